@@ -1,4 +1,4 @@
-"""Defines the tables of the internal log: entries, head, checkpoints of consumers, marks of the stores."""
+"""Defines the tables of the internal log: entries, head, Merkle tree, checkpoints of consumers, marks of the stores."""
 
 from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, MetaData, Table, Text, UniqueConstraint
 
@@ -45,6 +45,26 @@ TRACKING = Table(
     Column("fold", Integer, nullable=False, server_default="0"),
 )
 """The checkpoint of each log consumer; `fold` is the version of the fold that wrote the read models."""
+
+LOG_TILES = Table(
+    "log_tiles",
+    LOG_TABLES,
+    Column("level", Integer, primary_key=True, autoincrement=False),
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("hashes", LargeBinary, nullable=False),
+    Column("root", LargeBinary, nullable=False),
+)
+"""Complete tiles of the Merkle tree over the log: 256 hashes of 32 bytes, and the hash of the subtree over them."""
+
+COSIGNATURES = Table(
+    "log_cosignatures",
+    LOG_TABLES,
+    Column("witness", Text, primary_key=True),
+    Column("size", BigInteger, nullable=False),
+    Column("text", Text, nullable=False),
+    Column("signature", Text, nullable=False),
+)
+"""The newest cosignature of each witness: the checkpoint that it signed, and the line with its signature."""
 
 MARKS = Table(
     "marks",

@@ -41,9 +41,9 @@ FROZEN = {
         "576c18c8da0c89785518e9dfc61105b016d88583476437075f3c20e2619f0713",
     ),
     "0.1.1": Pinned(
-        "b4d332e8ea14f94e27f9b99154039cca7a9cc97b732cbd0f8d83fdb4ccaf758c",
+        "582ea5c15b76a89d36b45d058ef68d4bf2234eb9ea9b0086c40e55cf23692f70",
         1,
-        "e2f22156c0a44c20d4cb29ab43733418cb3ca07bfa7dea9b81cf11fc5c284607",
+        "cedb1e71113e5e728bcd7355d612903a60291e3a05acc2dcdff9cf1a57275b65",
     ),
 }
 

@@ -23,13 +23,22 @@ if TYPE_CHECKING:
     from rioni.projections.bulk.rebuild import Progress, RebuildReport
 
 
-def check(config: Config, progress: "Progress", *, restored: bool = False) -> Iterator[Problem]:
+def check(
+    config: Config,
+    progress: "Progress",
+    *,
+    restored: bool = False,
+    checkpoints: Sequence[Path] = (),
+    key: str | None = None,
+) -> Iterator[Problem]:
     """Check everything; see `rioni.bootstrap.verification`.
 
     Args:
         config: of the broker, or of a node of a cluster.
         progress: called with the phase, what is done, and the total.
         restored: whether to compare also what the nodes of a stopped cluster share, after it was restored.
+        checkpoints: files with signed checkpoints of the log, which it has to extend.
+        key: the verifier key that signed them; by default those that the log names.
 
     Raises:
         Unavailable: the data does not exist or can't be read, or a server can't be reached.
@@ -37,7 +46,9 @@ def check(config: Config, progress: "Progress", *, restored: bool = False) -> It
     check_exists(config)
     if restored:
         yield from verification.check_restored(config)
-    yield from verification.check(config, progress)
+    seen = [read_checkpoint(each) for each in checkpoints]
+    keys = [parse_verifier(key)] if key else []
+    yield from verification.check(config, progress, checkpoints=seen, keys=keys)
 
 
 def verify(config: Config) -> Iterator[str]:

@@ -3,7 +3,7 @@
 import contextlib
 import functools
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Engine, select
@@ -11,6 +11,7 @@ from sqlalchemy import Connection, Engine, select
 from rioni.bootstrap.consistency import restored
 from rioni.bootstrap.consistency.event_chains import chain_findings
 from rioni.bootstrap.consistency.kafka import compare_kafka
+from rioni.bootstrap.consistency.log_tree import SeenCheckpoint, keys_of_log, signature_findings, tree_findings
 from rioni.bootstrap.consistency.stores import counted, cursors_beyond_end, mismatches
 from rioni.bootstrap.database import database_url, reading_models
 from rioni.config.settings import Config
@@ -20,6 +21,7 @@ from rioni.domain.ports.health import examine
 from rioni.domain.ports.notifier import Waiter
 from rioni.domain.system.storages import KAFKA, StorageEntry
 from rioni.domain.timelines.timeline import Timeline
+from rioni.domain.transparency.signed_note import Verifier
 from rioni.projections.comparison import Difference, compare
 from rioni.projections.queries.states import all_states
 from rioni.projections.tables import STATES, SUBSCRIPTION_EVENT_TYPES
@@ -44,7 +46,7 @@ class Problem(NamedTuple):
     """Something that is not as it was written, or does not fit."""
 
     store: str
-    """What was checked: `log`, `read models`, `stores`, `cursors`, `hash chains`, a file of events, a Kafka storage."""
+    """What was checked: `log`, `read models`, `stores`, `cursors`, `hash chains`, `checkpoints`, a file of events, a Kafka storage."""
     text: str
     """A sentence for people, which names the place."""
     position: int | None = None
@@ -60,7 +62,14 @@ def _silent(_phase: str, _done: int, _total: int) -> None:
     pass
 
 
-def check(config: Config, progress: Progress = _silent, *, local: bool = False) -> Iterator[Problem]:
+def check(
+    config: Config,
+    progress: Progress = _silent,
+    *,
+    local: bool = False,
+    checkpoints: Sequence[SeenCheckpoint] = (),
+    keys: Sequence[Verifier] = (),
+) -> Iterator[Problem]:
     """Yield all damage of the internal log, read models and stored events, and all signs of a replaced store.
 
     Nothing is written, created or migrated; works beside a running broker, on a copy, and in a directory that can't
@@ -70,6 +79,8 @@ def check(config: Config, progress: Progress = _silent, *, local: bool = False) 
         config: of the broker.
         progress: called with the phase, what is done, and the total.
         local: whether to check the files only, and not what is in Kafka.
+        checkpoints: of the log, seen earlier.
+        keys: that have signed them; by default those that the log names.
 
     Raises:
         Unavailable: the data can't be read, or a server can't be reached.
@@ -77,6 +88,7 @@ def check(config: Config, progress: Progress = _silent, *, local: bool = False) 
     with read_only_engine(database_url(config)) as engine:
         check_current(engine)
         yield from _of_log(engine, progress)
+        yield from _of_checkpoints(engine, progress, checkpoints, keys)
         yield from _of_read_models(engine, progress)
         if not config.clustered:
             yield from (Problem("stores", each) for each in mismatches(engine, config.data))
@@ -97,6 +109,17 @@ def _of_log(engine: Engine, progress: Progress) -> Iterator[Problem]:
     found = verify_log(engine, TOPICS, processes=processes, progress=functools.partial(progress, "log"))
     for finding in found:
         yield Problem("log", f"log, {finding}", finding.position, _resource(engine, finding.stream))
+
+
+def _of_checkpoints(
+    engine: Engine, progress: Progress, checkpoints: Sequence[SeenCheckpoint], keys: Sequence[Verifier]
+) -> Iterator[Problem]:
+    with reading_models(engine) as connection:
+        known = keys or keys_of_log(connection)
+    for each in checkpoints:
+        yield from (Problem("checkpoints", text) for text in signature_findings(each, known))
+    for text in tree_findings(engine, checkpoints, functools.partial(progress, "tree")):
+        yield Problem("checkpoints", text)
 
 
 def _resource(engine: Engine, stream: str) -> str:

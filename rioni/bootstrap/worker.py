@@ -10,6 +10,7 @@ from rioni.bootstrap.consistency.anchoring import StoreMarks
 from rioni.bootstrap.database import cluster_identity, database_lease
 from rioni.bootstrap.from_config import default_admin, log_consumers, token_policy
 from rioni.bootstrap.infrastructure import Infrastructure, build_infrastructure
+from rioni.bootstrap.log_tree import TileBuilder, build_checkpoint_signer
 from rioni.bootstrap.memory import trim_memory
 from rioni.bootstrap.pools import Pools
 from rioni.bootstrap.readiness import readiness
@@ -141,6 +142,7 @@ def _dependencies(
         bus=bus,
         cursor_initializer=services.cursor_initializer,
         activity=_activity_tracker(base),
+        checkpoint_signer=build_checkpoint_signer(base),
         denied=DeniedRequests(SqlDenials(base.log.engine), clock, pools.database),
         timeline_switcher=services.timeline_switcher,
         access=services.access,
@@ -191,6 +193,7 @@ def _jobs(
     """Return a function that runs all periodic jobs, one after the other."""
     background_jobs = build_background_jobs(base, services, base.system_context)
     consumers = build_log_consumers(base, services, log_consumers(base.config))
+    tiles = TileBuilder(base)
     chains = build_chain_anchoring(base, base.system_context)
     kpis = build_kpi_feed(base, services, spools, metrics.dropped_measurements.inc)
 
@@ -201,6 +204,7 @@ def _jobs(
         consumers.tick()
         kpis.tick()
         chains.tick()
+        tiles.tick()
         base.adapters.publish_position(base.registry.position)
         for event_type, entries in consumers.behind().items():
             metrics.feed_entries_behind.labels(event_type).set(entries)

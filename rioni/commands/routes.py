@@ -3,7 +3,7 @@
 from rioni.commands import command_permissions, event_types, schemas
 from rioni.commands.bus import Route
 from rioni.commands.subscriptions import subscriptions
-from rioni.commands.system import event_chains, settings, storages
+from rioni.commands.system import event_chains, log_keys, settings, storages
 from rioni.commands.timelines import timelines, topic_creation, topic_deletion
 
 
@@ -65,5 +65,6 @@ ROUTES: dict[type, Route] = {
     event_chains.AnchorEventChains: Route(
         event_chains.anchor_event_chains, command_permissions.broker_writer, allowed_in_read_only=True
     ),
+    log_keys.AddLogKey: Route(log_keys.add_log_key, command_permissions.broker_writer, allowed_in_read_only=True),
     storages.DeleteStorage: Route(storages.delete_storage, command_permissions.broker_writer),
 }

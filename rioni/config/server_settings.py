@@ -199,6 +199,28 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
             description="Who may read every event type, as `data_type:value`, separated by commas.",
         ),
     ] = ""
+    log_signing_key: Annotated[
+        Path | None,
+        Meta(
+            description="PEM file with the Ed25519 key that signs checkpoints of the log, made if it is missing; by "
+            "default `log-signing.key` in the data directory. The nodes of a cluster need the same one."
+        ),
+    ] = None
+    log_origin: Annotated[
+        str | None,
+        Meta(
+            pattern="^[^\\s+]{1,200}$",
+            description="Name of the log in its checkpoints, and of the key; by default `rioni/` and the id of the "
+            "installation.",
+        ),
+    ] = None
+    log_witnesses: Annotated[
+        str,
+        Meta(
+            description="Verifier keys of the witnesses whose cosignatures are accepted, separated by commas; at most "
+            "16."
+        ),
+    ] = ""
     audit_readers: Annotated[
         str,
         Meta(

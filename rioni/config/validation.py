@@ -4,6 +4,9 @@ import re
 
 from rioni.config.settings import Config
 from rioni.domain.access.authentication import Mode
+from rioni.domain.errors import Malformed
+from rioni.domain.transparency.cosignatures import WITNESSES_MAX
+from rioni.domain.transparency.signed_note import parse_verifier
 
 
 TOKEN_SOURCES = ("auth_tokens", "auth_issuers", "auth_tokeninfo_local", "auth_tokeninfo_remote")
@@ -20,6 +23,7 @@ def contradictions(config: Config) -> list[str]:
         (config.retention_default_ms <= config.retention_max_ms, "retention_default_ms is above retention_max_ms"),
         (config.partitions_default <= config.partitions_max, "partitions_default is above partitions_max"),
         (_is_pattern(config.owning_applications), "owning_applications is not a regular expression"),
+        (_are_verifiers(config.log_witnesses), "log_witnesses has more than 16 keys, or one that is no verifier key"),
         (config.event_bytes_max <= config.body_bytes_max, "event_bytes_max is above body_bytes_max"),
         (
             (config.tls_certificate is None) == (config.tls_key is None),
@@ -51,6 +55,14 @@ def contradictions(config: Config) -> list[str]:
         ),
     )
     return [f"settings: {text}" for holds, text in rules if not holds]
+
+
+def _are_verifiers(text: str) -> bool:
+    keys = [each for each in text.split(",") if each]
+    try:
+        return len([parse_verifier(each) for each in keys]) <= WITNESSES_MAX
+    except Malformed:
+        return False
 
 
 def _is_pattern(text: str) -> bool:

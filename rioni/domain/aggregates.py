@@ -8,7 +8,7 @@ import msgspec
 from rioni.domain.event_types import event_type
 from rioni.domain.events import DomainEvent
 from rioni.domain.subscriptions import subscription
-from rioni.domain.system import event_chains, settings, storages
+from rioni.domain.system import event_chains, log_keys, settings, storages
 from rioni.domain.timelines import timeline, topic_creation, topic_deletion
 
 
@@ -92,6 +92,7 @@ AGGREGATES: dict[str, Aggregate] = {
             settings.LossAccepted,
         ),
     ),
+    "log-keys": Aggregate(log_keys.LogKeys, log_keys.evolve, (log_keys.LogKeyAdded,)),
     "event-chains": Aggregate(event_chains.EventChains, event_chains.evolve, (event_chains.EventChainsAnchored,)),
 }
 

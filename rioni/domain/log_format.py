@@ -21,7 +21,9 @@ class Format(NamedTuple):
 Formats = Mapping[int, Format]
 """By number, from 1 without gaps."""
 
-FORMATS: Formats = MappingProxyType({1: Format("0.1.0", {}), 2: Format("0.1.1", {"event-chains.anchored": 1})})
+FORMATS: Formats = MappingProxyType(
+    {1: Format("0.1.0", {}), 2: Format("0.1.1", {"event-chains.anchored": 1, "log-keys.added": 1})}
+)
 """Format 1 has every topic that no later format lists, at class version 1."""
 
 

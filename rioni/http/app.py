@@ -40,6 +40,14 @@ from rioni.http.resources.subscriptions.events import SubscriptionEventsResource
 from rioni.http.resources.subscriptions.stats import SubscriptionStatsResource
 from rioni.http.resources.subscriptions.subscriptions import SubscriptionResource, SubscriptionsResource
 from rioni.http.resources.timelines import PartitionCountResource, TimelinesResource
+from rioni.http.resources.transparency_log import (
+    CheckpointResource,
+    ConsistencyResource,
+    CosignaturesResource,
+    InclusionResource,
+    LogKeyResource,
+    TileResource,
+)
 
 
 def routes(dependencies: Dependencies) -> list[tuple[str, Any]]:
@@ -73,6 +81,12 @@ def routes(dependencies: Dependencies) -> list[tuple[str, Any]]:
         ("/subscriptions/{subscription_id}/dead-letters/redrive", RedriveResource(dependencies)),
         ("/audit", AuditResource(dependencies)),
         ("/audit/denials", DenialsResource(dependencies)),
+        ("/log/checkpoint", CheckpointResource(dependencies)),
+        ("/log/cosignatures", CosignaturesResource(dependencies)),
+        ("/log/key", LogKeyResource(dependencies)),
+        ("/log/proof/consistency", ConsistencyResource(dependencies)),
+        ("/log/proof/inclusion", InclusionResource(dependencies)),
+        ("/log/tile/{level}/{rest:path}", TileResource(dependencies)),
         ("/settings/admins", AdminsResource(dependencies)),
         ("/settings/blacklist", BlacklistResource(dependencies)),
         ("/settings/blacklist/{blacklist_type}/{name}", BlacklistEntryResource(dependencies)),

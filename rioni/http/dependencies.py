@@ -12,6 +12,7 @@ from rioni.commands.publishing.publisher import Publisher
 from rioni.commands.subscriptions.cursor_commits import Committer
 from rioni.commands.subscriptions.dead_letters import DeadLetterQueue, DeadLetterRedriver
 from rioni.commands.subscriptions.initial_cursors import CursorInitializer
+from rioni.commands.system.checkpoint_signer import CheckpointSigner
 from rioni.commands.system.client_activity import ActivityTracker
 from rioni.commands.system.denied_requests import DeniedRequests
 from rioni.commands.system.system_event_types import SystemEventTypes
@@ -67,6 +68,7 @@ class Dependencies:
     dead_letter_queue: DeadLetterQueue
     cursor_initializer: CursorInitializer
     activity: ActivityTracker
+    checkpoint_signer: CheckpointSigner
     denied: DeniedRequests
     timeline_switcher: TimelineSwitcher
     registry: Registry

@@ -30,6 +30,7 @@ from rioni.commands.subscriptions.subscriptions import (
     RecordDeadLettersRedriven,
 )
 from rioni.commands.system.event_chains import AnchorEventChains
+from rioni.commands.system.log_keys import AddLogKey
 from rioni.commands.system.settings import (
     AcceptLoss,
     AddBlacklistEntry,
@@ -186,6 +187,8 @@ def _settings(broker: Broker) -> None:
     for feature in ("disable_event_type_creation", "disable_event_type_deletion", "event_type_deletion_only_admins"):
         broker.do(SwitchFeature(feature=feature, enabled=False))
     broker.do(AcceptLoss(findings=("events.db is missing.",), reason="restored from a backup"))
+    for key in ("rioni/1+c74f20a3+ARpc", "rioni/1+00000000+ARpc"):
+        broker.do(AddLogKey(verifier=key))
     heads = (ChainHead("1", 0, 0, 0, ""), ChainHead("1", 1, 2, 5, "00" * 32))
     broker.do(AnchorEventChains(storage_id="default", heads=heads))
 

@@ -21,6 +21,7 @@ from rioni.domain.subscriptions.subscription import (
     SubscriptionKeyReleased,
 )
 from rioni.domain.system.event_chains import EventChainsAnchored
+from rioni.domain.system.log_keys import LogKeyAdded
 from rioni.domain.system.settings import (
     AdminsChanged,
     BlacklistEntryAdded,
@@ -226,5 +227,6 @@ AUDITED: Mapping[type, Callable[[RecordedChange], Audited | None]] = {
     BlacklistEntryRemoved: _blacklist_entry_removed,
     LossAccepted: _loss_accepted,
     EventChainsAnchored: _unreported,
+    LogKeyAdded: _unreported,
 }
 """The conversion of every domain event."""

@@ -43,6 +43,33 @@ def subtree_hash(hashes: Sequence[bytes]) -> bytes:
     return level[0]
 
 
+class Frontier:
+    """A tree that grows leaf by leaf, in constant memory: the complete subtrees at its right edge."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._subtrees: list[bytes] = []
+        """From the largest one to the smallest."""
+
+    def append(self, leaf: bytes) -> None:
+        """Add a leaf, given by its hash."""
+        complete = self.size
+        while complete & 1:
+            leaf = node_hash(self._subtrees.pop(), leaf)
+            complete >>= 1
+        self._subtrees.append(leaf)
+        self.size += 1
+
+    def root(self) -> bytes:
+        """Return the root."""
+        if not self._subtrees:
+            return EMPTY_ROOT
+        *others, found = self._subtrees
+        for subtree in reversed(others):
+            found = node_hash(subtree, found)
+        return found
+
+
 def root(size: int, node: Node) -> bytes:
     """Return the root of the tree with the first `size` leaves."""
     return _range_hash(0, size, node) if size else EMPTY_ROOT

@@ -20,6 +20,7 @@ from rioni.http.openapi.paths import (
     schemas,
     subscriptions,
     timelines,
+    transparency_log,
 )
 
 
@@ -42,6 +43,7 @@ _TAGS = {
     administration.SETTINGS: "Administrators, blocked clients and features: for administrators of the broker.",
     administration.STORAGES: "Where events are stored: for administrators of the broker.",
     audit.AUDIT: "What happened, and by whom: for administrators and auditors of the broker.",
+    transparency_log.LOG: "Signed checkpoints of the log, and proofs that nothing in it was changed (C2SP, RFC 9162).",
     administration.OPERATING: "For monitoring, tooling and client development.",
 }
 _DESCRIPTION = """\
@@ -101,6 +103,7 @@ def _paths() -> Iterator[tuple[str, Json]]:
         subscriptions,
         dead_letters,
         audit,
+        transparency_log,
         administration,
     ):
         for path, methods in part.PATHS.items():

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from rioni.domain.errors import Invalid
 from rioni.domain.transparency.merkle_tree import (
     EMPTY_ROOT,
+    Frontier,
     InvalidProof,
     consistency_proof,
     inclusion_proof,
@@ -44,7 +45,12 @@ def test_the_empty_tree_has_the_hash_of_nothing():
 
 @given(size=SIZES)
 def test_roots_are_those_of_the_rfc(size):
-    assert root(size, node) == rfc9162.mth(LEAVES[:size])
+    frontier = Frontier()
+    assert frontier.root() == EMPTY_ROOT
+    for leaf in LEAVES[:size]:
+        frontier.append(leaf_hash(leaf))
+    assert frontier.size == size
+    assert frontier.root() == root(size, node) == rfc9162.mth(LEAVES[:size])
 
 
 @given(data=st.data(), size=SIZES)

@@ -1,0 +1,160 @@
+"""Compares the internal log with checkpoints that were seen earlier, and with the stored tiles of its Merkle tree.
+
+The tree is computed from the entries themselves. A log that was cut, forked or changed and then made consistent again,
+hash chain and tiles included, has another root at the size of an earlier checkpoint.
+"""
+
+import contextlib
+from collections.abc import Callable, Generator, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, Engine, Row, select
+
+from rioni.domain.errors import Malformed, Unavailable
+from rioni.domain.system.log_keys import LOG_KEYS, LogKeys
+from rioni.domain.transparency.checkpoint import Checkpoint, parse_checkpoint
+from rioni.domain.transparency.merkle_tree import Frontier, leaf_hash, subtree_hash
+from rioni.domain.transparency.signed_note import Note, Verifier, parse_note, parse_verifier, verified
+from rioni.domain.transparency.tiles import TILE_WIDTH
+from rioni.log_tables import LOG_TILES
+from rioni.projections import log_tree
+from rioni.projections.projector import Projector
+from rioni.storage.sql.engines import reading
+
+
+ENTRIES_PER_READ = 8 * TILE_WIDTH
+
+
+class SeenCheckpoint(NamedTuple):
+    """A checkpoint from a file."""
+
+    file: Path
+    note: Note
+    checkpoint: Checkpoint
+
+
+def read_checkpoint(file: Path) -> SeenCheckpoint:
+    """Read a signed checkpoint.
+
+    Raises:
+        Unavailable: the file can't be read.
+        Malformed: it is no signed checkpoint.
+    """
+    try:
+        note = parse_note(file.read_bytes())
+    except OSError as ex:
+        raise Unavailable(f"{file} can't be read: {ex.strerror}.") from ex
+    return SeenCheckpoint(file, note, parse_checkpoint(note.text))
+
+
+def keys_of_log(connection: Connection) -> list[Verifier]:
+    """Return the keys that the log says checkpoints were signed with."""
+    keys: LogKeys | None = Projector().state(connection, "log-keys", LOG_KEYS)[0]
+    return [parse_verifier(each) for each in keys.keys] if keys else []
+
+
+def signature_findings(seen: SeenCheckpoint, known: Sequence[Verifier]) -> Iterator[str]:
+    """Yield a sentence if no known key has signed a checkpoint, or a signature is wrong."""
+    try:
+        signed = verified(seen.note, known)
+    except Malformed as ex:
+        yield f"{seen.file}: {ex}"
+        return
+    if not signed:
+        yield f"{seen.file}: no known key has signed this checkpoint; name the key of the log: --log-key"
+    elif not any(each.name == seen.checkpoint.origin for each in signed):
+        yield f"{seen.file}: it is a checkpoint of {seen.checkpoint.origin}, and signed by another one"
+
+
+def tree_findings(
+    engine: Engine, seen: Sequence[SeenCheckpoint], progress: Callable[[int, int], None] = lambda _done, _total: None
+) -> Iterator[str]:
+    """Yield a sentence for each checkpoint that this log does not extend, and each stored tile that is wrong; blocks.
+
+    Args:
+        engine: of the database.
+        seen: checkpoints, in any order.
+        progress: called with the number of entries that are in the tree, and their total.
+
+    Raises:
+        Unavailable: the database can't be read.
+    """
+    with reading(engine) as connection:
+        size = log_tree.size(connection)
+    left = sorted(seen, key=lambda each: each.checkpoint.size)
+    frontier = Frontier()
+    left = yield from _compared(left, frontier)
+    while frontier.size < size:
+        upto = min(frontier.size + ENTRIES_PER_READ, size)
+        hashes = _leaf_hashes(engine, frontier.size, upto)
+        yield from _tile_findings(engine, frontier.size // TILE_WIDTH, hashes)
+        for each in hashes:
+            frontier.append(each)
+            if left and left[0].checkpoint.size == frontier.size:
+                left = yield from _compared(left, frontier)
+        progress(frontier.size, size)
+        if frontier.size < upto:
+            yield f"log, the entry at position {frontier.size + 1} is missing or can't be read: the tree ends there"
+            break
+    yield from _upper_tile_findings(engine)
+    for each in left:
+        yield (
+            f"{each.file}: the log had {each.checkpoint.size} entries then, and the last one that is there now is "
+            f"{frontier.size}: it was cut off, or an older backup was restored"
+        )
+
+
+def _compared(left: list[SeenCheckpoint], frontier: Frontier) -> Generator[str, None, list[SeenCheckpoint]]:
+    """Yield what is wrong with the checkpoints of the present size; return the others."""
+    while left and left[0].checkpoint.size == frontier.size:
+        each, *left = left
+        if each.checkpoint.root != frontier.root():
+            yield (
+                f"{each.file}: the first {frontier.size} entries of this log are not those that were there then: an "
+                "entry was changed, removed or added, or this is another log"
+            )
+    return left
+
+
+def _leaf_hashes(engine: Engine, begin: int, end: int) -> list[bytes]:
+    """The hashes of some leaves, up to the first one that can't be read."""
+    found = []
+    with reading(engine) as connection, contextlib.suppress(Unavailable, UnicodeError, TypeError):
+        for each in log_tree.leaves(connection, begin, end):
+            found.append(leaf_hash(each))  # noqa: PERF401 - those before an error count
+    return found
+
+
+def _tile_findings(engine: Engine, first: int, hashes: Sequence[bytes]) -> Iterator[str]:
+    """Compare stored tiles of leaf hashes."""
+    last = first + len(hashes) // TILE_WIDTH - 1
+    query = select(LOG_TILES).where(LOG_TILES.c.level == 0, LOG_TILES.c.number.between(first, last))
+    with reading(engine) as connection:
+        rows = connection.execute(query).all()
+    for row in rows:
+        begin = (row.number - first) * TILE_WIDTH
+        yield from _tile_finding(row, hashes[begin : begin + TILE_WIDTH])
+
+
+def _upper_tile_findings(engine: Engine) -> Iterator[str]:
+    """Compare stored tiles of the upper levels with the roots of those below, of which there are few."""
+    with reading(engine) as connection:
+        levels = connection.scalars(select(LOG_TILES.c.level).where(LOG_TILES.c.level > 0).distinct()).all()
+    for level in sorted(levels):
+        with reading(engine) as connection:
+            tiles = connection.execute(select(LOG_TILES).where(LOG_TILES.c.level == level)).all()
+            for row in tiles:
+                low = row.number * TILE_WIDTH
+                below = select(LOG_TILES.c.root).where(
+                    LOG_TILES.c.level == level - 1, LOG_TILES.c.number.between(low, low + TILE_WIDTH - 1)
+                )
+                yield from _tile_finding(row, connection.scalars(below.order_by(LOG_TILES.c.number)).all())
+
+
+def _tile_finding(row: Row[Any], hashes: Sequence[bytes]) -> Iterator[str]:
+    if bytes(row.hashes) != b"".join(hashes) or bytes(row.root) != subtree_hash(hashes):
+        yield (
+            f"log, tile {row.number} of level {row.level} of the Merkle tree is not that of its entries; delete the rows of "
+            "log_tiles: the broker makes them anew"
+        )

@@ -1,0 +1,154 @@
+"""The Merkle tree over the internal log as a read model: complete tiles are stored, the rest is computed on reading.
+
+Appending an entry costs nothing: tiles are stored later, in the background. They hold nothing but hashes of the log and
+can be made again from it at any time.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from sqlalchemy import Connection, bindparam, func, insert, select
+
+from rioni.domain.errors import Unavailable
+from rioni.domain.transparency.checkpoint import leaf
+from rioni.domain.transparency.merkle_tree import HASH_BYTES, leaf_hash, subtree_hash
+from rioni.domain.transparency.tiles import TILE_LEVELS, TILE_WIDTH, width_of
+from rioni.log_tables import HEAD, LOG, LOG_TILES
+
+
+ENTRIES_PER_READ = 64
+"""An entry may hold a schema of 256 kB."""
+
+UNSTORED_TILES_MAX = 16
+"""How many complete tiles of entries a request computes; with more the tree counts as not built yet."""
+
+_FIELDS = [column for column in LOG.columns if column.name != "hash"]
+_ENTRIES = (
+    select(*_FIELDS)
+    .where(LOG.c.position > bindparam("after"), LOG.c.position <= bindparam("upto"))
+    .order_by(LOG.c.position)
+)
+_TILE = select(LOG_TILES.c.hashes).where(LOG_TILES.c.level == bindparam("of"), LOG_TILES.c.number == bindparam("at"))
+_ROOTS = (
+    select(LOG_TILES.c.number, LOG_TILES.c.root)
+    .where(LOG_TILES.c.level == bindparam("of"), LOG_TILES.c.number.between(bindparam("low"), bindparam("high")))
+    .order_by(LOG_TILES.c.number)
+)
+_STORED = select(func.max(LOG_TILES.c.number)).where(LOG_TILES.c.level == bindparam("of"))
+_SIZE = select(HEAD.c.position)
+
+
+def size(connection: Connection) -> int:
+    """The number of entries in the log."""
+    return connection.scalar(_SIZE) or 0
+
+
+def leaves(connection: Connection, begin: int, end: int) -> Iterator[bytes]:
+    """Yield the leaves of some entries, from index `begin` to `end - 1`; the entry at position 1 has the index 0.
+
+    Raises:
+        Unavailable: an entry is missing, so that the log is damaged.
+    """
+    for first in range(begin, end, ENTRIES_PER_READ):
+        last = min(first + ENTRIES_PER_READ, end)
+        rows = connection.execute(_ENTRIES, {"after": first, "upto": last}).all()
+        if len(rows) != last - first:
+            raise Unavailable("The log is damaged: entries are missing. Run `rioni verify`.")
+        for row in rows:
+            *fields, data = row
+            yield leaf((*fields, bytes(data)))
+
+
+class LogTree:
+    """The tree over the first entries, in one transaction. Blocks on the database.
+
+    Args:
+        connection: to the database of the log.
+        size: how many entries the tree has; no more than there are.
+    """
+
+    def __init__(self, connection: Connection, size: int) -> None:
+        self._connection, self.size = connection, size
+
+    def node(self, level: int, index: int) -> bytes:
+        """Return the hash of a complete subtree, as `rioni.domain.transparency.merkle_tree` asks for it."""
+        tile_level, depth = divmod(level, TILE_LEVELS)
+        number, offset = divmod(index << depth, TILE_WIDTH)
+        hashes = self.tile(tile_level, number)[offset * HASH_BYTES : (offset + (1 << depth)) * HASH_BYTES]
+        return subtree_hash(split_hashes(hashes))
+
+    def tile(self, level: int, number: int) -> bytes:
+        """Return the hashes of a tile as far as the tree goes; empty if there is no such tile."""
+        width = width_of(level, number, self.size)
+        if width == TILE_WIDTH:
+            found = self._connection.scalar(_TILE, {"of": level, "at": number})
+            if found is not None:
+                return bytes(found)
+        begin = number * TILE_WIDTH
+        if level:
+            return b"".join(self._roots(level - 1, begin, begin + width))
+        return b"".join(map(leaf_hash, leaves(self._connection, begin, begin + width)))
+
+    def _roots(self, level: int, begin: int, end: int) -> list[bytes]:
+        """The roots of complete tiles."""
+        rows = self._connection.execute(_ROOTS, {"of": level, "low": begin, "high": end - 1})
+        found = {row.number: bytes(row.root) for row in rows}
+        return [found.get(number) or self._root(level, number) for number in range(begin, end)]
+
+    def _root(self, level: int, number: int) -> bytes:
+        return subtree_hash(split_hashes(self.tile(level, number)))
+
+
+def built_tree(connection: Connection) -> LogTree:
+    """Return the tree over all entries.
+
+    Raises:
+        Unavailable: too many of its tiles are not stored yet.
+    """
+    tree = LogTree(connection, size(connection))
+    complete, present = tree.size >> TILE_LEVELS, stored(connection)
+    if complete - present > UNSTORED_TILES_MAX:
+        raise Unavailable(
+            f"The Merkle tree over the log is being built: it has {present * TILE_WIDTH:,} of {tree.size:,} entries. "
+            "Try again later."
+        )
+    return tree
+
+
+def split_hashes(data: bytes) -> Sequence[bytes]:
+    """Return the hashes of a tile."""
+    return [data[at : at + HASH_BYTES] for at in range(0, len(data), HASH_BYTES)]
+
+
+def stored(connection: Connection, level: int = 0) -> int:
+    """The number of stored tiles of a level; they are stored in their order."""
+    last = connection.scalar(_STORED, {"of": level})
+    return 0 if last is None else last + 1
+
+
+class StoredTile(NamedTuple):
+    """A row of `log_tiles`."""
+
+    level: int
+    number: int
+    hashes: bytes
+    root: bytes
+
+
+def next_tile(connection: Connection) -> StoredTile | None:
+    """Compute the next tile to be stored, None if all complete ones are; blocks on the database."""
+    log_size, level, below = size(connection), 0, 0
+    while (complete := log_size >> TILE_LEVELS * (level + 1)) > 0:
+        number = stored(connection, level)
+        # On higher levels only tiles whose parts are stored: reading them is quick.
+        if number < complete and (level == 0 or below >= (number + 1) * TILE_WIDTH):
+            hashes = LogTree(connection, log_size).tile(level, number)
+            return StoredTile(level, number, hashes, subtree_hash(split_hashes(hashes)))
+        level, below = level + 1, number
+    return None
+
+
+def store_tile(connection: Connection, tile: StoredTile) -> None:
+    """Store a tile in the caller's transaction, unless another process has done so."""
+    if stored(connection, tile.level) == tile.number:
+        connection.execute(insert(LOG_TILES), tile._asdict())

@@ -24,6 +24,7 @@ MAY_USE_THREADS: Mapping[str, str] = {
     "rioni/logging_setup.py": "a native lock, held while a line is written",
     "rioni/bootstrap/worker.py": "an event that is only set and looked at",
     "rioni/commands/system/client_activity.py": ON_THE_HUB,
+    "rioni/commands/system/denied_requests.py": "a lock that greenlets hold for changes in memory",
     "rioni/tools/demo.py": OWN_COMMAND,
     "rioni/http/health_checks.py": "greenlets that look at what may hang; waiting for them has a deadline",
     "rioni/http/bodies/reading.py": "a lock that greenlets take in turn, for one step of some milliseconds each",
@@ -33,6 +34,7 @@ MAY_USE_THREADS: Mapping[str, str] = {
     "rioni/projections/bulk/rebuild.py": OWN_COMMAND,
     "rioni/projections/registry.py": "a lock with a deadline",
     "rioni/storage/embedded/signals.py": "a greenlet that listens, events with deadlines; threads share Places",
+    "rioni/storage/log/segments.py": OWN_COMMAND,
     "rioni/storage/log/log_listener.py": "a greenlet with a connection of its own",
     "rioni/storage/group_commit.py": "greenlets that submit, and one that has their jobs written",
     "rioni/storage/kafka/topics/admin.py": "the native queue, in which answers of Kafka arrive",
@@ -57,6 +59,7 @@ MAY_WAIT: Mapping[tuple[str, str], str] = {
     ("rioni/tools/dev_cluster/servers.py", "self._process.wait()"): "it has been killed",
     ("rioni/projections/bulk/rebuild.py", "job.result()"): "it is done",
     ("rioni/projections/bulk/session.py", "gateway.proc.wait()"): "it has been killed",
+    ("rioni/storage/log/segments.py", "running.popleft().result()"): OWN_COMMAND,
     ("rioni/storage/embedded/file_lock.py", "self._orders.get()"): "a native thread that has nothing else to do",
     (
         "rioni/storage/embedded/file_lock.py",

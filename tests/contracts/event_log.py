@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import ClassVar
 from uuid import UUID
 
+import msgspec
 import pytest
 
 from rioni.domain.errors import ConcurrentChange
@@ -107,6 +108,25 @@ class EventLogContract:
             (3, "b", 2),
             (4, "a", 2),
         ]
+
+    @pytest.mark.parametrize(
+        ("earlier", "recorded"),
+        [
+            ("2026-11-20T10:00:00.000Z", "2026-11-20T10:00:00.000Z"),
+            ("2026-11-20T09:59:59.999Z", "2026-11-20T10:00:00.000Z"),
+            ("2026-11-20T09:00:00.000Z", "2026-11-20T10:00:00.000Z"),
+            # The clock was wrong before: its time is not carried on.
+            ("2026-11-20T08:59:59.999Z", "2026-11-20T08:59:59.999Z"),
+            ("2026-11-20T10:00:00.001Z", "2026-11-20T10:00:00.001Z"),
+        ],
+    )
+    def test_an_entry_is_not_recorded_before_the_one_before_it(self, log: EventLog, earlier: str, recorded: str):
+        note(log, "a")
+        with log.transaction() as transaction:
+            origin = msgspec.structs.replace(ORIGIN, recorded_at=earlier)
+            (entry,) = transaction.append(stream_id("note", "b"), 0, [Noted(name="b")], origin)
+        assert entry.origin.recorded_at == recorded
+        assert read_all(log)[-1] == entry
 
     def test_appending_nothing_changes_nothing(self, log: EventLog):
         note(log, "a", "1")

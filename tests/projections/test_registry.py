@@ -8,7 +8,7 @@ from rioni.domain.aggregates import TOPICS
 from rioni.domain.errors import EventTypeNotFound, SubscriptionNotFound, Unavailable
 from rioni.domain.event_types.event_type import SubmittedSchema
 from rioni.domain.events import DomainEvent
-from rioni.domain.log_format import FORMATS, Format
+from rioni.domain.log_format import FORMATS, Format, newest
 from rioni.domain.ports.thread_pool import direct
 from rioni.domain.system.settings import SETTINGS
 from rioni.projections.queries.states import all_states
@@ -103,12 +103,13 @@ def test_a_node_stops_at_an_entry_of_a_newer_release_and_keeps_what_it_knows(bro
     broker.registry.refresh()
     before, position = broker.registry.settings, broker.registry.position
     event = FeatureSwitchedFor(feature="kpi_collection", enabled=False, client="x")
-    formats = {**FORMATS, 2: Format("0.2.0", {event.TOPIC: 2})}
+    coming = newest(FORMATS) + 1
+    formats = {**FORMATS, coming: Format("1.0.0", {event.TOPIC: 2})}
     with SqlEventLog(broker.engine, TOPICS, formats=formats).transaction() as transaction:
         transaction.append(event.stream, 1, [event], origin())
     for _ in range(3):
         with pytest.raises(UnreadableEntry, match=rf"position {position + 1} .* a newer release of Rioni wrote it"):
             broker.registry.refresh()
         assert (broker.registry.settings, broker.registry.position) == (before, position)
-        with pytest.raises(Unavailable, match="The log is written in format 2"):
+        with pytest.raises(Unavailable, match=f"The log is written in format {coming}"):
             broker.do(SwitchFeature(feature="kpi_collection", enabled=False))

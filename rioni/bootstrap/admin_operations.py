@@ -1,15 +1,17 @@
 """Runs operations on a broker's data for operators and auditors, with or without a running broker."""
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rioni.bootstrap import verification
+from rioni.bootstrap.consistency.log_tree import read_checkpoint
 from rioni.bootstrap.database import database_engine, database_url, reading_models
 from rioni.bootstrap.verification import Problem
 from rioni.config.settings import Config
 from rioni.domain.errors import Unavailable
+from rioni.domain.transparency.signed_note import parse_verifier
 from rioni.projections.queries import audit_log
 from rioni.projections.queries.audit_log import AuditFilter
 from rioni.storage.embedded.data_directory import check_not_restoring

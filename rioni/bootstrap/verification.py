@@ -46,7 +46,7 @@ class Problem(NamedTuple):
     """Something that is not as it was written, or does not fit."""
 
     store: str
-    """What was checked: `log`, `read models`, `stores`, `cursors`, `hash chains`, `checkpoints`, a file of events, a Kafka storage."""
+    """What was checked: `log`, `read models`, `checkpoints`, `stores`, `cursors`, `hash chains`, a file, a storage."""
     text: str
     """A sentence for people, which names the place."""
     position: int | None = None

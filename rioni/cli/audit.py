@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from rioni.cli import history
+from rioni.cli import checkpoints, history
 from rioni.cli.options import ConfigFile, Data, load_settings
 from rioni.cli.output import opened, progress_bars, write_json_lines, write_table
 from rioni.cli.times import log_time
@@ -62,6 +62,9 @@ def audit(
 app.command(epilog="Example: rioni audit log event-type:order.created")(history.log)
 app.command(epilog="Example: rioni audit show order.created --as-of 2026-01-31T12:00:00Z")(history.show)
 app.command(epilog="Example: rioni audit diff --from 2026-01-01 --to 4711 --resource order.created")(history.diff)
+app.command(epilog="Example: rioni audit checkpoint --output monday.checkpoint")(checkpoints.checkpoint)
+app.command(epilog="Example: rioni audit prove 4711")(checkpoints.prove)
+app.command(epilog="Example: rioni audit consistency monday.checkpoint")(checkpoints.consistency)
 
 
 def _time(text: str | None) -> str | None:

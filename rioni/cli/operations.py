@@ -62,6 +62,12 @@ def verify(
     restored: Annotated[
         bool, typer.Option("--restored", help="Compare also the servers of a stopped cluster that was restored.")
     ] = False,
+    checkpoint: Annotated[
+        list[Path], typer.Option(help="A checkpoint that was seen earlier; may be repeated.", metavar="FILE")
+    ] = [],  # noqa: B006 - never changed
+    log_key: Annotated[
+        str | None, typer.Option(help="The verifier key that signed it; by default those that the log names.")
+    ] = None,
     data: Data = None,
     config_file: ConfigFile = None,
 ) -> None:
@@ -70,7 +76,8 @@ def verify(
     from rioni.bootstrap import admin_operations
 
     with progress_bars(only_on_terminal=True) as progress:
-        found = write_problems(admin_operations.check(settings, progress, restored=restored), as_json=as_json)
+        problems = admin_operations.check(settings, progress, restored=restored, checkpoints=checkpoint, key=log_key)
+        found = write_problems(problems, as_json=as_json)
     if found:
         raise typer.Exit(FOUND)
 

@@ -207,13 +207,13 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = None
     log_origin: Annotated[
-        str | None,
+        str,
         Meta(
-            pattern="^[^\\s+]{1,200}$",
+            pattern="^[^\\s+]{0,200}$",
             description="Name of the log in its checkpoints, and of the key; by default `rioni/` and the id of the "
             "installation.",
         ),
-    ] = None
+    ] = ""
     log_witnesses: Annotated[
         str,
         Meta(

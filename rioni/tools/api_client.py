@@ -13,6 +13,14 @@ from rioni.tools.load_report import OK_STATUSES
 TIMEOUT_S = 30
 
 
+def call_text(server: Server, path: str) -> str:
+    """Get a text; raises as `call`, and Unavailable where it is not UTF-8."""
+    try:
+        return _call(server, "GET", path, None, ())[1].decode()
+    except UnicodeDecodeError as ex:
+        raise Unavailable(f"GET {server.url}{path} answered something else than text.") from ex
+
+
 def call(server: Server, method: str, path: str, body: Any = None, *, accept: tuple[int, ...] = ()) -> tuple[int, Any]:
     """Make one request and wait for its answer.
 
@@ -29,6 +37,11 @@ def call(server: Server, method: str, path: str, body: Any = None, *, accept: tu
     Raises:
         Unavailable: there is no answer, or one with another status.
     """
+    status, answer = _call(server, method, path, body, accept)
+    return status, orjson.loads(answer) if answer.startswith(b"{") else {}
+
+
+def _call(server: Server, method: str, path: str, body: Any, accept: tuple[int, ...]) -> tuple[int, bytes]:
     connection: http.client.HTTPConnection
     if server.tls is None:
         connection = http.client.HTTPConnection(*server.address, timeout=TIMEOUT_S)
@@ -47,4 +60,4 @@ def call(server: Server, method: str, path: str, body: Any = None, *, accept: tu
         connection.close()
     if status not in OK_STATUSES and status not in accept:
         raise Unavailable(f"{method} {server.url}{path} answered {status}: {answer.decode(errors='replace')}")
-    return status, orjson.loads(answer) if answer.startswith(b"{") else {}
+    return status, answer

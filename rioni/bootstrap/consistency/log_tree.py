@@ -89,8 +89,8 @@ def tree_findings(
         upto = min(frontier.size + ENTRIES_PER_READ, size)
         hashes = _leaf_hashes(engine, frontier.size, upto)
         yield from _tile_findings(engine, frontier.size // TILE_WIDTH, hashes)
-        for each in hashes:
-            frontier.append(each)
+        for leaf in hashes:
+            frontier.append(leaf)
             if left and left[0].checkpoint.size == frontier.size:
                 left = yield from _compared(left, frontier)
         progress(frontier.size, size)
@@ -155,6 +155,6 @@ def _upper_tile_findings(engine: Engine) -> Iterator[str]:
 def _tile_finding(row: Row[Any], hashes: Sequence[bytes]) -> Iterator[str]:
     if bytes(row.hashes) != b"".join(hashes) or bytes(row.root) != subtree_hash(hashes):
         yield (
-            f"log, tile {row.number} of level {row.level} of the Merkle tree is not that of its entries; delete the rows of "
-            "log_tiles: the broker makes them anew"
+            f"log, tile {row.number} of level {row.level} of the Merkle tree is not that of its entries; delete all "
+            "rows of log_tiles: the broker makes them anew"
         )

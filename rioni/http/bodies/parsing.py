@@ -225,6 +225,18 @@ def dead_letter_filter(members: Mapping[str, Any]) -> DeadLetterFilter:
     return DeadLetterFilter(event_type=members.get("event_type"), partition=partition, **offsets)
 
 
+def cosigned_note(body: bytes) -> str:
+    """The signed note of a request with cosignatures.
+
+    Raises:
+        Malformed: this is not an object with the member `note`, a text.
+    """
+    found = json_body(body)
+    if not isinstance(found, dict) or found.keys() != {"note"} or not isinstance(found["note"], str):
+        raise Malformed('The body has to be an object with one member, the signed note: {"note": "..."}')
+    return found["note"]
+
+
 def json_body(body: bytes) -> Any:
     """Read any JSON.
 

@@ -8,7 +8,8 @@ import orjson
 from rioni.domain.errors import Invalid, NotFound
 from rioni.domain.transparency.signed_note import NOTE_BYTES_MAX
 from rioni.domain.transparency.tiles import parse_tile
-from rioni.http.bodies.reading import read_body
+from rioni.http.bodies.parsing import cosigned_note
+from rioni.http.bodies.reading import read_json
 from rioni.http.history import LOG_POSITION, check_history
 from rioni.http.request_parsing import integer
 from rioni.http.resources.resource import Resource
@@ -50,7 +51,8 @@ class CosignaturesResource(Resource):
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Add cosignatures of a checkpoint."""
         check_history(req, self._dependencies)
-        count = self._dependencies.checkpoint_signer.add(read_body(req, NOTE_BYTES_MAX))
+        note = cosigned_note(read_json(req, 2 * NOTE_BYTES_MAX))
+        count = self._dependencies.checkpoint_signer.add(note.encode())
         resp.data = orjson.dumps({"cosignatures": count})
 
 

@@ -43,7 +43,7 @@ PATHS: Json = {
             },
             description="Adds cosignatures of witnesses that the setting `log_witnesses` names; of each the newest one "
             f"is kept. {_READERS}",
-            body=body(STRING, _NOTE, media=TEXT),
+            body=body(structure({"note": STRING}), {"note": _NOTE}),
             problems={
                 403: "",
                 409: "This is not a checkpoint of this log.",

@@ -1,0 +1,111 @@
+"""Signs checkpoints and makes proofs for auditors at the command line: beside a running broker or on a copy."""
+
+import base64
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from sqlalchemy import Connection
+
+from rioni.bootstrap.admin_operations import check_exists
+from rioni.bootstrap.consistency.log_tree import keys_of_log, read_checkpoint, signature_findings
+from rioni.bootstrap.database import database_url
+from rioni.config.settings import Config
+from rioni.domain.errors import Invalid, NotFound, Unavailable
+from rioni.domain.transparency.checkpoint import Checkpoint
+from rioni.domain.transparency.merkle_tree import verify_consistency
+from rioni.domain.transparency.signed_note import Note, parse_verifier, sign, verifier_of
+from rioni.projections.log_tree import leaves
+from rioni.projections.queries import log_proofs
+from rioni.storage.signing_key import load_key
+from rioni.storage.sql.engines import reading
+from rioni.storage.sql.migration import check_current
+from rioni.storage.sql.read_only import read_only_engine
+
+
+def checkpoint(config: Config) -> Note:
+    """Sign the present state of the log with the broker's key, which the log already names.
+
+    Raises:
+        Unavailable: the data, or the key, does not exist or can't be read.
+    """
+    with _reading(config) as connection:
+        return _checkpoint(config, connection)
+
+
+def prove(config: Config, position: int) -> dict[str, Any]:
+    """Return all that shows that the log has an entry: its leaf, the proof, and a signed checkpoint; as JSON.
+
+    Raises:
+        Invalid: there is no such entry.
+        Unavailable: as `checkpoint`.
+    """
+    with _reading(config) as connection:
+        size, hashes = log_proofs.inclusion(connection, position)
+        (leaf,) = leaves(connection, position - 1, position)
+        return {
+            "position": position,
+            "leaf": _text(leaf),
+            "size": size,
+            "hashes": [*map(_text, hashes)],
+            "checkpoint": str(_checkpoint(config, connection)),
+        }
+
+
+def consistency(config: Config, file: Path, key: str | None) -> tuple[dict[str, Any], list[str]]:
+    """Return the proof that the log extends an earlier checkpoint, as JSON, and sentences on what speaks against it.
+
+    Args:
+        config: names the data.
+        file: has the earlier checkpoint.
+        key: the verifier key that signed it; None for those that the log names.
+
+    Raises:
+        Malformed: the file holds no checkpoint.
+        Unavailable: as `checkpoint`.
+    """
+    seen = read_checkpoint(file)
+    with _reading(config) as connection:
+        known = [parse_verifier(key)] if key else keys_of_log(connection)
+        first = seen.checkpoint.size
+        try:
+            second, hashes = log_proofs.consistency(connection, first)
+            verify_consistency(first, second, seen.checkpoint.root, log_proofs.root(connection)[1], hashes)
+        except Invalid as ex:
+            return {}, [str(ex)]
+        proof = {"first": first, "second": second, "hashes": [*map(_text, hashes)]}
+        return proof | {"checkpoint": str(_checkpoint(config, connection))}, list(signature_findings(seen, known))
+
+
+def _checkpoint(config: Config, connection: Connection) -> Note:
+    path = config.log_signing_key or config.data / "log-signing.key"
+    keys = keys_of_log(connection)
+    if not keys or not path.exists():
+        raise NotFound("This log has no signing key yet. Ask the running broker once: GET /log/checkpoint.")
+    key, name = load_key(path), keys[-1].name
+    if verifier_of(name, key) != keys[-1]:
+        raise Unavailable(
+            f"{path} is not the key that the log names last. Ask the running broker: GET /log/checkpoint."
+        )
+    text = str(Checkpoint(name, *log_proofs.root(connection)))
+    return Note(text, (sign(text, name, key),))
+
+
+def witness_key(path: Path) -> Ed25519PrivateKey:
+    """Read the key of a witness, made if it is missing; raises Unavailable as `load_key`."""
+    return load_key(path)
+
+
+@contextlib.contextmanager
+def _reading(config: Config) -> Iterator[Connection]:
+    check_exists(config)
+    with read_only_engine(database_url(config)) as engine:
+        check_current(engine)
+        with reading(engine) as connection:
+            yield connection
+
+
+def _text(data: bytes) -> str:
+    return base64.b64encode(data).decode()

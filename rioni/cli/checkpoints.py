@@ -1,0 +1,64 @@
+"""Commands of `rioni audit` that prove what the log holds: checkpoints and proofs."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rioni.cli.options import FOUND, ConfigFile, Data, load_settings
+
+
+Key = Annotated[
+    str | None, typer.Option("--log-key", help="The verifier key that signed it; by default those that the log names.")
+]
+
+
+def checkpoint(
+    *,
+    output: Annotated[Path | None, typer.Option(help="File to write; by default standard output.")] = None,
+    data: Data = None,
+    config_file: ConfigFile = None,
+) -> None:
+    """Sign the present state of the log. Keep it: it shows later whether the log was changed."""
+    settings = load_settings(config_file, data=data)
+    from rioni.bootstrap import checkpoint_operations
+
+    note = str(checkpoint_operations.checkpoint(settings))
+    if output is None:
+        typer.echo(note, nl=False)
+    else:
+        output.write_text(note, encoding="utf-8")
+
+
+def prove(
+    position: Annotated[int, typer.Argument(help="Position of the entry in the log.", min=1)],
+    *,
+    data: Data = None,
+    config_file: ConfigFile = None,
+) -> None:
+    """Prove that an entry is in the log: its leaf, the proof of inclusion, and a signed checkpoint, as JSON."""
+    settings = load_settings(config_file, data=data)
+    from rioni.bootstrap import checkpoint_operations
+
+    typer.echo(json.dumps(checkpoint_operations.prove(settings, position), indent=2))
+
+
+def consistency(
+    file: Annotated[Path, typer.Argument(help="An earlier checkpoint.")],
+    *,
+    log_key: Key = None,
+    data: Data = None,
+    config_file: ConfigFile = None,
+) -> None:
+    """Prove that the log extends an earlier checkpoint, as JSON; exit code 1 if it does not."""
+    settings = load_settings(config_file, data=data)
+    from rioni.bootstrap import checkpoint_operations
+
+    proof, findings = checkpoint_operations.consistency(settings, file, log_key)
+    if proof:
+        typer.echo(json.dumps(proof, indent=2))
+    for finding in findings:
+        typer.echo(finding, err=True)
+    if findings:
+        raise typer.Exit(FOUND)

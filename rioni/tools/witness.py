@@ -1,0 +1,131 @@
+"""A witness of a broker's log: cosigns a checkpoint only if the log extends the one that it has seen before.
+
+The state is a file of its own: the verifier key of the log, and the last checkpoint that was seen.
+"""
+
+import base64
+import os
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from rioni.domain.errors import Invalid, Malformed, RioniError, Unavailable
+from rioni.domain.transparency.checkpoint import Checkpoint, parse_checkpoint
+from rioni.domain.transparency.merkle_tree import EMPTY_ROOT, InvalidProof, verify_consistency
+from rioni.domain.transparency.signed_note import Note, cosign, parse_note, parse_verifier, verified
+from rioni.tools.api_client import call, call_text
+from rioni.tools.load_client import Server
+from rioni.tools.load_report import OK_STATUSES
+
+
+class State(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a witness remembers."""
+
+    log_key: str
+    """The verifier key of the log."""
+    checkpoint: str
+    """The last checkpoint, as a signed note with the cosignature."""
+
+
+class Seen(NamedTuple):
+    """The outcome of a round."""
+
+    before: int
+    """The size of the log when it was seen last; 0 at the first time."""
+    checkpoint: Checkpoint
+    note: Note
+    """With the cosignature."""
+    accepted: bool
+    """Whether the broker has accepted the cosignature."""
+
+
+class ForkedLog(RioniError):
+    """The log does not extend the checkpoint that was seen before. Nothing was cosigned."""
+
+
+def witness(server: Server, file: Path, name: str, key: Ed25519PrivateKey, log_key: str | None) -> Seen:
+    """Fetch the checkpoint of a broker, check it against the last one, cosign it, and send the cosignature.
+
+    Args:
+        server: the broker.
+        file: with the state; made at the first time.
+        name: of the witness.
+        key: of the witness.
+        log_key: the verifier key of the log; None for that of the state, or, at the first time, the one that the
+            broker names.
+
+    Raises:
+        ForkedLog: the log was cut, changed, or is another one.
+        Malformed: a signature is wrong, or what the broker answers or the state holds can't be read.
+        Unavailable: the broker can't be reached, or the state can't be read or written.
+    """
+    state = _read(file)
+    known = log_key or (state.log_key if state else call_text(server, "/log/key").strip())
+    note = parse_note(call_text(server, "/log/checkpoint").encode())
+    checkpoint = parse_checkpoint(note.text)
+    verifier = parse_verifier(known)
+    if verifier not in verified(note, [verifier]) or checkpoint.origin != verifier.name:
+        raise Malformed(f"The checkpoint of {server.url} is not signed by {known}.")
+    before = parse_checkpoint(parse_note(state.checkpoint.encode()).text) if state else None
+    if before is not None:
+        _check(server, before, checkpoint)
+    cosignature = cosign(note.text, name, key, int(time.time()))
+    signed = Note(note.text, (*(each for each in note.signatures if each.name == verifier.name), cosignature))
+    _write(file, State(known, str(signed)))
+    status, _ = call(server, "POST", "/log/cosignatures", {"note": str(signed)}, accept=(403, 409, 422))
+    return Seen(before.size if before else 0, checkpoint, signed, accepted=status in OK_STATUSES)
+
+
+def _check(server: Server, before: Checkpoint, now: Checkpoint) -> None:
+    if before.origin != now.origin:
+        raise ForkedLog(f"This is another log: {now.origin}, and it was {before.origin}.")
+    if now.size < before.size:
+        raise ForkedLog(f"The log had {before.size} entries and has {now.size} now: it was cut.")
+    hashes: list[bytes] = []
+    if 0 < before.size < now.size:
+        path = f"/log/proof/consistency?first={before.size}&second={now.size}"
+        hashes = [_decoded(each) for each in _list(call(server, "GET", path)[1])]
+    try:
+        if before.size:
+            verify_consistency(before.size, now.size, before.root, now.root, hashes)
+        elif before.root != EMPTY_ROOT:
+            raise InvalidProof("The empty log has another root.")
+    except Invalid as ex:
+        raise ForkedLog(f"The log of {now.size} entries does not extend the one of {before.size}: {ex}") from ex
+
+
+def _list(answer: Any) -> list[str]:
+    found = answer.get("hashes")
+    return [each for each in found if isinstance(each, str)] if isinstance(found, list) else []
+
+
+def _decoded(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError as ex:
+        raise Malformed(f"{text[:100]!r} is not a hash in base64.") from ex
+
+
+def _read(file: Path) -> State | None:
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=State)
+    except FileNotFoundError:
+        return None
+    except (OSError, msgspec.MsgspecError) as ex:
+        raise Unavailable(f"{file} can't be read as the state of a witness: {ex}") from ex
+
+
+def _write(file: Path, state: State) -> None:
+    beside = file.with_name(f".{file.name}-{os.getpid()}")
+    try:
+        with beside.open("wb") as written:
+            written.write(msgspec.json.encode(state))
+            written.flush()
+            os.fsync(written.fileno())
+        beside.replace(file)
+    except OSError as ex:
+        beside.unlink(missing_ok=True)
+        raise Unavailable(f"{file} can't be written: {ex.strerror}") from ex

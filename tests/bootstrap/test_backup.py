@@ -52,7 +52,7 @@ def test_a_backup_of_a_running_broker_is_a_data_directory_without_findings(data,
         report = backup(Config(data=data), tmp_path / "to", lambda phase, *_: phases.add(phase))
         publish(base)
     assert not report.incremental
-    assert phases == {"copy", "log", "read models", "events", "checksums"}
+    assert phases == {"copy", "log", "tree", "read models", "events", "checksums"}
     assert assert_complete(tmp_path / "to") == report.manifest.position > 0
     with running(shutil.copytree(tmp_path / "to", tmp_path / "started")) as base:
         topic = base.registry.timelines("a").active.topic

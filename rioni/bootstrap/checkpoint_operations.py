@@ -32,7 +32,7 @@ def checkpoint(config: Config) -> Note:
         Unavailable: the data, or the key, does not exist or can't be read.
     """
     with _reading(config) as connection:
-        return _checkpoint(config, connection)
+        return signed_checkpoint(config, connection)
 
 
 def prove(config: Config, position: int) -> dict[str, Any]:
@@ -50,7 +50,7 @@ def prove(config: Config, position: int) -> dict[str, Any]:
             "leaf": _text(leaf),
             "size": size,
             "hashes": [*map(_text, hashes)],
-            "checkpoint": str(_checkpoint(config, connection)),
+            "checkpoint": str(signed_checkpoint(config, connection)),
         }
 
 
@@ -76,10 +76,16 @@ def consistency(config: Config, file: Path, key: str | None) -> tuple[dict[str, 
         except Invalid as ex:
             return {}, [str(ex)]
         proof = {"first": first, "second": second, "hashes": [*map(_text, hashes)]}
-        return proof | {"checkpoint": str(_checkpoint(config, connection))}, list(signature_findings(seen, known))
+        return proof | {"checkpoint": str(signed_checkpoint(config, connection))}, list(signature_findings(seen, known))
 
 
-def _checkpoint(config: Config, connection: Connection) -> Note:
+def signed_checkpoint(config: Config, connection: Connection) -> Note:
+    """Sign the present state of the log with the key that the log names last.
+
+    Raises:
+        NotFound: the log names no key yet.
+        Unavailable: the key can't be read, or is another one.
+    """
     path = config.log_signing_key or config.data / "log-signing.key"
     keys = keys_of_log(connection)
     if not keys or not path.exists():

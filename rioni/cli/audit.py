@@ -63,6 +63,7 @@ app.command(epilog="Example: rioni audit log event-type:order.created")(history.
 app.command(epilog="Example: rioni audit show order.created --as-of 2026-01-31T12:00:00Z")(history.show)
 app.command(epilog="Example: rioni audit diff --from 2026-01-01 --to 4711 --resource order.created")(history.diff)
 app.command(epilog="Example: rioni audit checkpoint --output monday.checkpoint")(checkpoints.checkpoint)
+app.command(epilog="Example: rioni audit export --to october --since 2026-10-01 --until 2026-11-01")(checkpoints.export)
 app.command(epilog="Example: rioni audit prove 4711")(checkpoints.prove)
 app.command(epilog="Example: rioni audit consistency monday.checkpoint")(checkpoints.consistency)
 

@@ -7,6 +7,8 @@ from typing import Annotated
 import typer
 
 from rioni.cli.options import FOUND, ConfigFile, Data, load_settings
+from rioni.cli.output import progress_bars
+from rioni.cli.times import log_time
 
 
 Key = Annotated[
@@ -29,6 +31,30 @@ def checkpoint(
         typer.echo(note, nl=False)
     else:
         output.write_text(note, encoding="utf-8")
+
+
+def export(
+    *,
+    to: Annotated[Path, typer.Option("--to", help="Folder to write; must not exist or be empty.", metavar="DIR")],
+    since: Annotated[str | None, typer.Option(help="First time, RFC 3339 or a day in UTC.", metavar="TIME")] = None,
+    until: Annotated[str | None, typer.Option(help="End, not included.", metavar="TIME")] = None,
+    actor: Annotated[str | None, typer.Option(help="Only what this subject did.")] = None,
+    resource: Annotated[str | None, typer.Option(help="Name of what was changed, or `kind:name`.")] = None,
+    data: Data = None,
+    config_file: ConfigFile = None,
+) -> None:
+    """Export the log with a signed checkpoint and proofs; `verify_export.py` in the folder verifies it offline."""
+    settings = load_settings(config_file, data=data)
+    from rioni.bootstrap import export_operations
+    from rioni.projections.queries.audit_log import AuditFilter
+
+    times = [None if text is None else log_time(text) for text in (since, until)]
+    wanted = AuditFilter(since=times[0], until=times[1], actor=actor, resource=resource)
+    with progress_bars(only_on_terminal=True) as progress:
+        report = export_operations.export(settings, to, wanted, progress)
+    typer.echo(
+        f"{report.entries:,} of {report.size:,} entries exported. Verify them: python {to}/verify_export.py {to}"
+    )
 
 
 def prove(

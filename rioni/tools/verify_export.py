@@ -1,0 +1,227 @@
+"""Verifies an export of a log offline: `python verify_export.py FOLDER [--key VERIFIER_KEY]`.
+
+Needs Python 3.11 or newer and nothing else; signatures are verified if the package `cryptography` is installed. Each
+export contains a copy of this file; take it from a place that you trust.
+
+An export has these files:
+
+- `manifest.json`: `format` (1), `origin`, `size` and `root` (hexadecimal) of the log's Merkle tree, whether it is
+  `complete`, the number of `entries`, and `files`: the SHA-256 of each file;
+- `checkpoint`: size and root as a signed note (C2SP tlog-checkpoint);
+- `entries.jsonl`: the entries, a line of JSON each, in the order of their positions, with their `hash` in the hash
+  chain; in an export that is not complete also the hash of the entry before (`previous`) and a `proof` of inclusion;
+- `log.vkey`: the verifier keys that the log names.
+
+Exit code 0: the export is what the checkpoint says. 1: it is not. 2: it can't be read.
+"""
+
+# ruff: noqa: T201 - a program that prints
+
+import argparse
+import base64
+import hashlib
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+
+FIELDS = ("position", "stream", "version", "topic", "recorded_at", "actor", "client", "flow_id", "command_id", "data")
+HASH_BYTES = 32
+LINES_MIN = 3
+"""Of a checkpoint."""
+HASHED_FILES = ("checkpoint", "entries.jsonl", "log.vkey")
+
+
+class Finding(Exception):
+    """The export is not what it claims to be."""
+
+
+def check(holds: object, text: str) -> None:
+    """Raise a finding unless something holds."""
+    if not holds:
+        raise Finding(text)
+
+
+def sha256(*parts: bytes) -> bytes:
+    """The SHA-256 of some bytes."""
+    return hashlib.sha256(b"".join(parts)).digest()
+
+
+def encoded(entry: dict[str, Any]) -> list[bytes]:
+    """The fields of an entry as bytes, in their order."""
+    check(all(name in entry for name in FIELDS), "an entry lacks a field")
+    return [str(entry[name]).encode() for name in FIELDS]
+
+
+def prefixed(parts: Sequence[bytes]) -> bytes:
+    """Each part behind its length."""
+    return b"".join(len(part).to_bytes(4, "big") + part for part in parts)
+
+
+def chain_hash(previous: bytes, parts: Sequence[bytes]) -> bytes:
+    """The hash of an entry in the hash chain."""
+    return sha256(previous, prefixed(parts))
+
+
+def leaf_hash(parts: Sequence[bytes]) -> bytes:
+    """The hash of an entry in the Merkle tree, which has the digest of its data."""
+    return sha256(b"\0", prefixed([*parts[:-1], sha256(parts[-1])]))
+
+
+def root_of(hashes: Sequence[bytes]) -> bytes:
+    """The root over all leaves, given by their hashes (RFC 9162, section 2.1.1)."""
+    stack: list[bytes] = []
+    for number, leaf in enumerate(hashes):
+        index, node = number, leaf
+        while index & 1:
+            node = sha256(b"\1", stack.pop(), node)
+            index >>= 1
+        stack.append(node)
+    if not stack:
+        return sha256()
+    node = stack.pop()
+    while stack:
+        node = sha256(b"\1", stack.pop(), node)
+    return node
+
+
+def root_from_proof(leaf: bytes, index: int, size: int, proof: Sequence[bytes]) -> bytes:
+    """The root that a proof of inclusion leads to (RFC 9162, section 2.1.3.2)."""
+    check(0 <= index < size, "a proof is for an entry that the log does not have")
+    last, node = size - 1, leaf
+    for sibling in proof:
+        check(len(sibling) == HASH_BYTES, "a proof has a hash of another length")
+        check(last > 0, "a proof is too long")
+        if index & 1 or index == last:
+            node = sha256(b"\1", sibling, node)
+            while index and not index & 1:
+                index, last = index >> 1, last >> 1
+        else:
+            node = sha256(b"\1", node, sibling)
+        index, last = index >> 1, last >> 1
+    check(last == 0, "a proof is too short")
+    return node
+
+
+def read_checkpoint(data: bytes) -> tuple[str, str, int, bytes, list[tuple[str, bytes]]]:
+    """Text, origin, size, root and signatures of a signed checkpoint."""
+    text, separator, signatures = data.decode().rpartition("\n\n")
+    text += "\n"
+    lines = text.split("\n")
+    check(separator and len(lines) > LINES_MIN and lines[1].isdigit(), "the checkpoint can't be read")
+    found = []
+    for line in signatures.splitlines():
+        dash, name, blob = [*line.split(" "), "", ""][:3]
+        check(dash == "\u2014", "the checkpoint has a line that is no signature")
+        found.append((name, base64.b64decode(blob, validate=True)))
+    return text, lines[0], int(lines[1]), base64.b64decode(lines[2], validate=True), found
+
+
+def verify_signature(text: str, signatures: Sequence[tuple[str, bytes]], key: str) -> bool:
+    """Check the signature of one verifier key; say whether that could be done."""
+    name, _, rest = key.strip().partition("+")
+    key_id, _, encoded_key = rest.partition("+")
+    blob = base64.b64decode(encoded_key, validate=True)
+    check(len(blob) == 1 + HASH_BYTES and blob[0] == 1, "the verifier key is not one of Ed25519")
+    check(sha256(name.encode(), b"\n", blob)[:4].hex() == key_id, "the verifier key does not fit its id")
+    signature = next((each[4:] for signer, each in signatures if signer == name and each[:4].hex() == key_id), None)
+    if signature is None:
+        raise Finding(f"the checkpoint is not signed by {key.strip()}")
+    try:
+        from cryptography.exceptions import InvalidSignature  # noqa: PLC0415 - may be missing
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey  # noqa: PLC0415
+    except ImportError:
+        return False
+    try:
+        Ed25519PublicKey.from_public_bytes(blob[1:]).verify(signature, text.encode())
+    except InvalidSignature:
+        raise Finding("the signature of the checkpoint is not valid") from None
+    return True
+
+
+def entries_of(folder: Path) -> Iterator[dict[str, Any]]:
+    """The entries of an export."""
+    with (folder / "entries.jsonl").open("rb") as file:
+        for line in file:
+            entry = json.loads(line)
+            check(isinstance(entry, dict) and isinstance(entry.get("position"), int), "a line is not an entry")
+            yield entry
+
+
+def check_complete(folder: Path, size: int, root: bytes) -> int:
+    """Check an export of all entries: positions, hash chain and root. Returns how many there are."""
+    hashes: list[bytes] = []
+    previous = bytes(HASH_BYTES)
+    for number, entry in enumerate(entries_of(folder), 1):
+        check(entry["position"] == number, f"the entry at position {number} is missing")
+        parts = encoded(entry)
+        previous = chain_hash(previous, parts)
+        check(previous.hex() == entry.get("hash"), f"the entry at position {number} does not fit the hash chain")
+        hashes.append(leaf_hash(parts))
+    check(len(hashes) == size, f"there are {len(hashes)} entries, and the checkpoint is of {size}")
+    check(root_of(hashes) == root, "the entries are not those of the checkpoint")
+    return len(hashes)
+
+
+def check_selected(folder: Path, size: int, root: bytes) -> int:
+    """Check an export of some entries: each one's proof and place in the hash chain. Returns how many there are."""
+    count, last = 0, 0
+    for entry in entries_of(folder):
+        position, parts = entry["position"], encoded(entry)
+        check(position > last, "the entries are not in the order of their positions")
+        proof = [base64.b64decode(each, validate=True) for each in entry.get("proof", [])]
+        found = root_from_proof(leaf_hash(parts), position - 1, size, proof)
+        check(found == root, f"the entry at position {position} is not in the log of the checkpoint")
+        previous = bytes.fromhex(entry.get("previous", ""))
+        fits = chain_hash(previous, parts).hex() == entry.get("hash")
+        check(fits, f"the entry at position {position} does not fit the hash chain")
+        count, last = count + 1, position
+    return count
+
+
+def verify(folder: Path, key: str | None = None) -> Iterator[str]:
+    """Check an export; returns sentences on what was found to be right."""
+    manifest = json.loads((folder / "manifest.json").read_bytes())
+    check(manifest.get("format") == 1, "the manifest is not of format 1")
+    for name in HASHED_FILES:
+        found = sha256((folder / name).read_bytes()).hex()
+        check(manifest.get("files", {}).get(name) == found, f"{name} is not the file that the manifest names")
+    text, origin, size, root, signatures = read_checkpoint((folder / "checkpoint").read_bytes())
+    named = tuple(manifest.get(name) for name in ("origin", "size", "root"))
+    check((origin, size, root.hex()) == named, "manifest and checkpoint differ")
+    keys = (folder / "log.vkey").read_text().split()
+    check(key or keys, "there is no verifier key")
+    signed = verify_signature(text, signatures, key or keys[-1])
+    count = (check_complete if manifest.get("complete") is True else check_selected)(folder, size, root)
+    check(count == manifest.get("entries"), "the manifest names another number of entries")
+    yield f"{count} entries are in the log {origin} of {size} entries, as its checkpoint says."
+    if not signed:
+        yield "The signature was NOT checked: install the package cryptography for that."
+    elif key:
+        yield "The checkpoint is signed by the key that you gave."
+    else:
+        yield "The checkpoint is signed by the key in the export; give the one that you trust with --key."
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Verify the export that the command line names."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--key", help="the verifier key of the log, from a place that you trust")
+    options = parser.parse_args(arguments)
+    try:
+        for sentence in verify(options.folder, options.key):
+            print(sentence)
+    except Finding as ex:
+        print(f"NOT VERIFIED: {ex}.")
+        return 1
+    except (OSError, ValueError, TypeError, AttributeError) as ex:
+        print(f"NOT VERIFIED: the export can't be read: {ex}")
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

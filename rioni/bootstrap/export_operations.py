@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 from sqlalchemy import Connection, Engine, select
 
+from rioni.bootstrap import verify_export
 from rioni.bootstrap.admin_operations import check_exists
 from rioni.bootstrap.checkpoint_operations import signed_checkpoint
 from rioni.bootstrap.consistency.log_tree import keys_of_log
@@ -29,7 +30,6 @@ from rioni.projections.queries.audit_log import AuditFilter
 from rioni.storage.sql.engines import reading
 from rioni.storage.sql.migration import check_current
 from rioni.storage.sql.read_only import read_only_engine
-from rioni.tools import verify_export
 
 
 ENTRIES_PER_READ = 64
@@ -47,7 +47,7 @@ class ExportReport(NamedTuple):
 
 
 def export(config: Config, target: Path, wanted: AuditFilter, progress: Progress) -> ExportReport:
-    """Write the entries that match, and all that verifies them; see `rioni.tools.verify_export`. Blocks.
+    """Write the entries that match, and all that verifies them; see `rioni.bootstrap.verify_export`. Blocks.
 
     Args:
         config: names the data.

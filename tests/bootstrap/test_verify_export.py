@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from rioni.bootstrap import verify_export
 from rioni.bootstrap.export_operations import export
 from rioni.bootstrap.infrastructure import build_infrastructure
 from rioni.bootstrap.log_tree import build_checkpoint_signer
@@ -20,7 +21,6 @@ from rioni.config.settings import Config
 from rioni.domain.errors import Conflict
 from rioni.domain.transparency.signed_note import Note, parse_note, sign, verifier_of
 from rioni.projections.queries.audit_log import AuditFilter
-from rioni.tools import verify_export
 
 
 OTHER = Ed25519PrivateKey.from_private_bytes(bytes(32))

@@ -15,8 +15,6 @@ An export has these files:
 Exit code 0: the export is what the checkpoint says. 1: it is not. 2: it can't be read.
 """
 
-# ruff: noqa: T201 - a program that prints
-
 import argparse
 import base64
 import hashlib
@@ -213,12 +211,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         for sentence in verify(options.folder, options.key):
-            print(sentence)
+            sys.stdout.write(f"{sentence}\n")
     except Finding as ex:
-        print(f"NOT VERIFIED: {ex}.")
+        sys.stdout.write(f"NOT VERIFIED: {ex}.\n")
         return 1
     except (OSError, ValueError, TypeError, AttributeError) as ex:
-        print(f"NOT VERIFIED: the export can't be read: {ex}")
+        sys.stdout.write(f"NOT VERIFIED: the export can't be read: {ex}\n")
         return 2
     return 0
 

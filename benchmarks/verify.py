@@ -1,4 +1,4 @@
-"""How fast `rioni verify` checks a long log, by one process and by several, and compares the read models with it.
+"""How fast `rioni verify` checks a long log, by one process and by several, its Merkle tree, and the read models.
 
     python -m benchmarks.verify --entries 1000000
 
@@ -15,6 +15,7 @@ from random import Random
 from tempfile import TemporaryDirectory
 
 from benchmarks.rebuild import write_log
+from rioni.bootstrap.consistency.log_tree import tree_findings
 from rioni.bootstrap.database import reading_models
 from rioni.domain.aggregates import TOPICS
 from rioni.projections.comparison import compare
@@ -31,6 +32,14 @@ def check_log(path: Path, count: int, processes: int) -> None:
         assert not list(verify(engine, TOPICS, processes=processes))
         seconds = time.monotonic() - began
     print(f"log, {processes} process(es): {seconds:.1f} s, {count / seconds:,.0f} entries/s")
+
+
+def check_tree(path: Path, count: int) -> None:
+    with read_only_engine(f"sqlite:///{path}") as engine:
+        began = time.monotonic()
+        assert not list(tree_findings(engine, []))
+        seconds = time.monotonic() - began
+    print(f"Merkle tree: {seconds:.1f} s, {count / seconds:,.0f} entries/s")
 
 
 def compare_models(path: Path, count: int) -> None:
@@ -56,6 +65,7 @@ def main() -> None:
         write_log(f"sqlite:///{path}", options.entries)
         for processes in sorted({1, os.cpu_count() or 1}):
             check_log(path, options.entries, processes)
+        check_tree(path, options.entries)
         compare_models(Path(folder) / "compared.db", options.compared)
 
 

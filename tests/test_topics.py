@@ -107,7 +107,9 @@ STORED = {
     "settings.loss-accepted": [
         b'{"class_version":1,"setting":"settings","findings":["events.db is missing."],"reason":"x"}'
     ],
-    "log-keys.added": [b'{"class_version":1,"name":"log-keys","verifier":"rioni/1+c74f20a3+ARpc"}'],
+    "log-keys.added": [
+        b'{"class_version":1,"name":"log-keys","verifier":"rioni/1+c74f20a3+ARpc","signature":"\xe2\x80\x94 rioni/1 AA=="}'
+    ],
     "event-chains.anchored": [
         b'{"class_version":1,"storage":"default","heads":[{"topic":"t","partition":0,"first":0,"next":2,"hash":"00"}]}'
     ],

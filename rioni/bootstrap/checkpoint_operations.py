@@ -10,16 +10,18 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import Connection
 
 from rioni.bootstrap.admin_operations import check_exists
-from rioni.bootstrap.consistency.log_tree import keys_of_log, read_checkpoint, signature_findings
+from rioni.bootstrap.consistency.log_keys import known_keys
+from rioni.bootstrap.consistency.log_tree import read_checkpoint, signature_findings
 from rioni.bootstrap.database import database_url
 from rioni.config.settings import Config
-from rioni.domain.errors import Invalid, NotFound, Unavailable
+from rioni.domain.errors import Conflict, Invalid, NotFound, Unavailable
 from rioni.domain.transparency.checkpoint import Checkpoint
+from rioni.domain.transparency.key_succession import SigningKey, sign_successor
 from rioni.domain.transparency.merkle_tree import verify_consistency
-from rioni.domain.transparency.signed_note import Note, parse_verifier, sign, verifier_of
+from rioni.domain.transparency.signed_note import Note, Verifier, parse_verifier, sign, verifier_of
 from rioni.projections.log_tree import leaves
 from rioni.projections.queries import log_proofs
-from rioni.storage.signing_key import load_key
+from rioni.storage.signing_key import load_key, replace_key
 from rioni.storage.sql.engines import reading
 from rioni.storage.sql.migration import check_current
 from rioni.storage.sql.read_only import read_only_engine
@@ -60,7 +62,7 @@ def consistency(config: Config, file: Path, key: str | None) -> tuple[dict[str, 
     Args:
         config: names the data.
         file: has the earlier checkpoint.
-        key: the verifier key that signed it; None for those that the log names.
+        key: a trusted verifier key, which signed it, or keys that follow it did; None for those that the log names.
 
     Raises:
         Malformed: the file holds no checkpoint.
@@ -68,7 +70,7 @@ def consistency(config: Config, file: Path, key: str | None) -> tuple[dict[str, 
     """
     seen = read_checkpoint(file)
     with _reading(config) as connection:
-        known = [parse_verifier(key)] if key else keys_of_log(connection)
+        known = known_keys(connection, [parse_verifier(key)] if key else ())
         first = seen.checkpoint.size
         try:
             second, hashes = log_proofs.consistency(connection, first)
@@ -86,8 +88,8 @@ def signed_checkpoint(config: Config, connection: Connection) -> Note:
         NotFound: the log names no key yet.
         Unavailable: the key can't be read, or is another one.
     """
-    path = config.log_signing_key or config.data / "log-signing.key"
-    keys = keys_of_log(connection)
+    path = key_file(config)
+    keys = known_keys(connection)
     if not keys or not path.exists():
         raise NotFound("This log has no signing key yet. Ask the running broker once: GET /log/checkpoint.")
     key, name = load_key(path), keys[-1].name
@@ -97,6 +99,48 @@ def signed_checkpoint(config: Config, connection: Connection) -> Note:
         )
     text = str(Checkpoint(name, *log_proofs.root(connection)))
     return Note(text, (sign(text, name, key),))
+
+
+def key_file(config: Config) -> Path:
+    """Return where the signing key of a broker is."""
+    return config.log_signing_key or config.data / "log-signing.key"
+
+
+def rotate_key(config: Config, *, lost: bool) -> Verifier:
+    """Replace the signing key by a new one, which the present one signs; the broker records it when it signs next.
+
+    Args:
+        config: names the data and the key.
+        lost: whether the present key is lost: then the new one is not signed, and auditors have to be told of it.
+
+    Returns:
+        The new verifier key.
+
+    Raises:
+        NotFound: the log names no key yet.
+        Conflict: the key in the file is not the one that the log names.
+        Unavailable: the data or the key can't be read or written.
+    """
+    with _reading(config) as connection:
+        keys = known_keys(connection)
+    path, new = key_file(config), Ed25519PrivateKey.generate()
+    if not keys:
+        raise NotFound(
+            "This log has no signing key yet: the broker makes one when it is asked for GET /log/checkpoint."
+        )
+    present = keys[-1]
+    after = verifier_of(present.name, new)
+    if lost:
+        replace_key(path, SigningKey(new, lost=str(present)))
+        return after
+    key = load_key(path) if path.exists() else None
+    if key is None or verifier_of(present.name, key) != present:
+        raise Conflict(
+            f"{path} is not the key that the log names, {present}. If it is a new one that the broker has not used "
+            "yet, ask it for GET /log/checkpoint; if the present key is lost: --lost."
+        )
+    replace_key(path, SigningKey(new, sign_successor(present, key, after)))
+    return after
 
 
 def witness_key(path: Path) -> Ed25519PrivateKey:

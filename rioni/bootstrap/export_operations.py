@@ -16,16 +16,16 @@ from sqlalchemy import Connection, Engine, select
 from rioni.bootstrap import verify_export
 from rioni.bootstrap.admin_operations import check_exists
 from rioni.bootstrap.checkpoint_operations import signed_checkpoint
-from rioni.bootstrap.consistency.log_tree import keys_of_log
 from rioni.bootstrap.database import database_url, reading_models
 from rioni.config.settings import Config
 from rioni.domain.errors import Conflict
 from rioni.domain.hash_chain import GENESIS
 from rioni.domain.transparency.checkpoint import parse_checkpoint
+from rioni.domain.transparency.key_succession import LogKey
 from rioni.domain.transparency.merkle_tree import inclusion_proof
 from rioni.log_tables import LOG
 from rioni.projections.log_tree import LogTree
-from rioni.projections.queries import audit_log
+from rioni.projections.queries import audit_log, log_proofs
 from rioni.projections.queries.audit_log import AuditFilter
 from rioni.storage.sql.engines import reading
 from rioni.storage.sql.migration import check_current
@@ -69,11 +69,11 @@ def export(config: Config, target: Path, wanted: AuditFilter, progress: Progress
             check_current(engine)
             with reading(engine) as connection:
                 note = signed_checkpoint(config, connection)
-                keys = keys_of_log(connection)
+                keys = log_proofs.keys(connection)
             checkpoint = parse_checkpoint(note.text)
             complete = wanted == AuditFilter()
             (beside / "checkpoint").write_text(str(note), encoding="utf-8")
-            (beside / "log.vkey").write_text("".join(f"{each}\n" for each in keys), encoding="utf-8")
+            (beside / "log.vkey").write_text("".join(map(_key_line, keys)), encoding="utf-8")
             positions = range(1, checkpoint.size + 1) if complete else _matching(engine, wanted, checkpoint.size)
             count = 0
             with (beside / "entries.jsonl").open("wb") as file:
@@ -100,6 +100,11 @@ def export(config: Config, target: Path, wanted: AuditFilter, progress: Progress
         shutil.rmtree(beside, ignore_errors=True)
     progress("export", checkpoint.size, checkpoint.size)
     return ExportReport(count, checkpoint.size)
+
+
+def _key_line(key: LogKey) -> str:
+    """A key, and the last field of the signature line of the key before, in base64."""
+    return " ".join([str(key.verifier), *key.signature.split(" ")[-1:]]).rstrip() + "\n"
 
 
 def _matching(engine: Engine, wanted: AuditFilter, size: int) -> Iterator[int]:

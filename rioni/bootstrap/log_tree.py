@@ -2,14 +2,15 @@
 
 from functools import partial
 
+from rioni.bootstrap.checkpoint_operations import key_file
 from rioni.bootstrap.infrastructure import Infrastructure
 from rioni.commands.job_runner import LoggedJobRunner
-from rioni.commands.system.checkpoint_signer import CheckpointSigner
+from rioni.commands.system.checkpoint_signer import CheckpointSigner, SignedLog
 from rioni.config.settings import Config
 from rioni.domain.transparency.signed_note import Verifier, parse_verifier
 from rioni.projections.log_tree import next_tile, store_tile
 from rioni.projections.queries import log_proofs
-from rioni.storage.signing_key import load_key
+from rioni.storage.signing_key import load_signing_key
 from rioni.storage.sql.cosignatures import SqlCosignatures
 from rioni.storage.sql.engines import reading, writing
 from rioni.storage.sql.store_marks import installation_id
@@ -60,14 +61,17 @@ def witnesses(config: Config) -> list[Verifier]:
 def build_checkpoint_signer(base: Infrastructure) -> CheckpointSigner:
     """Wire what signs checkpoints."""
     config, pool = base.config, base.database_pool
-    path = config.log_signing_key or base.directory.path / "log-signing.key"
+    log = SignedLog(
+        origin=lambda: pool(log_origin, config, base),
+        keys=lambda: pool(base.read, log_proofs.keys),
+        root=lambda size: pool(base.read, log_proofs.root, size),
+    )
     return CheckpointSigner(
         base.bus,
         base.system_context,
         SqlCosignatures(base.log.engine),
         pool,
-        origin=partial(log_origin, config, base),
-        load_key=partial(load_key, path),
+        log=log,
+        load_key=partial(load_signing_key, key_file(config)),
         witnesses=witnesses(config),
-        root=lambda size: pool(base.read, log_proofs.root, size),
     )

@@ -11,7 +11,8 @@ from sqlalchemy import Connection, Engine, select
 from rioni.bootstrap.consistency import restored
 from rioni.bootstrap.consistency.event_chains import chain_findings
 from rioni.bootstrap.consistency.kafka import compare_kafka
-from rioni.bootstrap.consistency.log_tree import SeenCheckpoint, keys_of_log, signature_findings, tree_findings
+from rioni.bootstrap.consistency.log_keys import key_findings, known_keys
+from rioni.bootstrap.consistency.log_tree import SeenCheckpoint, signature_findings, tree_findings
 from rioni.bootstrap.consistency.stores import counted, cursors_beyond_end, mismatches
 from rioni.bootstrap.database import database_url, reading_models
 from rioni.config.settings import Config
@@ -80,7 +81,8 @@ def check(
         progress: called with the phase, what is done, and the total.
         local: whether to check the files only, and not what is in Kafka.
         checkpoints: of the log, seen earlier.
-        keys: that have signed them; by default those that the log names.
+        keys: trusted ones; they, or keys that follow them by signatures, have signed. By default those that the log
+            names.
 
     Raises:
         Unavailable: the data can't be read, or a server can't be reached.
@@ -115,7 +117,9 @@ def _of_checkpoints(
     engine: Engine, progress: Progress, checkpoints: Sequence[SeenCheckpoint], keys: Sequence[Verifier]
 ) -> Iterator[Problem]:
     with reading_models(engine) as connection:
-        known = keys or keys_of_log(connection)
+        known = known_keys(connection, keys)
+        wrong = [*key_findings(connection)]
+    yield from (Problem("log", text) for text in wrong)
     for each in checkpoints:
         yield from (Problem("checkpoints", text) for text in signature_findings(each, known))
     for text in tree_findings(engine, checkpoints, functools.partial(progress, "tree")):

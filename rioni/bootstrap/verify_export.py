@@ -10,7 +10,8 @@ An export has these files:
 - `checkpoint`: size and root as a signed note (C2SP tlog-checkpoint);
 - `entries.jsonl`: the entries, a line of JSON each, in the order of their positions, with their `hash` in the hash
   chain; in an export that is not complete also the hash of the entry before (`previous`) and a `proof` of inclusion;
-- `log.vkey`: the verifier keys that the log names.
+- `log.vkey`: the verifier keys that the log names, in their order, a line each; behind a key that follows another one
+  stands the signature of the one before, unless that was lost.
 
 Exit code 0: the export is what the checkpoint says. 1: it is not. 2: it can't be read.
 """
@@ -117,26 +118,56 @@ def read_checkpoint(data: bytes) -> tuple[str, str, int, bytes, list[tuple[str, 
     return text, lines[0], int(lines[1]), base64.b64decode(lines[2], validate=True), found
 
 
-def verify_signature(text: str, signatures: Sequence[tuple[str, bytes]], key: str) -> bool:
-    """Check the signature of one verifier key; say whether that could be done."""
-    name, _, rest = key.strip().partition("+")
-    key_id, _, encoded_key = rest.partition("+")
-    blob = base64.b64decode(encoded_key, validate=True)
-    check(len(blob) == 1 + HASH_BYTES and blob[0] == 1, "the verifier key is not one of Ed25519")
-    check(sha256(name.encode(), b"\n", blob)[:4].hex() == key_id, "the verifier key does not fit its id")
-    signature = next((each[4:] for signer, each in signatures if signer == name and each[:4].hex() == key_id), None)
-    if signature is None:
-        raise Finding(f"the checkpoint is not signed by {key.strip()}")
+def ed25519(key: bytes, signature: bytes, text: str) -> bool | None:
+    """Whether a signature is valid; None if the package `cryptography` is missing."""
     try:
         from cryptography.exceptions import InvalidSignature  # noqa: PLC0415 - may be missing
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey  # noqa: PLC0415
     except ImportError:
-        return False
+        return None
     try:
-        Ed25519PublicKey.from_public_bytes(blob[1:]).verify(signature, text.encode())
+        Ed25519PublicKey.from_public_bytes(key).verify(signature, text.encode())
     except InvalidSignature:
-        raise Finding("the signature of the checkpoint is not valid") from None
+        return False
     return True
+
+
+def read_key(key: str) -> tuple[str, bytes, bytes]:
+    """Name, id and public key of a verifier key."""
+    name, _, rest = key.partition("+")
+    key_id, _, encoded_key = rest.partition("+")
+    blob = base64.b64decode(encoded_key, validate=True)
+    check(len(blob) == 1 + HASH_BYTES and blob[0] == 1, "the verifier key is not one of Ed25519")
+    check(sha256(name.encode(), b"\n", blob)[:4].hex() == key_id, "the verifier key does not fit its id")
+    return name, bytes.fromhex(key_id), blob[1:]
+
+
+def verify_signature(text: str, signatures: Sequence[tuple[str, bytes]], key: str) -> bool:
+    """Check the signature of one verifier key; say whether that could be done."""
+    name, key_id, public = read_key(key)
+    signature = next((each[4:] for signer, each in signatures if signer == name and each[:4] == key_id), None)
+    if signature is None:
+        raise Finding(f"the checkpoint is not signed by {key}")
+    valid = ed25519(public, signature, text)
+    check(valid is not False, "the signature of the checkpoint is not valid")
+    return bool(valid)
+
+
+def signing_key(trusted: str | None, lines: Sequence[Sequence[str]]) -> str:
+    """The key that has signed: the last one of the log, or the last one that follows a trusted key by signatures."""
+    keys = [line[0] for line in lines]
+    if trusted not in keys:
+        check(trusted or keys, "there is no verifier key")
+        return trusted or keys[-1]
+    before = keys.index(trusted)
+    for number, line in enumerate(lines[before + 1 :], before + 1):
+        statement = f"rioni/key-succession/v1\n{keys[number - 1]}\n{line[0]}\n"
+        name, key_id, public = read_key(keys[number - 1])
+        signature = base64.b64decode([*line, ""][1], validate=True)
+        same_log = signature[:4] == key_id and read_key(line[0])[0] == name
+        if not same_log or ed25519(public, signature[4:], statement) is False:
+            return keys[number - 1]
+    return keys[-1]
 
 
 def entries_of(folder: Path) -> Iterator[dict[str, Any]]:
@@ -189,16 +220,15 @@ def verify(folder: Path, key: str | None = None) -> Iterator[str]:
     text, origin, size, root, signatures = read_checkpoint((folder / "checkpoint").read_bytes())
     named = tuple(manifest.get(name) for name in ("origin", "size", "root"))
     check((origin, size, root.hex()) == named, "manifest and checkpoint differ")
-    keys = (folder / "log.vkey").read_text().split()
-    check(key or keys, "there is no verifier key")
-    signed = verify_signature(text, signatures, key or keys[-1])
+    lines = [line.split() for line in (folder / "log.vkey").read_text().splitlines() if line.strip()]
+    signed = verify_signature(text, signatures, signing_key(key and key.strip(), lines))
     count = (check_complete if manifest.get("complete") is True else check_selected)(folder, size, root)
     check(count == manifest.get("entries"), "the manifest names another number of entries")
     yield f"{count} entries are in the log {origin} of {size} entries, as its checkpoint says."
     if not signed:
         yield "The signature was NOT checked: install the package cryptography for that."
     elif key:
-        yield "The checkpoint is signed by the key that you gave."
+        yield "The checkpoint is signed by the key that you gave, or by one that follows it by signatures."
     else:
         yield "The checkpoint is signed by the key in the export; give the one that you trust with --key."
 

@@ -65,6 +65,7 @@ app.command(epilog="Example: rioni audit diff --from 2026-01-01 --to 4711 --reso
 app.command(epilog="Example: rioni audit checkpoint --output monday.checkpoint")(checkpoints.checkpoint)
 app.command(epilog="Example: rioni audit export --to october --since 2026-10-01 --until 2026-11-01")(checkpoints.export)
 app.command(epilog="Example: rioni audit prove 4711")(checkpoints.prove)
+app.command("rotate-key", epilog="Example: rioni audit rotate-key --data /srv/rioni")(checkpoints.rotate_key)
 app.command(epilog="Example: rioni audit consistency monday.checkpoint")(checkpoints.consistency)
 
 

@@ -70,6 +70,30 @@ def prove(
     typer.echo(json.dumps(checkpoint_operations.prove(settings, position), indent=2))
 
 
+def rotate_key(
+    *,
+    lost: Annotated[
+        bool,
+        typer.Option("--lost", help="The present key is lost, so it can't sign the new one: auditors have to know."),
+    ] = False,
+    data: Data = None,
+    config_file: ConfigFile = None,
+) -> None:
+    """Replace the key that signs checkpoints; the present one signs the new one, so that witnesses accept it."""
+    settings = load_settings(config_file, data=data)
+    from rioni.bootstrap import checkpoint_operations
+
+    verifier = checkpoint_operations.rotate_key(settings, lost=lost)
+    path = checkpoint_operations.key_file(settings)
+    typer.echo(f"{path} has a new key. The broker records it when it signs the next checkpoint; no restart is needed.")
+    typer.echo("In a cluster copy the file to all nodes now: those with the earlier key sign no more checkpoints.")
+    if lost:
+        typer.echo(
+            "Tell all witnesses and auditors the new key: nothing but the log says that it follows the lost one."
+        )
+    typer.echo(f"Verifier key: {verifier}")
+
+
 def consistency(
     file: Annotated[Path, typer.Argument(help="An earlier checkpoint.")],
     *,

@@ -45,6 +45,8 @@ def witness(
         except ForkedLog as ex:
             typer.echo(f"{ex} Nothing was cosigned.", err=True)
             raise typer.Exit(FOUND) from ex
+        if seen.new_key:
+            typer.echo(f"The key of the log was changed, and signed by the one before: {seen.new_key}")
         grown = f"extends the {seen.before} that were seen before" if seen.before else "is seen for the first time"
         accepted = "" if seen.accepted else "; the broker does not know this witness (setting log_witnesses)"
         typer.echo(f"The log of {seen.checkpoint.size} entries {grown}, and is cosigned{accepted}.")

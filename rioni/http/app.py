@@ -46,6 +46,7 @@ from rioni.http.resources.transparency_log import (
     CosignaturesResource,
     InclusionResource,
     LogKeyResource,
+    LogKeysResource,
     TileResource,
 )
 
@@ -84,6 +85,7 @@ def routes(dependencies: Dependencies) -> list[tuple[str, Any]]:
         ("/log/checkpoint", CheckpointResource(dependencies)),
         ("/log/cosignatures", CosignaturesResource(dependencies)),
         ("/log/key", LogKeyResource(dependencies)),
+        ("/log/keys", LogKeysResource(dependencies)),
         ("/log/proof/consistency", ConsistencyResource(dependencies)),
         ("/log/proof/inclusion", InclusionResource(dependencies)),
         ("/log/tile/{level}/{rest:path}", TileResource(dependencies)),

@@ -1,8 +1,13 @@
-"""The private key that signs checkpoints: a file that only its owner may read, made once."""
+"""The private key that signs checkpoints: a file that only its owner may read, made once.
+
+It is PEM. Above a key that follows another one stands a line that says how: `Signed-By-Predecessor:` with the signature
+of the key before, or `Replaces-Lost-Key:` with the verifier key of the key before.
+"""
 
 import contextlib
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
 
@@ -10,9 +15,18 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 
 from rioni.domain.errors import Unavailable
+from rioni.domain.transparency.key_succession import SigningKey
+
+
+SIGNED, LOST = "Signed-By-Predecessor: ", "Replaces-Lost-Key: "
 
 
 def load_key(path: Path) -> Ed25519PrivateKey:
+    """Read a key; see `load_signing_key`."""
+    return load_signing_key(path).private
+
+
+def load_signing_key(path: Path) -> SigningKey:
     """Read a key from a PEM file, which is made if it is missing; several processes may do so at once. Blocks.
 
     Raises:
@@ -23,26 +37,57 @@ def load_key(path: Path) -> Ed25519PrivateKey:
             _create(path)
         if stat.S_IMODE(path.stat().st_mode) & 0o077:
             raise Unavailable(f"The signing key {path} can be read by others. Run: chmod 600 {path}")
-        key = load_pem_private_key(path.read_bytes(), None)
+        data = path.read_bytes()
+        key = load_pem_private_key(data, None)
     except OSError as ex:
         raise Unavailable(f"The signing key {path} can't be read or made: {ex.strerror}.") from ex
     except (ValueError, TypeError) as ex:
         raise Unavailable(f"The signing key {path} is not an unencrypted private key in PEM.") from ex
     if not isinstance(key, Ed25519PrivateKey):
         raise Unavailable(f"The signing key {path} is not an Ed25519 key. Make one: openssl genpkey -algorithm ed25519")
-    return key
+    lines = data.decode(errors="replace").splitlines()
+    return SigningKey(key, *(_field(lines, name) for name in (SIGNED, LOST)))
+
+
+def replace_key(path: Path, key: SigningKey) -> None:
+    """Write a key in place of another one, at once or not at all. Blocks.
+
+    Raises:
+        Unavailable: the file can't be written.
+    """
+    try:
+        with _written(path, key) as beside:
+            beside.replace(path)
+            directory = os.open(path.absolute().parent, os.O_RDONLY)
+            try:
+                os.fsync(directory)
+            finally:
+                os.close(directory)
+    except OSError as ex:
+        raise Unavailable(f"The signing key {path} can't be written: {ex.strerror}.") from ex
 
 
 def _create(path: Path) -> None:
-    text = Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    # Another process may have been faster: then its key stays.
+    with _written(path, SigningKey(Ed25519PrivateKey.generate())) as beside, contextlib.suppress(FileExistsError):
+        os.link(beside, path)
+
+
+@contextlib.contextmanager
+def _written(path: Path, key: SigningKey) -> Iterator[Path]:
+    """Write a file beside another one, which is gone afterwards."""
+    text = key.private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    above = "".join(f"{name}{value}\n" for name, value in ((SIGNED, key.signature), (LOST, key.lost)) if value)
     beside = path.with_name(f".{path.name}-{uuid4()}")
     try:
         with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:  # noqa: PTH123
-            file.write(text)
+            file.write(above.encode() + text)
             file.flush()
             os.fsync(file.fileno())
-        # Another process may have been faster: then its key stays.
-        with contextlib.suppress(FileExistsError):
-            os.link(beside, path)
+        yield beside
     finally:
         beside.unlink(missing_ok=True)
+
+
+def _field(lines: list[str], name: str) -> str:
+    return next((line.removeprefix(name) for line in lines if line.startswith(name)), "")

@@ -7,18 +7,22 @@ import base64
 import os
 import time
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from rioni.domain.errors import Invalid, Malformed, RioniError, Unavailable
 from rioni.domain.transparency.checkpoint import Checkpoint, parse_checkpoint
+from rioni.domain.transparency.key_succession import LogKey, successors
 from rioni.domain.transparency.merkle_tree import EMPTY_ROOT, InvalidProof, verify_consistency
-from rioni.domain.transparency.signed_note import Note, cosign, parse_note, parse_verifier, verified
+from rioni.domain.transparency.signed_note import Note, Verifier, cosign, parse_note, parse_verifier, verified
 from rioni.tools.api_client import call, call_text
 from rioni.tools.load_client import Server
 from rioni.tools.load_report import OK_STATUSES
+
+
+KEYS_MAX = 10_000
 
 
 class State(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -40,6 +44,19 @@ class Seen(NamedTuple):
     """With the cosignature."""
     accepted: bool
     """Whether the broker has accepted the cosignature."""
+    new_key: str | None = None
+    """The verifier key of the log, if it was changed since; keys before have signed it."""
+
+
+class _Key(msgspec.Struct, frozen=True):
+    verifier: str
+    signature: str
+
+
+class KeysAnswer(msgspec.Struct, frozen=True):
+    """What `GET /log/keys` answers."""
+
+    keys: Annotated[list[_Key], msgspec.Meta(max_length=KEYS_MAX)]
 
 
 class ForkedLog(RioniError):
@@ -54,8 +71,8 @@ def witness(server: Server, file: Path, name: str, key: Ed25519PrivateKey, log_k
         file: with the state; made at the first time.
         name: of the witness.
         key: of the witness.
-        log_key: the verifier key of the log; None for that of the state, or, at the first time, the one that the
-            broker names.
+        log_key: a verifier key of the log, which signs, or which keys that sign now follow by signatures; None for that
+            of the state, or, at the first time, the one that the broker names.
 
     Raises:
         ForkedLog: the log was cut, changed, or is another one.
@@ -66,17 +83,41 @@ def witness(server: Server, file: Path, name: str, key: Ed25519PrivateKey, log_k
     known = log_key or (state.log_key if state else call_text(server, "/log/key").strip())
     note = parse_note(call_text(server, "/log/checkpoint").encode())
     checkpoint = parse_checkpoint(note.text)
-    verifier = parse_verifier(known)
-    if verifier not in verified(note, [verifier]) or checkpoint.origin != verifier.name:
-        raise Malformed(f"The checkpoint of {server.url} is not signed by {known}.")
+    verifier = _signer(server, note, parse_verifier(known))
+    if checkpoint.origin != verifier.name:
+        raise Malformed(f"The checkpoint of {server.url} is one of {checkpoint.origin}, and signed by {verifier.name}.")
     before = parse_checkpoint(parse_note(state.checkpoint.encode()).text) if state else None
     if before is not None:
         _check(server, before, checkpoint)
     cosignature = cosign(note.text, name, key, int(time.time()))
     signed = Note(note.text, (*(each for each in note.signatures if each.name == verifier.name), cosignature))
-    _write(file, State(known, str(signed)))
+    _write(file, State(str(verifier), str(signed)))
     status, _ = call(server, "POST", "/log/cosignatures", {"note": str(signed)}, accept=(403, 409, 422))
-    return Seen(before.size if before else 0, checkpoint, signed, accepted=status in OK_STATUSES)
+    return Seen(
+        before.size if before else 0,
+        checkpoint,
+        signed,
+        accepted=status in OK_STATUSES,
+        new_key=None if str(verifier) == known else str(verifier),
+    )
+
+
+def _signer(server: Server, note: Note, known: Verifier) -> Verifier:
+    """The key that has signed a note: the known one, or the last one that follows it by signatures."""
+    if known in verified(note, [known]):
+        return known
+    answer = call(server, "GET", "/log/keys")[1]
+    try:
+        keys = msgspec.convert(answer, KeysAnswer).keys
+    except msgspec.ValidationError as ex:
+        raise Malformed(f"The keys of {server.url} can't be read: {ex}") from ex
+    *_, last = successors(known, [LogKey(parse_verifier(each.verifier), each.signature) for each in keys])
+    if last not in verified(note, [last]):
+        raise Malformed(
+            f"The checkpoint of {server.url} is not signed by {last}, nor by a key that this one has signed. If the "
+            "operators of the broker say that they have lost the key, name the new one: --log-key."
+        )
+    return last
 
 
 def _check(server: Server, before: Checkpoint, now: Checkpoint) -> None:

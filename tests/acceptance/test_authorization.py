@@ -150,6 +150,7 @@ CASES = [
     Case("GET /log/checkpoint", UID, AUDITORS, 200, HISTORY),
     Case("POST /log/cosignatures", UID, AUDITORS, 400, HISTORY, body={}),
     Case("GET /log/key", UID, AUDITORS, 200, HISTORY),
+    Case("GET /log/keys", UID, AUDITORS, 200, HISTORY),
     Case("GET /log/proof/consistency", UID, AUDITORS, 422, HISTORY),
     Case("GET /log/proof/inclusion", UID, AUDITORS, 422, HISTORY),
     Case("GET /log/tile/{level}/{rest}", UID, AUDITORS, 404, HISTORY, values={"level": "9", "rest": "000"}),

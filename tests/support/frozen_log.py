@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import Engine, insert, select, update
 
 from rioni import __version__
@@ -48,6 +49,8 @@ from rioni.domain.subscriptions.subscription import InitialCursor
 from rioni.domain.system.event_chains import ChainHead
 from rioni.domain.system.settings import BLACKLIST_TYPES, FEATURES, Admins
 from rioni.domain.system.storages import KAFKA, StorageEntry
+from rioni.domain.transparency.key_succession import sign_successor
+from rioni.domain.transparency.signed_note import verifier_of
 from rioni.log_tables import HEAD, LOG
 from rioni.projections.tables import READ_MODELS
 from tests.support.avro import avro_schema
@@ -187,8 +190,11 @@ def _settings(broker: Broker) -> None:
     for feature in ("disable_event_type_creation", "disable_event_type_deletion", "event_type_deletion_only_admins"):
         broker.do(SwitchFeature(feature=feature, enabled=False))
     broker.do(AcceptLoss(findings=("events.db is missing.",), reason="restored from a backup"))
-    for key in ("rioni/1+c74f20a3+ARpc", "rioni/1+00000000+ARpc"):
-        broker.do(AddLogKey(verifier=key))
+    private = [Ed25519PrivateKey.from_private_bytes(bytes([number]) * 32) for number in range(3)]
+    first, second, third = (verifier_of("rioni/1", each) for each in private)
+    broker.do(AddLogKey(verifier=str(first)))
+    broker.do(AddLogKey(verifier=str(second), signature=sign_successor(first, private[0], second)))
+    broker.do(AddLogKey(verifier=str(third), lost=str(second)))
     heads = (ChainHead("1", 0, 0, 0, ""), ChainHead("1", 1, 2, 5, "00" * 32))
     broker.do(AnchorEventChains(storage_id="default", heads=heads))
 

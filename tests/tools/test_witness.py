@@ -2,6 +2,8 @@ import msgspec
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from rioni.bootstrap.checkpoint_operations import rotate_key
+from rioni.config.settings import Config
 from rioni.domain.errors import Malformed, Unavailable
 from rioni.domain.transparency.signed_note import COSIGNATURE, parse_note, verified, verifier_of
 from rioni.tools.load_client import Server
@@ -73,3 +75,25 @@ def test_a_witness_refuses_another_key_and_a_state_that_it_can_not_read(server, 
     file.write_text("{}")
     with pytest.raises(Unavailable, match="state of a witness"):
         seen(server, file)
+
+
+def test_a_witness_follows_a_key_that_was_signed_by_the_one_that_it_knows(tmp_path):
+    """Reference transparency-log#rotation-of-the-key."""
+    with running_server(tmp_path / "data") as server:
+        config, first = Config(data=tmp_path / "data"), seen(server, tmp_path / "witness")
+        assert first.new_key is None
+        trusted = msgspec.json.decode((tmp_path / "witness").read_bytes(), type=State).log_key
+        keys = [str(rotate_key(config, lost=False))]
+        with server.client() as client:
+            client.get("/log/checkpoint")
+            keys.append(str(rotate_key(config, lost=False)))
+            client.get("/log/checkpoint")
+            assert [each["verifier"] for each in client.get("/log/keys").json()["keys"]] == [trusted, *keys]
+        again = seen(server, tmp_path / "witness")
+        assert (again.before, again.new_key) == (first.checkpoint.size, keys[-1])
+        assert seen(server, tmp_path / "witness").new_key is None
+        assert seen(server, tmp_path / "another", trusted).before == 0
+        lost = str(rotate_key(config, lost=True))
+        with pytest.raises(Malformed, match="lost the key"):
+            seen(server, tmp_path / "witness")
+        assert seen(server, tmp_path / "witness", lost).before == again.checkpoint.size

@@ -9,17 +9,15 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Engine, Row, select
+from sqlalchemy import Engine, Row, select
 
 from rioni.domain.errors import Malformed, Unavailable
-from rioni.domain.system.log_keys import LOG_KEYS, LogKeys
 from rioni.domain.transparency.checkpoint import Checkpoint, parse_checkpoint
 from rioni.domain.transparency.merkle_tree import Frontier, leaf_hash, subtree_hash
-from rioni.domain.transparency.signed_note import Note, Verifier, parse_note, parse_verifier, verified
+from rioni.domain.transparency.signed_note import Note, Verifier, parse_note, verified
 from rioni.domain.transparency.tiles import TILE_WIDTH
 from rioni.log_tables import LOG_TILES
 from rioni.projections import log_tree
-from rioni.projections.projector import Projector
 from rioni.storage.sql.engines import reading
 
 
@@ -46,12 +44,6 @@ def read_checkpoint(file: Path) -> SeenCheckpoint:
     except OSError as ex:
         raise Unavailable(f"{file} can't be read: {ex.strerror}.") from ex
     return SeenCheckpoint(file, note, parse_checkpoint(note.text))
-
-
-def keys_of_log(connection: Connection) -> list[Verifier]:
-    """Return the keys that the log says checkpoints were signed with."""
-    keys: LogKeys | None = Projector().state(connection, "log-keys", LOG_KEYS)[0]
-    return [parse_verifier(each) for each in keys.keys] if keys else []
 
 
 def signature_findings(seen: SeenCheckpoint, known: Sequence[Verifier]) -> Iterator[str]:

@@ -2,21 +2,34 @@
 
 import contextlib
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from rioni.commands.bus import CommandBus
 from rioni.commands.context import Context
 from rioni.commands.system.log_keys import AddLogKey
-from rioni.domain.errors import Conflict, Invalid, Malformed
+from rioni.domain.errors import Conflict, Invalid, Malformed, Unavailable
 from rioni.domain.ports.thread_pool import ThreadPool
 from rioni.domain.transparency.checkpoint import Checkpoint, parse_checkpoint
 from rioni.domain.transparency.cosignatures import Cosignature, Cosignatures
+from rioni.domain.transparency.key_succession import LogKey, SigningKey
 from rioni.domain.transparency.signed_note import Note, Verifier, parse_note, sign, verified, verifier_of
 
 
+class SignedLog(NamedTuple):
+    """What the log says of itself. Calls block on the database and raise Unavailable."""
+
+    origin: Callable[[], str]
+    """Returns its name."""
+    keys: Callable[[], Sequence[LogKey]]
+    """Returns the keys that it names."""
+    root: Callable[[int | None], tuple[int, bytes]]
+    """Returns size and root of the tree, for None of the whole tree."""
+
+
 class CheckpointSigner:
-    """The signing key of one process, which is read at first use. Calls block on disk and database."""
+    """Signs with the key of this node, which has to be the one that the log names. Calls block on disk and database."""
 
     def __init__(
         self,
@@ -25,10 +38,9 @@ class CheckpointSigner:
         cosignatures: Cosignatures,
         pool: ThreadPool,
         *,
-        origin: Callable[[], str],
-        load_key: Callable[[], Ed25519PrivateKey],
+        log: SignedLog,
+        load_key: Callable[[], SigningKey],
         witnesses: Sequence[Verifier],
-        root: Callable[[int | None], tuple[int, bytes]],
     ) -> None:
         """Keep the dependencies.
 
@@ -37,20 +49,18 @@ class CheckpointSigner:
             context: makes the context of that command.
             cosignatures: keeps those of witnesses.
             pool: runs what blocks.
-            origin: returns the name of the log.
-            load_key: reads or makes the key.
+            log: what is signed.
+            load_key: reads or makes the key. It is read each time: the file may be replaced.
             witnesses: the verifier keys of the known witnesses.
-            root: returns size and root of the tree, for None of the whole tree.
         """
         self._bus, self._context, self._cosignatures, self._pool = bus, context, cosignatures, pool
-        self._origin, self._load_key, self._witnesses, self._root = origin, load_key, witnesses, root
-        self._signing: tuple[str, Ed25519PrivateKey] | None = None
+        self._log, self._load_key, self._witnesses = log, load_key, witnesses
 
     def verifier(self) -> Verifier:
         """Return the public key, which the log records before it signs anything.
 
         Raises:
-            Unavailable: the key can't be read, or the database can't be used.
+            Unavailable: the key can't be read, or is not the one that the log names; the database can't be used.
         """
         return verifier_of(*self._key())
 
@@ -61,17 +71,14 @@ class CheckpointSigner:
             Unavailable: as `verifier`, or the tree is not built yet.
         """
         name, key = self._key()
-        text = str(Checkpoint(name, *self._root(None)))
-        return self._with_cosignatures(text, sign(text, name, key))
+        return self._signed(str(Checkpoint(name, *self._log.root(None))), name, key)
 
     def cosigned(self) -> Note | None:
         """Return the newest checkpoint that a witness has cosigned, None if there is none; raises as `checkpoint`."""
-        name, key = self._key()
         known = self._pool(self._cosignatures.all)
         if not known:
             return None
-        text = max(known, key=lambda each: each.size).text
-        return self._with_cosignatures(text, sign(text, name, key))
+        return self._signed(max(known, key=lambda each: each.size).text, *self._key())
 
     def add(self, data: bytes) -> int:
         """Keep the cosignatures in a note; return how many there are.
@@ -87,9 +94,9 @@ class CheckpointSigner:
         """
         note = parse_note(data)
         checkpoint = parse_checkpoint(note.text)
-        size, root = self._root(None)
+        size, root = self._log.root(None)
         if checkpoint.size <= size:
-            size, root = self._root(checkpoint.size)
+            size, root = self._log.root(checkpoint.size)
         if checkpoint != Checkpoint(self._key()[0], size, root):
             raise Conflict("This is not a checkpoint of this log: its name, its size, or its root is another one.")
         signed = verified(note, self._witnesses)
@@ -100,19 +107,26 @@ class CheckpointSigner:
             self._pool(self._cosignatures.add, Cosignature(verifier.name, size, note.text, line))
         return len(signed)
 
-    def _with_cosignatures(self, text: str, signature: object) -> Note:
+    def _signed(self, text: str, name: str, key: Ed25519PrivateKey) -> Note:
+        """Sign a checkpoint, and add the cosignatures that there are for its text."""
+        signature = sign(text, name, key)
         found = [each.signature for each in self._pool(self._cosignatures.all) if each.text == text]
         lines = "".join(f"{line}\n" for line in (signature, *found))
         note = parse_note(f"{text}\n{lines}".encode())
-        known = [verifier_of(*self._key()), *self._witnesses]
+        known = [verifier_of(name, key), *self._witnesses]
         with contextlib.suppress(Malformed):
             kept = {(each.name, each.id) for each in verified(note, known)}
             return note._replace(signatures=[each for each in note.signatures if (each.name, each.id) in kept])
         return note._replace(signatures=note.signatures[:1])
 
     def _key(self) -> tuple[str, Ed25519PrivateKey]:
-        if self._signing is None:
-            name, key = self._pool(self._origin), self._pool(self._load_key)
-            self._bus.dispatch(AddLogKey(verifier=str(verifier_of(name, key))), self._context())
-            self._signing = name, key
-        return self._signing
+        """The name and the key; first the log records it, if it does not name it yet."""
+        name, key = self._log.origin(), self._pool(self._load_key)
+        verifier = verifier_of(name, key.private)
+        if verifier not in [each.verifier for each in self._log.keys()[-1:]]:
+            command = AddLogKey(verifier=str(verifier), signature=key.signature, lost=key.lost)
+            try:
+                self._bus.dispatch(command, self._context())
+            except Conflict as ex:
+                raise Unavailable(str(ex)) from ex
+        return name, key.private

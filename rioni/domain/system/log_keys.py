@@ -9,11 +9,20 @@ LOG_KEYS = "log-keys"
 """The one key of their stream."""
 
 
+class RecordedKey(msgspec.Struct, frozen=True, kw_only=True):
+    """A key, as the log records it."""
+
+    verifier: str
+    """The verifier key of signed notes: name, id and public key."""
+    signature: str = ""
+    """Of the key before it; see `rioni.domain.transparency.key_succession.LogKey`."""
+
+
 class LogKeys(msgspec.Struct, frozen=True, kw_only=True):
     """The state of the keys."""
 
-    keys: tuple[str, ...] = ()
-    """Verifier keys of signed notes, in the order in which they were added; the last one signs."""
+    keys: tuple[RecordedKey, ...] = ()
+    """In the order in which they were added; the last one signs."""
 
 
 class LogKeyAdded(DomainEvent, frozen=True, kw_only=True):
@@ -24,10 +33,13 @@ class LogKeyAdded(DomainEvent, frozen=True, kw_only=True):
 
     name: str = LOG_KEYS
     verifier: str
-    """The verifier key of signed notes: name, id and public key."""
+    """As in `RecordedKey`."""
+    signature: str = ""
+    """As in `RecordedKey`."""
 
 
 def evolve(state: LogKeys | None, event: DomainEvent) -> LogKeys:
     """The state after an event; total."""
     assert isinstance(event, LogKeyAdded)
-    return LogKeys(keys=(*(state or LogKeys()).keys, event.verifier))
+    added = RecordedKey(verifier=event.verifier, signature=event.signature)
+    return LogKeys(keys=(*(state or LogKeys()).keys, added))

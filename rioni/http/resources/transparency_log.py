@@ -45,6 +45,17 @@ class LogKeyResource(Resource):
         resp.content_type, resp.text = TEXT, f"{self._dependencies.checkpoint_signer.verifier()}\n"
 
 
+class LogKeysResource(Resource):
+    """All public keys that checkpoints were signed with."""
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """The verifier keys in their order, each with the signature of the one before."""
+        check_history(req, self._dependencies)
+        keys = self._dependencies.query(log_proofs.keys)
+        shown = [{"verifier": str(each.verifier), "signature": each.signature} for each in keys]
+        resp.data = orjson.dumps({"keys": shown})
+
+
 class CosignaturesResource(Resource):
     """Signatures of witnesses."""
 

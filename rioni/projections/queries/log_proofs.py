@@ -7,15 +7,25 @@ Raises everywhere:
 from sqlalchemy import Connection
 
 from rioni.domain.errors import Invalid, NotFound
+from rioni.domain.system.log_keys import LOG_KEYS, LogKeys
 from rioni.domain.transparency import merkle_tree
+from rioni.domain.transparency.key_succession import LogKey
+from rioni.domain.transparency.signed_note import parse_verifier
 from rioni.domain.transparency.tiles import TILE_LEVELS, TILE_WIDTH, Tile, bundle, width_of
 from rioni.projections.log_tree import LogTree, built_tree, leaves
+from rioni.projections.projector import Projector
 
 
 def root(connection: Connection, size: int | None = None) -> tuple[int, bytes]:
     """The size and the root of the tree over the first entries; by default over all."""
     tree = _tree(connection, size)
     return tree.size, merkle_tree.root(tree.size, tree.node)
+
+
+def keys(connection: Connection) -> list[LogKey]:
+    """The keys that the log says its checkpoints are signed with, in their order; the last one signs now."""
+    found: LogKeys | None = Projector().state(connection, "log-keys", LOG_KEYS)[0]
+    return [LogKey(parse_verifier(each.verifier), each.signature) for each in found.keys] if found else []
 
 
 def hashes(connection: Connection, tile: Tile) -> bytes:

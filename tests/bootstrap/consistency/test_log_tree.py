@@ -24,7 +24,6 @@ from rioni.domain.transparency.signed_note import (
     Note,
     cosign,
     parse_note,
-    parse_verifier,
     sign,
     verified,
     verifier_of,
@@ -207,14 +206,3 @@ def test_cosignatures_are_shown_with_the_checkpoint_that_they_belong_to(data):
         fork = note.text.replace(f"\n{ALL}\n", f"\n{SEEN}\n")
         with pytest.raises(Conflict):
             signer.add(str(Note(fork, (cosign(fork, KEY.name, WITNESS, 1),))).encode())
-
-
-def test_a_new_key_is_recorded_before_it_signs_and_earlier_checkpoints_stay_valid(data):
-    old = signing_verifier(data)
-    (data / "log-signing.key").unlink()
-    with running(data) as base:
-        note = build_checkpoint_signer(base).checkpoint()
-        assert parse_checkpoint(note.text).size == ALL + 1
-        assert parse_verifier(str(signing_verifier(data))) != old
-        assert list(verified(note, [signing_verifier(data)])) == [signing_verifier(data)]
-    assert findings(data) == []

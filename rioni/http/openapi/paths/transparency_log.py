@@ -68,6 +68,35 @@ PATHS: Json = {
             problems=[403],
         )
     },
+    "/log/keys": {
+        "get": operation(
+            LOG,
+            "List the verifier keys",
+            {
+                200: answer(
+                    "The keys in their order; the last one signs.",
+                    {
+                        "type": "object",
+                        "required": ["keys"],
+                        "properties": {
+                            "keys": {
+                                "type": "array",
+                                "items": {
+                                    "type": "object",
+                                    "required": ["verifier", "signature"],
+                                    "properties": {"verifier": STRING, "signature": STRING},
+                                },
+                            }
+                        },
+                    },
+                    {"keys": [{"verifier": f"{_NAME}+c74f20a3+ARpc2QcUPDhMQegwxbzhKqiB", "signature": ""}]},
+                )
+            },
+            description="Every key that checkpoints of this log were signed with, and with which the one before has "
+            f"signed it. {_READERS}",
+            problems=[403],
+        )
+    },
     "/log/proof/consistency": {
         "get": operation(
             LOG,

@@ -108,7 +108,7 @@ STORED = {
         b'{"class_version":1,"setting":"settings","findings":["events.db is missing."],"reason":"x"}'
     ],
     "log-keys.added": [
-        b'{"class_version":1,"name":"log-keys","verifier":"rioni/1+c74f20a3+ARpc","signature":"\xe2\x80\x94 rioni/1 AA=="}'
+        b'{"class_version":1,"name":"log-keys","verifier":"l+c74f20a3+ARpc","signature":"\xe2\x80\x94 l AA=="}'
     ],
     "event-chains.anchored": [
         b'{"class_version":1,"storage":"default","heads":[{"topic":"t","partition":0,"first":0,"next":2,"hash":"00"}]}'

@@ -16,8 +16,8 @@ from tempfile import TemporaryDirectory
 
 from rioni.domain.hash_chain import GENESIS
 from rioni.log_tables import HEAD, LOG
-from rioni.projections.bulk import shadow
-from rioni.projections.bulk.rebuild import RebuildReport, rebuild
+from rioni.projections.bulk.rebuild import Order, RebuildReport, rebuild
+from rioni.projections.generations.engine import open_engine
 from rioni.storage.sql.rebuild_lock import rebuild_lock
 from tests.support.history import Author, entries
 from tests.support.log import create_tables, rows
@@ -28,7 +28,7 @@ ENTRIES_PER_WRITE = 5_000
 
 def write_log(url: str, count: int) -> None:
     """Write a log without read models."""
-    engine = shadow.open_engine(url)
+    engine = open_engine(url)
     create_tables(engine)
     marks = ", ".join("?" * len(LOG.columns))
     history = entries(Author(Random(1), properties=8).commands())
@@ -58,8 +58,10 @@ class Phases:
 
 def rebuilt(url: str, folder: Path, *, dry_run: bool) -> tuple[RebuildReport, Phases]:
     """Rebuild, with temporary files in a folder."""
-    phases, alone = Phases(), partial(rebuild_lock, shadow.open_engine(url))
-    return rebuild(url, folder / "scratch", dry_run=dry_run, progress=phases, alone=alone), phases
+    phases, alone = Phases(), partial(rebuild_lock, open_engine(url))
+    return rebuild(
+        url, folder / "scratch", Order(dry_run=dry_run), progress=phases, found=lambda _: None, alone=alone
+    ), phases
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Defines the tables of the internal log: entries, head, Merkle tree, checkpoints of consumers, marks of the stores."""
+"""Defines the tables of the internal log: entries, head, Merkle tree, consumers, rebuilds, marks of the stores."""
 
 from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, MetaData, Table, Text, UniqueConstraint
 
@@ -65,6 +65,43 @@ COSIGNATURES = Table(
     Column("signature", Text, nullable=False),
 )
 """The newest cosignature of each witness: the checkpoint that it signed, and the line with its signature."""
+
+GENERATIONS = Table(
+    "generations",
+    LOG_TABLES,
+    Column("name", Text, primary_key=True),
+    Column("tables", Text, nullable=False),
+    Column("created_at", Text, nullable=False),
+    Column("position", BigInteger, nullable=False),
+    Column("hash", LargeBinary, nullable=False),
+)
+"""Read models beside the live ones: which tables, separated by commas, when they were built, and the last entry of the
+log that was checked, with its hash. Up to where they are folded stands in `tracking`, as for the live ones."""
+
+REBUILDS = Table(
+    "rebuilds",
+    LOG_TABLES,
+    Column("id", Text, primary_key=True),
+    Column("started_at", Text, nullable=False),
+    Column("updated_at", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("phase", Text, nullable=False),
+    Column("done", BigInteger, nullable=False),
+    Column("total", BigInteger, nullable=False),
+    Column("detail", Text, nullable=False),
+    Column("plan", Text, nullable=False),
+)
+"""The progress of rebuilds, and what they are to build, as JSON."""
+
+REBUILD_TASKS = Table(
+    "rebuild_tasks",
+    LOG_TABLES,
+    Column("rebuild", Text, primary_key=True),
+    Column("task", Integer, primary_key=True, autoincrement=False),
+    Column("batches", Integer, nullable=False),
+    Column("rows", Text, nullable=False),
+)
+"""What tasks of a rebuild have written: how many batches are loaded, and the rows of each table, as JSON."""
 
 MARKS = Table(
     "marks",

@@ -12,22 +12,19 @@ from rioni.bootstrap.verification import Problem
 from rioni.config.settings import Config
 from rioni.domain.errors import Unavailable
 from rioni.domain.transparency.signed_note import parse_verifier
+from rioni.projections.generations.rebuilds import Progress
 from rioni.projections.queries import audit_log
 from rioni.projections.queries.audit_log import AuditFilter
 from rioni.storage.embedded.data_directory import check_not_restoring
-from rioni.storage.sql import engines
-from rioni.storage.sql.migration import check_current
-from rioni.storage.sql.rebuild_lock import rebuild_lock
 
 
 if TYPE_CHECKING:
     from rioni.projections.bulk.audit import ExportReport
-    from rioni.projections.bulk.rebuild import Progress, RebuildReport
 
 
 def check(
     config: Config,
-    progress: "Progress",
+    progress: Progress,
     *,
     restored: bool = False,
     checkpoints: Sequence[Path] = (),
@@ -76,25 +73,6 @@ def audit(
     yield from audit_log.entries(functools.partial(reading_models, database_engine(config)), wanted)
 
 
-def rebuild(config: Config, *, dry_run: bool, progress: "Progress") -> "RebuildReport":
-    """Rebuild all read models with Spark, or only compare; see `rioni.projections.bulk.rebuild`."""
-    check_exists(config)
-    check_spark()
-    from rioni.projections.bulk import rebuild as bulk  # noqa: PLC0415 - an extra
-
-    url, scratch = database_url(config), config.data.absolute() / "scratch"
-    engine = database_engine(config)
-    check_current(engine)
-    return bulk.rebuild(
-        url,
-        scratch,
-        dry_run=dry_run,
-        progress=progress,
-        alone=functools.partial(rebuild_lock, engine),
-        turn=functools.partial(engines.write_lock, engine),
-    )
-
-
 def export_audit(
     config: Config,
     output: Path,
@@ -103,7 +81,7 @@ def export_audit(
     until: str | None = None,
     actor: str | None = None,
     resource: str | None = None,
-    progress: "Progress",
+    progress: Progress,
 ) -> "ExportReport":
     """Export the audit trail to Parquet with Spark; see `rioni.projections.bulk.audit`."""
     check_exists(config)

@@ -38,7 +38,7 @@ from rioni.storage.sql.migration import upgrade
 
 
 if TYPE_CHECKING:
-    from rioni.projections.bulk.rebuild import Progress
+    from rioni.projections.generations.rebuilds import Progress
     from rioni.storage.kafka.event_import import EventImporter
 
 

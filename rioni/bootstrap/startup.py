@@ -23,8 +23,9 @@ from rioni.domain.errors import Conflict, Unavailable
 from rioni.domain.ports.thread_pool import direct
 from rioni.domain.system.installation import DataMismatch
 from rioni.domain.system.storages import EMBEDDED
+from rioni.projections.generations import rebuilds
+from rioni.projections.generations.generation import WORKING, remove
 from rioni.projections.queries.storages import all_storages
-from rioni.projections.tables import drop_shadow_tables
 from rioni.storage.clock import SystemClock
 from rioni.storage.embedded.data_directory import DataDirectory
 from rioni.storage.embedded.events.database import EventsDatabase
@@ -106,7 +107,9 @@ def _check_moved(engine: Any) -> None:
 
 
 def _clean_up_rebuild(engine: Any) -> None:
-    """Remove the tables of an interrupted rebuild; a running rebuild is not affected."""
+    """Remove the tables of an interrupted rebuild that can't be resumed; a running rebuild is not affected."""
     with contextlib.suppress(Conflict), rebuild_lock(engine), writing(engine) as connection:
-        if dropped := drop_shadow_tables(connection):
+        if rebuilds.running(connection) is not None:
+            _log.info("a rebuild was interrupted: the same command resumes it")
+        elif dropped := remove(connection, WORKING):
             _log.info("removed the tables of an interrupted rebuild", tables=dropped)

@@ -14,6 +14,7 @@ from rioni.bootstrap.log_tree import TileBuilder, build_checkpoint_signer
 from rioni.bootstrap.memory import trim_memory
 from rioni.bootstrap.pools import Pools
 from rioni.bootstrap.readiness import readiness
+from rioni.bootstrap.rebuild_gauges import RebuildGauges
 from rioni.bootstrap.services import (
     Services,
     build_background_jobs,
@@ -194,6 +195,7 @@ def _jobs(
     background_jobs = build_background_jobs(base, services, base.system_context)
     consumers = build_log_consumers(base, services, log_consumers(base.config))
     tiles = TileBuilder(base)
+    rebuilds = RebuildGauges(base, metrics)
     chains = build_chain_anchoring(base, base.system_context)
     kpis = build_kpi_feed(base, services, spools, metrics.dropped_measurements.inc)
 
@@ -205,6 +207,7 @@ def _jobs(
         kpis.tick()
         chains.tick()
         tiles.tick()
+        rebuilds.tick()
         base.adapters.publish_position(base.registry.position)
         for event_type, entries in consumers.behind().items():
             metrics.feed_entries_behind.labels(event_type).set(entries)

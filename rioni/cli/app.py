@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from rioni import __version__
-from rioni.cli import audit, backup, bench, cluster, config, dead_letters, operations, serve, witness
+from rioni.cli import audit, backup, bench, cluster, config, dead_letters, operations, projections, serve, witness
 from rioni.cli.options import FAILED
 from rioni.domain.errors import RioniError
 
@@ -17,6 +17,8 @@ from rioni.domain.errors import RioniError
 app = typer.Typer(name="rioni", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 app.add_typer(serve.app)
 app.add_typer(operations.app)
+app.add_typer(projections.app)
+app.add_typer(projections.projections, name="projections")
 app.add_typer(backup.app)
 app.add_typer(audit.app, name="audit")
 app.add_typer(witness.app)

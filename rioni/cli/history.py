@@ -1,6 +1,5 @@
 """Commands of `rioni audit` that show what was: the entries of a resource, its state then, the differences since."""
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -8,7 +7,7 @@ import typer
 
 from rioni.cli.options import ConfigFile, Data, load_settings
 from rioni.cli.output import console_on, opened
-from rioni.cli.times import log_time
+from rioni.cli.times import moment
 
 
 if TYPE_CHECKING:
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
 
 CHARACTERS_MAX = 160
 """Longer values are cut; `--json` has them whole."""
-POSITION = re.compile(r"[0-9]{1,18}")
 STYLES = {"+": "green", "-": "red", "~": "yellow"}
 
 Resource = Annotated[
@@ -63,7 +61,7 @@ def show(
 
     from rioni.bootstrap import history_operations
 
-    _, state = history_operations.state_as_of(settings, resource, _moment(as_of))
+    _, state = history_operations.state_as_of(settings, resource, None if as_of is None else moment(as_of))
     typer.echo(orjson.dumps(state, option=orjson.OPT_INDENT_2).decode())
 
 
@@ -82,22 +80,15 @@ def diff(
     settings = load_settings(config_file, data=data)
     from rioni.bootstrap import history_operations
 
-    first = _moment(start)
-    assert first is not None
+    last = None if end is None else moment(end)
     with opened(None) as file:
         console = console_on(file)
-        for step in history_operations.differences(settings, first, _moment(end), resource):
+        for step in history_operations.differences(settings, moment(start), last, resource):
             if json:
                 file.write(_line(step, {}))
                 continue
             console.print(step.resource, style="bold", soft_wrap=True)
             _print_changes(console, step)
-
-
-def _moment(text: str | None) -> int | str | None:
-    if text is None:
-        return None
-    return int(text) if POSITION.fullmatch(text) else log_time(text)
 
 
 def _line(step: "Step", more: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Commands of operators on a broker's data: rebuild, migrate, verify, accept losses."""
+"""Commands of operators on a broker's data: migrate, verify, accept losses."""
 
 from pathlib import Path
 from typing import Annotated
@@ -12,27 +12,6 @@ from rioni.config.settings import Config
 
 
 app = typer.Typer()
-
-
-@app.command(epilog="Example: rioni rebuild --dry-run")
-def rebuild(
-    *,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only compare; exit code 1 on a difference.")] = False,
-    data: Data = None,
-    config_file: ConfigFile = None,
-) -> None:
-    """Rebuild all read models from the internal log with Spark, without stopping the broker."""
-    settings = load_settings(config_file, data=data)
-    from rioni.bootstrap import admin_operations
-
-    with progress_bars() as progress:
-        report = admin_operations.rebuild(settings, dry_run=dry_run, progress=progress)
-    for table, key, kind in report.differences:
-        typer.echo(f"{table}, {', '.join(map(str, key))}: {kind}")
-    found = f"{len(report.differences)} differences" + ("" if dry_run else ", the new read models are live")
-    typer.echo(f"{report.entries:,} log entries folded in {report.seconds:.1f} s: {found}")
-    if report.differences and dry_run:
-        raise typer.Exit(FOUND)
 
 
 @app.command(epilog="Example: rioni migrate --data /srv/rioni --to cluster.toml")

@@ -1,8 +1,12 @@
 """Times on the command line."""
 
+import re
 from datetime import UTC, datetime
 
 import typer
+
+
+POSITION = re.compile(r"[0-9]{1,18}")
 
 
 def log_time(text: str) -> str:
@@ -17,3 +21,8 @@ def log_time(text: str) -> str:
         raise typer.BadParameter(f"{text} is not a time; write 2026-01-31 or 2026-01-31T12:00:00Z") from ex
     time = time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
     return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def moment(text: str) -> int | str:
+    """A position of the log, or a time as `log_time`."""
+    return int(text) if POSITION.fullmatch(text) else log_time(text)

@@ -25,6 +25,7 @@ from rioni.http.resources.event_types import EventTypeResource, EventTypesResour
 from rioni.http.resources.events import DeletedEventsResource, EventsResource
 from rioni.http.resources.health import HealthResource, LiveResource, MetricsResource, ReadyResource, VersionResource
 from rioni.http.resources.partitions import PartitionResource, PartitionsResource
+from rioni.http.resources.rebuilds import RebuildResource, RebuildsResource
 from rioni.http.resources.schemas import (
     AvroSchemaResource,
     AvroSchemasResource,
@@ -89,6 +90,8 @@ def routes(dependencies: Dependencies) -> list[tuple[str, Any]]:
         ("/log/proof/consistency", ConsistencyResource(dependencies)),
         ("/log/proof/inclusion", InclusionResource(dependencies)),
         ("/log/tile/{level}/{rest:path}", TileResource(dependencies)),
+        ("/rebuilds", RebuildsResource(dependencies)),
+        ("/rebuilds/{rebuild_id}", RebuildResource(dependencies)),
         ("/settings/admins", AdminsResource(dependencies)),
         ("/settings/blacklist", BlacklistResource(dependencies)),
         ("/settings/blacklist/{blacklist_type}/{name}", BlacklistEntryResource(dependencies)),

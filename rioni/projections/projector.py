@@ -46,7 +46,8 @@ class Projector:
     """Implements the port `ReadModels`.
 
     Args:
-        tables: where the rows go, by the names of the read models; a rebuild catches up in tables of its own.
+        tables: where the rows go, by the names of the read models; a rebuild catches up in tables of its own, and
+            perhaps of some read models only.
         tracking_name: under which name the position is kept.
     """
 
@@ -120,7 +121,9 @@ class Projector:
             connection.execute(insert(TRACKING).values(row))
 
     def _write(self, connection: Connection, change: Change) -> None:
-        target = self._tables[change.table]
+        target = self._tables.get(change.table)
+        if target is None:
+            return
         key = {f"key_{number}": part for number, part in enumerate(change.key)}
         connection.execute(_delete_under(target, len(change.key)), key)
         if change.row is not None:

@@ -10,12 +10,7 @@ from sqlalchemy import (
     MetaData,
     Table,
     Text,
-    delete,
-    inspect,
 )
-from sqlalchemy.schema import DropTable
-
-from rioni.log_tables import TRACKING
 
 
 READ_MODELS = MetaData()
@@ -122,22 +117,3 @@ def lock_against_swap(connection: Connection) -> None:
     if connection.dialect.name == "postgresql":
         names = ", ".join(each.name for each in READ_MODELS.sorted_tables)
         connection.exec_driver_sql(f"LOCK TABLE {names} IN ACCESS SHARE MODE")
-
-
-SHADOW_SUFFIX = "__new"
-
-
-def drop_shadow_tables(connection: Connection) -> list[str]:
-    """Remove all of them that there are, in the caller's transaction; the live tables are not touched.
-
-    Only for the holder of the rebuild lock.
-
-    Returns:
-        The names of the tables that were removed.
-    """
-    present = set(inspect(connection).get_table_names())
-    dropped = [each for each in READ_MODELS.sorted_tables if each.name + SHADOW_SUFFIX in present]
-    for each in dropped:
-        connection.execute(DropTable(each.to_metadata(MetaData(), name=each.name + SHADOW_SUFFIX)))
-    connection.execute(delete(TRACKING).where(TRACKING.c.name == TRACKING_NAME + SHADOW_SUFFIX))
-    return [each.name + SHADOW_SUFFIX for each in dropped]

@@ -20,7 +20,8 @@ import orjson
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from rioni.bootstrap import admin_operations
+from rioni.bootstrap import admin_operations, rebuild_operations
+from rioni.bootstrap.rebuild_operations import Wanted
 from rioni.config.settings import Config
 from rioni.domain.errors import Invalid, RioniError, Unavailable
 from rioni.tools.demo_data import DATASETS, FLIGHTS, OWNER, batches, rows
@@ -318,9 +319,10 @@ def _rebuild(console: Console, config: Config) -> None:
                 tasks[phase] = progress.add_task(f"Spark: {phase}", total=total or None)
             progress.update(tasks[phase], completed=done, total=total or None)
 
-        report = admin_operations.rebuild(config, dry_run=False, progress=show)
-    if report.differences:
-        raise Demo("The rebuilt projections differ from the live ones: " + "; ".join(map(str, report.differences)))
+        differences: list[Any] = []
+        report = rebuild_operations.rebuild(config, Wanted(), progress=show, found=differences.append)
+    if differences:
+        raise Demo("The rebuilt projections differ from the live ones: " + "; ".join(map(str, differences)))
     console.print(
         f"Spark rebuilt all projections from {report.entries:,} log entries in {report.seconds:.1f} s: "
         "they equal the live ones, row by row"

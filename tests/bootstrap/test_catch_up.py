@@ -13,13 +13,16 @@ from rioni.config.settings import Config
 from rioni.log_tables import TRACKING
 from rioni.projections.fold import FOLD_VERSION
 from rioni.projections.projector import OtherFold
-from rioni.projections.tables import EVENT_TYPES, READ_MODELS, SHADOW_SUFFIX
+from rioni.projections.tables import EVENT_TYPES, READ_MODELS
 from rioni.storage.sql.engines import create_engine, writing
 from rioni.storage.sql.migration import upgrade
 from rioni.storage.sql.rebuild_lock import rebuild_lock
 from tests.support.broker import running_broker
 from tests.support.builders import event_type_spec
 from tests.support.waiting import wait_until
+
+
+SUFFIX = "__new"
 
 
 @pytest.fixture
@@ -77,11 +80,11 @@ def test_the_tables_of_a_dead_rebuild_are_removed_and_those_of_a_running_one_are
     with prepare_startup(config):
         pass
     engine = create_engine(f"sqlite:///{tmp_path}/data/registry.db")
-    left = {f"{name}{SHADOW_SUFFIX}" for name in ("states", "event_types")}
+    left = {f"{name}{SUFFIX}" for name in ("states", "event_types")}
     with writing(engine) as connection:
         for name in left:
             connection.execute(text(f"CREATE TABLE {name} (a)"))
-        connection.execute(insert(TRACKING).values(name=f"read-models{SHADOW_SUFFIX}", position=7))
+        connection.execute(insert(TRACKING).values(name=f"read-models{SUFFIX}", position=7))
     with rebuild_lock(engine), prepare_startup(config):
         assert left <= set(inspect(engine).get_table_names())
     with prepare_startup(config):

@@ -8,7 +8,8 @@ from pyspark.sql import SparkSession
 from sqlalchemy import Engine
 
 from rioni.domain.ports.event_log import LogEntry
-from rioni.projections.bulk import shadow, spark_session
+from rioni.projections.bulk import spark_session
+from rioni.projections.generations.engine import open_engine
 from tests.support.log import append, create_tables
 
 
@@ -27,7 +28,7 @@ def url(request, tmp_path: Path) -> str:
 
 @pytest.fixture
 def engine(url: str) -> Iterator[Engine]:
-    engine = shadow.open_engine(url)
+    engine = open_engine(url)
     create_tables(engine)
     if engine.dialect.name == "sqlite":
         with engine.connect() as connection:

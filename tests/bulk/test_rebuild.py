@@ -12,10 +12,11 @@ from sqlalchemy import delete, inspect, select, update
 
 from rioni.domain.errors import Conflict
 from rioni.log_tables import HEAD, LOG, TRACKING
-from rioni.projections.bulk import shadow
-from rioni.projections.bulk.rebuild import RebuildReport, rebuild
-from rioni.projections.bulk.source import CorruptLog
+from rioni.projections.bulk.rebuild import Order, RebuildReport, rebuild
 from rioni.projections.fold import EMPTY, fold
+from rioni.projections.generations.engine import open_engine
+from rioni.projections.generations.generation import WORKING, Generation, create, finish_load
+from rioni.projections.log_rows import CorruptLog
 from rioni.projections.projector import Projector
 from rioni.projections.tables import EVENT_TYPES, READ_MODELS, STATES
 from rioni.storage.sql.rebuild_lock import rebuild_lock
@@ -30,9 +31,21 @@ def history(count: int, seed: int = 7):
     return islice(entries(Author(Random(seed)).commands()), count)
 
 
-def run(url: str, scratch: Path, *, dry_run: bool = False) -> RebuildReport:
-    alone = partial(rebuild_lock, shadow.open_engine(url))
-    return rebuild(url, scratch, dry_run=dry_run, progress=lambda *_: None, alone=alone)
+def silent(*_: object) -> None:
+    """Show no progress."""
+
+
+def run(url: str, scratch: Path, *, found=silent, progress=silent, **order) -> RebuildReport:
+    alone = partial(rebuild_lock, open_engine(url))
+    return rebuild(url, scratch, Order(**order), progress=progress, found=found, alone=alone)
+
+
+def differences(url: str, scratch: Path) -> set:
+    """What a dry run finds, as table, key and kind."""
+    found = []
+    report = run(url, scratch, dry_run=True, found=found.append)
+    assert report.differences == len(found)
+    return {each[:3] for each in found}
 
 
 def contents(engine) -> dict[str, Sequence[tuple]]:
@@ -112,7 +125,7 @@ def test_an_empty_log_gives_empty_read_models(url, engine, spark, tmp_path):
 
 def test_a_dry_run_names_every_kind_of_difference_and_changes_nothing(url, engine, write, spark, tmp_path):
     write(history(500))
-    assert run(url, tmp_path, dry_run=True).differences == []
+    assert not differences(url, tmp_path)
     with engine.begin() as connection:
         gone, changed = connection.scalars(select(STATES.c.stream).order_by(STATES.c.stream).limit(2))
         connection.execute(delete(STATES).where(STATES.c.stream == gone))
@@ -121,16 +134,14 @@ def test_a_dry_run_names_every_kind_of_difference_and_changes_nothing(url, engin
         connection.execute(update(TRACKING).values(position=499))
     before = contents(engine)
 
-    report = run(url, tmp_path, dry_run=True)
-
-    assert set(report.differences) == {
+    assert differences(url, tmp_path) == {
         ("states", (gone,), "missing"),
         ("states", (changed,), "changed"),
         ("event_types", ("ghost",), "extra"),
         ("tracking", ("read-models",), "changed"),
     }
     assert before == contents(engine)
-    assert not [name for name in inspect(engine).get_table_names() if name.endswith(shadow.SHADOW_SUFFIX)]
+    assert not [name for name in inspect(engine).get_table_names() if name.endswith(f"__{WORKING}")]
 
 
 def changed_data(connection):
@@ -196,7 +207,7 @@ def test_commands_run_during_a_rebuild_are_part_of_its_result(url, engine, write
 
     assert written > 0
     assert report.entries > 1_000
-    assert report.differences == []
+    assert report.differences == 0
     with engine.connect() as connection:
         assert Projector().position(connection) == 1_000 + written
     assert sorted_by_key(contents(engine)) == sorted_by_key(replayed(history(1_000 + written)))
@@ -211,7 +222,7 @@ def test_a_failed_rebuild_leaves_only_the_live_tables(url, engine, write, spark,
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        rebuild(url, tmp_path, dry_run=False, progress=progress, alone=partial(rebuild_lock, engine))
+        run(url, tmp_path, progress=progress)
     assert before == contents(engine)
     assert tables == schema(engine)
 
@@ -219,13 +230,13 @@ def test_a_failed_rebuild_leaves_only_the_live_tables(url, engine, write, spark,
 def test_the_remains_of_a_killed_rebuild_are_removed_by_the_next(url, engine, write, spark, tmp_path):
     write(history(300))
     tables = schema(engine)
-    shadow.create(engine)
-    shadow.finish_load(engine, 17)
+    create(engine, Generation(WORKING))
+    finish_load(engine, Generation(WORKING), 17)
     (tmp_path / "rebuild-left").mkdir()
     run(url, tmp_path)
     assert tables == schema(engine)
     assert not (tmp_path / "rebuild-left").exists()
-    assert run(url, tmp_path, dry_run=True).differences == []
+    assert not differences(url, tmp_path)
 
 
 def test_a_second_rebuild_of_one_database_is_rejected_whatever_its_folder(url, engine, write, spark, tmp_path):
@@ -238,5 +249,5 @@ def test_a_second_rebuild_of_one_database_is_rejected_whatever_its_folder(url, e
             refused.append(failure)
 
     write(history(50))
-    rebuild(url, tmp_path, dry_run=False, progress=progress, alone=partial(rebuild_lock, engine))
+    run(url, tmp_path, progress=progress)
     assert len(refused) == 1

@@ -2,8 +2,10 @@ import pyarrow as pa
 import pytest
 
 from rioni.domain.hash_chain import LogHead
-from rioni.projections.bulk import shadow, source
-from rioni.projections.bulk.source import CorruptLog, check_count, map_task, read_head
+from rioni.projections.bulk import source
+from rioni.projections.bulk.loading import database as database_of
+from rioni.projections.bulk.source import check_count, map_task, read_head
+from rioni.projections.log_rows import CorruptLog
 from tests.bulk.test_rebuild import history
 
 
@@ -14,10 +16,10 @@ ENTRIES = 300
 def test_tasks_read_each_entry_once_and_streams_in_the_order_of_versions(count, engine, write, monkeypatch):
     monkeypatch.setattr(source, "ENTRIES_PER_READ", 3)
     write(history(ENTRIES))
-    database = shadow.database(engine)
+    database = database_of(engine)
     read = []
 
-    def note(log):
+    def note(number, log):
         read.append([(stream, version) for _, stream, version, *_ in log])
         yield from ()
 
@@ -30,7 +32,7 @@ def test_tasks_read_each_entry_once_and_streams_in_the_order_of_versions(count, 
 
 def test_entries_behind_the_head_are_not_read(engine, write):
     write(history(ENTRIES))
-    database = shadow.database(engine)
+    database = database_of(engine)
     assert {row[0] for row in source.read_streams(database, "", "", LogHead(200, b""))} == set(range(1, 201))
 
 

@@ -110,6 +110,13 @@ class Metrics:
             combine="livemax",
         ),
     ]
+    rebuild_running: Annotated[
+        Gauge, _About("rioni_rebuild_running", "Whether a rebuild runs, or was interrupted", combine="livemax")
+    ]
+    rebuild_phase_ratio: Annotated[
+        Gauge,
+        _About("rioni_rebuild_phase_ratio", "Completed part of the present phase of a rebuild", combine="livemax"),
+    ]
     dropped_measurements: Annotated[
         Counter,
         _About(

@@ -17,6 +17,7 @@ from rioni.http.openapi.paths import (
     event_types,
     events,
     partitions,
+    rebuilds,
     schemas,
     subscriptions,
     timelines,
@@ -43,6 +44,7 @@ _TAGS = {
     administration.SETTINGS: "Administrators, blocked clients and features: for administrators of the broker.",
     administration.STORAGES: "Where events are stored: for administrators of the broker.",
     audit.AUDIT: "What happened, and by whom: for administrators and auditors of the broker.",
+    rebuilds.REBUILDS: "Rebuilds of the read models from the log.",
     transparency_log.LOG: "Signed checkpoints of the log, and proofs that nothing in it was changed (C2SP, RFC 9162).",
     administration.OPERATING: "For monitoring, tooling and client development.",
 }
@@ -104,6 +106,7 @@ def _paths() -> Iterator[tuple[str, Json]]:
         dead_letters,
         audit,
         transparency_log,
+        rebuilds,
         administration,
     ):
         for path, methods in part.PATHS.items():

@@ -14,11 +14,14 @@ from pyspark.sql import functions as f
 
 from rioni.domain.errors import Conflict
 from rioni.domain.hash_chain import LogHead
-from rioni.projections.bulk import shadow
+from rioni.projections.bulk import loading
 from rioni.projections.bulk.executors import rows_of
-from rioni.projections.bulk.rebuild import Progress
 from rioni.projections.bulk.session import spark_session
-from rioni.projections.bulk.source import LogRow, check_count, damage_named, map_log, read_head, record_batch, tasks
+from rioni.projections.bulk.source import check_count, damage_named, map_log, read_head, record_batch, tasks
+from rioni.projections.generations.engine import open_engine
+from rioni.projections.generations.generation import Generation
+from rioni.projections.generations.rebuilds import Progress
+from rioni.projections.log_rows import LogRow
 from rioni.projections.queries.audit_log import AuditFilter
 from rioni.projections.stream_fold import AUDIT_LOG
 
@@ -27,6 +30,9 @@ HEAD_FILE = "_head.json"
 """Where the head stands; Parquet readers skip names that begin with an underscore."""
 
 ROWS_PER_BATCH = 1_000
+
+AUDITED = Generation("export", [AUDIT_LOG])
+"""Gives the columns; its tables are never made."""
 
 
 class ExportReport(NamedTuple):
@@ -57,7 +63,7 @@ def export(url: str, scratch: Path, target: Path, *, wanted: AuditFilter, progre
     """
     _check_empty(target)
     progress("start", 0, 1)
-    database = shadow.database(shadow.open_engine(url))
+    database = loading.database(open_engine(url))
     target.absolute().parent.mkdir(parents=True, exist_ok=True)
     beside = Path(mkdtemp(prefix=f".{target.name}-", dir=target.absolute().parent))
     try:
@@ -65,7 +71,7 @@ def export(url: str, scratch: Path, target: Path, *, wanted: AuditFilter, progre
             progress("start", 1, 1)
             head = read_head(database)
             progress("export", 0, head.position)
-            (columns,) = [one.schema for one in shadow.targets(shadow.open_engine(url)) if one.name == AUDIT_LOG]
+            (columns,) = [each.schema for each in loading.targets(open_engine(url), AUDITED) if each.name == AUDIT_LOG]
             found = Observation()
             rows = map_log(spark, database, head, partial(audit_rows, schema=columns), columns)
             rows = rows.observe(found, f.count(f.lit(1)).alias("entries"))
@@ -83,7 +89,7 @@ def export(url: str, scratch: Path, target: Path, *, wanted: AuditFilter, progre
     return ExportReport(count, head)
 
 
-def audit_rows(log: Iterable[LogRow], *, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def audit_rows(_number: int, log: Iterable[LogRow], *, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Fold the log into the rows of the audit log alone: the function that Spark maps."""
     rows = []
     for table, row in rows_of(log):

@@ -4,21 +4,20 @@ Executors import this module: it needs neither SQLAlchemy nor anything that serv
 """
 
 import gc
+import os
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import lru_cache, partial
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import msgspec
 import pyarrow as pa
 
-from rioni.domain.aggregates import TOPICS
-from rioni.domain.events import Origin
-from rioni.domain.ports.event_log import LogEntry
-from rioni.projections.bulk.source import CorruptLog, Database, LogRow, connect, record_batch
+from rioni.projections.bulk.source import Database, connect, record_batch
+from rioni.projections.log_rows import CorruptLog, LogRow, log_entry
 from rioni.projections.stream_fold import AUDIT_LOG, Row, StreamFold
 
 
@@ -44,32 +43,14 @@ class Target(NamedTuple):
     key: Sequence[str]
     """The columns of its primary key."""
     copy: str
-    """PostgreSQL's COPY statement into its shadow; empty elsewhere."""
+    """PostgreSQL's COPY statement into the table of the generation; not used elsewhere."""
 
 
-WRITTEN_SCHEMA = pa.schema([("table", pa.string()), ("rows", pa.int64())])
-"""What a task reports: how many rows of which table it wrote."""
+DONE_SCHEMA = pa.schema([("task", pa.int64())])
+"""What a task yields: its number. How many rows it wrote stands beside them."""
 
-
-def log_entry(row: LogRow) -> LogEntry:
-    """The entry that a row of the log holds, columns as in `LOG_COLUMNS`.
-
-    Raises:
-        CorruptLog: its topic is unknown, or its data does not fit.
-    """
-    position, stream, version, topic, recorded_at, actor, client, flow_id, command_id, data = row
-    try:
-        event = TOPICS[topic].decode(bytes(data))
-    except KeyError as ex:
-        raise CorruptLog(f"The entry at position {position} has the unknown topic {topic}.") from ex
-    except msgspec.MsgspecError as ex:
-        raise CorruptLog(f"The entry at position {position} can't be read as {topic}: {ex}") from ex
-    origin = Origin(actor=actor, client=client, flow_id=flow_id, command_id=command_id, recorded_at=recorded_at)
-    return LogEntry(position=position, stream=_uuid(stream), version=version, event=event, origin=origin)
-
-
-# PERF: the entries of a stream come one after the other.
-_uuid = lru_cache(1)(UUID)
+ENTRIES = "log"
+"""The name under which a task reports how many entries it has folded, beside the tables and their rows."""
 
 
 def rows_of(log: Iterable[LogRow]) -> Iterator[tuple[str, Row]]:
@@ -100,29 +81,31 @@ class Sink(Protocol):
     def write(self, target: Target, rows: Sequence[Sequence[Any]], characters: int) -> None:
         """Write some rows, which hold so much text; blocks."""
 
-    def close(self) -> None:
-        """Finish, so that all rows count."""
+    def close(self, report: Mapping[str, int]) -> None:
+        """Finish, so that all rows count, and with them how many there are of each table."""
 
 
 def write_rows(
-    log: Iterable[LogRow], *, targets: Sequence[Target], open_sink: Callable[[], Sink]
+    number: int, log: Iterable[LogRow], *, targets: Sequence[Target], open_sink: Callable[[int], Sink]
 ) -> Iterator[pa.RecordBatch]:
     """Fold and write: the function that Spark maps over the log.
 
     Yields:
-        One batch as in `WRITTEN_SCHEMA`.
+        One batch as in `DONE_SCHEMA`.
     """
     # PERF: a fifth faster. A run of rows is many small objects without cycles, which the collector need not visit.
     gc.disable()
-    sink = open_sink()
+    sink = open_sink(number)
     buffers = {target.name: _Buffer(target, sink) for target in targets}
+    entries = 0
     for table, row in rows_of(log):
-        buffers[table].add(row)
+        entries += table == AUDIT_LOG
+        if table in buffers:
+            buffers[table].add(row)
     for buffer in buffers.values():
         buffer.flush()
-    sink.close()
-    report = [(name, buffer.written) for name, buffer in buffers.items() if buffer.written]
-    yield record_batch(WRITTEN_SCHEMA, zip(*report, strict=True) if report else ([], []))
+    sink.close({ENTRIES: entries} | {name: buffer.written for name, buffer in buffers.items() if buffer.written})
+    yield record_batch(DONE_SCHEMA, [[number]])
 
 
 class _Buffer:
@@ -158,21 +141,21 @@ class _Buffer:
 class FileSink:
     """Writes the rows of a task into an SQLite file in a folder, from which the driver copies them.
 
-    The file gets its name when it is complete. Its tables are called as the read models are; `batches` says which of
-    their rows the driver copies in one transaction.
+    The file gets its name, the number of the task, when it is complete and on disk. Its tables are called as the read
+    models are; `batches` says which of their rows the driver copies in one transaction, `report` how many there are.
 
     PERF: copying from file to file takes half of the CPU of inserting what Python has read from another format.
     """
 
-    def __init__(self, folder: str) -> None:
-        path = Path(folder) / uuid4().hex
-        self._part, self._complete = path.with_suffix(".part"), path.with_suffix(FILE_SUFFIX)
+    def __init__(self, folder: str, task: int) -> None:
+        self._part, self._complete = Path(folder) / f"{uuid4().hex}.part", Path(folder) / f"{task:06}{FILE_SUFFIX}"
         self._connection = sqlite3.connect(self._part, isolation_level=None)
         # What a crash leaves behind is thrown away.
         for setting in ("journal_mode=OFF", "synchronous=OFF", "locking_mode=EXCLUSIVE", "page_size=65536"):
             self._connection.execute(f"PRAGMA {setting}")
         self._connection.execute("BEGIN")
         self._connection.execute("CREATE TABLE batches (name, first, last)")
+        self._connection.execute("CREATE TABLE report (name, rows)")
         self._rows: dict[str, int] = {}
 
     def write(self, target: Target, rows: Sequence[Sequence[Any]], characters: int) -> None:
@@ -190,32 +173,43 @@ class FileSink:
         self._connection.executemany("INSERT INTO batches VALUES (?, ?, ?)", batches)
         self._rows[name] = last
 
-    def close(self) -> None:
+    def close(self, report: Mapping[str, int]) -> None:
         """Complete the file."""
+        self._connection.executemany("INSERT INTO report VALUES (?, ?)", report.items())
         self._connection.execute("COMMIT")
         self._connection.close()
+        with self._part.open("rb") as file:
+            os.fsync(file.fileno())
         self._part.replace(self._complete)
 
 
 class CopySink:
-    """Writes into PostgreSQL by COPY, all rows of a task in one transaction: a task that is repeated leaves nothing."""
+    """Writes into PostgreSQL by COPY, all rows of a task in one transaction that also notes the task.
 
-    def __init__(self, database: Database) -> None:
-        self._connection = connect(database)
+    A task that failed leaves nothing, and one that is repeated, since its end was not heard of, adds nothing.
+    """
+
+    def __init__(self, database: Database, rebuild: str, task: int) -> None:
+        self._connection, self._rebuild, self._task = connect(database), rebuild, task
         self._connection.autocommit = False
 
     def write(self, target: Target, rows: Sequence[Sequence[Any]], characters: int) -> None:  # noqa: ARG002
-        """Copy some rows into the table's shadow."""
+        """Copy some rows into the table of the generation."""
         with self._connection.cursor().copy(target.copy) as copy:
             for row in rows:
                 copy.write_row(row)
 
-    def close(self) -> None:
-        """Commit."""
-        self._connection.commit()
+    def close(self, report: Mapping[str, int]) -> None:
+        """Commit, unless another attempt has done so."""
+        noted = "INSERT INTO rebuild_tasks VALUES (%s, %s, 1, %s) ON CONFLICT DO NOTHING"
+        values = (self._rebuild, self._task, msgspec.json.encode(report).decode())
+        if self._connection.cursor().execute(noted, values).rowcount:
+            self._connection.commit()
+        else:
+            self._connection.rollback()
         self._connection.close()
 
 
-def sink_for(database: Database, folder: str) -> Callable[[], Sink]:
+def sink_for(database: Database, rebuild: str, folder: str) -> Callable[[int], Sink]:
     """How executors write into a database: SQLite has one writer, the driver, so they write files for it."""
-    return partial(FileSink, folder) if database.kind == "sqlite" else partial(CopySink, database)
+    return partial(FileSink, folder) if database.kind == "sqlite" else partial(CopySink, database, rebuild)

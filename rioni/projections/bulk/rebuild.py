@@ -1,167 +1,325 @@
-"""Rebuilds all read models from the internal log with Spark, and swaps them in."""
+"""Rebuilds read models from the internal log with Spark: in place of the live ones, or beside them."""
 
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from collections.abc import Callable, Collection, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pyspark.sql import SparkSession
-from sqlalchemy import Engine
+from sqlalchemy import Engine, inspect
 
 from rioni.domain.errors import Conflict
+from rioni.domain.hash_chain import LogHead
+from rioni.domain.timestamps import rfc3339
 from rioni.file_locks import try_lock
-from rioni.projections.bulk import shadow, verify
-from rioni.projections.bulk.executors import FILE_SUFFIX, WRITTEN_SCHEMA, sink_for, write_rows
-from rioni.projections.bulk.session import spark_session
-from rioni.projections.bulk.source import check_count, damage_named, map_log, read_head, tasks
-from rioni.projections.stream_fold import AUDIT_LOG
+from rioni.projections.bulk.executors import DONE_SCHEMA, ENTRIES, FILE_SUFFIX, sink_for, write_rows
+from rioni.projections.bulk.loading import database, load_file, targets
+from rioni.projections.bulk.session import HERE, SparkOptions, cancel, runs_here, spark_session
+from rioni.projections.bulk.source import (
+    Database,
+    check_count,
+    copy_log,
+    count_entries,
+    damage_named,
+    map_log,
+    read_head,
+    tasks,
+)
+from rioni.projections.fold import FOLD_VERSION
+from rioni.projections.generations import rebuilds
+from rioni.projections.generations.differences import Difference, compare
+from rioni.projections.generations.engine import Turn, open_engine, snapshot, writing
+from rioni.projections.generations.generation import (
+    WORKING,
+    Generation,
+    catch_up,
+    create,
+    find,
+    finish_load,
+    record,
+    remove,
+)
+from rioni.projections.generations.rebuilds import Plan, Progress, Rebuild
+from rioni.projections.generations.swap import check_usable, swap
+from rioni.projections.tables import READ_MODELS
 
 
 Alone = Callable[[], AbstractContextManager[Callable[[], None]]]
 """Keeps other rebuilds of the database out; what it yields raises Unavailable where it does so no longer."""
 
-Progress = Callable[[str, int, int], None]
-"""Called with the phase, the completed amount, and the total."""
-
 POLL_S = 0.1
 FOLDER_PREFIX = "rebuild-"
+KEYS_NAMED_MAX = 10
+
+
+class Order(NamedTuple):
+    """What to rebuild."""
+
+    tables: Collection[str] = tuple(READ_MODELS.tables)
+    """Of which read models."""
+    into: str | None = None
+    """The name of the generation that is built; None for one that replaces the live read models."""
+    upto: int | None = None
+    """The last entry of the log that counts; None for the end. Only for a generation with a name."""
+    incremental: bool = False
+    """Whether a generation with a name is continued where it ends, after the log before was checked."""
+    dry_run: bool = False
+    """Whether the result is only compared."""
+    differences_max: int | None = KEYS_NAMED_MAX
+    """How many differences to report for each table and kind; None for all."""
 
 
 class RebuildReport(NamedTuple):
     """Result of a rebuild."""
 
+    id: str
     entries: int
     """How many entries of the log were folded in bulk; what came behind them was caught up."""
     rows: Mapping[str, int]
-    """For each read model how many rows were built in bulk."""
-    differences: Sequence[verify.Difference]
-    """Differences between the live read models and the log."""
+    """For each table how many rows were built in bulk."""
+    differences: int
+    """How many differences between the live read models and the log were reported."""
     seconds: float
 
 
 def rebuild(
-    url: str, scratch: Path, *, dry_run: bool, progress: Progress, alone: Alone, turn: shadow.Turn = nullcontext
+    url: str,
+    scratch: Path,
+    order: Order,
+    *,
+    progress: Progress,
+    found: Callable[[Difference], None],
+    alone: Alone,
+    turn: Turn = nullcontext,
+    options: SparkOptions = HERE,
 ) -> RebuildReport:
-    """Build all read models anew, compare them with the live ones, and unless it is a `dry_run` replace these.
+    """Build read models anew, compare them with the live ones, and unless ordered otherwise replace these.
 
     Commands go on meanwhile; the log is locked only for the swap. Blocks for seconds at least. Until the swap, which is
-    one transaction, the live read models are not touched, whatever happens.
+    one transaction, the live read models are not touched, whatever happens. A rebuild that was killed is resumed by
+    the next one with the same order.
 
     Args:
         url: the database, as SQLAlchemy writes it.
-        scratch: a folder for temporary files, about twice the size of the log; made if missing.
-        dry_run: compare only.
+        scratch: a folder for temporary files, about twice the size of the log; made if missing. With executors on other
+            machines and a log in SQLite they have to see it too.
+        order: what to rebuild.
         progress: called periodically, from this thread.
+        found: called with each difference. Those of a part of the log are not looked for.
         alone: keeps other rebuilds of the database out.
         turn: what every other writer to the database holds while it writes.
+        options: of Spark.
 
     Raises:
         CorruptLog: the log is not what was written; names the position.
-        Conflict: another rebuild is running.
+        Conflict: another rebuild is running, or a generation can't be continued.
+        NotFound: there is no such generation to continue.
         Unavailable: Java or PySpark is missing, or the connection was lost that kept other rebuilds out.
     """
-    started = time.monotonic()
-    engine = shadow.open_engine(url, turn)
-    with (
-        alone() as check_alone,
-        _alone(scratch),
-        TemporaryDirectory(prefix=FOLDER_PREFIX, dir=scratch) as folder,
-    ):
+    engine = open_engine(url, turn)
+    with alone() as check_alone, _alone(scratch):
         progress("start", 0, 1)
-        shadow.create(engine)
+        with spark_session(scratch, options) as spark:
+            progress("start", 1, 1)
+            return _Rebuild(engine, spark, scratch, order, progress, found, check_alone).run()
+
+
+class _Rebuild:
+    """One rebuild, from top to bottom."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        spark: SparkSession,
+        scratch: Path,
+        order: Order,
+        progress: Progress,
+        found: Callable[[Difference], None],
+        check_alone: Callable[[], None],
+    ) -> None:
+        self._engine, self._spark, self._scratch, self._order = engine, spark, scratch, order
+        self._show, self._found, self._check_alone = progress, found, check_alone
+        self._started = time.monotonic()
+        self._database = database(engine)
+        self._generation = Generation(order.into or WORKING, order.tables)
+        if order.incremental:
+            with snapshot(engine) as connection:
+                known = find(connection, self._generation.name)
+                check_usable(connection, known)
+            self._generation, head = Generation(known.name, known.tables), known.checked
+        else:
+            head = read_head(self._database, order.upto)
+        self._record = rebuilds.begin(engine, self._plan(head), self._usable)
+        self._head = self._record.plan.head
+        self._folder = scratch / f"{FOLDER_PREFIX}{self._record.id}"
+
+    def run(self) -> RebuildReport:
+        """Build, compare, and replace."""
+        self._clean_up()
+        self._folder.mkdir(exist_ok=True)
         try:
-            with spark_session(scratch) as spark:
-                progress("start", 1, 1)
-                entries, rows = _build(engine, spark, Path(folder), progress)
-            check_alone()
-            differences = _compare(engine, progress)
-            if not dry_run:
-                check_alone()
-                _swap(engine, progress)
-        finally:
-            # If the lock was lost, the shadows may be another rebuild's by now.
-            check_alone()
-            shadow.drop(engine)
-    return RebuildReport(entries, rows, differences, time.monotonic() - started)
-
-
-def _compare(engine: Engine, progress: Progress) -> Sequence[verify.Difference]:
-    progress("compare", 0, 1)
-    differences = verify.compare(engine)
-    progress("compare", 1, 1)
-    return differences
-
-
-def _swap(engine: Engine, progress: Progress) -> None:
-    progress("swap", 0, 1)
-    shadow.catch_up(engine)
-    shadow.swap(engine)
-    progress("swap", 1, 1)
-
-
-def _build(engine: Engine, spark: SparkSession, folder: Path, progress: Progress) -> tuple[int, Mapping[str, int]]:
-    """Fill the shadows with what the log says up to its present end; return that end and the rows per read model."""
-    database = shadow.database(engine)
-    head = read_head(database)
-    write = partial(write_rows, targets=shadow.targets(engine), open_sink=sink_for(database, str(folder)))
-    written = map_log(spark, database, head, write, WRITTEN_SCHEMA)
-    counted = _Tasks(spark, total=tasks(spark, head))
-    rows = dict.fromkeys(shadow.SHADOWS, 0)
-    with ThreadPoolExecutor(1, "spark") as pool, damage_named(database):
-        job = pool.submit(written.collect)
-        try:
-            while not job.done():
-                progress("fold", head.position * counted.done() // counted.total, head.position)
-                # PERF: loading while Spark still folds hides most of the time it takes.
-                if not _load_one(engine, folder):
-                    wait([job], POLL_S)
-        except BaseException:
-            spark.sparkContext.cancelAllJobs()
+            rows = {} if self._order.incremental else self._build()
+            if self._order.incremental:
+                self._check_log()
+                catch_up(self._engine, self._generation)
+            self._check_alone()
+            differences = 0 if self._order.upto else self._compare()
+            self._check_alone()
+            self._finish()
+        except BaseException as ex:
+            self._fail(ex)
             raise
-        for report in job.result():
-            rows[report.table] += report.rows
-    check_count(rows[AUDIT_LOG], head)
-    progress("fold", head.position, head.position)
-    _load_rest(engine, folder, progress)
-    shadow.finish_load(engine, head.position)
-    return head.position, rows
+        self._record.finish(rebuilds.DONE, f"{self._head.position} entries, {differences} differences")
+        shutil.rmtree(self._folder)
+        return RebuildReport(self._record.id, self._head.position, rows, differences, time.monotonic() - self._started)
 
+    def _plan(self, head: LogHead) -> Plan:
+        return Plan(
+            generation=self._generation.name,
+            tables=sorted(self._generation.tables),
+            incremental=self._order.incremental,
+            fold=FOLD_VERSION,
+            upto=self._order.upto,
+            position=head.position,
+            hash=head.hash.hex(),
+            tasks=tasks(self._spark, head),
+        )
 
-def _load_rest(engine: Engine, folder: Path, progress: Progress) -> None:
-    files = len(list(folder.glob(f"*{FILE_SUFFIX}")))
-    for done in range(files):
-        progress("load", done, files)
-        _load_one(engine, folder)
-    progress("load", files, files)
+    def _usable(self, interrupted: Rebuild) -> bool:
+        """Whether what an interrupted rebuild has built is still there, and the log is the same."""
+        if interrupted.plan.incremental:
+            return False
+        with snapshot(self._engine) as connection:
+            present = set(inspect(connection).get_table_names())
+        head = read_head(self._database, interrupted.plan.position)
+        folder = self._scratch / f"{FOLDER_PREFIX}{interrupted.id}"
+        return (
+            head.hash == interrupted.plan.head.hash
+            and present.issuperset(each.name for each in self._generation.tables.values())
+            and (folder.is_dir() or self._database.kind != "sqlite")
+        )
 
+    def _clean_up(self) -> None:
+        """Remove what other rebuilds have left behind."""
+        for leftover in self._scratch.glob(f"{FOLDER_PREFIX}*"):
+            if leftover != self._folder:
+                shutil.rmtree(leftover)
+        if not (self._record.resumed or self._order.incremental):
+            create(self._engine, self._generation)
 
-def _load_one(engine: Engine, folder: Path) -> bool:
-    """Load one of the files that executors have completed, if there is one; say whether."""
-    for path in folder.glob(f"*{FILE_SUFFIX}"):
-        shadow.load_file(engine, path)
+    def _build(self) -> Mapping[str, int]:
+        """Fill the tables with what the log says up to the head; return the number of rows of each."""
+        if self._loaded():
+            return {}
+        for part in self._folder.glob("*.part"):
+            part.unlink()
+        with damage_named(self._database):
+            self._fold()
+        done = self._record.tasks()
+        rows = {name: sum(each.get(name, 0) for each in done.values()) for name in (ENTRIES, *self._generation.tables)}
+        check_count(rows.pop(ENTRIES), self._head)
+        finish_load(self._engine, self._generation, self._head.position)
+        return rows
+
+    def _loaded(self) -> bool:
+        with snapshot(self._engine) as connection:
+            return self._generation.projector.fold_version(connection) is not None
+
+    def _fold(self) -> None:
+        """Let Spark fold the tasks that are not done, and load meanwhile what it has written."""
+        done, total = {*self._record.tasks(), *self._files()}, self._record.plan.tasks
+        here = self._database_of_executors()
+        write = partial(
+            write_rows,
+            targets=targets(self._engine, self._generation),
+            open_sink=sink_for(here, self._record.id, str(self._folder)),
+        )
+        folded = map_log(self._spark, here, self._head, write, DONE_SCHEMA, count=total, skip=done)
+        with ThreadPoolExecutor(1, "spark") as pool:
+            job = pool.submit(folded.collect)
+            try:
+                self._load_while(job, total)
+            except BaseException:
+                cancel(self._spark)
+                raise
+            job.result()
+        self._progress("fold", self._head.position, self._head.position)
+        for number, path in enumerate(files := [*self._files().values()]):
+            self._progress("load", number, len(files))
+            self._load(path)
+        self._progress("load", 1, 1)
+
+    def _load_while(self, job: Future[Any], total: int) -> None:
+        """PERF: loading while Spark still folds hides most of the time it takes."""
+        while not job.done():
+            done = {*self._record.tasks(), *self._files()}
+            self._progress("fold", self._head.position * len(done) // total, self._head.position)
+            for path in [*self._files().values()][:1]:
+                self._load(path)
+                break
+            else:
+                wait([job], POLL_S)
+
+    def _files(self) -> Mapping[int, Path]:
+        """The files that executors have completed, by the numbers of their tasks."""
+        return {int(path.stem): path for path in self._folder.glob(f"[0-9]*{FILE_SUFFIX}")}
+
+    def _load(self, path: Path) -> None:
+        load_file(self._engine, self._generation, self._record.id, path)
         path.unlink()
-        return True
-    return False
 
+    def _database_of_executors(self) -> Database:
+        """Where executors read the log: on other machines they need a copy of an SQLite file that changes."""
+        if self._database.kind != "sqlite" or runs_here(self._spark):
+            return self._database
+        return copy_log(self._database, self._head, self._folder / "log.copy")
 
-class _Tasks:
-    """Counts the tasks of the running job that are done."""
+    def _check_log(self) -> None:
+        """Check the hash chain of the log up to where the generation was checked before."""
+        self._progress("check", 0, self._head.position)
+        with damage_named(self._database):
+            entries = count_entries(self._spark, self._database_of_executors(), self._head)
+        check_count(entries, self._head)
+        self._progress("check", self._head.position, self._head.position)
 
-    def __init__(self, spark: SparkSession, total: int) -> None:
-        self.total = total
-        self._tracker = spark.sparkContext.statusTracker()
-        self._done: dict[int, int] = {}
+    def _compare(self) -> int:
+        self._progress("compare", 0, 1)
+        count = 0
+        for difference in compare(self._engine, self._generation, self._order.differences_max):
+            self._found(difference)
+            count += 1
+        self._progress("compare", 1, 1)
+        return count
 
-    def done(self) -> int:
-        for stage in self._tracker.getActiveStageIds():
-            if (info := self._tracker.getStageInfo(stage)) is not None:
-                self._done[stage] = info.numCompletedTasks
-        return min(sum(self._done.values()), self.total)
+    def _finish(self) -> None:
+        if self._order.dry_run:
+            with writing(self._engine) as connection:
+                remove(connection, self._generation.name)
+        elif self._order.into is None:
+            self._progress("swap", 0, 1)
+            catch_up(self._engine, self._generation)
+            swap(self._engine, self._generation)
+            self._progress("swap", 1, 1)
+        elif not self._order.incremental:
+            with writing(self._engine) as connection:
+                record(connection, self._generation, rfc3339(int(time.time() * 1000)), self._head)
+
+    def _fail(self, ex: BaseException) -> None:
+        # If the lock was lost, the tables may be another rebuild's by now.
+        self._check_alone()
+        if not self._order.incremental:
+            with writing(self._engine) as connection:
+                remove(connection, self._generation.name)
+        self._record.finish(rebuilds.FAILED, f"{type(ex).__name__}: {ex}")
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _progress(self, phase: str, done: int, total: int) -> None:
+        self._show(phase, done, total)
+        self._record.progress(phase, done, total)
 
 
 @contextmanager
@@ -171,6 +329,4 @@ def _alone(scratch: Path) -> Iterator[None]:
     with (scratch / "rebuild.lock").open("w") as file:
         if not try_lock(file.fileno()):
             raise Conflict(f"Another rebuild is running: it holds the lock on {scratch / 'rebuild.lock'}.")
-        for leftover in scratch.glob(f"{FOLDER_PREFIX}*"):
-            shutil.rmtree(leftover)
         yield

@@ -7,19 +7,21 @@ import signal
 import subprocess
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from rioni.domain.errors import Unavailable
 
 
 try:
     from pyspark import SparkConf, SparkContext
-    from pyspark.errors import PySparkRuntimeError
+    from pyspark.errors import PySparkException, PySparkRuntimeError
     from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
+    from pyspark.sql.utils import is_remote
 except ModuleNotFoundError as ex:
     # The package `rioni.projections.bulk` imports this module first: whatever of it is wanted, this is what one reads.
     raise Unavailable("This needs Spark, which is not installed. Do: pip install 'rioni[spark]'") from ex
@@ -34,8 +36,6 @@ LOG_LINES_SHOWN = 5
 _SETTINGS = {
     "spark.app.name": "rioni",
     "spark.master": "local[*]",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "2g",
     # PERF: start-up takes a third less with the quick compiler alone, and the time of a rebuild is spent in Python.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC",
@@ -48,9 +48,29 @@ _SETTINGS = {
     "spark.sql.adaptive.enabled": "false",
 }
 
+_HERE = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+"""Of a session without other machines."""
+
+CONNECT = "sc://"
+SUBMITTED = "PYSPARK_GATEWAY_PORT"
+"""Set by `spark-submit`, which has started Java already."""
+
+
+class SparkOptions(NamedTuple):
+    """Where Spark runs."""
+
+    master: str = ""
+    """As of `spark-submit`, or `sc://host:port` of a server of Spark Connect; empty for this machine."""
+    settings: Mapping[str, str] = MappingProxyType({})
+    """Further settings of Spark, by name."""
+
+
+HERE = SparkOptions()
+"""This machine, with all of its cores."""
+
 
 @contextmanager
-def spark_session(scratch: Path) -> Iterator[SparkSession]:
+def spark_session(scratch: Path, options: SparkOptions = HERE) -> Iterator[SparkSession]:
     """The running Spark session, or else a new one that ends with the block, its Java process included.
 
     Starting one blocks for several seconds. What Java and the executors write to stderr goes to `spark.log` in the
@@ -58,9 +78,10 @@ def spark_session(scratch: Path) -> Iterator[SparkSession]:
 
     Args:
         scratch: a folder for Spark's files; made if missing.
+        options: where Spark runs. `spark-submit` has said that already.
 
     Raises:
-        Unavailable: there is no suitable Java; says what to do.
+        Unavailable: there is no suitable Java, or no such server; says what to do.
     """
     with warnings.catch_warnings():
         # PySpark warns about every pandas from 3.0 on; we hand over Arrow, never pandas.
@@ -68,9 +89,16 @@ def spark_session(scratch: Path) -> Iterator[SparkSession]:
         if SparkContext._active_spark_context is not None:  # noqa: SLF001 - there is no public question
             yield SparkSession.builder.getOrCreate()
             return
+        if options.master.startswith(CONNECT) or SUBMITTED in os.environ:
+            session = _join(options)
+            try:
+                yield session
+            finally:
+                session.stop()
+            return
         # SparkContext takes the place of the caller's handler of Ctrl-C and never gives it back.
         interrupt = signal.getsignal(signal.SIGINT)
-        session = _start(scratch)
+        session = _start(scratch, options)
         try:
             yield session
         finally:
@@ -79,12 +107,45 @@ def spark_session(scratch: Path) -> Iterator[SparkSession]:
                 signal.signal(signal.SIGINT, interrupt)
 
 
-def _start(scratch: Path) -> SparkSession:
+def runs_here(session: SparkSession) -> bool:
+    """Whether the executors run on this machine alone."""
+    return not is_remote() and str(session.sparkContext.master).startswith("local")
+
+
+def cancel(session: SparkSession) -> None:
+    """End all jobs of the session."""
+    if is_remote():
+        session.interruptAll()
+    else:
+        session.sparkContext.cancelAllJobs()
+
+
+def _join(options: SparkOptions) -> SparkSession:
+    """The session of a server of Spark Connect, or that of `spark-submit`."""
+    builder = SparkSession.builder.appName("rioni")
+    for name, value in options.settings.items():
+        builder = builder.config(name, value)
+    if not options.master.startswith(CONNECT):
+        return builder.getOrCreate()
+    try:
+        return builder.remote(options.master).getOrCreate()
+    except ImportError as ex:
+        raise Unavailable(f"Spark Connect needs more packages: pip install 'pyspark[connect]' ({ex})") from ex
+    except PySparkException as ex:
+        raise Unavailable(f"The Spark server {options.master} can't be used: {ex}") from ex
+
+
+def _start(scratch: Path, options: SparkOptions) -> SparkSession:
     scratch.mkdir(parents=True, exist_ok=True)
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     conf = SparkConf(loadDefaults=False).setAll(list(_SETTINGS.items()))
-    conf.set("spark.local.dir", str(scratch)).set("spark.sql.warehouse.dir", str(scratch))
+    if not options.master or options.master.startswith("local"):
+        os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+        conf.setAll(list(_HERE.items()))
+        conf.set("spark.local.dir", str(scratch)).set("spark.sql.warehouse.dir", str(scratch))
+    if options.master:
+        conf.setMaster(options.master)
+    conf.setAll(list(options.settings.items()))
     log_path = scratch / "spark.log"
     with log_path.open("wb") as log:
         try:

@@ -5,20 +5,23 @@ Executors import this module: it needs neither SQLAlchemy nor a JDBC driver, onl
 
 import re
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
 from math import ceil
+from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.utils import is_remote
 
-from rioni.domain.errors import RioniError
-from rioni.domain.hash_chain import GENESIS, LogHead, follows
+from rioni.domain.hash_chain import GENESIS, LogHead
+from rioni.projections.log_rows import LOG_COLUMNS, CorruptLog, LogRow, check_chain, check_entry
 
 
 ENTRIES_PER_TASK = 50_000
@@ -31,26 +34,11 @@ PREFIXES: int = 16**PREFIX_DIGITS
 ENTRIES_PER_READ = 2_000
 """A schema may have 256 kB: 10,000 of them at once would be too much."""
 
-LOG_COLUMNS = (
-    "position",
-    "stream",
-    "version",
-    "topic",
-    "recorded_at",
-    "actor",
-    "client",
-    "flow_id",
-    "command_id",
-    "data",
-)
-"""The columns of the log without the hash, which is checked on reading and not needed afterwards."""
+MapTask = Callable[[int, Iterable[LogRow]], Iterator[pa.RecordBatch]]
+"""Called with the number of a task and the entries of its streams."""
 
-LogRow = Sequence[Any]
-"""A row of the log, columns as in `LOG_COLUMNS`."""
-
-
-class CorruptLog(RioniError):
-    """The log is not the one that was written; the detail names the position where it begins to differ."""
+TASKS_ELSEWHERE = 8
+"""How many tasks there are at least with Spark Connect, which does not say how many run at once."""
 
 
 class Database(NamedTuple):
@@ -62,15 +50,25 @@ class Database(NamedTuple):
     """A file's path, or a libpq URI."""
 
 
-def read_head(database: Database) -> LogHead:
-    """The end of the log. Blocks on the database.
+def read_head(database: Database, position: int | None = None) -> LogHead:
+    """The end of the log, or of its first entries. Blocks on the database.
+
+    Args:
+        database: which holds the log.
+        position: of the entry that is to count as the last one.
 
     Raises:
-        CorruptLog: head names another entry than the last one, so that the log's tail is missing.
+        CorruptLog: the entry at this position is missing.
     """
     with closing(connect(database)) as connection:
         cursor = connection.cursor()
-        row = cursor.execute("SELECT position, hash FROM head").fetchone()
+        if position is None:
+            row = cursor.execute("SELECT position, hash FROM head").fetchone()
+        else:
+            query = f"SELECT position, hash FROM log WHERE position = {_mark(database)}"  # noqa: S608 - constants
+            row = cursor.execute(query, (position,)).fetchone()
+    if row is None and position:
+        raise CorruptLog(f"The log is damaged: the entry at position {position} is missing.")
     return LogHead(0, GENESIS) if row is None else LogHead(row[0], bytes(row[1]))
 
 
@@ -78,8 +76,11 @@ def map_log(
     spark: SparkSession,
     database: Database,
     head: LogHead,
-    function: Callable[[Iterable[LogRow]], Iterator[pa.RecordBatch]],
+    function: MapTask,
     schema: pa.Schema,
+    *,
+    count: int | None = None,
+    skip: Collection[int] = (),
 ) -> DataFrame:
     """Let tasks map the log up to `head`, each of them some whole streams, each stream in the order of its versions.
 
@@ -90,18 +91,52 @@ def map_log(
         spark: the session.
         database: which holds the log.
         head: the end of the log.
-        function: called once in each task, with the entries of its streams.
+        function: called once in each task, with its number and the entries of its streams.
         schema: of what the function yields.
+        count: the number of tasks; by default as `tasks` says.
+        skip: the numbers of tasks that are done already.
 
     Raises:
         CorruptLog: the log does not end as `head` says; while it runs: an entry is missing, or is not what was written.
     """
     check_end(database, head)
-    count = tasks(spark, head)
+    count = count or tasks(spark, head)
     # PERF: Spark starts three Python processes for a data source in Python, one after the other: four seconds.
     numbers = spark.range(0, count, 1, count)
+    if skip:
+        numbers = numbers.where(~numbers.id.isin([*skip]))
     run = partial(map_task, count=count, database=database, head=head, function=function)
     return numbers.mapInArrow(run, from_arrow_schema(schema))
+
+
+def count_entries(spark: SparkSession, database: Database, head: LogHead) -> int:
+    """Read the log up to `head` and check its hash chain, in parallel; return how many entries were found. Blocks.
+
+    Raises:
+        CorruptLog: as `map_log`.
+    """
+    counted = map_log(spark, database, head, _count, COUNT_SCHEMA).agg(f.sum("entries")).first()
+    return 0 if counted is None else counted[0] or 0
+
+
+COUNT_SCHEMA = pa.schema([("entries", pa.int64())])
+
+
+def _count(_number: int, log: Iterable[LogRow]) -> Iterator[pa.RecordBatch]:
+    yield record_batch(COUNT_SCHEMA, [[sum(1 for _ in log)]])
+
+
+def copy_log(database: Database, head: LogHead, path: Path) -> Database:
+    """Copy the log up to `head` into an SQLite file that doesn't change, for executors on other machines. Blocks."""
+    path.unlink(missing_ok=True)
+    with closing(connect(database)) as connection:
+        connection.execute("ATTACH ? AS copy", (f"file:{quote(str(path))}?mode=rwc",))
+        connection.execute("PRAGMA copy.journal_mode=OFF")
+        columns = ", ".join((*LOG_COLUMNS, "hash"))
+        connection.execute(f"CREATE TABLE copy.log ({columns}, PRIMARY KEY (position))")
+        connection.execute(f"INSERT INTO copy.log SELECT {columns} FROM log WHERE position <= ?", (head.position,))  # noqa: S608 - constants
+        connection.execute("CREATE UNIQUE INDEX copy.streams ON log (stream, version)")
+    return Database("sqlite", str(path.resolve()))
 
 
 def map_task(
@@ -110,13 +145,13 @@ def map_task(
     count: int,
     database: Database,
     head: LogHead,
-    function: Callable[[Iterable[LogRow]], Iterator[pa.RecordBatch]],
+    function: MapTask,
 ) -> Iterator[pa.RecordBatch]:
     """Read the streams of some tasks, of so many in all: the function that Spark maps."""
     for batch in numbers:
         for number in batch.column(0).to_pylist():
             begin, end = (_prefix(each * PREFIXES // count) for each in (number, (number + 1) % count))
-            yield from function(read_streams(database, begin, end, head))
+            yield from function(number, read_streams(database, begin, end, head))
 
 
 def _prefix(number: int) -> str:
@@ -125,8 +160,14 @@ def _prefix(number: int) -> str:
 
 def tasks(spark: SparkSession, head: LogHead) -> int:
     """In how many tasks a log is read."""
-    parallel: int = spark.sparkContext.defaultParallelism
-    return min(PREFIXES, max(parallel, ceil(head.position / ENTRIES_PER_TASK)))
+    return min(PREFIXES, max(_parallel(spark), ceil(head.position / ENTRIES_PER_TASK)))
+
+
+def _parallel(spark: SparkSession) -> int:
+    """How many tasks run at once, as far as that is known."""
+    if is_remote():
+        return int(spark.conf.get("spark.default.parallelism", None) or TASKS_ELSEWHERE)
+    return spark.sparkContext.defaultParallelism
 
 
 def record_batch(schema: pa.Schema, columns: Iterable[Sequence[Any]]) -> pa.RecordBatch:
@@ -196,48 +237,13 @@ def read_streams(database: Database, begin: str, end: str, head: LogHead) -> Ite
         # One query after the other: no transaction stays open for long.
         while rows := cursor.execute(query, (*after, head.position, *ends)).fetchall():
             for *row, stored, previous in rows:
-                _check_entry(row, stored, GENESIS if row[0] == 1 else previous)
+                check_entry(row, stored, GENESIS if row[0] == 1 else previous)
                 yield row
             after = str(rows[-1][1]), rows[-1][2]
 
 
-def _check_entry(row: Any, stored: bytes, previous: bytes | None) -> None:
-    if previous is None:
-        raise CorruptLog(f"The log is damaged: the entry at position {row[0] - 1} is missing.")
-    if not follows(previous, row, stored):
-        raise CorruptLog(f"The log is damaged: the entry at position {row[0]} is not the one that was written.")
-
-
 def _mark(database: Database) -> str:
     return "?" if database.kind == "sqlite" else "%s"
-
-
-def check_chain(rows: Sequence[Any], after: int, upto: int, previous: bytes) -> bytes:
-    """Check that rows, columns as in `LOG_COLUMNS` and the hash, are the entries `after + 1` to `upto`.
-
-    Args:
-        rows: in the order of their positions.
-        after: the position before the first row.
-        upto: the position of the last row.
-        previous: the hash at position `after`.
-
-    Returns:
-        The hash at position `upto`.
-
-    Raises:
-        CorruptLog: names the first position that is wrong.
-    """
-    expected = after
-    for row in rows:
-        expected += 1
-        if row[0] != expected:
-            raise CorruptLog(f"The log is damaged: the entry at position {expected} is missing.")
-        if not follows(previous, row[:-1], row[-1]):
-            raise CorruptLog(f"The log is damaged: the entry at position {expected} is not the one that was written.")
-        previous = row[-1]
-    if expected != upto:
-        raise CorruptLog(f"The log is damaged: the entry at position {expected + 1} is missing.")
-    return previous
 
 
 def connect(database: Database) -> Any:

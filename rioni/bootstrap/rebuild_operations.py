@@ -1,0 +1,165 @@
+"""Rebuilds read models, and puts those that were built beside the live ones in their place; the broker may run."""
+
+import contextlib
+import functools
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from sqlalchemy import Engine, select
+
+from rioni.bootstrap.admin_operations import check_exists, check_spark
+from rioni.bootstrap.database import database_engine, database_url, reading_models
+from rioni.config.settings import Config
+from rioni.domain.errors import Invalid, NotFound
+from rioni.domain.hash_chain import LogHead
+from rioni.domain.timestamps import rfc3339
+from rioni.log_tables import TRACKING
+from rioni.projections.generations import generation, swap
+from rioni.projections.generations.differences import Difference
+from rioni.projections.generations.engine import open_engine, writing
+from rioni.projections.generations.generation import Known, check_name, models_named
+from rioni.projections.generations.rebuilds import Progress
+from rioni.projections.queries import positions
+from rioni.projections.tables import READ_MODELS, TRACKING_NAME
+from rioni.storage.sql import engines
+from rioni.storage.sql.migration import check_current
+from rioni.storage.sql.rebuild_lock import rebuild_lock
+
+
+if TYPE_CHECKING:
+    from rioni.projections.bulk.rebuild import RebuildReport
+
+
+class Wanted(NamedTuple):
+    """What to rebuild, and where."""
+
+    only: str = ""
+    """Names of read models, separated by commas; empty for all."""
+    into: str | None = None
+    """The name of read models beside the live ones; None to replace these."""
+    upto: int | str | None = None
+    """The last position, or a time as the log writes it; None for the end of the log."""
+    incremental: bool = False
+    """Whether to continue the read models of this name."""
+    dry_run: bool = False
+    """Whether to compare only."""
+    differences_max: int | None = 10
+    """How many differences to report for each table and kind; None for all."""
+    master: str = ""
+    """Where Spark runs; see `rioni.projections.bulk.session.SparkOptions`."""
+    settings: Sequence[tuple[str, str]] = ()
+    """Further settings of Spark."""
+    scratch: Path | None = None
+    """A folder for temporary files; by default in the data directory."""
+
+
+def rebuild(
+    config: Config,
+    wanted: Wanted,
+    *,
+    progress: Progress,
+    found: Callable[[Difference], None],
+) -> "RebuildReport":
+    """Rebuild read models with Spark, or only compare; see `rioni.projections.bulk.rebuild`.
+
+    Raises:
+        Invalid: what is wanted does not fit together, or a name is not one of read models.
+    """
+    _check(wanted)
+    check_exists(config)
+    check_spark()
+    from rioni.projections.bulk import rebuild as bulk  # noqa: PLC0415 - an extra
+    from rioni.projections.bulk.session import SparkOptions  # noqa: PLC0415 - an extra
+
+    scratch = wanted.scratch or config.data / "scratch"
+    engine = database_engine(config)
+    check_current(engine)
+    order = bulk.Order(
+        tables=models_named(wanted.only) if wanted.only else tuple(READ_MODELS.tables),
+        into=wanted.into,
+        upto=_position(engine, wanted.upto),
+        incremental=wanted.incremental,
+        dry_run=wanted.dry_run,
+        differences_max=wanted.differences_max,
+    )
+    return bulk.rebuild(
+        database_url(config),
+        scratch.absolute(),
+        order,
+        progress=progress,
+        found=found,
+        alone=functools.partial(rebuild_lock, engine),
+        turn=functools.partial(engines.write_lock, engine),
+        options=SparkOptions(wanted.master, dict(wanted.settings)),
+    )
+
+
+def _check(wanted: Wanted) -> None:
+    if wanted.into is not None:
+        check_name(wanted.into)
+        if wanted.dry_run:
+            raise Invalid("--into builds read models, and --dry-run only compares: name one of them.")
+    elif wanted.upto is not None:
+        raise Invalid("The live read models always show the end of the log: --to needs --into NAME.")
+    elif wanted.incremental:
+        raise Invalid("--from-checkpoint continues read models that were built beside the live ones: --into NAME.")
+    if wanted.incremental and (wanted.only or wanted.upto is not None):
+        raise Invalid("--from-checkpoint continues all that was built, up to the end of the log: no --only, no --to.")
+
+
+def _position(engine: Engine, upto: int | str | None) -> int | None:
+    if not isinstance(upto, str):
+        return upto
+    with reading_models(engine) as connection:
+        return positions.last_in_log_until(connection, upto)
+
+
+def projections(config: Config) -> Iterator[Known]:
+    """Yield the live read models, as `live`, and all others.
+
+    Raises:
+        Unavailable: the data does not exist.
+    """
+    check_exists(config)
+    engine = database_engine(config)
+    check_current(engine)
+    with reading_models(engine) as connection:
+        live = connection.execute(select(TRACKING).where(TRACKING.c.name == TRACKING_NAME)).first()
+        if live is not None:
+            checked = LogHead(live.position, b"")
+            yield Known("live", tuple(READ_MODELS.tables), "", live.position, live.fold, checked)
+        yield from generation.known(connection)
+
+
+def promote(config: Config, name: str) -> Known:
+    """Make read models live that were built beside the live ones; see `rioni.projections.generations.swap`."""
+    with _alone(config) as engine:
+        return swap.promote(engine, name, rfc3339(int(time.time() * 1000)))
+
+
+def rollback(config: Config) -> Known:
+    """Make those read models live again that were live before."""
+    with _alone(config) as engine:
+        return swap.rollback(engine, rfc3339(int(time.time() * 1000)))
+
+
+def drop(config: Config, name: str) -> None:
+    """Remove read models that are not live, and what a rebuild has left that was interrupted (`new`).
+
+    Raises:
+        NotFound: there are none of this name.
+    """
+    with _alone(config) as engine, writing(engine) as connection:
+        if not generation.remove(connection, name):
+            raise NotFound(f"There are no read models named {name}.")
+
+
+@contextlib.contextmanager
+def _alone(config: Config) -> Iterator[Engine]:
+    check_exists(config)
+    engine = database_engine(config)
+    check_current(engine)
+    with rebuild_lock(engine):
+        yield open_engine(database_url(config), functools.partial(engines.write_lock, engine))

@@ -1,0 +1,162 @@
+"""Puts a generation in the place of the live read models, in one transaction, and back again."""
+
+from collections.abc import Iterable
+
+from sqlalchemy import Connection, Engine, Index, delete, insert, inspect, select
+from sqlalchemy.schema import CreateIndex, DropIndex, DropTable
+
+from rioni.domain.errors import Conflict
+from rioni.domain.hash_chain import LogHead
+from rioni.log_tables import GENERATIONS, HEAD, TRACKING
+from rioni.projections.fold import FOLD_VERSION
+from rioni.projections.generations.engine import snapshot, writing
+from rioni.projections.generations.generation import (
+    PREVIOUS,
+    WORKING,
+    Generation,
+    Known,
+    catch_up,
+    catch_up_within,
+    find,
+    head_position,
+    record,
+    remove,
+)
+from rioni.projections.projector import Projector
+from rioni.projections.tables import READ_MODELS, TRACKING_NAME
+
+
+def promote(engine: Engine, name: str, now: str) -> Known:
+    """Bring a generation up to date and make it live; what was live is kept as `previous`. Blocks.
+
+    Commands wait for the swap alone: a moment, on SQLite some seconds for a million entries.
+
+    Args:
+        engine: of the rebuild, whose lock the caller holds.
+        name: of the generation.
+        now: the time, RFC 3339.
+
+    Returns:
+        What is recorded of it.
+
+    Raises:
+        NotFound: there is none of this name.
+        Conflict: another version of the fold has written it, or its tables are those of another release.
+        CorruptLog: the log behind its position is damaged.
+    """
+    with snapshot(engine) as connection:
+        found = find(connection, name)
+        check_usable(connection, found)
+    generation = Generation(name, found.tables)
+    catch_up(engine, generation)
+    swap(engine, generation, kept_at=now)
+    return found
+
+
+def rollback(engine: Engine, now: str) -> Known:
+    """Make live again what was live before; what is live now is kept. As `promote`."""
+    return promote(engine, PREVIOUS, now)
+
+
+def swap(engine: Engine, generation: Generation, *, kept_at: str | None = None) -> None:
+    """Put the tables of a generation in the place of the live ones, up to date, in one transaction.
+
+    Args:
+        engine: of the rebuild.
+        generation: which one; it is gone afterwards.
+        kept_at: the time, RFC 3339, if the tables that were live are kept as `previous`; else they are dropped.
+
+    Raises:
+        Conflict: only some read models are to be replaced, and the others do not show the end of the log.
+    """
+    with writing(engine) as connection:
+        connection.execute(select(HEAD).with_for_update()).all()
+        catch_up_within(connection, generation)
+        position = generation.projector.position(connection)
+        if not generation.complete and Projector().position(connection) != position:
+            raise Conflict("The live read models do not show the end of the log: rebuild all of them, not only some.")
+        if engine.dialect.name != "sqlite":
+            # All at once, before anything is dropped: a reader of two tables can't get between.
+            names = ", ".join(table.name for table in READ_MODELS.sorted_tables)
+            connection.exec_driver_sql(f"LOCK TABLE {names} IN ACCESS EXCLUSIVE MODE")
+        if generation.name == PREVIOUS:
+            # Its names are needed for what is live now.
+            remove(connection, WORKING)
+            _rename(connection, generation, PREVIOUS, WORKING)
+            generation = Generation(WORKING, generation.tables)
+        if kept_at is None:
+            for name in generation.tables:
+                connection.execute(DropTable(READ_MODELS.tables[name], if_exists=True))
+        else:
+            _keep(connection, generation, kept_at)
+        _rename(connection, generation, generation.name, None)
+        _set_position(connection, generation, position)
+
+
+def _keep(connection: Connection, generation: Generation, now: str) -> None:
+    """Rename the live tables to the previous ones."""
+    remove(connection, PREVIOUS)
+    previous = Generation(PREVIOUS, generation.tables)
+    _rename(connection, previous, None, PREVIOUS)
+    row = connection.execute(select(TRACKING).where(TRACKING.c.name == TRACKING_NAME)).one()._asdict()
+    connection.execute(insert(TRACKING).values(row | {"name": previous.tracking_name}))
+    record(connection, previous, now, LogHead(*connection.execute(select(HEAD.c.position, HEAD.c.hash)).one()))
+
+
+def _set_position(connection: Connection, generation: Generation, position: int) -> None:
+    connection.execute(delete(GENERATIONS).where(GENERATIONS.c.name == generation.name))
+    connection.execute(delete(TRACKING).where(TRACKING.c.name == generation.tracking_name))
+    if generation.complete:
+        # The position may go backwards here, and nowhere else.
+        connection.execute(delete(TRACKING).where(TRACKING.c.name == TRACKING_NAME))
+        row = {"name": TRACKING_NAME, "position": position, "fold": FOLD_VERSION}
+        connection.execute(insert(TRACKING).values(row))
+
+
+def _rename(connection: Connection, generation: Generation, before: str | None, after: str | None) -> None:
+    """Rename the tables and indexes of a generation; None is for the live ones."""
+    for name in generation.tables:
+        connection.exec_driver_sql(f"ALTER TABLE {_named(name, before)} RENAME TO {_named(name, after)}")
+        indexes = sorted(str(index.name) for index in READ_MODELS.tables[name].indexes)
+        if connection.dialect.name == "sqlite":
+            _make_indexes_anew(connection, name, before, after)
+            continue
+        connection.exec_driver_sql(f"ALTER INDEX {_named(name, before)}_pkey RENAME TO {_named(name, after)}_pkey")
+        for index in indexes:
+            connection.exec_driver_sql(f"ALTER INDEX {_named(index, before)} RENAME TO {_named(index, after)}")
+
+
+def _make_indexes_anew(connection: Connection, name: str, before: str | None, after: str | None) -> None:
+    """Drop and create the indexes of a table: SQLite can't rename one, and only live tables have them.
+
+    PERF: two seconds for a million rows.
+    """
+    for index in _by_name(READ_MODELS.tables[name].indexes):
+        if before is None:
+            connection.execute(DropIndex(index, if_exists=True))
+        if after is None:
+            connection.execute(CreateIndex(index))
+
+
+def _by_name(indexes: Iterable[Index]) -> list[Index]:
+    return sorted(indexes, key=lambda index: str(index.name))
+
+
+def _named(name: str, generation: str | None) -> str:
+    return name if generation is None else f"{name}__{generation}"
+
+
+def check_usable(connection: Connection, found: Known) -> None:
+    """Check that a generation can be brought up to date; raises Conflict if not."""
+    if found.fold != FOLD_VERSION:
+        raise Conflict(
+            f"The read models {found.name} were written by version {found.fold} of the fold; this release has version "
+            f"{FOLD_VERSION}. Build them anew: rioni rebuild --into {found.name}"
+        )
+    generation, seen = Generation(found.name, found.tables), inspect(connection)
+    for name, table in generation.tables.items():
+        columns = {each["name"] for each in seen.get_columns(table.name)} if seen.has_table(table.name) else set()
+        if columns != set(READ_MODELS.tables[name].columns.keys()):
+            raise Conflict(f"The table {table.name} is not one of this release. Build it anew: rioni rebuild")
+    if found.position > head_position(connection):
+        raise Conflict(f"The read models {found.name} show position {found.position}, which the log does not have.")

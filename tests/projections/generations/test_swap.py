@@ -46,10 +46,15 @@ def names(engine: Engine) -> list[str]:
         return [each.name for each in known(connection)]
 
 
+def shown(engine: Engine) -> int:
+    with snapshot(engine) as connection:
+        return Projector().position(connection)
+
+
 def damage(engine: Engine) -> None:
     """Change live rows, as an operator with a SQL shell might."""
     with writing(engine) as connection:
-        connection.execute(update(STATES).values(version=99))
+        connection.execute(update(STATES).values(kind="damaged"))
         connection.execute(update(AUDIT_LOG).values(actor="mallory"))
 
 
@@ -65,13 +70,13 @@ def test_a_generation_becomes_live_up_to_date_and_what_was_live_comes_back(engin
     assert promote(engine, "green", NOW).position == 80
     assert (contents(engine), schema(engine)) == (right, tables)
     assert names(engine) == ["previous"]
-    assert Projector().position(engine.connect()) == 120
+    assert shown(engine) == 120
 
     assert rollback(engine, NOW).created_at == NOW
     assert (contents(engine), schema(engine)) == (wrong, tables)
     write(islice(log, 30))
     rollback(engine, NOW)
-    assert Projector().position(engine.connect()) == 150
+    assert shown(engine) == 150
     assert schema(engine) == tables
     build("green")
     promote(engine, "green", NOW)
@@ -92,9 +97,7 @@ def test_some_read_models_are_replaced_and_the_others_stay(engine, write, build)
     assert contents(engine) == right
     assert schema(engine) == tables
     with snapshot(engine) as connection:
-        assert find(connection, "previous").tables == sorted(
-            ["states", "event_types", "schemas", "audit_log"], key=[*READ_MODELS.tables].index
-        )
+        assert set(find(connection, "previous").tables) == {"states", "event_types", "schemas", "audit_log"}
     rollback(engine, NOW)
     assert ("ghost", "", "{}") in contents(engine)["event_types"]
     assert schema(engine) == tables

@@ -1,0 +1,50 @@
+"""A rebuild that is killed goes on where it was: nothing is lost, nothing is there twice."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rioni.projections.bulk import source
+from rioni.projections.generations.engine import snapshot
+from rioni.projections.generations.rebuilds import DONE, RUNNING, newest
+from tests.bulk.test_rebuild import contents, history, run
+
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
+
+ENTRIES_PER_TASK = 60
+
+
+def killed(url: str, scratch: Path, phase: str) -> None:
+    """Begin or resume a rebuild that dies in a phase."""
+    module = [sys.executable, "-m", "tests.bulk.rebuild_process", url, str(scratch)]
+    options = ["--die-in", phase, "--entries-per-task", str(ENTRIES_PER_TASK)]
+    done = subprocess.run([*module, *options], capture_output=True, text=True, timeout=200, check=False)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+
+
+def test_a_killed_rebuild_is_resumed(url, engine, write, spark, tmp_path, monkeypatch):
+    monkeypatch.setattr(source, "ENTRIES_PER_TASK", ENTRIES_PER_TASK)
+    write(history(600))
+    live, folded = contents(engine), []
+    # Starting Spark takes seconds.
+    for phase in ("fold", "swap") if engine.dialect.name == "sqlite" else ("fold",):
+        killed(url, tmp_path, phase)
+        assert contents(engine) == live
+    with snapshot(engine) as connection:
+        (begun,) = newest(connection)
+    assert (begun.state, begun.plan.tasks) == (RUNNING, 10)
+    write(list(history(620))[600:])
+    live = contents(engine)
+
+    report = run(url, tmp_path, progress=lambda phase, *_: folded.append(phase))
+
+    assert (report.id, report.entries, report.differences) == (begun.id, 600, 0)
+    assert ("fold" in folded) == (engine.dialect.name != "sqlite")
+    assert contents(engine) == live
+    with snapshot(engine) as connection:
+        assert [each.state for each in newest(connection)] == [DONE]
+    assert not list(tmp_path.glob("rebuild-*"))

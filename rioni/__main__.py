@@ -1,7 +1,13 @@
 """The entry of the `rioni` command: patches the standard library for gevent where the server runs, and only there."""
 
 import gc
+import os
 import sys
+
+
+# NOTE: `spark-submit` runs this file as a script, in whose folder `http` is a package of ours.
+_HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - pathlib would import `http`
+sys.path[:] = [path for path in sys.path if os.path.abspath(path) != _HERE]  # noqa: PTH100
 
 
 def main() -> None:

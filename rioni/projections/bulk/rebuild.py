@@ -122,10 +122,12 @@ def rebuild(
     """
     engine = open_engine(url, turn)
     with alone() as check_alone, _alone(scratch):
+        started = time.monotonic()
         progress("start", 0, 1)
         with spark_session(scratch, options) as spark:
             progress("start", 1, 1)
-            return _Rebuild(engine, spark, scratch, order, progress, found, check_alone).run()
+            report = _Rebuild(engine, spark, scratch, order, progress, found, check_alone).run()
+        return report._replace(seconds=time.monotonic() - started)
 
 
 class _Rebuild:
@@ -143,7 +145,6 @@ class _Rebuild:
     ) -> None:
         self._engine, self._spark, self._scratch, self._order = engine, spark, scratch, order
         self._show, self._found, self._check_alone = progress, found, check_alone
-        self._started = time.monotonic()
         self._database = database(engine)
         self._generation = Generation(order.into or WORKING, order.tables)
         if order.incremental:
@@ -175,7 +176,7 @@ class _Rebuild:
             raise
         self._record.finish(rebuilds.DONE, f"{self._head.position} entries, {differences} differences")
         shutil.rmtree(self._folder)
-        return RebuildReport(self._record.id, self._head.position, rows, differences, time.monotonic() - self._started)
+        return RebuildReport(self._record.id, self._head.position, rows, differences, seconds=0)
 
     def _plan(self, head: LogHead) -> Plan:
         return Plan(

@@ -21,6 +21,7 @@ from rioni.log_tables import LOG_TILES
 from rioni.projections import log_tree
 from rioni.projections.projector import Projector
 from rioni.storage.sql.engines import reading
+from rioni.storage.sql.read_only import any_text
 
 
 ENTRIES_PER_READ = 8 * TILE_WIDTH
@@ -120,7 +121,7 @@ def _compared(left: list[SeenCheckpoint], frontier: Frontier) -> Generator[str, 
 def _leaf_hashes(engine: Engine, begin: int, end: int) -> list[bytes]:
     """The hashes of some leaves, up to the first one that can't be read."""
     found = []
-    with reading(engine) as connection, contextlib.suppress(Unavailable, UnicodeError, TypeError):
+    with reading(engine) as connection, any_text(connection), contextlib.suppress(Unavailable, UnicodeError):
         for each in log_tree.leaves(connection, begin, end):
             found.append(leaf_hash(each))  # noqa: PERF401 - those before an error count
     return found

@@ -26,6 +26,8 @@ from typing import Any
 
 
 FIELDS = ("position", "stream", "version", "topic", "recorded_at", "actor", "client", "flow_id", "command_id", "data")
+NUMBERS = ("position", "version")
+MEMBERS = {*FIELDS, "hash", "previous", "proof"}
 HASH_BYTES = 32
 LINES_MIN = 3
 """Of a checkpoint."""
@@ -50,6 +52,7 @@ def sha256(*parts: bytes) -> bytes:
 def encoded(entry: dict[str, Any]) -> list[bytes]:
     """The fields of an entry as bytes, in their order."""
     check(all(name in entry for name in FIELDS), "an entry lacks a field")
+    check(all(type(entry[name]) is (int if name in NUMBERS else str) for name in FIELDS), "a field has another type")
     return [str(entry[name]).encode() for name in FIELDS]
 
 
@@ -139,12 +142,26 @@ def verify_signature(text: str, signatures: Sequence[tuple[str, bytes]], key: st
     return True
 
 
+def unambiguous(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON, whose members have different names: of two, programs read the one or the other."""
+    check(len(dict(pairs)) == len(pairs), "an entry has a member twice")
+    return dict(pairs)
+
+
+def decoded_base64(text: str) -> bytes:
+    """The bytes that a text stands for; there is only one text for each."""
+    data = base64.b64decode(text, validate=True)
+    check(base64.b64encode(data).decode() == text, "a hash is not in the only accepted form of base64")
+    return data
+
+
 def entries_of(folder: Path) -> Iterator[dict[str, Any]]:
     """The entries of an export."""
     with (folder / "entries.jsonl").open("rb") as file:
         for line in file:
-            entry = json.loads(line)
+            entry = json.loads(line, object_pairs_hook=unambiguous)
             check(isinstance(entry, dict) and isinstance(entry.get("position"), int), "a line is not an entry")
+            check(entry.keys() <= MEMBERS, "an entry has a member that nothing proves")
             yield entry
 
 
@@ -169,11 +186,11 @@ def check_selected(folder: Path, size: int, root: bytes) -> int:
     for entry in entries_of(folder):
         position, parts = entry["position"], encoded(entry)
         check(position > last, "the entries are not in the order of their positions")
-        proof = [base64.b64decode(each, validate=True) for each in entry.get("proof", [])]
+        proof = [decoded_base64(each) for each in entry.get("proof", [])]
         found = root_from_proof(leaf_hash(parts), position - 1, size, proof)
         check(found == root, f"the entry at position {position} is not in the log of the checkpoint")
         previous = bytes.fromhex(entry.get("previous", ""))
-        fits = chain_hash(previous, parts).hex() == entry.get("hash")
+        fits = chain_hash(previous, parts).hex() == entry.get("hash") and previous.hex() == entry["previous"]
         check(fits, f"the entry at position {position} does not fit the hash chain")
         count, last = count + 1, position
     return count
@@ -189,10 +206,15 @@ def verify(folder: Path, key: str | None = None) -> Iterator[str]:
     text, origin, size, root, signatures = read_checkpoint((folder / "checkpoint").read_bytes())
     named = tuple(manifest.get(name) for name in ("origin", "size", "root"))
     check((origin, size, root.hex()) == named, "manifest and checkpoint differ")
+    complete = manifest.get("complete")
+    check(isinstance(complete, bool), "the manifest does not say whether the export is complete")
     keys = (folder / "log.vkey").read_text().split()
     check(key or keys, "there is no verifier key")
-    signed = verify_signature(text, signatures, key or keys[-1])
-    count = (check_complete if manifest.get("complete") is True else check_selected)(folder, size, root)
+    used = key or keys[-1]
+    signed = verify_signature(text, signatures, used)
+    # One key may sign for several logs: each of them has its own name.
+    check(used.strip().partition("+")[0] == origin, f"the checkpoint is one of {origin}, and the key is another log's")
+    count = (check_complete if complete else check_selected)(folder, size, root)
     check(count == manifest.get("entries"), "the manifest names another number of entries")
     yield f"{count} entries are in the log {origin} of {size} entries, as its checkpoint says."
     if not signed:

@@ -98,8 +98,10 @@ def _check(server: Server, before: Checkpoint, now: Checkpoint) -> None:
 
 
 def _list(answer: Any) -> list[str]:
-    found = answer.get("hashes")
-    return [each for each in found if isinstance(each, str)] if isinstance(found, list) else []
+    found = answer.get("hashes") if isinstance(answer, dict) else None
+    if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
+        raise Malformed("The answer of the broker is not a proof of consistency.")
+    return found
 
 
 def _decoded(text: str) -> bytes:

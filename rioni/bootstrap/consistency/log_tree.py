@@ -99,6 +99,7 @@ def tree_findings(
             yield f"log, the entry at position {frontier.size + 1} is missing or can't be read: the tree ends there"
             break
     yield from _upper_tile_findings(engine)
+    yield from _early_tile_findings(engine, size // TILE_WIDTH)
     for each in left:
         yield (
             f"{each.file}: the log had {each.checkpoint.size} entries then, and the last one that is there now is "
@@ -138,6 +139,18 @@ def _tile_findings(engine: Engine, first: int, hashes: Sequence[bytes]) -> Itera
         yield from _tile_finding(row, hashes[begin : begin + TILE_WIDTH])
 
 
+def _early_tile_findings(engine: Engine, complete: int) -> Iterator[str]:
+    """Find tiles of entries that do not exist: they would be taken for those of entries to come."""
+    number = LOG_TILES.c.number
+    query = select(LOG_TILES).where(
+        LOG_TILES.c.level <= 0, (number >= complete) | (number < 0) | (LOG_TILES.c.level < 0)
+    )
+    with reading(engine) as connection:
+        rows = connection.execute(query.limit(TILE_WIDTH)).all()
+    for row in rows:
+        yield from _tile_finding(row, ())
+
+
 def _upper_tile_findings(engine: Engine) -> Iterator[str]:
     """Compare stored tiles of the upper levels with the roots of those below, of which there are few."""
     with reading(engine) as connection:
@@ -154,7 +167,8 @@ def _upper_tile_findings(engine: Engine) -> Iterator[str]:
 
 
 def _tile_finding(row: Row[Any], hashes: Sequence[bytes]) -> Iterator[str]:
-    if bytes(row.hashes) != b"".join(hashes) or bytes(row.root) != subtree_hash(hashes):
+    complete = len(hashes) == TILE_WIDTH
+    if not complete or bytes(row.hashes) != b"".join(hashes) or bytes(row.root) != subtree_hash(hashes):
         yield (
             f"log, tile {row.number} of level {row.level} of the Merkle tree is not that of its entries; delete all "
             "rows of log_tiles: the broker makes them anew"

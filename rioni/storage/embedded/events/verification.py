@@ -94,7 +94,7 @@ class _Partition:
             chunk = decode(row[:7])
             self._position = chunk.next
             previous, self._last = self._last, row[7] if chained else GENESIS
-            if not isinstance(row[7], bytes) or not isinstance(row[8], bytes):
+            if tuple(map(type, row[7:])) != (bytes, bytes):
                 self._report(first, "the hash or the digests have the wrong type")
                 self._last = None
             elif chained and previous is not None and chain_hash(row, previous) != row[7]:

@@ -282,3 +282,9 @@ def test_a_position_that_no_log_reaches_does_not_keep_verify_busy(attacked):
             f"position 13: {position - 13} entries are missing",
         ]
         attacked.log.restore()
+
+
+@pytest.mark.parametrize("column", ["stream", "topic", "actor", "data"])
+def test_text_that_is_not_unicode_does_not_stop_the_command(attacked, column):
+    attacked.log.set(5, column, b"\xff\xfe")
+    assert len(attacked.by_command()) > 1

@@ -128,6 +128,8 @@ def _of_checkpoints(
 
 def _resource(engine: Engine, stream: str) -> str:
     """Return the resource of a stream, as the read models name it."""
+    if not stream.isascii():
+        return ""  # ids of streams are UUIDs; a damaged one may be no valid Unicode
     with reading_models(engine) as connection, any_text(connection):
         row = connection.execute(select(STATES.c.kind, STATES.c.key).where(STATES.c.stream == stream)).first()
     return "" if row is None else f"{row.kind}:{row.key}"

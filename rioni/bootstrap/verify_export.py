@@ -1,4 +1,4 @@
-"""Verifies an export of a log offline: `python verify_export.py FOLDER [--key VERIFIER_KEY]`.
+"""Verifies an export of a log offline: `python verify_export.py FOLDER [--key VERIFIER_KEY] [--seen CHECKPOINT]`.
 
 Needs Python 3.11 or newer and nothing else; signatures are verified if the package `cryptography` is installed. Each
 export contains a copy of this file; take it from a place that you trust.
@@ -27,6 +27,8 @@ from typing import Any
 
 
 FIELDS = ("position", "stream", "version", "topic", "recorded_at", "actor", "client", "flow_id", "command_id", "data")
+NUMBERS = ("position", "version")
+MEMBERS = {*FIELDS, "hash", "previous", "proof"}
 HASH_BYTES = 32
 LINES_MIN = 3
 """Of a checkpoint."""
@@ -51,6 +53,7 @@ def sha256(*parts: bytes) -> bytes:
 def encoded(entry: dict[str, Any]) -> list[bytes]:
     """The fields of an entry as bytes, in their order."""
     check(all(name in entry for name in FIELDS), "an entry lacks a field")
+    check(all(type(entry[name]) is (int if name in NUMBERS else str) for name in FIELDS), "a field has another type")
     return [str(entry[name]).encode() for name in FIELDS]
 
 
@@ -170,17 +173,31 @@ def signing_key(trusted: str | None, lines: Sequence[Sequence[str]]) -> str:
     return keys[-1]
 
 
+def unambiguous(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON, whose members have different names: of two, programs read the one or the other."""
+    check(len(dict(pairs)) == len(pairs), "an entry has a member twice")
+    return dict(pairs)
+
+
+def decoded_base64(text: str) -> bytes:
+    """The bytes that a text stands for; there is only one text for each."""
+    data = base64.b64decode(text, validate=True)
+    check(base64.b64encode(data).decode() == text, "a hash is not in the only accepted form of base64")
+    return data
+
+
 def entries_of(folder: Path) -> Iterator[dict[str, Any]]:
     """The entries of an export."""
     with (folder / "entries.jsonl").open("rb") as file:
         for line in file:
-            entry = json.loads(line)
+            entry = json.loads(line, object_pairs_hook=unambiguous)
             check(isinstance(entry, dict) and isinstance(entry.get("position"), int), "a line is not an entry")
+            check(entry.keys() <= MEMBERS, "an entry has a member that nothing proves")
             yield entry
 
 
-def check_complete(folder: Path, size: int, root: bytes) -> int:
-    """Check an export of all entries: positions, hash chain and root. Returns how many there are."""
+def check_complete(folder: Path, size: int, root: bytes, seen: Sequence[Path]) -> int:
+    """Check an export of all entries: positions, hash chain, root, earlier roots. Returns how many there are."""
     hashes: list[bytes] = []
     previous = bytes(HASH_BYTES)
     for number, entry in enumerate(entries_of(folder), 1):
@@ -191,6 +208,10 @@ def check_complete(folder: Path, size: int, root: bytes) -> int:
         hashes.append(leaf_hash(parts))
     check(len(hashes) == size, f"there are {len(hashes)} entries, and the checkpoint is of {size}")
     check(root_of(hashes) == root, "the entries are not those of the checkpoint")
+    for path in seen:
+        _, _, size_then, root_then, _ = read_checkpoint(path.read_bytes())
+        extended = size_then <= size and root_of(hashes[:size_then]) == root_then
+        check(extended, f"the log does not extend the checkpoint {path}")
     return len(hashes)
 
 
@@ -200,18 +221,18 @@ def check_selected(folder: Path, size: int, root: bytes) -> int:
     for entry in entries_of(folder):
         position, parts = entry["position"], encoded(entry)
         check(position > last, "the entries are not in the order of their positions")
-        proof = [base64.b64decode(each, validate=True) for each in entry.get("proof", [])]
+        proof = [decoded_base64(each) for each in entry.get("proof", [])]
         found = root_from_proof(leaf_hash(parts), position - 1, size, proof)
         check(found == root, f"the entry at position {position} is not in the log of the checkpoint")
         previous = bytes.fromhex(entry.get("previous", ""))
-        fits = chain_hash(previous, parts).hex() == entry.get("hash")
+        fits = chain_hash(previous, parts).hex() == entry.get("hash") and previous.hex() == entry["previous"]
         check(fits, f"the entry at position {position} does not fit the hash chain")
         count, last = count + 1, position
     return count
 
 
-def verify(folder: Path, key: str | None = None) -> Iterator[str]:
-    """Check an export; returns sentences on what was found to be right."""
+def verify(folder: Path, key: str | None = None, seen: Sequence[Path] = ()) -> Iterator[str]:
+    """Check an export; yields sentences on what was found to be right."""
     manifest = json.loads((folder / "manifest.json").read_bytes())
     check(manifest.get("format") == 1, "the manifest is not of format 1")
     for name in HASHED_FILES:
@@ -220,11 +241,19 @@ def verify(folder: Path, key: str | None = None) -> Iterator[str]:
     text, origin, size, root, signatures = read_checkpoint((folder / "checkpoint").read_bytes())
     named = tuple(manifest.get(name) for name in ("origin", "size", "root"))
     check((origin, size, root.hex()) == named, "manifest and checkpoint differ")
+    complete = manifest.get("complete")
+    check(isinstance(complete, bool), "the manifest does not say whether the export is complete")
     lines = [line.split() for line in (folder / "log.vkey").read_text().splitlines() if line.strip()]
-    signed = verify_signature(text, signatures, signing_key(key and key.strip(), lines))
-    count = (check_complete if manifest.get("complete") is True else check_selected)(folder, size, root)
+    used = signing_key(key and key.strip(), lines)
+    signed = verify_signature(text, signatures, used)
+    # One key may sign for several logs: each of them has its own name.
+    check(used.partition("+")[0] == origin, f"the checkpoint is one of {origin}, and the key is another log's")
+    check(complete or not seen, "only an export of the whole log can be compared with an earlier checkpoint")
+    count = check_complete(folder, size, root, seen) if complete else check_selected(folder, size, root)
     check(count == manifest.get("entries"), "the manifest names another number of entries")
     yield f"{count} entries are in the log {origin} of {size} entries, as its checkpoint says."
+    if seen:
+        yield "The log extends the checkpoints that you gave."
     if not signed:
         yield "The signature was NOT checked: install the package cryptography for that."
     elif key:
@@ -238,9 +267,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--key", help="the verifier key of the log, from a place that you trust")
+    parser.add_argument("--seen", type=Path, action="append", default=[], help="a checkpoint that was seen earlier")
     options = parser.parse_args(arguments)
     try:
-        for sentence in verify(options.folder, options.key):
+        for sentence in verify(options.folder, options.key, options.seen):
             sys.stdout.write(f"{sentence}\n")
     except Finding as ex:
         sys.stdout.write(f"NOT VERIFIED: {ex}.\n")

@@ -31,6 +31,7 @@ def witness(
 ) -> None:
     """Check that the log of a broker extends what was seen before, and cosign it; exit code 1 if it does not."""
     from rioni.bootstrap.checkpoint_operations import witness_key
+    from rioni.domain.errors import Malformed, Unavailable
     from rioni.domain.transparency.signed_note import COSIGNATURE, verifier_of
     from rioni.tools.load_client import Server
     from rioni.tools.witness import ForkedLog
@@ -45,6 +46,12 @@ def witness(
         except ForkedLog as ex:
             typer.echo(f"{ex} Nothing was cosigned.", err=True)
             raise typer.Exit(FOUND) from ex
+        except (Unavailable, Malformed) as ex:
+            if every is None:
+                raise
+            typer.echo(f"{ex} It is tried again in {every:g} seconds.", err=True)
+            time.sleep(every)
+            continue
         if seen.new_key:
             typer.echo(f"The key of the log was changed, and signed by the one before: {seen.new_key}")
         grown = f"extends the {seen.before} that were seen before" if seen.before else "is seen for the first time"

@@ -7,7 +7,7 @@ can be made again from it at any time.
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from sqlalchemy import Connection, bindparam, func, insert, select
+from sqlalchemy import Connection, bindparam, column, func, insert, select, table
 
 from rioni.domain.errors import Unavailable
 from rioni.domain.transparency.checkpoint import leaf
@@ -22,12 +22,14 @@ ENTRIES_PER_READ = 64
 UNSTORED_TILES_MAX = 16
 """How many complete tiles of entries a request computes; with more the tree counts as not built yet."""
 
-_FIELDS = [column for column in LOG.columns if column.name != "hash"]
+# Untyped columns, so that damaged values are read as they are.
+_ROWS = table("log", *(column(each.name) for each in LOG.columns if each.name != "hash"))
 _ENTRIES = (
-    select(*_FIELDS)
-    .where(LOG.c.position > bindparam("after"), LOG.c.position <= bindparam("upto"))
-    .order_by(LOG.c.position)
+    select(_ROWS)
+    .where(_ROWS.c.position > bindparam("after"), _ROWS.c.position <= bindparam("upto"))
+    .order_by(_ROWS.c.position)
 )
+_TYPES = (int, str, int, str, str, str, str, str, str, bytes)
 _TILE = select(LOG_TILES.c.hashes).where(LOG_TILES.c.level == bindparam("of"), LOG_TILES.c.number == bindparam("at"))
 _ROOTS = (
     select(LOG_TILES.c.number, LOG_TILES.c.root)
@@ -47,7 +49,8 @@ def leaves(connection: Connection, begin: int, end: int) -> Iterator[bytes]:
     """Yield the leaves of some entries, from index `begin` to `end - 1`; the entry at position 1 has the index 0.
 
     Raises:
-        Unavailable: an entry is missing, so that the log is damaged.
+        Unavailable: an entry is missing, or is not of the type that was written, so that the log is damaged.
+        UnicodeEncodeError: a field is not valid Unicode.
     """
     for first in range(begin, end, ENTRIES_PER_READ):
         last = min(first + ENTRIES_PER_READ, end)
@@ -55,8 +58,11 @@ def leaves(connection: Connection, begin: int, end: int) -> Iterator[bytes]:
         if len(rows) != last - first:
             raise Unavailable("The log is damaged: entries are missing. Run `rioni verify`.")
         for row in rows:
-            *fields, data = row
-            yield leaf((*fields, bytes(data)))
+            if tuple(map(type, row)) != _TYPES:
+                raise Unavailable(
+                    "The log is damaged: a field is of another type than was written. Run `rioni verify`."
+                )
+            yield leaf(tuple(row))
 
 
 class LogTree:

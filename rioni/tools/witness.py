@@ -4,8 +4,10 @@ The state is a file of its own: the verifier key of the log, and the last checkp
 """
 
 import base64
+import contextlib
 import os
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -17,6 +19,7 @@ from rioni.domain.transparency.checkpoint import Checkpoint, parse_checkpoint
 from rioni.domain.transparency.key_succession import LogKey, successors
 from rioni.domain.transparency.merkle_tree import EMPTY_ROOT, InvalidProof, verify_consistency
 from rioni.domain.transparency.signed_note import Note, Verifier, cosign, parse_note, parse_verifier, verified
+from rioni.file_locks import try_lock
 from rioni.tools.api_client import call, call_text
 from rioni.tools.load_client import Server
 from rioni.tools.load_report import OK_STATUSES
@@ -79,6 +82,25 @@ def witness(server: Server, file: Path, name: str, key: Ed25519PrivateKey, log_k
         Malformed: a signature is wrong, or what the broker answers or the state holds can't be read.
         Unavailable: the broker can't be reached, or the state can't be read or written.
     """
+    with _alone(file):
+        return _round(server, file, name, key, log_key)
+
+
+@contextlib.contextmanager
+def _alone(file: Path) -> Iterator[None]:
+    """Keep other processes out: two that use one state could cosign two forks."""
+    path = file.with_name(f".{file.name}-lock")
+    try:
+        held = path.open("w")
+    except OSError as ex:
+        raise Unavailable(f"{path} can't be written: {ex.strerror}") from ex
+    with held:
+        if not try_lock(held.fileno()):
+            raise Unavailable(f"Another witness uses {file}.")
+        yield
+
+
+def _round(server: Server, file: Path, name: str, key: Ed25519PrivateKey, log_key: str | None) -> Seen:
     state = _read(file)
     known = log_key or (state.log_key if state else call_text(server, "/log/key").strip())
     note = parse_note(call_text(server, "/log/checkpoint").encode())
@@ -139,8 +161,10 @@ def _check(server: Server, before: Checkpoint, now: Checkpoint) -> None:
 
 
 def _list(answer: Any) -> list[str]:
-    found = answer.get("hashes")
-    return [each for each in found if isinstance(each, str)] if isinstance(found, list) else []
+    found = answer.get("hashes") if isinstance(answer, dict) else None
+    if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
+        raise Malformed("The answer of the broker is not a proof of consistency.")
+    return found
 
 
 def _decoded(text: str) -> bytes:

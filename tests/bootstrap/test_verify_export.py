@@ -152,3 +152,17 @@ def test_a_changed_manifest_is_found(exported, exports, member):
     manifest[member] = (not value) if isinstance(value, bool) else value + 1 if isinstance(value, int) else f"{value}0"
     (exported / "manifest.json").write_text(json.dumps(manifest))
     assert verify_export.main([str(exported), "--key", key_of(exports)]) == 1
+
+
+def test_an_export_extends_the_checkpoints_that_were_seen(exports, tmp_path):
+    whole, seen = exports / "all", tmp_path / "seen"
+    shutil.copyfile(whole / "checkpoint", seen)
+    assert "The log extends the checkpoints that you gave." in list(
+        verify_export.verify(whole, key_of(exports), [seen])
+    )
+    for forged in (seen.read_text().replace("\n22\n", "\n21\n"), seen.read_text().replace("\n22\n", "\n23\n")):
+        seen.write_text(forged)
+        with pytest.raises(verify_export.Finding, match="does not extend the checkpoint"):
+            list(verify_export.verify(whole, None, [seen]))
+    with pytest.raises(verify_export.Finding, match="only an export of the whole log"):
+        list(verify_export.verify(exports / "some", None, [seen]))

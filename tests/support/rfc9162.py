@@ -57,3 +57,38 @@ def root_from_path(leaf: bytes, m: int, n: int, hashes: list[bytes]) -> bytes:
     if m < k:
         return _hash(b"\x01" + root_from_path(leaf, m, k, hashes[:-1]) + hashes[-1])
     return _hash(b"\x01" + hashes[-1] + root_from_path(leaf, m - k, n - k, hashes[:-1]))
+
+
+def shows_inclusion(leaf: bytes, m: int, n: int, hashes: list[bytes], root: bytes) -> bool:
+    """Whether hashes are the proof that the tree of size `n` with this root has a leaf at `m`."""
+    if not 0 <= m < n or any(len(each) != 32 for each in hashes):
+        return False
+    try:
+        return root_from_path(leaf, m, n, hashes) == root
+    except (AssertionError, IndexError):
+        return False
+
+
+def shows_consistency(m: int, n: int, first: bytes, second: bytes, hashes: list[bytes]) -> bool:
+    """Whether hashes are the proof that the tree of size `n` and one root begins with that of size `m` and the other.
+
+    The converse of SUBPROOF, section 2.1.4.1: each step of it takes one hash from the end.
+    """
+    if not 0 < m <= n or any(len(each) != 32 for each in hashes):
+        return False
+    try:
+        return _roots_from_subproof(m, n, first, hashes, complete=True) == (first, second)
+    except (AssertionError, IndexError):
+        return False
+
+
+def _roots_from_subproof(m: int, n: int, first: bytes, hashes: list[bytes], *, complete: bool) -> tuple[bytes, bytes]:
+    if m == n:
+        assert len(hashes) == (not complete)
+        return (first, first) if complete else (hashes[0], hashes[0])
+    k = _largest_power_of_two_below(n)
+    if m <= k:
+        old, new = _roots_from_subproof(m, k, first, hashes[:-1], complete=complete)
+        return old, _hash(b"\x01" + new + hashes[-1])
+    old, new = _roots_from_subproof(m - k, n - k, first, hashes[:-1], complete=False)
+    return _hash(b"\x01" + hashes[-1] + old), _hash(b"\x01" + hashes[-1] + new)

@@ -6,6 +6,7 @@ from rioni.bootstrap.checkpoint_operations import rotate_key
 from rioni.config.settings import Config
 from rioni.domain.errors import Malformed, Unavailable
 from rioni.domain.transparency.signed_note import COSIGNATURE, parse_note, verified, verifier_of
+from rioni.file_locks import try_lock
 from rioni.tools.load_client import Server
 from rioni.tools.witness import ForkedLog, State, witness
 from tests.support.server import running_server
@@ -97,3 +98,12 @@ def test_a_witness_follows_a_key_that_was_signed_by_the_one_that_it_knows(tmp_pa
         with pytest.raises(Malformed, match="lost the key"):
             seen(server, tmp_path / "witness")
         assert seen(server, tmp_path / "witness", lost).before == again.checkpoint.size
+
+
+def test_two_witnesses_with_one_state_are_refused(server, tmp_path):
+    """Each could cosign another fork."""
+    with (tmp_path / ".witness-lock").open("w") as held:
+        assert try_lock(held.fileno())
+        with pytest.raises(Unavailable, match="Another witness uses"):
+            seen(server, tmp_path / "witness")
+    assert seen(server, tmp_path / "witness").accepted

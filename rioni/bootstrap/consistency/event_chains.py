@@ -122,8 +122,11 @@ def _anchors(engine: Engine, storage_id: str, after: int) -> Sequence[_Anchor]:
         rows = connection.execute(query).all()
     found = []
     for row in rows:
-        event = EventChainsAnchored.decode(bytes(row.data))
-        heads = event.heads if event.storage == storage_id else ()
+        heads: Sequence[ChainHead] = ()
+        # Damage of the log is found elsewhere. A damaged integer is no buffer.
+        with contextlib.suppress(TypeError, ValueError):
+            event = EventChainsAnchored.decode(bytes(memoryview(row.data)))
+            heads = event.heads if event.storage == storage_id else ()
         # An empty head stands for an entry of another storage, so that reading goes on behind it.
         found += [_Anchor(row.position, milliseconds(row.recorded_at), head) for head in heads or (_NOTHING,)]
     return found

@@ -19,6 +19,7 @@ from rioni.domain.transparency.tiles import TILE_WIDTH
 from rioni.log_tables import LOG_TILES
 from rioni.projections import log_tree
 from rioni.storage.sql.engines import reading
+from rioni.storage.sql.read_only import any_text
 
 
 ENTRIES_PER_READ = 8 * TILE_WIDTH
@@ -90,6 +91,7 @@ def tree_findings(
             yield f"log, the entry at position {frontier.size + 1} is missing or can't be read: the tree ends there"
             break
     yield from _upper_tile_findings(engine)
+    yield from _early_tile_findings(engine, size // TILE_WIDTH)
     for each in left:
         yield (
             f"{each.file}: the log had {each.checkpoint.size} entries then, and the last one that is there now is "
@@ -112,7 +114,7 @@ def _compared(left: list[SeenCheckpoint], frontier: Frontier) -> Generator[str, 
 def _leaf_hashes(engine: Engine, begin: int, end: int) -> list[bytes]:
     """The hashes of some leaves, up to the first one that can't be read."""
     found = []
-    with reading(engine) as connection, contextlib.suppress(Unavailable, UnicodeError, TypeError):
+    with reading(engine) as connection, any_text(connection), contextlib.suppress(Unavailable, UnicodeError):
         for each in log_tree.leaves(connection, begin, end):
             found.append(leaf_hash(each))  # noqa: PERF401 - those before an error count
     return found
@@ -127,6 +129,18 @@ def _tile_findings(engine: Engine, first: int, hashes: Sequence[bytes]) -> Itera
     for row in rows:
         begin = (row.number - first) * TILE_WIDTH
         yield from _tile_finding(row, hashes[begin : begin + TILE_WIDTH])
+
+
+def _early_tile_findings(engine: Engine, complete: int) -> Iterator[str]:
+    """Find tiles of entries that do not exist: they would be taken for those of entries to come."""
+    number = LOG_TILES.c.number
+    query = select(LOG_TILES).where(
+        LOG_TILES.c.level <= 0, (number >= complete) | (number < 0) | (LOG_TILES.c.level < 0)
+    )
+    with reading(engine) as connection:
+        rows = connection.execute(query.limit(TILE_WIDTH)).all()
+    for row in rows:
+        yield from _tile_finding(row, ())
 
 
 def _upper_tile_findings(engine: Engine) -> Iterator[str]:
@@ -145,7 +159,8 @@ def _upper_tile_findings(engine: Engine) -> Iterator[str]:
 
 
 def _tile_finding(row: Row[Any], hashes: Sequence[bytes]) -> Iterator[str]:
-    if bytes(row.hashes) != b"".join(hashes) or bytes(row.root) != subtree_hash(hashes):
+    complete = len(hashes) == TILE_WIDTH
+    if not complete or bytes(row.hashes) != b"".join(hashes) or bytes(row.root) != subtree_hash(hashes):
         yield (
             f"log, tile {row.number} of level {row.level} of the Merkle tree is not that of its entries; delete all "
             "rows of log_tiles: the broker makes them anew"

@@ -103,7 +103,8 @@ class CheckpointSigner:
         if not signed:
             raise Invalid("No witness that the setting log_witnesses names has cosigned this checkpoint.")
         for verifier in signed:
-            (line,) = {str(each) for each in note.signatures if (each.name, each.id) == (verifier.name, verifier.id)}
+            # A witness may have signed the same checkpoint several times; `verified` has the time of its last line.
+            *_, line = [str(each) for each in note.signatures if (each.name, each.id) == (verifier.name, verifier.id)]
             self._pool(self._cosignatures.add, Cosignature(verifier.name, size, note.text, line))
         return len(signed)
 

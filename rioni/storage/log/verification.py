@@ -1,12 +1,14 @@
 """Checks the internal log: positions, hash chain, versions, topics, data and end."""
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 from sqlalchemy import Engine, column, func, select, table
 
-from rioni.domain.hash_chain import GENESIS, LogHead
+from rioni.domain.hash_chain import GENESIS
+from rioni.domain.log_format import FORMATS
 from rioni.log_tables import LOG
-from rioni.storage.log.segments import RESTORE, Finding, Topics, entries, segments
+from rioni.storage.log.segments import RESTORE, UPGRADE, Finding, Topics, entries, segments
 from rioni.storage.sql.engines import reading
 
 
@@ -14,7 +16,18 @@ __all__ = ["Finding", "verify"]
 
 # Untyped columns, so that damaged values are read as they are.
 _ROWS = table("log", *(column(name) for name in LOG.c.keys()))  # noqa: SIM118 - no dict: it iterates over columns
-_HEAD = table("head", column("position"), column("hash"))
+_HEAD = table("head", column("position"), column("hash"), column("format"))
+
+GAP_MAX = 100_000
+"""Missing entries that are read past; a larger gap is left out."""
+
+
+class _Head(NamedTuple):
+    """The row of the head, as it is stored now."""
+
+    position: int
+    hash: bytes
+    format: int
 
 
 def verify(
@@ -45,25 +58,47 @@ def verify(
     if previous is None:
         yield Finding(position, "this entry, behind which to begin, is missing", RESTORE)
     yield from _check_beginning(engine)
-    for segment in segments(engine, topics, from_position, end, processes):
-        if segment.first:
-            if segment.first != position + 1:
-                yield Finding(position + 1, f"{entries(segment.first - position - 1)} missing", RESTORE)
-            yield from segment.findings
-            position, previous = segment.last, segment.hash
-            if progress is not None:
-                progress(position - from_position, end - from_position)
+    for after, upto in _stretches(engine, from_position, end):
+        for segment in segments(engine, topics, after, upto, processes):
+            if segment.first:
+                if segment.first != position + 1:
+                    yield Finding(position + 1, f"{entries(segment.first - position - 1)} missing", RESTORE)
+                yield from segment.findings
+                position, previous = segment.last, segment.hash
+                if progress is not None:
+                    progress(position - from_position, end - from_position)
     yield from _check_head(heads, position, previous)
 
 
-def _bounds(engine: Engine, from_position: int) -> tuple[Sequence[LogHead], int, bytes | None]:
+def _bounds(engine: Engine, from_position: int) -> tuple[Sequence[_Head], int, bytes | None]:
     """Return the head, the last position, and the initial hash, from one snapshot."""
     last = select(func.coalesce(func.max(_ROWS.c.position), 0)).scalar_subquery()
     with reading(engine) as connection:
-        rows = connection.execute(select(_HEAD.c.position, _HEAD.c.hash, last)).all()
-        end: int = rows[0][2] if rows else connection.execute(select(last)).scalar_one()
+        rows = connection.execute(select(_HEAD.c.position, _HEAD.c.hash, _HEAD.c.format, last)).all()
+        end: int = rows[0][-1] if rows else connection.execute(select(last)).scalar_one()
         before = connection.scalar(select(_ROWS.c.hash).where(_ROWS.c.position == from_position))
-    return [LogHead(row[0], row[1]) for row in rows], end, before if from_position else GENESIS
+    return [_Head(*row[:-1]) for row in rows], end, before if from_position else GENESIS
+
+
+def _stretches(engine: Engine, after: int, upto: int) -> Iterator[tuple[int, int]]:
+    """Yield the ranges of positions between large gaps, so that one forged position does not keep us busy for years."""
+    later = _ROWS.c.position > after, _ROWS.c.position <= upto
+    pairs = select(_ROWS.c.position, func.lead(_ROWS.c.position).over(order_by=_ROWS.c.position).label("next"))
+    found = pairs.where(*later).subquery()
+    with reading(engine) as connection:
+        count, first = connection.execute(select(func.count(), func.min(_ROWS.c.position)).where(*later)).one()
+        if not count:
+            return
+        gaps: Sequence[Any] = []
+        if upto - after - count > GAP_MAX:
+            query = select(found.c.position, found.c.next).where(found.c.next - found.c.position > GAP_MAX)
+            gaps = connection.execute(query.order_by(found.c.position)).all()
+    if first - after > GAP_MAX:
+        after = first - 1
+    for end, begin in gaps:
+        yield after, end
+        after = begin - 1
+    yield after, upto
 
 
 def _check_beginning(engine: Engine) -> Iterator[Finding]:
@@ -74,12 +109,16 @@ def _check_beginning(engine: Engine) -> Iterator[Finding]:
         yield Finding(lowest, f"{entries(count)} before position 1, where none can be", RESTORE)
 
 
-def _check_head(heads: Sequence[LogHead], end: int, last: bytes | None) -> Iterator[Finding]:
+def _check_head(heads: Sequence[_Head], end: int, last: bytes | None) -> Iterator[Finding]:
     if len(heads) != 1:
         yield Finding(end, f"the head has {len(heads)} rows, not one", RESTORE)
         return
     (head,) = heads
-    if head.position > end:
+    if tuple(map(type, head)) != (int, bytes, int):
+        yield Finding(end, "the head has a field of another type than was written", RESTORE)
+    elif head.format not in FORMATS:
+        yield Finding(end, f"the head names the unknown log format {head.format}", UPGRADE)
+    elif head.position > end:
         yield Finding(end + 1, f"the end is cut off: {entries(head.position - end)} missing", RESTORE)
     elif head.position < end:
         yield Finding(head.position + 1, f"the head names {head.position} as the end, the log ends at {end}", RESTORE)

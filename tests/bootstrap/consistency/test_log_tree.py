@@ -172,6 +172,23 @@ def test_changed_tiles_are_found(data, column):
     assert found.startswith("log, tile 0 of level 0 of the Merkle tree is not that of its entries")
 
 
+@pytest.mark.parametrize(
+    "place",
+    [(0, 1), (0, 2**40), (0, -1), (1, 0), (1, 1), (7, 0), (-1, 0)],
+    ids=lambda place: f"level {place[0]}, number {place[1]}",
+)
+@pytest.mark.parametrize("change", ["moved", "added", "empty", "of one hash"])
+def test_tiles_that_the_log_is_too_short_for_are_found(data, place, change):
+    with contextlib.closing(sqlite3.connect(data / "registry.db")) as connection, connection:
+        ((hashes, root),) = connection.execute("SELECT hashes, root FROM log_tiles").fetchall()
+        if change == "moved":
+            connection.execute("DELETE FROM log_tiles")
+        hashes = {"empty": b"", "of one hash": root}.get(change, hashes)
+        connection.execute("INSERT INTO log_tiles VALUES (?, ?, ?, ?)", (*place, hashes, root))
+    (found,) = findings(data)
+    assert found.startswith(f"log, tile {place[1]} of level {place[0]} of the Merkle tree is not that of its entries")
+
+
 def test_proofs_at_the_command_line_are_complete_and_verified(data):
     proof = checkpoint_operations.prove(Config(data=data), 17)
     note = parse_note(proof["checkpoint"].encode())
@@ -198,6 +215,12 @@ def test_cosignatures_are_shown_with_the_checkpoint_that_they_belong_to(data):
         assert verified(signer.checkpoint(), [KEY]) == {}
         assert signer.cosigned().text == note.text
         assert verified(signer.cosigned(), [KEY]) == {KEY: 1_800_000_000}
+        twice = (
+            cosign(note.text, KEY.name, WITNESS, 1_800_000_001),
+            cosign(note.text, KEY.name, WITNESS, 1_800_000_002),
+        )
+        assert signer.add(str(Note(note.text, twice)).encode()) == 1
+        assert verified(signer.cosigned(), [KEY]) == {KEY: 1_800_000_002}
         stranger = cosign(note.text, "other", WITNESS, 1)
         with pytest.raises(Invalid, match="log_witnesses"):
             signer.add(str(Note(note.text, (stranger,))).encode())

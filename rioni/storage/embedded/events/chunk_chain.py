@@ -70,6 +70,16 @@ def content_digest(chunk: Chunk, ends: bytes, headers: bytes, kept: bytes = b"")
     return sha256(b"\1" + b"".join(_event_digests(chunk, kept))).digest()
 
 
+def digests_fit(chunk: Chunk, kept: bytes) -> bool:
+    """Whether what is stored beside a chunk, whose hash fits, is what `kept_digests` returned."""
+    if not kept or not has_keys(chunk):
+        return not kept
+    # Those of events that are left are computed again: nothing else looks at them.
+    if len(kept) == 1 + DIGEST_BYTES:
+        return kept[:1] == b"\1"
+    return b"".join(_event_digests(chunk, kept)) == kept
+
+
 def kept_digests(before: Chunk, kept: bytes, after: Chunk) -> bytes:
     """Return what is stored beside a chunk when compaction removes events from it.
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from rioni.domain.errors import NotFound
-from rioni.storage.embedded.events.chunk_chain import GENESIS
+from rioni.storage.embedded.events.chunk_chain import GENESIS, digests_fit
 from rioni.storage.embedded.events.chunks import (
     CHAINED_COLUMNS,
     POSITION_MAX,
@@ -91,10 +91,16 @@ class _Partition:
             self._report(self._position, f"the events before position {first} are missing")
             self._last = None
         try:
-            self._position = decode(row[:7]).next
+            chunk = decode(row[:7])
+            self._position = chunk.next
             previous, self._last = self._last, row[7] if chained else GENESIS
-            if chained and previous is not None and chain_hash(row, previous) != row[7]:
+            if tuple(map(type, row[7:])) != (bytes, bytes):
+                self._report(first, "the hash or the digests have the wrong type")
+                self._last = None
+            elif chained and previous is not None and chain_hash(row, previous) != row[7]:
                 self._report(first, "the hash does not fit: this chunk, or the hash before it, was changed")
+            elif not digests_fit(chunk, row[8]):
+                self._report(first, "the digests of events that compaction has removed were changed")
         except ValueError as ex:
             self._report(first, str(ex))
             # Its events are unknown, so that the gap after it will be reported too.

@@ -8,6 +8,8 @@ import structlog
 
 from rioni.domain.aggregates import TOPICS
 from rioni.domain.ports.event_log import LogEntry
+from rioni.projections.custom import installed
+from rioni.projections.custom_tables import prepare
 from rioni.projections.fold import FOLD_VERSION
 from rioni.projections.projector import OtherFold, Projector
 from rioni.storage.log.event_log import SqlEventLog
@@ -41,6 +43,7 @@ def catch_up(engine: Any) -> None:
             projector.clear(connection)
             entries = _told(transaction.entries(0), end)
         projector.apply(connection, entries)
+        prepare(connection, installed())
 
 
 def _told(entries: Iterator[LogEntry], end: int) -> Iterator[LogEntry]:

@@ -26,6 +26,8 @@ from rioni.domain.ports.store_measurements import StoreMeasurements
 from rioni.domain.ports.thread_pool import ThreadPool
 from rioni.domain.system.storages import StorageEntry
 from rioni.domain.timestamps import rfc3339
+from rioni.projections.custom import installed
+from rioni.projections.custom_tables import LiveProjector
 from rioni.projections.projector import Projector
 from rioni.projections.queries.states import all_states
 from rioni.projections.queries.storages import all_storages
@@ -102,7 +104,7 @@ def build_infrastructure(
     log.follow(partial(adapters.signals.notify, LOG_KEY))
     bus = CommandBus(
         log,
-        Projector(),
+        LiveProjector(installed()),
         ROUTES,
         stores=adapters.stores,
         coordinator=adapters.coordinator,

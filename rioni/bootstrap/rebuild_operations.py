@@ -15,14 +15,16 @@ from rioni.config.settings import Config
 from rioni.domain.errors import Invalid, NotFound
 from rioni.domain.hash_chain import LogHead
 from rioni.domain.timestamps import rfc3339
-from rioni.log_tables import TRACKING
+from rioni.log_tables import HEAD, TRACKING
+from rioni.projections.custom import installed
+from rioni.projections.custom_tables import live_tables, prepare
 from rioni.projections.generations import generation, swap
 from rioni.projections.generations.differences import Difference
 from rioni.projections.generations.engine import open_engine, writing
 from rioni.projections.generations.generation import Known, check_name, models_named
 from rioni.projections.generations.rebuilds import Progress
 from rioni.projections.queries import positions
-from rioni.projections.tables import READ_MODELS, TRACKING_NAME
+from rioni.projections.tables import TRACKING_NAME
 from rioni.storage.sql import engines
 from rioni.storage.sql.migration import check_current
 from rioni.storage.sql.rebuild_lock import rebuild_lock
@@ -76,8 +78,11 @@ def rebuild(
     scratch = wanted.scratch or config.data / "scratch"
     engine = database_engine(config)
     check_current(engine)
+    with writing(open_engine(database_url(config), functools.partial(engines.write_lock, engine))) as connection:
+        connection.execute(select(HEAD).with_for_update()).all()
+        prepare(connection, installed())
     order = bulk.Order(
-        tables=models_named(wanted.only) if wanted.only else tuple(READ_MODELS.tables),
+        tables=models_named(wanted.only) if wanted.only else None,
         into=wanted.into,
         upto=_position(engine, wanted.upto),
         incremental=wanted.incremental,
@@ -129,7 +134,7 @@ def projections(config: Config) -> Iterator[Known]:
         live = connection.execute(select(TRACKING).where(TRACKING.c.name == TRACKING_NAME)).first()
         if live is not None:
             checked = LogHead(live.position, b"")
-            yield Known("live", tuple(READ_MODELS.tables), "", live.position, live.fold, checked)
+            yield Known("live", tuple(live_tables()), "", live.position, live.fold, checked)
         yield from generation.known(connection)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from rioni.bootstrap.consistency.anchoring import StoreMarks
+from rioni.bootstrap.custom_projections import CustomProjections
 from rioni.bootstrap.database import cluster_identity, database_lease
 from rioni.bootstrap.from_config import default_admin, log_consumers, token_policy
 from rioni.bootstrap.infrastructure import Infrastructure, build_infrastructure
@@ -196,6 +197,7 @@ def _jobs(
     consumers = build_log_consumers(base, services, log_consumers(base.config))
     tiles = TileBuilder(base)
     rebuilds = RebuildGauges(base, metrics)
+    custom = CustomProjections(base)
     chains = build_chain_anchoring(base, base.system_context)
     kpis = build_kpi_feed(base, services, spools, metrics.dropped_measurements.inc)
 
@@ -208,6 +210,7 @@ def _jobs(
         chains.tick()
         tiles.tick()
         rebuilds.tick()
+        custom.tick()
         base.adapters.publish_position(base.registry.position)
         for event_type, entries in consumers.behind().items():
             metrics.feed_entries_behind.labels(event_type).set(entries)

@@ -1,9 +1,10 @@
 """Folds the log stream by stream into the rows of the read models: bounded by the longest stream."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rioni.domain.ports.event_log import LogEntry
+from rioni.projections.custom import Projection
 from rioni.projections.fold import EMPTY, Change, fold
 
 
@@ -14,18 +15,27 @@ Row = Mapping[str, Any]
 
 
 class StreamFold:
-    """The fold of one stream, from its first version on."""
+    """The fold of one stream, from its first version on.
 
-    def __init__(self) -> None:
-        self._folded = EMPTY
+    Args:
+        custom: projections of users that belong to it.
+    """
+
+    def __init__(self, custom: Sequence[Projection] = ()) -> None:
+        self._folded, self._custom = EMPTY, custom
         self._rows: dict[str, dict[tuple[str | int, ...], Row]] = {}
+        self._custom_rows: dict[str, Row | None] = {}
 
     def add(self, entry: LogEntry) -> list[Row]:
         """Fold the next entry of the stream; return its rows of the audit log.
 
         Raises:
             ValueError: the entry's version does not follow.
+            BrokenProjection: the function of a user failed.
         """
+        for each in self._custom:
+            if each.follows(entry):
+                self._custom_rows[each.table] = each.next_row(self._custom_rows.get(each.table), entry)
         self._folded, changes = fold(self._folded, entry)
         audited = []
         for change in changes:
@@ -40,6 +50,9 @@ class StreamFold:
         for table, rows in self._rows.items():
             for row in rows.values():
                 yield table, row
+        for table, last in self._custom_rows.items():
+            if last is not None:
+                yield table, last
 
     def _apply(self, change: Change) -> None:
         rows = self._rows.setdefault(change.table, {})

@@ -17,6 +17,7 @@ import msgspec
 import pyarrow as pa
 
 from rioni.projections.bulk.source import Database, connect, record_batch
+from rioni.projections.custom import Projection, installed
 from rioni.projections.log_rows import CorruptLog, LogRow, log_entry
 from rioni.projections.stream_fold import AUDIT_LOG, Row, StreamFold
 
@@ -53,19 +54,24 @@ ENTRIES = "log"
 """The name under which a task reports how many entries it has folded, beside the tables and their rows."""
 
 
-def rows_of(log: Iterable[LogRow]) -> Iterator[tuple[str, Row]]:
+def rows_of(log: Iterable[LogRow], custom: Sequence[Projection] = ()) -> Iterator[tuple[str, Row]]:
     """Fold a log that is sorted by stream and version into the rows of the read models, as pairs of table and row.
 
     One stream is open at a time; what it deletes again is never seen.
 
+    Args:
+        log: the entries.
+        custom: projections of users that are folded too.
+
     Raises:
         CorruptLog: a version is missing, or an entry can't be read.
+        BrokenProjection: the function of a user failed.
     """
-    stream, folded = None, StreamFold()
+    stream, folded = None, StreamFold(custom)
     for row in log:
         if row[1] != stream:
             yield from folded.rows()
-            stream, folded = row[1], StreamFold()
+            stream, folded = row[1], StreamFold(custom)
         try:
             audited = folded.add(log_entry(row))
         except ValueError as ex:
@@ -98,7 +104,9 @@ def write_rows(
     sink = open_sink(number)
     buffers = {target.name: _Buffer(target, sink) for target in targets}
     entries = 0
-    for table, row in rows_of(log):
+    # The functions of users are not sent: executors have the same packages installed.
+    custom = [each for each in installed() if each.table in buffers]
+    for table, row in rows_of(log, custom):
         entries += table == AUDIT_LOG
         if table in buffers:
             buffers[table].add(row)

@@ -45,7 +45,6 @@ from rioni.projections.generations.generation import (
 )
 from rioni.projections.generations.rebuilds import Plan, Progress, Rebuild
 from rioni.projections.generations.swap import check_usable, swap
-from rioni.projections.tables import READ_MODELS
 
 
 Alone = Callable[[], AbstractContextManager[Callable[[], None]]]
@@ -59,8 +58,8 @@ KEYS_NAMED_MAX = 10
 class Order(NamedTuple):
     """What to rebuild."""
 
-    tables: Collection[str] = tuple(READ_MODELS.tables)
-    """Of which read models."""
+    tables: Collection[str] | None = None
+    """Of which read models; None for all."""
     into: str | None = None
     """The name of the generation that is built; None for one that replaces the live read models."""
     upto: int | None = None

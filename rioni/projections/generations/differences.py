@@ -6,9 +6,10 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, Engine, Select, Table, and_, false, or_, select
 
 from rioni.domain.errors import Unavailable
+from rioni.projections.custom_tables import live_tables
 from rioni.projections.generations.generation import Generation, catch_up, caught_up_snapshot, head_position
 from rioni.projections.projector import Projector
-from rioni.projections.tables import READ_MODELS, TRACKING_NAME
+from rioni.projections.tables import TRACKING_NAME
 
 
 ATTEMPTS_MAX = 100
@@ -64,7 +65,7 @@ def _position(connection: Connection) -> Iterator[Difference]:
 
 def _rows(connection: Connection, generation: Generation, keys_max: int | None) -> Iterator[Difference]:
     for name, rebuilt in generation.tables.items():
-        live, keys = READ_MODELS.tables[name], rebuilt.primary_key.columns.keys()
+        live, keys = live_tables()[name], rebuilt.primary_key.columns.keys()
         for kind, query in (
             ("missing", _absent(rebuilt, live)),
             ("changed", _changed(rebuilt, live)),

@@ -22,10 +22,11 @@ from sqlalchemy.schema import CreateIndex, CreateTable, DropTable
 from rioni.domain.errors import Invalid, NotFound
 from rioni.domain.hash_chain import GENESIS, LogHead
 from rioni.log_tables import GENERATIONS, HEAD, LOG, TRACKING
+from rioni.projections.custom import installed
+from rioni.projections.custom_tables import GenerationProjector, live_tables
 from rioni.projections.fold import FOLD_VERSION
 from rioni.projections.generations.engine import snapshot, turn, writing
 from rioni.projections.log_rows import check_chain, log_entry
-from rioni.projections.projector import Projector
 from rioni.projections.tables import READ_MODELS, STATES, TRACKING_NAME
 
 
@@ -57,24 +58,24 @@ class Generation:
 
     Args:
         name: part of the names of the tables.
-        tables: which ones; the states always belong to them, since the fold continues from them.
+        tables: which ones, by default all; the states always belong to them, since the fold continues from them.
     """
 
-    def __init__(self, name: str, tables: Collection[str] = tuple(READ_MODELS.tables)) -> None:
+    def __init__(self, name: str, tables: Collection[str] | None = None) -> None:
         self.name, metadata = name, MetaData()
-        wanted = {STATES.name, *tables}
+        wanted = live_tables().keys() if tables is None else {STATES.name, *tables}
         self.tables: Mapping[str, Table] = {
-            str(live.name): _beside(live, name, metadata) for live in READ_MODELS.sorted_tables if live.name in wanted
+            each: _beside(live, name, metadata) for each, live in live_tables().items() if each in wanted
         }
         """For each live table the one that may take its place."""
         self.tracking_name = f"{TRACKING_NAME}__{name}"
-        self.projector = Projector(self.tables, tracking_name=self.tracking_name)
+        self.projector = GenerationProjector(self.tables, self.tracking_name)
         """The live projection, writing into these tables; it keeps their position under a name of its own."""
 
     @property
     def complete(self) -> bool:
-        """Whether it has all read models."""
-        return len(self.tables) == len(READ_MODELS.tables)
+        """Whether it has all read models but for those of users, which have positions of their own."""
+        return self.tables.keys() >= READ_MODELS.tables.keys()
 
 
 class Known(NamedTuple):
@@ -97,11 +98,12 @@ def models_named(names: str) -> list[str]:
     Raises:
         Invalid: one of them is not known.
     """
+    models = {**MODELS, **{each.name: (each.table,) for each in installed()}}
     found: list[str] = []
     for name in names.split(","):
-        if name.strip() not in MODELS:
-            raise Invalid(f"{name.strip()!r} is not a read model. There are {', '.join(MODELS)}.")
-        found += MODELS[name.strip()]
+        if name.strip() not in models:
+            raise Invalid(f"{name.strip()!r} is not a read model. There are {', '.join(models)}.")
+        found += models[name.strip()]
     return found
 
 

@@ -8,6 +8,8 @@ from sqlalchemy.schema import CreateIndex, DropIndex, DropTable
 from rioni.domain.errors import Conflict
 from rioni.domain.hash_chain import LogHead
 from rioni.log_tables import GENERATIONS, HEAD, TRACKING
+from rioni.projections.custom import installed
+from rioni.projections.custom_tables import live_tables, set_position
 from rioni.projections.fold import FOLD_VERSION
 from rioni.projections.generations.engine import snapshot, writing
 from rioni.projections.generations.generation import (
@@ -77,7 +79,7 @@ def swap(engine: Engine, generation: Generation, *, kept_at: str | None = None) 
             raise Conflict("The live read models do not show the end of the log: rebuild all of them, not only some.")
         if engine.dialect.name != "sqlite":
             # All at once, before anything is dropped: a reader of two tables can't get between.
-            names = ", ".join(table.name for table in READ_MODELS.sorted_tables)
+            names = ", ".join(sorted({*READ_MODELS.tables, *generation.tables}))
             connection.exec_driver_sql(f"LOCK TABLE {names} IN ACCESS EXCLUSIVE MODE")
         if generation.name == PREVIOUS:
             # Its names are needed for what is live now.
@@ -86,7 +88,7 @@ def swap(engine: Engine, generation: Generation, *, kept_at: str | None = None) 
             generation = Generation(WORKING, generation.tables)
         if kept_at is None:
             for name in generation.tables:
-                connection.execute(DropTable(READ_MODELS.tables[name], if_exists=True))
+                connection.execute(DropTable(live_tables()[name], if_exists=True))
         else:
             _keep(connection, generation, kept_at)
         _rename(connection, generation, generation.name, None)
@@ -106,6 +108,9 @@ def _keep(connection: Connection, generation: Generation, now: str) -> None:
 def _set_position(connection: Connection, generation: Generation, position: int) -> None:
     connection.execute(delete(GENERATIONS).where(GENERATIONS.c.name == generation.name))
     connection.execute(delete(TRACKING).where(TRACKING.c.name == generation.tracking_name))
+    for projection in installed():
+        if projection.table in generation.tables:
+            set_position(connection, projection, position)
     if generation.complete:
         # The position may go backwards here, and nowhere else.
         connection.execute(delete(TRACKING).where(TRACKING.c.name == TRACKING_NAME))
@@ -117,7 +122,7 @@ def _rename(connection: Connection, generation: Generation, before: str | None, 
     """Rename the tables and indexes of a generation; None is for the live ones."""
     for name in generation.tables:
         connection.exec_driver_sql(f"ALTER TABLE {_named(name, before)} RENAME TO {_named(name, after)}")
-        indexes = sorted(str(index.name) for index in READ_MODELS.tables[name].indexes)
+        indexes = sorted(str(index.name) for index in live_tables()[name].indexes)
         if connection.dialect.name == "sqlite":
             _make_indexes_anew(connection, name, before, after)
             continue
@@ -131,7 +136,7 @@ def _make_indexes_anew(connection: Connection, name: str, before: str | None, af
 
     PERF: two seconds for a million rows.
     """
-    for index in _by_name(READ_MODELS.tables[name].indexes):
+    for index in _by_name(live_tables()[name].indexes):
         if before is None:
             connection.execute(DropIndex(index, if_exists=True))
         if after is None:
@@ -156,7 +161,7 @@ def check_usable(connection: Connection, found: Known) -> None:
     generation, seen = Generation(found.name, found.tables), inspect(connection)
     for name, table in generation.tables.items():
         columns = {each["name"] for each in seen.get_columns(table.name)} if seen.has_table(table.name) else set()
-        if columns != set(READ_MODELS.tables[name].columns.keys()):
+        if columns != set(live_tables()[name].columns.keys()):
             raise Conflict(f"The table {table.name} is not one of this release. Build it anew: rioni rebuild")
     if found.position > head_position(connection):
         raise Conflict(f"The read models {found.name} show position {found.position}, which the log does not have.")

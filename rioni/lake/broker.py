@@ -6,7 +6,7 @@ Every call blocks until the broker answers, and raises Unavailable where it does
 import contextlib
 import http.client
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
@@ -26,6 +26,8 @@ PAGE = 100
 BATCH_EVENTS = 500
 FLUSH_TIMEOUT_S = 1
 """After so long without an event a partition counts as read to its end, for the time being."""
+EVENTS_MAX = 1_000_000
+"""Events of a stream; the next one goes on."""
 SCHEMAS_MAX = 1_000
 """The newest versions of the schema of an event type that are looked at."""
 
@@ -141,20 +143,22 @@ class Broker:
 
     @contextlib.contextmanager
     def stream(
-        self, name: str, places: Mapping[str, TimelinePosition], *, batch_events: int = BATCH_EVENTS, limit: int = 0
+        self, name: str, partition: str, after: TimelinePosition, count: int, *, alone: bool = False
     ) -> Iterator[Iterator[Batch]]:
-        """Open a stream; it ends when no partition has had an event for a while.
+        """Open a stream of a partition; it ends after `count` events, or when there was none for a while.
 
         Args:
             name: of the event type.
-            places: the last place read, by partition.
-            batch_events: events in a batch at most.
-            limit: events in all; 0 without end.
+            partition: its name.
+            after: the last place read.
+            count: the events that are there at most, so that none waits for a batch to be full.
+            alone: whether each event comes in a batch of its own.
         """
-        query = {"batch_limit": batch_events, "stream_limit": limit}
+        count = min(count, EVENTS_MAX)
+        query = {"batch_limit": 1 if alone else min(count, BATCH_EVENTS), "stream_limit": count}
         query |= {"batch_flush_timeout": FLUSH_TIMEOUT_S, "stream_keep_alive_limit": 1}
         path = f"{_path(name)}/events?{urlencode(query)}"
-        cursors = [{"partition": partition, "offset": each.offset} for partition, each in places.items()]
+        cursors = [{"partition": partition, "offset": after.offset}]
         headers = {"X-Nakadi-Cursors": orjson.dumps(cursors).decode(), "Host": self._server.netloc}
         if self._server.token:
             headers["Authorization"] = f"Bearer {self._server.token}"

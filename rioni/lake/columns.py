@@ -172,12 +172,13 @@ def _list(convert: Callable[[Any], Any], path: str, value: Any) -> list[Any] | N
 
 def _scalar(check: Callable[[Any], bool], path: str, kind: str, value: Any) -> Any:
     if value is not None and not check(value):
-        raise Misfit(f"{path} is not of type {kind}")
+        raise Misfit(f"{path} is not of type {kind}: {value!r:.100}")
     return value
 
 
 def _is_integer(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value in _INT64
+    whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+    return whole and not isinstance(value, bool) and int(value) in _INT64
 
 
 def _is_number(value: Any) -> bool:

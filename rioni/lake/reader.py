@@ -76,20 +76,32 @@ class Reader:
             Unavailable: the broker can't be read.
         """
         buffer = Buffer(self._event_type.category)
-        with self._broker.stream(self._event_type.name, places) as batches:
+        for partition, after in places.items():
+            self._read_partition(buffer, partition, after, lambda: is_full(buffer) or is_stopped())
+            if is_full(buffer) or is_stopped():
+                break
+        return buffer
+
+    def _read_partition(
+        self, buffer: Buffer, partition: str, after: TimelinePosition, is_enough: Callable[[], bool]
+    ) -> None:
+        name, target = self._event_type.name, self._targets[partition]
+        with self._broker.stream(name, partition, after, self._count(partition, after)) as batches:
             for batch in batches:
-                partition, last = batch.cursor.partition, place(batch.cursor.offset)
+                last = place(batch.cursor.offset)
                 buffer.expired += batch.expired
                 if batch.events:
-                    before = buffer.places.get(partition, places[partition])
+                    before = buffer.places.get(partition, after)
                     buffer.add(partition, self._located(partition, before, last, batch), last)
                 # What follows the last event may be deletions, and the like, which streams do not deliver.
-                if not batch.events or last >= self._targets[partition]:
+                if not batch.events or last >= target:
                     buffer.ended.add(partition)
-                if is_full(buffer) or is_stopped() or buffer.ended >= places.keys():
-                    return buffer
-        buffer.ended |= places.keys()
-        return buffer
+                    return
+                if is_enough():
+                    return
+
+    def _count(self, partition: str, after: TimelinePosition) -> int:
+        return self._broker.distance(self._event_type.name, partition, after, self._targets[partition])
 
     def _located(
         self, partition: str, before: TimelinePosition, last: TimelinePosition, batch: Batch
@@ -103,7 +115,7 @@ class Reader:
             return list(zip(places, map(bytes, batch.events), strict=True))
         # Some places have no events to be delivered: read them again, one by one.
         found = []
-        with self._broker.stream(self._event_type.name, {partition: before}, batch_events=1, limit=count) as batches:
+        with self._broker.stream(self._event_type.name, partition, before, count, alone=True) as batches:
             for single in batches:
                 at = place(single.cursor.offset)
                 if at > last:

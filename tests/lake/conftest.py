@@ -24,4 +24,4 @@ def client(server):
 @pytest.fixture(params=FORMATS)
 def lake(request, server, tmp_path):
     """An archive of each format in a folder."""
-    return ArchiveUnderTest(server.url, str(tmp_path / "lake"), request.param)
+    return ArchiveUnderTest(url=server.url, to=str(tmp_path / "lake"), format_=request.param)

@@ -4,6 +4,7 @@ Properties of snapshots would be lost when maintenance removes these.
 """
 
 import re
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import date
@@ -152,7 +153,9 @@ class IcebergEvents:
         """Remove all rows of days before this one; their files remain as long as the snapshots that have them."""
         if self._table is None:
             return
-        with _translated(self._text):
+        with _translated(self._text), warnings.catch_warnings():
+            # That there were none.
+            warnings.simplefilter("ignore", UserWarning)
             self._forbid_retries()
             self._table.delete(f"{DAY} < '{before}'")
 

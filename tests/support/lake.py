@@ -67,7 +67,7 @@ def stored(client: httpx.Client, name: str) -> list[str]:
         )
         if newest >= oldest:
             cursors = json.dumps([{"partition": each["partition"], "offset": "BEGIN"}])
-            query = f"batch_limit=1&stream_limit={newest - oldest + 1}"
+            query = f"batch_limit=1&stream_limit={newest - oldest + 1}&batch_flush_timeout=1&stream_keep_alive_limit=1"
             path = f"/event-types/{name}/events?{query}"
             lines = client.get(path, headers={"X-Nakadi-Cursors": cursors}).text.splitlines()
             found += [canonical(event) for line in lines for event in json.loads(line).get("events", ())]
@@ -99,9 +99,9 @@ class ArchiveUnderTest:
         return self.metrics.registry.get_sample_value(f"rioni_archive_{name}", {"event_type": event_type}) or 0.0
 
     def table(self, name: str, kind: str = "events") -> pa.Table:
-        """A table of an event type; no rows and columns where there is none."""
+        """A table of an event type in a folder; no rows and columns where there is none."""
         if self.format == "iceberg":
-            return self._iceberg(name, kind)
+            return self.iceberg(name, kind)
         folder = Path(self.to) / (name if kind == "events" else f"_{kind}/{name}")
         if not folder.exists():
             return pa.table({})
@@ -114,8 +114,8 @@ class ArchiveUnderTest:
         parts = [ds.dataset(each, partitioning="hive", partition_base_dir=str(folder)).to_table() for each in paths]
         return pa.concat_tables(parts, promote_options="permissive") if parts else pa.table({})
 
-    def _iceberg(self, name: str, kind: str) -> pa.Table:
-        catalog = load_catalog("rioni", type="sql", uri=self.catalog or f"sqlite:///{self.to}/catalog.db")
+    def iceberg(self, name: str, kind: str, **options: str) -> pa.Table:
+        catalog = load_catalog("rioni", type="sql", uri=self.catalog or f"sqlite:///{self.to}/catalog.db", **options)
         namespace = "rioni" if kind == "events" else f"rioni_{kind}"
         table = name.replace(".", "_").replace("-", "_")
         if not catalog.table_exists((namespace, table)):

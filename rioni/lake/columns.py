@@ -3,7 +3,7 @@
 What a schema leaves open (several types, `oneOf`, no properties) is a column of text with the value as JSON.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -57,7 +57,7 @@ def event_schema(kind: str, schema: str, category: str) -> pa.Schema:
         parsed = orjson.loads(schema)
     except orjson.JSONDecodeError as ex:
         raise Invalid(f"The schema can't be read: {ex}") from ex
-    payload = _json_type(parsed, 0) if kind == "json_schema" else _avro_type(parsed, 0)
+    payload = _json_root(parsed) if kind == "json_schema" else _avro_type(parsed, 0)
     fields: dict[str, pa.DataType] = {}
     if category == "data":
         fields |= {"data_type": pa.string(), "data_op": pa.string(), "data": payload}
@@ -70,6 +70,13 @@ def event_schema(kind: str, schema: str, category: str) -> pa.Schema:
     return pa.schema(list((fields | _OWN).items()))
 
 
+def _json_root(schema: Any) -> pa.DataType:
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    if not isinstance(properties, dict) or not properties or _COMBINED & schema.keys():
+        return pa.string()
+    return pa.struct([(name, _json_type(each, 1)) for name, each in properties.items()])
+
+
 def _json_type(schema: Any, depth: int) -> pa.DataType:
     if not isinstance(schema, dict) or depth > DEPTH_MAX or _COMBINED & schema.keys():
         return pa.string()
@@ -77,11 +84,16 @@ def _json_type(schema: Any, depth: int) -> pa.DataType:
     named = [each for each in (kinds if isinstance(kinds, list) else [kinds]) if each != "null"]
     if len(named) != 1:
         return pa.string()
-    if named[0] == "object" and isinstance(properties, dict) and properties:
+    if named[0] == "object" and isinstance(properties, dict) and _distinct(properties):
         return pa.struct([(name, _json_type(each, depth + 1)) for name, each in properties.items()])
     if named[0] == "array" and isinstance(schema.get("items"), dict):
         return pa.list_(_json_type(schema["items"], depth + 1))
     return _JSON_TYPES.get(str(named[0]), pa.string())
+
+
+def _distinct(names: Collection[str]) -> bool:
+    """Whether there are names, all of them different for engines that ignore their case."""
+    return 0 < len(names) == len({each.lower() for each in names})
 
 
 def _avro_type(schema: Any, depth: int) -> pa.DataType:

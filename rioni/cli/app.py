@@ -9,7 +9,19 @@ from typing import Annotated
 import typer
 
 from rioni import __version__
-from rioni.cli import audit, backup, bench, cluster, config, dead_letters, operations, projections, serve, witness
+from rioni.cli import (
+    archive,
+    audit,
+    backup,
+    bench,
+    cluster,
+    config,
+    dead_letters,
+    operations,
+    projections,
+    serve,
+    witness,
+)
 from rioni.cli.options import FAILED
 from rioni.domain.errors import RioniError
 
@@ -22,6 +34,7 @@ app.add_typer(projections.projections, name="projections")
 app.add_typer(backup.app)
 app.add_typer(audit.app, name="audit")
 app.add_typer(witness.app)
+app.add_typer(archive.app)
 app.add_typer(bench.app, name="bench")
 app.add_typer(dead_letters.app, name="dead-letters")
 app.add_typer(config.app, name="config")

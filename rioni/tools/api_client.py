@@ -38,7 +38,7 @@ def call(server: Server, method: str, path: str, body: Any = None, *, accept: tu
         Unavailable: there is no answer, or one with another status.
     """
     status, answer = _call(server, method, path, body, accept)
-    return status, orjson.loads(answer) if answer.startswith(b"{") else {}
+    return status, orjson.loads(answer) if answer.startswith((b"{", b"[")) else {}
 
 
 def _call(server: Server, method: str, path: str, body: Any, accept: tuple[int, ...]) -> tuple[int, bytes]:

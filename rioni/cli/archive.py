@@ -1,0 +1,86 @@
+"""The command that keeps events in a data lake."""
+
+import signal
+import threading
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rioni.cli.options import DEFAULT_URL, FOUND, CaCertificate, ConfigFile, Token, Url, load_settings
+
+
+if TYPE_CHECKING:
+    from rioni.domain.errors import RioniError
+    from rioni.lake.event_type_archive import Outcome
+
+app = typer.Typer()
+
+
+@app.command(epilog="Example: rioni archive --url https://broker.example.org --to s3://lake/events --format delta")
+def archive(
+    *,
+    to: Annotated[str, typer.Option(help="Folder, or bucket of an S3-compatible service: s3://bucket/prefix.")],
+    format_: Annotated[str, typer.Option("--format", help="parquet, delta or iceberg.")] = "parquet",
+    event_type: Annotated[
+        list[str] | None,
+        typer.Option(help="Archive this event type; may be repeated. By default those whose annotations ask for it."),
+    ] = None,
+    once: Annotated[bool, typer.Option("--once", help="Archive what is there, and end.")] = False,
+    every: Annotated[float, typer.Option(help="Look for new events so often.", min=1, metavar="SECONDS")] = 300,
+    commit_events: Annotated[int, typer.Option(help="Commit after so many events at the latest.", min=1)] = 100_000,
+    keep_json: Annotated[
+        bool, typer.Option("--keep-json", help="Keep also the JSON of each event, in the column _event.")
+    ] = False,
+    catalog: Annotated[
+        str | None,
+        typer.Option(help="Iceberg: a catalog that PyIceberg's configuration names, or the URL of a database for one."),
+    ] = None,
+    metrics_port: Annotated[
+        int | None, typer.Option(help="Serve Prometheus metrics on this port.", min=0, max=65_535)
+    ] = None,
+    metrics_host: Annotated[str, typer.Option(help="Address to serve the metrics on.")] = "127.0.0.1",
+    url: Url = DEFAULT_URL,
+    token: Token = None,
+    ca_certificate: CaCertificate = None,
+    config_file: ConfigFile = None,
+) -> None:
+    """Keep the events of event types in a data lake; with --once, exit code 1 if retention was faster."""
+    load_settings(config_file)
+    from rioni.domain.errors import Unavailable
+
+    try:
+        from rioni.lake.archive import Archive, open_lake
+    except ModuleNotFoundError as ex:
+        raise Unavailable(f"rioni archive needs {ex.name}: pip install 'rioni[lake]'") from ex
+    from rioni.lake.broker import Broker
+    from rioni.lake.event_type_archive import Limits
+    from rioni.lake.location import parse_location
+    from rioni.lake.metrics import ArchiveMetrics
+    from rioni.tools.load_client import Server
+
+    metrics = ArchiveMetrics()
+    lake = open_lake(format_, parse_location(to), catalog)
+    limits = Limits(events=commit_events, seconds=every)
+    work = Archive(
+        Broker(Server(url, token, ca_certificate)), lake, event_type or (), limits, metrics, keeps_json=keep_json
+    )
+    if metrics_port is not None:
+        typer.echo(f"Metrics are served on http://{metrics_host}:{metrics.serve(metrics_host, metrics_port)}/metrics")
+    stopped = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stopped.set())
+    if once:
+        done, failed = work.archive(stopped.is_set)
+        _report(done, failed)
+        return
+    work.run(every, stopped)
+
+
+def _report(done: "dict[str, Outcome]", failed: "dict[str, RioniError]") -> None:
+    for name, each in done.items():
+        quarantined = f", {each.quarantined:,} in quarantine" if each.quarantined else ""
+        lost = f", {each.lost:,} LOST to retention before" if each.lost else ""
+        typer.echo(f"{name}: {each.archived:,} events archived{quarantined}{lost}")
+    for ex in failed.values():
+        raise ex
+    if any(each.lost for each in done.values()):
+        raise typer.Exit(FOUND)

@@ -1,0 +1,108 @@
+"""`rioni archive`: keeps the events of event types in a lake, in rounds."""
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+
+from rioni.domain.errors import Invalid, RioniError
+from rioni.lake.broker import Broker
+from rioni.lake.event_type_archive import EventTypeArchive, Limits, Outcome
+from rioni.lake.location import Location
+from rioni.lake.metrics import ArchiveMetrics
+from rioni.lake.table import Lake
+
+
+FORMATS = ("parquet", "delta", "iceberg")
+
+_LOG = logging.getLogger("rioni.lake")
+
+
+def open_lake(format_: str, location: Location, catalog: str | None) -> Lake:
+    """The tables of a format.
+
+    Raises:
+        Invalid: there is no such format, or the catalog does not belong to it.
+        Unavailable: the catalog can't be used.
+    """
+    if format_ not in FORMATS:
+        raise Invalid(f"{format_} is none of the formats {', '.join(FORMATS)}.")
+    if format_ == "iceberg":
+        from rioni.lake.iceberg_table import IcebergLake  # noqa: PLC0415 - each library takes long to import
+
+        return IcebergLake(location, catalog)
+    if catalog is not None:
+        raise Invalid("Only Iceberg has a catalog.")
+    if format_ == "delta":
+        from rioni.lake.delta_table import DeltaLake  # noqa: PLC0415 - each library takes long to import
+
+        return DeltaLake(location)
+    from rioni.lake.parquet_table import ParquetLake  # noqa: PLC0415 - each library takes long to import
+
+    return ParquetLake(location)
+
+
+class Archive:
+    """Archives event types one after the other, so that only the events of one commit are in memory."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        lake: Lake,
+        event_types: Sequence[str],
+        limits: Limits,
+        metrics: ArchiveMetrics,
+        *,
+        keeps_json: bool = False,
+    ) -> None:
+        """Prepare to archive.
+
+        Args:
+            broker: where events come from.
+            lake: where they go.
+            event_types: their names; none for those whose annotations ask for it.
+            limits: when events are committed.
+            metrics: of this process.
+            keeps_json: whether tables have the JSON of each event, too.
+        """
+        self._broker, self._lake, self._limits, self._metrics = broker, lake, limits, metrics
+        self._wanted, self._keeps_json = event_types, keeps_json
+        self._archives: dict[str, EventTypeArchive] = {}
+
+    def archive(self, is_stopped: Callable[[], bool]) -> tuple[dict[str, Outcome], dict[str, RioniError]]:
+        """Archive what the broker holds now; blocks until then.
+
+        Args:
+            is_stopped: whether to end early, after a commit.
+
+        Returns:
+            What was done, and what has failed, by event type.
+
+        Raises:
+            Unavailable: the broker does not list its event types.
+        """
+        names = self._wanted or self._broker.marked_event_types()
+        done: dict[str, Outcome] = {}
+        failed: dict[str, RioniError] = {}
+        for name in names:
+            if is_stopped():
+                break
+            if name not in self._archives:
+                self._archives[name] = EventTypeArchive(
+                    self._broker, self._lake, name, self._limits, self._metrics, keeps_json=self._keeps_json
+                )
+            try:
+                done[name] = self._archives[name].archive(is_stopped)
+            except RioniError as ex:
+                failed[name] = ex
+                self._metrics.errors.labels(name).inc()
+                _LOG.error("%s is not archived: %s", name, ex)
+        return done, failed
+
+    def run(self, every_s: float, stopped: threading.Event) -> None:
+        """Archive again and again, until it is told to stop; blocks until then."""
+        while not stopped.is_set():
+            try:
+                self.archive(stopped.is_set)
+            except RioniError as ex:
+                _LOG.error("Nothing is archived: %s", ex)
+            stopped.wait(every_s)

@@ -1,0 +1,220 @@
+"""What the archive asks of a broker over HTTP: event types, schemas, what partitions hold, and events.
+
+Every call blocks until the broker answers, and raises Unavailable where it does not, or refuses.
+"""
+
+import contextlib
+import http.client
+import re
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any, NamedTuple
+from urllib.parse import quote, urlencode
+
+import msgspec
+import orjson
+
+from rioni.domain.errors import Unavailable
+from rioni.domain.event_types.data_lake import MATERIALIZE
+from rioni.domain.timelines.position import TimelinePosition, parse_offset
+from rioni.domain.timelines.timeline import FIRST_ORDER
+from rioni.tools.api_client import TIMEOUT_S, call
+from rioni.tools.load_client import Server
+
+
+PAGE = 100
+BATCH_EVENTS = 500
+FLUSH_TIMEOUT_S = 1
+"""After so long without an event a partition counts as read to its end, for the time being."""
+EVENTS_MAX = 1_000_000
+"""Events of a stream; the next one goes on."""
+SCHEMAS_MAX = 1_000
+"""The newest versions of the schema of an event type that are looked at."""
+
+_EXPIRED = re.compile(r"skipped events due to retention time passed, count: ([0-9]+)")
+
+
+class _Schema(msgspec.Struct, frozen=True):
+    type: str
+    schema: str
+    version: str
+
+
+class _Options(msgspec.Struct, frozen=True):
+    retention_time: int | None = None
+
+
+class ArchivedEventType(msgspec.Struct, frozen=True):
+    """What the archive knows of an event type."""
+
+    name: str
+    category: str
+    schema: _Schema
+    created_at: datetime
+    annotations: dict[str, str] | None = None
+    options: _Options = _Options()
+
+    @property
+    def created_at_ms(self) -> int:
+        """Tells event types apart that had the same name one after the other."""
+        return round(self.created_at.timestamp() * 1_000)
+
+
+class Partition(NamedTuple):
+    """What a partition holds."""
+
+    name: str
+    before_oldest: TimelinePosition
+    """The place before the oldest event that can be read."""
+    newest: TimelinePosition
+
+
+class _Cursor(msgspec.Struct, frozen=True):
+    partition: str
+    offset: str
+
+
+class _Info(msgspec.Struct, frozen=True):
+    debug: str = ""
+
+
+class Batch(msgspec.Struct, frozen=True):
+    """Events of a partition, as the broker stores them, and the offset of the last one."""
+
+    cursor: _Cursor
+    events: list[msgspec.Raw] = []
+    info: _Info = _Info()
+
+    @property
+    def expired(self) -> int:
+        """How many events before this batch the retention time has removed unread."""
+        return sum(map(int, _EXPIRED.findall(self.info.debug)))
+
+
+class Broker:
+    """A client of one broker."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._batches = msgspec.json.Decoder(Batch)
+
+    def marked_event_types(self) -> list[str]:
+        """The names of the event types whose annotations ask to keep their events in the data lake."""
+        names: list[str] = []
+        while True:
+            query = urlencode({"annotation": f"{MATERIALIZE}:on", "limit": PAGE, "offset": len(names)})
+            page = self._get(f"/event-types?{query}", list[ArchivedEventType])
+            names += [each.name for each in page]
+            if len(page) < PAGE:
+                return names
+
+    def event_type(self, name: str) -> ArchivedEventType:
+        """An event type as it is now."""
+        found: ArchivedEventType = self._get(_path(name), ArchivedEventType)
+        return found
+
+    def schemas(self, name: str) -> list[tuple[str, str]]:
+        """The versions of the schema of an event type as pairs of type and text, the oldest first."""
+        found: list[_Schema] = []
+        while len(found) < SCHEMAS_MAX:
+            page = self._get(f"{_path(name)}/schemas?limit={PAGE}&offset={len(found)}", _Schemas).items
+            found += page
+            if len(page) < PAGE:
+                break
+        return [(each.type, each.schema) for each in reversed(found)]
+
+    def partitions(self, name: str) -> list[Partition]:
+        """What the partitions of an event type hold now."""
+        return [
+            Partition(each.partition, _before(place(each.oldest_available_offset)), place(each.newest_available_offset))
+            for each in self._get(f"{_path(name)}/partitions", list[_Partition])
+        ]
+
+    def distance(self, name: str, partition: str, after: TimelinePosition, to: TimelinePosition) -> int:
+        """How many events lie behind one place up to and including another one."""
+        if after.order == to.order:
+            return to.position - after.position
+        pair = {
+            "initial_cursor": {"partition": partition, "offset": after.offset},
+            "final_cursor": {"partition": partition, "offset": to.offset},
+        }
+        _, answer = call(self._server, "POST", f"{_path(name)}/cursor-distances", [pair])
+        return int(answer[0]["distance"])
+
+    @contextlib.contextmanager
+    def stream(
+        self, name: str, partition: str, after: TimelinePosition, count: int, *, alone: bool = False
+    ) -> Iterator[Iterator[Batch]]:
+        """Open a stream of a partition; it ends after `count` events, or when there was none for a while.
+
+        Args:
+            name: of the event type.
+            partition: its name.
+            after: the last place read.
+            count: the events that are there at most, so that none waits for a batch to be full.
+            alone: whether each event comes in a batch of its own.
+        """
+        count = min(count, EVENTS_MAX)
+        query = {"batch_limit": 1 if alone else min(count, BATCH_EVENTS), "stream_limit": count}
+        query |= {"batch_flush_timeout": FLUSH_TIMEOUT_S, "stream_keep_alive_limit": 1}
+        path = f"{_path(name)}/events?{urlencode(query)}"
+        cursors = [{"partition": partition, "offset": after.offset}]
+        headers = {"X-Nakadi-Cursors": orjson.dumps(cursors).decode(), "Host": self._server.netloc}
+        if self._server.token:
+            headers["Authorization"] = f"Bearer {self._server.token}"
+        connection = self._connection()
+        try:
+            connection.request("GET", self._server.path + path, headers=headers)
+            response = connection.getresponse()
+            if response.status != http.client.OK:
+                text = response.read().decode(errors="replace")
+                raise Unavailable(f"GET {self._server.url}{path} answered {response.status}: {text}")
+            yield self._read(response)
+        except (OSError, http.client.HTTPException) as ex:
+            raise self._server.unreachable(ex) from ex
+        finally:
+            connection.close()
+
+    def _read(self, response: http.client.HTTPResponse) -> Iterator[Batch]:
+        while line := response.readline():
+            try:
+                yield self._batches.decode(line)
+            except msgspec.MsgspecError as ex:
+                raise Unavailable(f"{self._server.url} sent a batch that can't be read: {ex}") from ex
+
+    def _connection(self) -> http.client.HTTPConnection:
+        if self._server.tls is None:
+            return http.client.HTTPConnection(*self._server.address, timeout=TIMEOUT_S)
+        return http.client.HTTPSConnection(*self._server.address, timeout=TIMEOUT_S, context=self._server.tls)
+
+    def _get(self, path: str, kind: Any) -> Any:
+        _, answer = call(self._server, "GET", path)
+        try:
+            return msgspec.convert(answer, kind)
+        except msgspec.ValidationError as ex:
+            raise Unavailable(f"What {self._server.url}{path} answers can't be read: {ex}") from ex
+
+
+class _Schemas(msgspec.Struct, frozen=True):
+    items: list[_Schema]
+
+
+class _Partition(msgspec.Struct, frozen=True):
+    partition: str
+    oldest_available_offset: str
+    newest_available_offset: str
+
+
+def place(offset: str) -> TimelinePosition:
+    """The place that an offset of the broker, or of a table, names."""
+    found = parse_offset(offset, partition="", oldest_order=FIRST_ORDER)
+    assert found is not None, "the broker names no place BEGIN"
+    return found
+
+
+def _before(oldest: TimelinePosition) -> TimelinePosition:
+    return TimelinePosition(oldest.order, oldest.position - 1)
+
+
+def _path(name: str) -> str:
+    return f"/event-types/{quote(name, safe='')}"

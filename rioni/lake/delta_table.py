@@ -1,0 +1,128 @@
+"""Tables in the Delta format: the offsets are transactions of applications, in the commit that adds the rows.
+
+The version of such a transaction is a number of 64 bits, into which a place is packed. It survives checkpoints and the
+clean-up of the log, and a commit that was made from an older state of the table fails.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import date
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake.exceptions import CommitFailedError, TableNotFoundError
+
+from rioni.domain.errors import Unavailable
+from rioni.domain.timelines.position import TimelinePosition
+from rioni.lake.location import Location
+from rioni.lake.table import DAY, EVENTS, Progress, WriterConflict, keys_behind, plain_schema
+
+
+POSITION_BITS = 47
+CREATED = "rioni/created-at-ms"
+PARTITIONS = "rioni/partitions"
+"""Their number; they are called 0 to number - 1."""
+
+
+class DeltaLake:
+    """A folder or prefix with a Delta table for each event type."""
+
+    def __init__(self, location: Location) -> None:
+        self._location = location
+        self._options = dict(location.s3)
+        if location.s3.get("AWS_ENDPOINT_URL", "").startswith("http:"):
+            self._options["AWS_ALLOW_HTTP"] = "true"
+
+    def open(self, kind: str, event_type: str) -> "DeltaEvents":
+        """Open a table, which need not exist yet."""
+        names = (event_type,) if kind == EVENTS else (f"_{kind}", event_type)
+        return DeltaEvents(self._location.below(*names), self._options or None)
+
+
+class DeltaEvents:
+    """A Delta table."""
+
+    def __init__(self, url: str, options: dict[str, str] | None) -> None:
+        self._url, self._options = url, options
+        self._table: DeltaTable | None = None
+        with _translated(url):
+            try:
+                self._table = DeltaTable(url, storage_options=options)
+            except TableNotFoundError:
+                return
+
+    @property
+    def progress(self) -> Progress:
+        """How far the table is complete."""
+        if self._table is None or (created := self._table.transaction_version(CREATED)) is None:
+            return Progress(None, {})
+        names = map(str, range(self._table.transaction_version(PARTITIONS) or 0))
+        versions = ((name, self._table.transaction_version(_application(name))) for name in names)
+        return Progress(created, {name: _unpacked(version) for name, version in versions if version is not None})
+
+    @property
+    def schema(self) -> pa.Schema | None:
+        """The columns."""
+        return None if self._table is None else plain_schema(pa.schema(self._table.schema().to_arrow()))
+
+    def append(self, rows: pa.Table, progress: Progress) -> None:
+        """Append rows in one commit."""
+        assert progress.created_at_ms is not None
+        transactions = [Transaction(_application(name), _packed(place)) for name, place in progress.places.items()]
+        transactions.append(Transaction(CREATED, progress.created_at_ms))
+        transactions.append(Transaction(PARTITIONS, max(map(int, progress.places), default=-1) + 1))
+        with _translated(self._url):
+            if self._table is None:
+                self._table = DeltaTable.create(
+                    self._url, rows.schema, mode="error", partition_by=[DAY], storage_options=self._options
+                )
+            write_deltalake(
+                self._table, rows, mode="append", schema_mode="merge", commit_properties=_commit(transactions)
+            )
+
+    def keys_behind(self, places: Mapping[str, TimelinePosition]) -> set[tuple[str, str]]:
+        """The rows of a quarantine behind some places."""
+        if self._table is None:
+            return set()
+        with _translated(self._url):
+            data = self._table.to_pyarrow_dataset()
+            return keys_behind(data.to_table(columns=["partition", "offset"]), places)
+
+    def expire(self, before: date) -> None:
+        """Remove all rows of days before this one, and the files of those that were removed a week ago."""
+        if self._table is None:
+            return
+        with _translated(self._url):
+            self._table.delete(f"{DAY} < '{before}'", commit_properties=_commit([]))
+            self._table.vacuum(dry_run=False)
+
+
+def _application(partition: str) -> str:
+    return f"rioni/partition/{partition}"
+
+
+def _commit(transactions: list[Transaction]) -> CommitProperties:
+    # Without retries, by which delta-rs would append behind what another process has appended.
+    return CommitProperties(app_transactions=transactions, max_commit_retries=0)
+
+
+def _packed(place: TimelinePosition) -> int:
+    assert place.position + 1 < 1 << POSITION_BITS
+    return place.order << POSITION_BITS | place.position + 1
+
+
+def _unpacked(version: int) -> TimelinePosition:
+    return TimelinePosition(version >> POSITION_BITS, (version & (1 << POSITION_BITS) - 1) - 1)
+
+
+@contextmanager
+def _translated(url: str) -> Iterator[None]:
+    try:
+        yield
+    except CommitFailedError as ex:
+        raise WriterConflict(f"Another process has written to {url}; nothing was written.") from ex
+    except Exception as ex:
+        # Some errors of the library are plain exceptions.
+        if "already exists at that location" in str(ex):
+            raise WriterConflict(f"Another process has made {url}; nothing was written.") from ex
+        raise Unavailable(f"The Delta table {url} can't be used: {ex}") from ex

@@ -1,0 +1,123 @@
+"""The two tables of an event type: the events by their columns, and in quarantine what does not fit these.
+
+The quarantine is committed first. If the process dies between the two commits, its rows are known by their
+offsets: they are behind those of the first table.
+"""
+
+from collections.abc import Sequence
+from datetime import date
+
+import pyarrow as pa
+
+from rioni.domain.errors import Conflict
+from rioni.lake.broker import ArchivedEventType, Broker
+from rioni.lake.columns import CORRUPT, event_schema, misfit, record_batch
+from rioni.lake.reader import Buffer, Read
+from rioni.lake.table import DAY, EVENTS, QUARANTINE, Lake, Progress
+from rioni.lake.table_columns import merged, place_columns, shaped
+
+
+JSON = "_event"
+"""The JSON of events, in the table of events where it is wanted."""
+QUARANTINE_COLUMNS = pa.schema(
+    [
+        pa.field("event_type", pa.string()),
+        pa.field("partition", pa.string()),
+        pa.field("offset", pa.string()),
+        pa.field("reason", pa.string()),
+        pa.field("event", pa.string()),
+        pa.field(DAY, pa.date32()),
+    ]
+)
+
+
+class EventTables:
+    """The tables of an event type as they were when they were opened."""
+
+    def __init__(self, lake: Lake, broker: Broker, event_type: ArchivedEventType, *, keeps_json: bool) -> None:
+        """Open both tables.
+
+        Args:
+            lake: where they are.
+            broker: to be asked for schemas.
+            event_type: whose tables.
+            keeps_json: whether to add the JSON of each event.
+
+        Raises:
+            Conflict: they are of another event type that had the same name.
+            Unavailable: the lake can't be read.
+        """
+        self._broker, self._event_type, self._keeps_json = broker, event_type, keeps_json
+        self._events = lake.open(EVENTS, event_type.name)
+        self._quarantine = lake.open(QUARANTINE, event_type.name)
+        created_at_ms, places = self._events.progress
+        self.places = dict(places)
+        if created_at_ms not in {None, event_type.created_at_ms}:
+            raise Conflict(
+                f"The table of {event_type.name} has events of an event type of this name that was deleted. "
+                "Archive to another place, or move that table away."
+            )
+        self._quarantined = self._unfinished()
+
+    def _unfinished(self) -> set[tuple[str, str]]:
+        """What was quarantined by a process that died before it committed the events between."""
+        created_at_ms, places = self._quarantine.progress
+        ahead = any(name not in self.places or self.places[name] < place for name, place in places.items())
+        if created_at_ms != self._event_type.created_at_ms or not ahead:
+            return set()
+        return self._quarantine.keys_behind(self.places)
+
+    def commit(self, buffer: Buffer) -> int:
+        """Append events, and return how many of them are in quarantine.
+
+        Raises:
+            WriterConflict: another process has written to one of the tables.
+            Unavailable: the lake can't be written to, or the broker can't be asked for its schemas.
+        """
+        places = {**self.places, **buffer.places}
+        progress = Progress(self._event_type.created_at_ms, places)
+        new = [each for each in buffer.events if (each.partition, each.place.offset) not in self._quarantined]
+        rows, misfits = self._rows(new)
+        if misfits:
+            self._quarantine.append(_quarantine_rows(self._event_type.name, misfits), progress)
+        self._events.append(rows, progress)
+        self.places = places
+        return len(misfits) + len(buffer.events) - len(new)
+
+    def expire(self, before: date) -> None:
+        """Remove the rows of all days before this one."""
+        self._events.expire(before)
+        self._quarantine.expire(before)
+
+    def _rows(self, events: Sequence[Read]) -> tuple[pa.Table, list[tuple[Read, str]]]:
+        """The rows of the events that fit the columns, and the events that do not, with the reason.
+
+        The schemas are those of this moment: later than the events, so that none of their fields is missing.
+        """
+        table, category = self._events.schema, self._event_type.category
+        versions = self._broker.schemas(self._event_type.name)
+        schema = merged([event_schema(kind, text, category) for kind, text in versions])
+        fields = pa.schema([each for each in schema if each.name != CORRUPT])
+        if DAY in fields.names:
+            raise Conflict(f"{self._event_type.name} has a field {DAY}, which is the name of a column of the archive.")
+        columns = place_columns(table, fields)
+        written = pa.schema([*(pa.field(each.field, each.type) for each in columns), schema.field(CORRUPT)])
+        batch = record_batch(written, [(each.partition, each.place.offset, each.event) for each in events])
+        fits = batch[CORRUPT].is_null()
+        misfits = [each for each, fit in zip(events, fits.to_pylist(), strict=True) if not fit]
+        own = {DAY: pa.array([each.day for each in events], pa.date32())}
+        if self._keeps_json:
+            own[JSON] = pa.array([each.event.decode() for each in events], pa.string())
+        rows = shaped(batch, columns, table, own)
+        reasons = [misfit(written, each.event) for each in misfits]
+        return (rows.filter(fits) if misfits else rows), list(zip(misfits, reasons, strict=True))
+
+
+def _quarantine_rows(event_type: str, misfits: Sequence[tuple[Read, str]]) -> pa.Table:
+    rows = [
+        (event_type, each.partition, each.place.offset, reason, each.event.decode(), each.day)
+        for each, reason in misfits
+    ]
+    columns = zip(*rows, strict=True)
+    arrays = [pa.array(values, field.type) for values, field in zip(columns, QUARANTINE_COLUMNS, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=QUARANTINE_COLUMNS)

@@ -1,0 +1,203 @@
+"""Archives one event type: reads behind the offsets of its table, and commits events together with the new offsets."""
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, date, datetime
+from typing import NamedTuple
+
+from rioni.domain.errors import Conflict, Unavailable
+from rioni.domain.event_types.data_lake import PERIOD
+from rioni.domain.timelines.position import TimelinePosition
+from rioni.lake.broker import ArchivedEventType, Broker, Partition
+from rioni.lake.event_tables import EventTables
+from rioni.lake.metrics import ArchiveMetrics
+from rioni.lake.reader import Buffer, Reader
+from rioni.lake.retention_period import kept_since
+from rioni.lake.table import Lake
+
+
+_LOG = logging.getLogger("rioni.lake")
+
+
+class Limits(NamedTuple):
+    """When events are committed, whichever comes first."""
+
+    events: int = 100_000
+    bytes: int = 32 << 20
+    seconds: float = 300
+
+
+class Outcome(NamedTuple):
+    """What was done in a round."""
+
+    archived: int = 0
+    quarantined: int = 0
+    lost: int = 0
+    """Events that retention had removed before they were read."""
+
+
+class EventTypeArchive:
+    """Keeps the table of one event type up to date; not thread-safe."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        lake: Lake,
+        name: str,
+        limits: Limits,
+        metrics: ArchiveMetrics,
+        *,
+        keeps_json: bool = False,
+    ) -> None:
+        self._broker, self._lake, self._name = broker, lake, name
+        self._limits, self._metrics, self._keeps_json = limits, metrics, keeps_json
+        self._complete_until: datetime | None = None
+        """All events before this time are in the table; None where that is not known yet."""
+        self._places: Mapping[str, TimelinePosition] | None = None
+        """Of the table, after the last round without a failure."""
+        self._expired_on: date | None = None
+
+    def archive(self, is_stopped: Callable[[], bool]) -> Outcome:
+        """Archive what the broker holds now; blocks until then, or until it is told to stop and has committed.
+
+        Raises:
+            Unavailable: broker or lake can't be used.
+            Conflict: the table is not one of this event type, or is ahead of the broker.
+            WriterConflict: another process archives the event type, too.
+        """
+        now = datetime.now(UTC)
+        event_type = self._broker.event_type(self._name)
+        partitions = self._broker.partitions(self._name)
+        if self._is_complete(partitions) and self._expired_on == now.date():
+            self._measure(event_type, partitions, now)
+            return Outcome()
+        self._places = None
+        tables = EventTables(self._lake, self._broker, event_type, keeps_json=self._keeps_json)
+        self._expire(tables, event_type, now.date())
+        starts, lost = self._starts(event_type, partitions, tables.places, now)
+        outcome = Outcome(lost=lost)
+        if lost:
+            # Before anything else, so that no later run reports the same loss.
+            tables.commit(Buffer(event_type.category, starts))
+        self._places = starts
+        self._measure(event_type, partitions, now)
+        behind = {each.name: starts[each.name] for each in partitions if starts[each.name] < each.newest}
+        reader = Reader(self._broker, event_type, {each.name: each.newest for each in partitions})
+        while behind and not is_stopped():
+            buffer = reader.read(behind, self._is_full, is_stopped)
+            outcome = self._commit(tables, buffer, outcome)
+            starts |= buffer.places
+            behind = {name: starts[name] for name in behind if name not in buffer.ended}
+        if not behind:
+            self._complete_until = now
+        self._measure(event_type, partitions, now)
+        return outcome
+
+    def _commit(self, tables: EventTables, buffer: Buffer, outcome: Outcome) -> Outcome:
+        if buffer.expired:
+            self._report_loss(buffer.expired)
+        quarantined = 0
+        if buffer.places:
+            quarantined = tables.commit(buffer)
+            self._metrics.events.labels(self._name).inc(len(buffer.events) - quarantined)
+            self._metrics.quarantined.labels(self._name).inc(quarantined)
+            self._metrics.bytes.labels(self._name).inc(buffer.bytes)
+            self._metrics.last_commit.labels(self._name).set(time.time())
+            self._complete_until = buffer.oldest
+        return Outcome(
+            outcome.archived + len(buffer.events) - quarantined,
+            outcome.quarantined + quarantined,
+            outcome.lost + buffer.expired,
+        )
+
+    def _is_full(self, buffer: Buffer) -> bool:
+        limits = self._limits
+        return (
+            len(buffer.events) >= limits.events
+            or buffer.bytes >= limits.bytes
+            or time.monotonic() - buffer.begun_s >= limits.seconds
+        )
+
+    def _is_complete(self, partitions: Sequence[Partition]) -> bool:
+        places = self._places
+        return places is not None and all(places.get(each.name) == each.newest for each in partitions)
+
+    # --- retention ---
+
+    def _starts(
+        self,
+        event_type: ArchivedEventType,
+        partitions: Sequence[Partition],
+        places: Mapping[str, TimelinePosition],
+        now: datetime,
+    ) -> tuple[dict[str, TimelinePosition], int]:
+        """Where to read on in each partition, and how many events before that are lost."""
+        starts, lost = {}, 0
+        for each in partitions:
+            archived = places.get(each.name)
+            starts[each.name] = max(archived or each.before_oldest, each.before_oldest)
+            if archived is None:
+                continue
+            if archived > max(each.newest, each.before_oldest):
+                raise Conflict(
+                    f"The table of {self._name} ends at {archived.offset} of partition {each.name}, the broker at "
+                    f"{each.newest.offset}. Was the broker restored from a backup? Archive to another place."
+                )
+            if archived < each.before_oldest:
+                lost += self._lost(event_type, each, archived, now)
+        if lost:
+            self._report_loss(lost)
+        return starts, lost
+
+    def _lost(self, event_type: ArchivedEventType, each: Partition, archived: TimelinePosition, now: datetime) -> int:
+        try:
+            return self._broker.distance(self._name, each.name, archived, each.before_oldest)
+        except Unavailable:
+            # The timeline of the last archived event is gone: how long it had been is unknown.
+            retention_ms = event_type.options.retention_time
+            if self._complete_until is None or retention_ms is None:
+                return 1
+            return int((now - self._complete_until).total_seconds() * 1_000 > retention_ms)
+
+    def _report_loss(self, count: int) -> None:
+        self._metrics.lost.labels(self._name).inc(count)
+        _LOG.error(
+            "%s: the broker has removed %d events or more before they were archived, since their retention time was "
+            "over. Raise retention_time, or archive more often.",
+            self._name,
+            count,
+        )
+
+    def _expire(self, tables: EventTables, event_type: ArchivedEventType, today: date) -> None:
+        """Remove from the lake what its retention period no longer covers, once a day."""
+        if self._expired_on == today:
+            return
+        since = kept_since((event_type.annotations or {}).get(PERIOD), today)
+        if since is not None:
+            tables.expire(since)
+        self._expired_on = today
+
+    # --- metrics ---
+
+    def _measure(self, event_type: ArchivedEventType, partitions: Sequence[Partition], now: datetime) -> None:
+        places = self._places or {}
+        lag = sum(
+            self._broker.distance(self._name, each.name, places[each.name], each.newest)
+            for each in partitions
+            if each.name in places and places[each.name] < each.newest
+        )
+        seconds = (now - self._complete_until).total_seconds() if lag and self._complete_until else 0.0
+        self._metrics.lag_events.labels(self._name).set(lag)
+        self._metrics.lag_seconds.labels(self._name).set(max(0.0, seconds))
+        retention_ms = event_type.options.retention_time
+        if retention_ms is None:
+            return
+        self._metrics.retention_seconds.labels(self._name).set(retention_ms / 1_000)
+        if seconds * 2_000 > retention_ms:
+            _LOG.warning(
+                "%s: the archive is %d s behind, and the broker keeps events for %d s.",
+                self._name,
+                seconds,
+                retention_ms // 1_000,
+            )

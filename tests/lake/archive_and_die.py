@@ -1,0 +1,72 @@
+"""Archives in forked processes, each of which dies before one step of its commits: a file, or a commit.
+
+Reads a line of JSON for each process and answers with its exit code: 0, or 9 where it has died. The process that forks
+has imported everything, and has no threads.
+"""
+
+import importlib
+import json
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from tests.support.lake import ArchiveUnderTest
+
+
+KILLED = 9
+STEPS = {
+    "parquet": (("obstore", "put"), ("obstore", "delete")),
+    "delta": (("deltalake", "DeltaTable.create"), ("rioni.lake.delta_table", "write_deltalake")),
+    "iceberg": (
+        ("pyiceberg.table", "Transaction.commit_transaction"),
+        ("pyiceberg.table.update.snapshot", "_SnapshotProducer._commit"),
+    ),
+}
+"""By format what changes something: a module, and what it has or calls."""
+
+
+def archive_and_die(to: dict[str, str], name: str, steps: int) -> None:
+    """Archive an event type; the process ends before that where there are more steps."""
+    left = steps
+
+    def count() -> None:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            os._exit(KILLED)
+
+    def dying(change: Callable[..., Any]) -> Callable[..., Any]:
+        def step(*args: Any, **kwargs: Any) -> Any:
+            count()
+            return change(*args, **kwargs)
+
+        return step
+
+    for module, path in STEPS[to["format_"]]:
+        *owners, attribute = path.split(".")
+        owner: Any = importlib.import_module(module)
+        for each in owners:
+            owner = getattr(owner, each)
+        setattr(owner, attribute, dying(getattr(owner, attribute)))
+    ArchiveUnderTest(**to).archive(name)
+
+
+def main() -> None:
+    for module in ("parquet_table", "delta_table", "iceberg_table"):
+        importlib.import_module(f"rioni.lake.{module}")
+    for line in sys.stdin:
+        if (pid := os.fork()) == 0:
+            code = 1
+            try:
+                archive_and_die(**json.loads(line))
+                code = 0
+            finally:
+                os._exit(code)
+        _, status = os.waitpid(pid, 0)
+        sys.stdout.write(f"{os.waitstatus_to_exitcode(status)}\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

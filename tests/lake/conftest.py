@@ -1,0 +1,27 @@
+"""A broker whose retention runs often, and a lake of each format."""
+
+import pytest
+
+from tests.support.lake import FORMATS, ArchiveUnderTest
+from tests.support.server import running_server
+
+
+OFTEN = {"RIONI_RETENTION_INTERVAL_S": "1", "RIONI_RETENTION_MIN_MS": "1"}
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory):
+    with running_server(tmp_path_factory.mktemp("data"), environment=OFTEN) as running:
+        yield running
+
+
+@pytest.fixture
+def client(server):
+    with server.client() as opened:
+        yield opened
+
+
+@pytest.fixture(params=FORMATS)
+def lake(request, server, tmp_path):
+    """An archive of each format in a folder."""
+    return ArchiveUnderTest(url=server.url, to=str(tmp_path / "lake"), format_=request.param)

@@ -1,0 +1,72 @@
+"""Two archives of one event type never double an event: one of them fails at its commit."""
+
+from datetime import date
+
+import pytest
+
+from rioni.domain.errors import Conflict
+from rioni.lake.archive import open_lake
+from rioni.lake.broker import Broker
+from rioni.lake.event_tables import EventTables
+from rioni.lake.location import parse_location
+from rioni.lake.reader import Reader
+from rioni.lake.table import EVENTS, WriterConflict
+from rioni.tools.load_client import Server
+from tests.support.lake import PROPERTIES, change_schema, create_orders, publish_orders, stored
+
+
+def opened(lake, name):
+    """The tables of an event type as a process of its own opens them, and events that it has read behind them."""
+    broker = Broker(Server(lake.url))
+    event_type = broker.event_type(name)
+    tables = EventTables(open_lake(lake.format, parse_location(lake.to), None), broker, event_type, keeps_json=True)
+    partitions = broker.partitions(name)
+    starts = {each.name: tables.places.get(each.name, each.before_oldest) for each in partitions}
+    behind = {each.name: starts[each.name] for each in partitions if starts[each.name] < each.newest}
+    reader = Reader(broker, event_type, {each.name: each.newest for each in partitions})
+    return tables, reader.read(behind, lambda _: False, lambda: False)
+
+
+@pytest.mark.parametrize("made", [True, False], ids=["the table is there", "the table is new"])
+def test_of_two_archives_one_fails_at_its_commit(client, lake, made):
+    name = create_orders(client)
+    if made:
+        publish_orders(client, name, {"order": "before"})
+        lake.archive(name)
+    publish_orders(client, name, {"order": "a"}, {"order": "b"})
+    first, read = opened(lake, name)
+    second, read_again = opened(lake, name)
+    first.commit(read)
+    change_schema(client, name, PROPERTIES | {"note": {"type": "string"}})
+    with pytest.raises(WriterConflict, match="nothing was written"):
+        second.commit(read_again)
+    assert lake.archived(name) == stored(client, name)
+    publish_orders(client, name, {"order": "c", "note": "later"})
+    assert lake.archive(name)[name].archived == 1
+    assert lake.archived(name) == stored(client, name)
+
+
+def test_an_event_type_that_was_created_anew_does_not_go_on_in_the_table_of_the_one_before(client, lake):
+    name = create_orders(client)
+    publish_orders(client, name, {"order": "a"})
+    lake.archive(name)
+    body = client.get(f"/event-types/{name}").json()
+    client.delete(f"/event-types/{name}")
+    assert client.post("/event-types", json=body).status_code == 201
+    with pytest.raises(Conflict, match="was deleted"):
+        lake.archive(name)
+
+
+def test_expired_days_are_removed_from_the_lake_alone(client, lake):
+    name = create_orders(client)
+    publish_orders(client, name, {"order": "a"})
+    lake.archive(name)
+    day = date.fromisoformat(str(lake.table(name)["event_day"][0]))
+    table = open_lake(lake.format, parse_location(lake.to), None).open(EVENTS, name)
+    table.expire(day)
+    assert lake.table(name).num_rows == 1
+    table.expire(day.replace(year=day.year + 1))
+    assert lake.table(name).num_rows == 0
+    publish_orders(client, name, {"order": "b"})
+    assert lake.archive(name)[name].archived == 1
+    assert len(stored(client, name)) == 2

@@ -109,8 +109,8 @@ class Reader:
         """The events of a batch with their places; the batch itself names only that of the last one."""
         count = len(batch.events)
         first = last.position - count + 1
-        expected = before.position + 1 if last.order == before.order else 0
-        if first == expected or count == 1:
+        # Behind a switch of the timeline, events of the one before may stand first.
+        if count == 1 or (last.order, first) == (before.order, before.position + 1):
             places = [TimelinePosition(last.order, first + number) for number in range(count)]
             return list(zip(places, map(bytes, batch.events), strict=True))
         # Some places have no events to be delivered: read them again, one by one.

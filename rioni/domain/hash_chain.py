@@ -36,13 +36,16 @@ def framed(fields: Fields) -> bytes:
 
     Raises:
         UnicodeEncodeError: a damaged field is not valid Unicode.
-        AttributeError: a damaged field is not text.
     """
     position, stream, version, topic, recorded_at, actor, client, flow_id, command_id, _ = fields
-    # PERF: 1.4 µs; a loop takes 2.2 µs.
-    a, b, c = str(position).encode(), stream.encode(), str(version).encode()
-    d, e, f = topic.encode(), recorded_at.encode(), actor.encode()
-    g, h, i = client.encode(), flow_id.encode(), command_id.encode()
+    try:
+        # PERF: 1.4 µs; a loop takes 2.2 µs.
+        a, b, c = str(position).encode(), stream.encode(), str(version).encode()
+        d, e, f = topic.encode(), recorded_at.encode(), actor.encode()
+        g, h, i = client.encode(), flow_id.encode(), command_id.encode()
+    except AttributeError:
+        # A damaged field is not text.
+        a, b, c, d, e, f, g, h, i = (str(field).encode() for field in fields[:-1])
     size = _length
     numbered = (size(len(a)), a, size(len(b)), b, size(len(c)), c)
     described = (size(len(d)), d, size(len(e)), e, size(len(f)), f)
@@ -60,7 +63,7 @@ def follows(previous: bytes, fields: Fields, stored: bytes) -> bool:
     """
     try:
         return link(previous, fields) == stored
-    except (UnicodeEncodeError, AttributeError, TypeError):
+    except (UnicodeEncodeError, TypeError):
         return False
 
 

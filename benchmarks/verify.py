@@ -34,12 +34,12 @@ def check_log(path: Path, count: int, processes: int) -> None:
     print(f"log, {processes} process(es): {seconds:.1f} s, {count / seconds:,.0f} entries/s")
 
 
-def check_tree(path: Path, count: int) -> None:
+def check_tree(path: Path, count: int, processes: int) -> None:
     with read_only_engine(f"sqlite:///{path}") as engine:
         began = time.monotonic()
-        assert not list(tree_findings(engine, []))
+        assert not list(tree_findings(engine, [], processes=processes))
         seconds = time.monotonic() - began
-    print(f"Merkle tree: {seconds:.1f} s, {count / seconds:,.0f} entries/s")
+    print(f"Merkle tree, {processes} process(es): {seconds:.1f} s, {count / seconds:,.0f} entries/s")
 
 
 def compare_models(path: Path, count: int) -> None:
@@ -65,7 +65,7 @@ def main() -> None:
         write_log(f"sqlite:///{path}", options.entries)
         for processes in sorted({1, os.cpu_count() or 1}):
             check_log(path, options.entries, processes)
-        check_tree(path, options.entries)
+            check_tree(path, options.entries, processes)
         compare_models(Path(folder) / "compared.db", options.compared)
 
 

@@ -37,7 +37,7 @@ from rioni.storage.sql.read_only import any_text, read_only_engine
 
 
 PROCESSES_MAX = 8
-"""How many processes check a long log at most."""
+"""How many processes check a long log, or compute its Merkle tree, at most."""
 
 Progress = Callable[[str, int, int], None]
 """Called with the phase, what is done, and the total."""
@@ -107,10 +107,13 @@ def check(
 
 
 def _of_log(engine: Engine, progress: Progress) -> Iterator[Problem]:
-    processes = min(PROCESSES_MAX, os.cpu_count() or 1)
-    found = verify_log(engine, TOPICS, processes=processes, progress=functools.partial(progress, "log"))
+    found = verify_log(engine, TOPICS, processes=_processes(), progress=functools.partial(progress, "log"))
     for finding in found:
         yield Problem("log", f"log, {finding}", finding.position, _resource(engine, finding.stream))
+
+
+def _processes() -> int:
+    return min(PROCESSES_MAX, os.cpu_count() or 1)
 
 
 def _of_checkpoints(
@@ -122,7 +125,7 @@ def _of_checkpoints(
     yield from (Problem("log", text) for text in wrong)
     for each in checkpoints:
         yield from (Problem("checkpoints", text) for text in signature_findings(each, known))
-    for text in tree_findings(engine, checkpoints, functools.partial(progress, "tree")):
+    for text in tree_findings(engine, checkpoints, functools.partial(progress, "tree"), processes=_processes()):
         yield Problem("checkpoints", text)
 
 

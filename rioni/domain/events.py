@@ -17,6 +17,8 @@ from msgspec import inspect
 STREAMS = UUID("5f1d9a52-6f0e-5c0a-9d35-7c1f0c8a4a11")
 """Namespace of all stream ids; changing it would make existing logs unreadable."""
 
+_encode = msgspec.json.Encoder().encode
+
 
 def stream_id(kind: str, key: str) -> UUID:
     """The id of an aggregate's stream.
@@ -119,7 +121,7 @@ class DomainEvent(msgspec.Struct, frozen=True, kw_only=True):
 
     def encode(self) -> bytes:
         """The stored form: JSON, `class_version` first."""
-        return msgspec.json.encode(self)
+        return _encode(self)
 
     def encode_as(self, version: int) -> bytes | None:
         """The stored form in an older class version; None if that version can't express the event."""
@@ -138,12 +140,13 @@ class DomainEvent(msgspec.Struct, frozen=True, kw_only=True):
             msgspec.ValidationError: the data does not fit the class, or a newer class wrote it.
             UnknownMembers: the data has members that the class does not have.
         """
-        current = current_version(cls)
-        if data.startswith(b'{"class_version":%d,' % current):
-            event = msgspec.json.decode(data, type=cls)
+        beginning, decoder = _current_form(cls)
+        if data.startswith(beginning):
+            event: Self = decoder.decode(data)
             # PERF: nearly all data have the current form: comparing takes 1 µs, checking all members 20.
-            if event.encode() == data:
+            if _encode(event) == data:
                 return event
+        current = current_version(cls)
         fields = msgspec.json.decode(data, type=dict[str, Any])
         written = fields.get("class_version", 1)
         if written not in range(1, current + 1):
@@ -157,6 +160,12 @@ class DomainEvent(msgspec.Struct, frozen=True, kw_only=True):
         if unknown := list(_unknown_members(fields, inspect.type_info(cls))):
             raise UnknownMembers(cls.TOPIC, written, unknown)
         return event
+
+
+@cache
+def _current_form(event_class: type[DomainEvent]) -> tuple[bytes, msgspec.json.Decoder[Any]]:
+    """Return how data of the current class version begins, and what decodes it. PERF: saves 0.6 of 3.8 µs."""
+    return b'{"class_version":%d,' % current_version(event_class), msgspec.json.Decoder(event_class)
 
 
 def _unknown_members(value: Any, kind: inspect.Type, path: str = "") -> Iterator[str]:

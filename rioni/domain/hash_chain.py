@@ -7,6 +7,7 @@ it is stored. Anyone can compute it again, in any language.
 """
 
 from hashlib import sha256
+from struct import Struct
 from typing import NamedTuple
 
 
@@ -16,6 +17,8 @@ GENESIS = bytes(32)
 Fields = tuple[int, str, int, str, str, str, str, str, str, bytes]
 """position, stream, version, topic, recorded_at, actor, client, flow_id, command_id, data."""
 
+_length = Struct(">I").pack
+
 
 def link(previous: bytes, fields: Fields) -> bytes:
     """The hash of an entry.
@@ -24,12 +27,30 @@ def link(previous: bytes, fields: Fields) -> bytes:
         previous: the hash of the entry before it.
         fields: the entry, as stored in the log.
     """
-    # PERF: 2 µs; one join and one digest.
-    parts = [previous]
-    for field in fields:
-        part = field if isinstance(field, bytes) else str(field).encode()
-        parts += (len(part).to_bytes(4), part)
-    return sha256(b"".join(parts)).digest()
+    data = fields[-1]
+    return sha256(b"".join((previous, framed(fields), _length(len(data)), data))).digest()
+
+
+def framed(fields: Fields) -> bytes:
+    """Return all fields of an entry but its data, each behind its length.
+
+    Raises:
+        UnicodeEncodeError: a damaged field is not valid Unicode.
+    """
+    position, stream, version, topic, recorded_at, actor, client, flow_id, command_id, _ = fields
+    try:
+        # PERF: 1.4 µs; a loop takes 2.2 µs.
+        a, b, c = str(position).encode(), stream.encode(), str(version).encode()
+        d, e, f = topic.encode(), recorded_at.encode(), actor.encode()
+        g, h, i = client.encode(), flow_id.encode(), command_id.encode()
+    except AttributeError:
+        # A damaged field is not text.
+        a, b, c, d, e, f, g, h, i = (str(field).encode() for field in fields[:-1])
+    size = _length
+    numbered = (size(len(a)), a, size(len(b)), b, size(len(c)), c)
+    described = (size(len(d)), d, size(len(e)), e, size(len(f)), f)
+    sent = (size(len(g)), g, size(len(h)), h, size(len(i)), i)
+    return b"".join(numbered + described + sent)
 
 
 def follows(previous: bytes, fields: Fields, stored: bytes) -> bool:
@@ -37,12 +58,12 @@ def follows(previous: bytes, fields: Fields, stored: bytes) -> bool:
 
     Args:
         previous: the hash of the entry before it.
-        fields: the entry, as it is stored now; damaged text may not be valid Unicode.
+        fields: the entry, as it is stored now; damaged fields may be of other types, and text not valid Unicode.
         stored: its hash, as it is stored now.
     """
     try:
         return link(previous, fields) == stored
-    except UnicodeEncodeError:
+    except (UnicodeEncodeError, TypeError):
         return False
 
 

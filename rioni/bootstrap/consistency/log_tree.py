@@ -18,11 +18,13 @@ from rioni.domain.transparency.signed_note import Note, Verifier, parse_note, ve
 from rioni.domain.transparency.tiles import TILE_WIDTH
 from rioni.log_tables import LOG_TILES
 from rioni.projections import log_tree
+from rioni.storage.log.processes import map_ranges
 from rioni.storage.sql.engines import reading
 from rioni.storage.sql.read_only import any_text
 
 
-ENTRIES_PER_READ = 8 * TILE_WIDTH
+ENTRIES_PER_TASK = 32 * TILE_WIDTH
+"""Entries whose hashes a process computes at once, 256 kB of them."""
 
 
 class SeenCheckpoint(NamedTuple):
@@ -61,7 +63,11 @@ def signature_findings(seen: SeenCheckpoint, known: Sequence[Verifier]) -> Itera
 
 
 def tree_findings(
-    engine: Engine, seen: Sequence[SeenCheckpoint], progress: Callable[[int, int], None] = lambda _done, _total: None
+    engine: Engine,
+    seen: Sequence[SeenCheckpoint],
+    progress: Callable[[int, int], None] = lambda _done, _total: None,
+    *,
+    processes: int = 1,
 ) -> Iterator[str]:
     """Yield a sentence for each checkpoint that this log does not extend, and each stored tile that is wrong; blocks.
 
@@ -69,6 +75,7 @@ def tree_findings(
         engine: of the database.
         seen: checkpoints, in any order.
         progress: called with the number of entries that are in the tree, and their total.
+        processes: how many to use at most, for a long log.
 
     Raises:
         Unavailable: the database can't be read.
@@ -78,9 +85,8 @@ def tree_findings(
     left = sorted(seen, key=lambda each: each.checkpoint.size)
     frontier = Frontier()
     left = yield from _compared(left, frontier)
-    while frontier.size < size:
-        upto = min(frontier.size + ENTRIES_PER_READ, size)
-        hashes = _leaf_hashes(engine, frontier.size, upto)
+    ranges = [(begin, min(begin + ENTRIES_PER_TASK, size)) for begin in range(0, size, ENTRIES_PER_TASK)]
+    for (_, upto), hashes in zip(ranges, map_ranges(_leaf_hashes, engine, ranges, processes), strict=False):
         yield from _tile_findings(engine, frontier.size // TILE_WIDTH, hashes)
         for leaf in hashes:
             frontier.append(leaf)

@@ -7,10 +7,11 @@ from hashlib import sha256
 from typing import NamedTuple
 
 from rioni.domain.errors import Malformed
-from rioni.domain.hash_chain import Fields
+from rioni.domain.hash_chain import Fields, framed
 from rioni.domain.transparency.merkle_tree import HASH_BYTES
 
 
+_DIGEST_LENGTH = HASH_BYTES.to_bytes(4)
 _SIZE = re.compile(r"0|[1-9][0-9]{0,18}")
 
 
@@ -61,8 +62,4 @@ def leaf(fields: Fields) -> bytes:
     Raises:
         UnicodeEncodeError: a damaged field is not valid Unicode.
     """
-    parts: list[bytes] = []
-    for field in fields:
-        part = sha256(field).digest() if isinstance(field, bytes) else str(field).encode()
-        parts += (len(part).to_bytes(4), part)
-    return b"".join(parts)
+    return framed(fields) + _DIGEST_LENGTH + sha256(fields[-1]).digest()

@@ -1,23 +1,21 @@
 """Checks segments of the internal log, one after the other or by several processes at once."""
 
-import multiprocessing
 import re
 import sqlite3
-from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
-from functools import cache
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from sqlalchemy import URL, Connection, Engine, make_url
+from sqlalchemy import Connection, Engine
 
 from rioni.domain.events import DomainEvent
 from rioni.domain.hash_chain import GENESIS, follows
 from rioni.log_tables import LOG
 from rioni.storage.log.mapper import decoding_error
+from rioni.storage.log.processes import map_ranges
 from rioni.storage.sql.engines import reading
-from rioni.storage.sql.read_only import any_text, engine_for_reading
+from rioni.storage.sql.read_only import any_text
 
 
 ROWS_PER_READ = 500
@@ -89,44 +87,14 @@ def segments(engine: Engine, topics: Topics, after: int, upto: int, processes: i
     Raises:
         Unavailable: the database can't be read.
     """
-    starts = range(after, upto, ROWS_PER_TASK)
-    if processes > 1 and len(starts) > processes:
-        yield from _in_processes(engine.url, topics, starts, upto, processes)
-        return
-    for start in range(after, upto, ROWS_PER_READ):
-        yield check_segment(engine, topics, start, min(start + ROWS_PER_READ, upto))
+    step = ROWS_PER_TASK if processes > 1 and upto - after > processes * ROWS_PER_TASK else ROWS_PER_READ
+    ranges = [(start, min(start + step, upto)) for start in range(after, upto, step)]
+    yield from map_ranges(
+        partial(check_segment, topics=topics), engine, ranges, 1 if step == ROWS_PER_READ else processes
+    )
 
 
-def _in_processes(url: URL, topics: Topics, starts: range, upto: int, processes: int) -> Iterator[Segment]:
-    address = url.render_as_string(hide_password=False)
-    # NOTE: forking would copy the connections of this process.
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(processes, context) as pool:
-        # Few at a time, so that what they found does not pile up.
-        running: deque[Future[Segment]] = deque()
-        try:
-            for start in starts:
-                if len(running) == 2 * processes:
-                    yield running.popleft().result()
-                end = min(start + ROWS_PER_TASK, upto)
-                running.append(pool.submit(_check_in_worker, address, topics, start, end))
-            while running:
-                yield running.popleft().result()
-        finally:
-            for future in running:
-                future.cancel()
-
-
-def _check_in_worker(address: str, topics: Topics, after: int, upto: int) -> Segment:
-    return check_segment(_engine(address), topics, after, upto)
-
-
-@cache
-def _engine(address: str) -> Engine:
-    return engine_for_reading(make_url(address))
-
-
-def check_segment(engine: Engine, topics: Topics, after: int, upto: int) -> Segment:
+def check_segment(engine: Engine, after: int, upto: int, topics: Topics) -> Segment:
     """Check the entries after one position up to another, in short reads; a gap at either end is not reported.
 
     Raises:
@@ -138,22 +106,19 @@ def check_segment(engine: Engine, topics: Topics, after: int, upto: int) -> Segm
     while position < upto:
         with reading(engine) as connection:
             rows = _read(connection, position, upto)
-            orphans = _orphans(connection, rows, versions)
             if not first:
                 previous = _hash_at(connection, after)
+            unknown = _check_intact(rows, position, previous, topics, versions)
+            orphans = _orphans(connection, _later_versions(rows) if unknown is None else unknown)
         if not rows:
             break
-        for row in rows:
-            if row[0] != position + 1:
-                previous = None
-                if first:
-                    findings.append(Finding(position + 1, f"{entries(row[0] - position - 1)} missing", RESTORE))
-            if tuple(map(type, row)) == _TYPES:
-                findings += _check_row(row, previous, topics, alone=row[0] in orphans)
-            else:
-                findings.append(Finding(row[0], "a field is of another type than was written", RESTORE))
-            first, position = first or row[0], row[0]
-            previous = row[-1] if isinstance(row[-1], bytes) else None
+        if unknown is None or orphans:
+            versions.clear()
+            if not first and rows[0][0] != after + 1:
+                position, previous = rows[0][0] - 1, None
+            findings += _check_rows(rows, position, previous, topics, orphans)
+        first, position = first or rows[0][0], rows[-1][0]
+        previous = _hash_of(rows[-1])
     return Segment(first, position, previous, findings)
 
 
@@ -180,27 +145,80 @@ def _fetch(connection: Connection, query: str, values: tuple[int, int]) -> Seque
     return rows
 
 
-def _orphans(connection: Connection, rows: Sequence[Any], versions: dict[str, int]) -> set[int]:
-    """Return the positions of entries whose predecessor in their stream is not before them.
+def _check_intact(
+    rows: Sequence[Any], position: int, previous: bytes | None, topics: Topics, versions: dict[str, int]
+) -> list[int] | None:
+    """Check entries all at once, as nearly all are intact.
 
-    PERF: most predecessors are known; looking up each one takes 3 µs.
+    PERF: 9 µs an entry of 1.4 kB, 2 of them for `follows` and 4 for decoding; naming findings takes a third longer.
 
     Args:
-        connection: which has read the rows.
         rows: in the order of their positions.
+        position: before the first row.
+        previous: the hash of the entry there.
+        topics: all event classes.
         versions: of the streams, as the rows before have shown; updated.
+
+    Returns:
+        The positions of entries of which only the predecessor in their stream is left to be looked up; None if
+        something is wrong.
     """
     unknown = []
-    for position, stream, version, *_ in rows:
-        if type(version) is not int:
-            continue
-        if version != 1 and versions.get(stream) != version - 1:
-            unknown.append(position)
+    for row in rows:
+        position += 1
+        if previous is None or row[0] != position or tuple(map(type, row)) != _TYPES:
+            return None
+        if not follows(previous, row[:-1], row[-1]) or decoding_error(topics, row[3], row[9]) is not None:
+            return None
+        _, stream, version, *_, previous = row
+        if versions.get(stream) != version - 1:
+            if not _is_uuid(stream):
+                return None
+            if version != 1:
+                # PERF: most predecessors are known; looking up each one takes 3 µs.
+                unknown.append(position)
         versions[stream] = version
-    if not unknown:
+    return unknown
+
+
+def _later_versions(rows: Sequence[Any]) -> list[int]:
+    """Return the positions of entries that need a predecessor in their stream."""
+    return [row[0] for row in rows if type(row[2]) is int and row[2] != 1]
+
+
+def _orphans(connection: Connection, positions: Sequence[int]) -> set[int]:
+    """Return the positions of those entries whose predecessor in their stream is not before them."""
+    if not positions:
         return set()
-    found = connection.exec_driver_sql(_ORPHANS.format(", ".join(map(str, unknown))))
+    found = connection.exec_driver_sql(_ORPHANS.format(", ".join(map(str, positions))))
     return {position for (position,) in found}
+
+
+def _check_rows(
+    rows: Sequence[Any], position: int, previous: bytes | None, topics: Topics, orphans: Collection[int]
+) -> Iterator[Finding]:
+    """Yield what is wrong with entries, and the gaps between them.
+
+    Args:
+        rows: in the order of their positions.
+        position: before the first row; a gap there is reported as well.
+        previous: the hash of the entry at that position.
+        topics: all event classes.
+        orphans: the positions of those whose predecessor in their stream is not before them.
+    """
+    for row in rows:
+        if row[0] != position + 1:
+            previous = None
+            yield Finding(position + 1, f"{entries(row[0] - position - 1)} missing", RESTORE)
+        if tuple(map(type, row)) == _TYPES:
+            yield from _check_row(row, previous, topics, alone=row[0] in orphans)
+        else:
+            yield Finding(row[0], "a field is of another type than was written", RESTORE)
+        position, previous = row[0], _hash_of(row)
+
+
+def _hash_of(row: Any) -> bytes | None:
+    return row[-1] if isinstance(row[-1], bytes) else None
 
 
 def _hash_at(connection: Connection, position: int) -> bytes | None:

@@ -3,8 +3,9 @@
 What a schema leaves open (several types, `oneOf`, no properties) is a column of text with the value as JSON.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import orjson
@@ -15,6 +16,8 @@ from rioni.domain.errors import Invalid
 
 COLUMNS_MAX = 1_000
 DEPTH_MAX = 8
+FIELDS_MAX = 5_000
+"""In all structs together; references could make them many. What is beyond is text."""
 PARTITION, OFFSET, CORRUPT = "_partition", "_offset", "_corrupt"
 
 _TEXTS = ("eid", "event_type", "occurred_at", "received_at", "version", "published_by", "flow_id", "partition")
@@ -57,7 +60,7 @@ def event_schema(kind: str, schema: str, category: str) -> pa.Schema:
         parsed = orjson.loads(schema)
     except orjson.JSONDecodeError as ex:
         raise Invalid(f"The schema can't be read: {ex}") from ex
-    payload = _json_type(parsed, 0) if kind == "json_schema" else _avro_type(parsed, 0)
+    payload = _json_root(parsed) if kind == "json_schema" else _avro_type(parsed, 0)
     fields: dict[str, pa.DataType] = {}
     if category == "data":
         fields |= {"data_type": pa.string(), "data_op": pa.string(), "data": payload}
@@ -70,18 +73,49 @@ def event_schema(kind: str, schema: str, category: str) -> pa.Schema:
     return pa.schema(list((fields | _OWN).items()))
 
 
-def _json_type(schema: Any, depth: int) -> pa.DataType:
-    if not isinstance(schema, dict) or depth > DEPTH_MAX or _COMBINED & schema.keys():
+def _json_root(schema: Any) -> pa.DataType:
+    found = _referenced(schema, schema)
+    properties = found.get("properties") if isinstance(found, dict) and not _COMBINED & found.keys() else None
+    if not isinstance(properties, dict) or not properties:
+        return pa.string()
+    budget = iter(range(FIELDS_MAX))
+    return pa.struct([(name, _json_type(each, schema, budget, 1)) for name, each in properties.items()])
+
+
+def _json_type(schema: Any, root: Any, budget: Iterator[int], depth: int) -> pa.DataType:
+    schema = _referenced(schema, root)
+    if not isinstance(schema, dict) or _COMBINED & schema.keys() or depth > DEPTH_MAX:
         return pa.string()
     properties, kinds = schema.get("properties"), schema.get("type", "object" if "properties" in schema else None)
     named = [each for each in (kinds if isinstance(kinds, list) else [kinds]) if each != "null"]
     if len(named) != 1:
         return pa.string()
-    if named[0] == "object" and isinstance(properties, dict) and properties:
-        return pa.struct([(name, _json_type(each, depth + 1)) for name, each in properties.items()])
+    if named[0] == "object" and isinstance(properties, dict) and _distinct(properties) and _affords(budget, properties):
+        return pa.struct([(name, _json_type(each, root, budget, depth + 1)) for name, each in properties.items()])
     if named[0] == "array" and isinstance(schema.get("items"), dict):
-        return pa.list_(_json_type(schema["items"], depth + 1))
+        return pa.list_(_json_type(schema["items"], root, budget, depth + 1))
     return _JSON_TYPES.get(str(named[0]), pa.string())
+
+
+def _referenced(schema: Any, root: Any) -> Any:
+    """What a schema refers to within the same document, through a few steps; itself where it is no such reference."""
+    for _ in range(DEPTH_MAX):
+        pointer = schema.get("$ref") if isinstance(schema, dict) else None
+        if not isinstance(pointer, str) or not pointer.startswith("#/"):
+            break
+        schema = root
+        for step in pointer[2:].split("/"):
+            schema = schema.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(schema, dict) else None
+    return schema
+
+
+def _affords(budget: Iterator[int], names: Collection[str]) -> bool:
+    return len(list(islice(budget, len(names)))) == len(names)
+
+
+def _distinct(names: Collection[str]) -> bool:
+    """Whether there are names, all of them different for engines that ignore their case."""
+    return 0 < len(names) == len({each.lower() for each in names})
 
 
 def _avro_type(schema: Any, depth: int) -> pa.DataType:

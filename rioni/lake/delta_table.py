@@ -10,7 +10,7 @@ from datetime import date
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
-from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.exceptions import CommitFailedError, TableNotFoundError
 
 from rioni.domain.errors import Unavailable
 from rioni.domain.timelines.position import TimelinePosition
@@ -121,7 +121,8 @@ def _translated(url: str) -> Iterator[None]:
         yield
     except CommitFailedError as ex:
         raise WriterConflict(f"Another process has written to {url}; nothing was written.") from ex
-    except (DeltaError, OSError) as ex:
+    except Exception as ex:
+        # Some errors of the library are plain exceptions.
         if "already exists at that location" in str(ex):
             raise WriterConflict(f"Another process has made {url}; nothing was written.") from ex
         raise Unavailable(f"The Delta table {url} can't be used: {ex}") from ex

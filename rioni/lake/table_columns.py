@@ -42,20 +42,26 @@ def place_columns(table: pa.Schema | None, events: pa.Schema) -> list[Column]:
     Returns:
         A column for each one of the events, of a type that the table has, or that adds fields to it, or a new one.
     """
-    known = pa.schema([]) if table is None else table
-    return [_place(known, each) for each in events]
+    known = {each.name.lower(): (each.name, each.type) for each in table or ()}
+    columns = []
+    for each in events:
+        column = _place(known, each)
+        # Most engines do not tell names apart by their case.
+        known[column.name.lower()] = (column.name, pa.null())
+        columns.append(column)
+    return columns
 
 
-def _place(known: pa.Schema, field: pa.Field) -> Column:
+def _place(known: Mapping[str, tuple[str, pa.DataType]], field: pa.Field) -> Column:
     for number in count(1):
         name = field.name if number == 1 else f"{field.name}__{number}"
-        index = known.get_field_index(name)
-        if index < 0:
+        found, has = known.get(name.lower(), (None, None))
+        if found is None:
             return Column(field.name, name, field.type)
-        has = known.field(index).type
-        both = _widened(has, field.type)
-        if _only_adds(has, both):
-            return Column(field.name, name, both)
+        if found == name and not pa.types.is_null(has):
+            both = _widened(has, field.type)
+            if _only_adds(has, both):
+                return Column(field.name, name, both)
     raise AssertionError
 
 

@@ -23,6 +23,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rioni.bootstrap import admin_operations
 from rioni.config.settings import Config
 from rioni.domain.errors import Invalid, RioniError, Unavailable
+from rioni.tools.demo_archive import archive_and_query
 from rioni.tools.demo_data import DATASETS, FLIGHTS, OWNER, batches, rows
 
 
@@ -63,7 +64,9 @@ def run(config: Config, *, exit_after: bool = False, flights: int | None = None)
         _create(client)
         console.print(f"Event types: {', '.join(dataset.event_type for dataset in DATASETS)}")
         _publish(console, served, tables)
-        _consume(console, served, client, tables[DATASETS.index(FLIGHTS)])
+        published = tables[DATASETS.index(FLIGHTS)]
+        _consume(console, served, client, published)
+        archive_and_query(console, f"http://{served.host}:{served.port}", FLIGHTS.event_type, published)
         _audit(console, served)
         _rebuild(console, served)
         if not exit_after:

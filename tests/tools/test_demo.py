@@ -29,6 +29,7 @@ def test_every_promise_is_checked_and_the_demo_can_be_repeated(tmp_path):
         for promise in (
             "Published 7,796 events",
             "Consumed 3,000 events",
+            "Archived 3,000 events as a Delta table",
             "Nothing is missing, order holds for every aircraft",
             "subscription.created",
             "they equal the live ones, row by row",

@@ -8,7 +8,8 @@ import pyarrow as pa
 from rioni.domain.errors import Unavailable
 from rioni.domain.timelines.position import TimelinePosition
 from rioni.lake.broker import Batch, Broker, TooManyStreams, place
-from rioni.lake.columns import CORRUPT, OFFSET, PARTITION, record_batch
+from rioni.lake.columns import CORRUPT, OFFSET, PARTITION
+from rioni.lake.json_reader import read_batch
 from rioni.spark.options import Options
 from rioni.spark.ranges import Range
 
@@ -58,7 +59,7 @@ def read_range(
 def _batch(
     schema: pa.Schema, columns: pa.Schema, event_type: str, rows: Sequence[tuple[str, str, bytes]]
 ) -> pa.RecordBatch:
-    found = record_batch(columns, rows)
+    found = read_batch(columns, rows)
     named = {each.name: found.column(each.name) for each in columns}
     named[EVENT_TYPE] = pa.repeat(pa.scalar(event_type), len(rows))
     return pa.record_batch([named[each.name] for each in schema], schema=schema)

@@ -17,6 +17,7 @@ from pyspark.sql.datasource import (
     GreaterThan,
     GreaterThanOrEqual,
     InputPartition,
+    IsNotNull,
     LessThan,
 )
 from pyspark.sql.types import StructType
@@ -29,6 +30,7 @@ from rioni.tools.api_client import TIMEOUT_S
 ROWS = 1_000
 TEXTS = ("actor", "address", "user_agent", "flow_id", "kind", "resource")
 EXACT = ("actor", "flow_id", "kind", "resource")
+NEVER_NULL = {"position", "recorded_at", "actor", "kind", "resource", "changes"}
 SCHEMA = pa.schema(
     [
         ("position", pa.int64()),
@@ -75,6 +77,8 @@ class LogReader(DataSourceReader):
     def _take(self, given: Filter) -> bool:
         """Whether the query now expresses a filter fully; each parameter is there once."""
         match given:
+            case IsNotNull(attribute=(name,)):
+                return name in NEVER_NULL
             case EqualTo(attribute=(name,), value=str() as value) if name in EXACT:
                 # A kind without a dot means all kinds of a resource to the broker.
                 parameter, text = (name, value) if name != "kind" or "." in value else ("", "")

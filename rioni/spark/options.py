@@ -25,6 +25,8 @@ KNOWN = {
     "timeout_s",
     "job",
 }
+OF_SPARK = {"path", "checkpointlocation"}
+"""Options of Spark's own that it shows to sources too."""
 EVENTS_MAX = 1_000_000
 
 
@@ -67,7 +69,7 @@ def parse_options(given: Mapping[str, str]) -> Options:
     Raises:
         Invalid: an option is unknown, missing, or has a value that it can't have.
     """
-    if unknown := sorted(set(given) - KNOWN - {"path"}):
+    if unknown := sorted(set(given) - KNOWN - OF_SPARK):
         raise Invalid(f"Unknown options: {', '.join(unknown)}. There are {', '.join(sorted(KNOWN))}.")
     if not given.get("url"):
         raise Invalid("The option url is missing; it is the base URL of a broker, like http://localhost:8080.")

@@ -38,7 +38,7 @@ def test_filters_become_bounds(comparison, read, orders, capfd):
     sign = {"gt": ">", "ge": ">=", "lt": "<", "le": "<=", "eq": "="}[comparison.__name__]
     rows = [row for row in read(orders).collect() if row["_partition"] == "1"]
     middle = sorted(row["_offset"] for row in rows)[len(rows) // 2]
-    narrowed = read(orders).where(f"_partition = '1' and _offset {sign} '{middle}'")
+    narrowed = read(orders, pushdown="true").where(f"_partition = '1' and _offset {sign} '{middle}'")
     assert "Filter (" not in narrowed._jdf.queryExecution().executedPlan().toString()
     narrowed.explain("formatted")
     assert "PushedFilters: [IsNotNull(_partition)" in capfd.readouterr().out
@@ -80,10 +80,20 @@ def test_expired_offsets_and_wrong_options_are_errors(read, orders):
         read(orders, nothing="1")
 
 
-def test_the_log_is_a_table(registered, server, orders):
-    log = registered.read.format("rioni.log").option("url", server.url).load()
-    found = log.where(f"kind = 'event-type.created' and resource = 'event-type:{orders}'")
+def test_a_table_is_whole_again_after_a_query_with_a_filter(read, orders):
+    table = read(orders)
+    assert table.where("_partition = '1'").count() < 40
+    assert table.count() == 40
+
+
+@pytest.mark.parametrize("pushdown", ["false", "true"])
+def test_the_log_is_a_table(pushdown, registered, server, orders):
+    def log():
+        options = {"url": server.url, "pushdown": pushdown}
+        return registered.read.format("rioni.log").options(**options).load()
+
+    found = log().where(f"kind = 'event-type.created' and resource = 'event-type:{orders}'")
     [entry] = found.collect()
     assert orders in entry.changes
-    assert "Filter (" not in found._jdf.queryExecution().executedPlan().toString()
-    assert log.where(f"position > {entry.position}").count() == log.count() - entry.position
+    assert log().where(f"position > {entry.position}").count() == log().count() - entry.position
+    assert log().where(f"recorded_at < '{entry.recorded_at}'").count() == entry.position - 1

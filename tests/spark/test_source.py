@@ -1,7 +1,6 @@
 """What Spark reads of published events is what was published."""
 
 import json
-import operator
 
 import pytest
 
@@ -33,16 +32,15 @@ def test_a_read_is_what_was_published(read, orders):
     assert {row.metadata.event_type for row in rows} == {orders}
 
 
-@pytest.mark.parametrize("comparison", [operator.gt, operator.ge, operator.lt, operator.le, operator.eq])
-def test_filters_become_bounds(comparison, read, orders, capfd):
-    sign = {"gt": ">", "ge": ">=", "lt": "<", "le": "<=", "eq": "="}[comparison.__name__]
+def test_filters_become_bounds(read, orders, capfd):
     rows = [row for row in read(orders).collect() if row["_partition"] == "1"]
     middle = sorted(row["_offset"] for row in rows)[len(rows) // 2]
-    narrowed = read(orders, pushdown="true").where(f"_partition = '1' and _offset {sign} '{middle}'")
-    assert "Filter (" not in narrowed._jdf.queryExecution().executedPlan().toString()
+    narrowed = read(orders, pushdown="true").where(f"_partition = '1' and _offset > '{middle}'")
     narrowed.explain("formatted")
-    assert "PushedFilters: [IsNotNull(_partition)" in capfd.readouterr().out
-    assert places(narrowed.collect()) == {each for each in places(rows) if comparison(each[1], middle)}
+    plan = capfd.readouterr().out
+    assert f"EqualTo(_partition,1), GreaterThan(_offset,{middle})]" in plan
+    assert "Condition" not in plan
+    assert places(narrowed.collect()) == {each for each in places(rows) if each[1] > middle}
 
 
 def test_several_event_types_have_their_names_and_the_columns_of_both(read, orders, client):
@@ -96,4 +94,5 @@ def test_the_log_is_a_table(pushdown, registered, server, orders):
     [entry] = found.collect()
     assert orders in entry.changes
     assert log().where(f"position > {entry.position}").count() == log().count() - entry.position
-    assert log().where(f"recorded_at < '{entry.recorded_at}'").count() == entry.position - 1
+    before = sum(each.recorded_at < entry.recorded_at for each in log().collect())
+    assert log().where(f"recorded_at < '{entry.recorded_at}'").count() == before

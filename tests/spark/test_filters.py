@@ -5,12 +5,6 @@ import operator
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from rioni.domain.timelines.position import TimelinePosition
-
-
-pytest.importorskip("pyspark")
-
 from pyspark.sql.datasource import (
     EqualTo,
     GreaterThan,
@@ -20,6 +14,7 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
+from rioni.domain.timelines.position import TimelinePosition
 from rioni.spark.filters import bounds_of
 
 

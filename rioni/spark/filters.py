@@ -3,13 +3,21 @@
 from collections.abc import Iterable
 
 import msgspec
-from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, GreaterThanOrEqual, In, LessThan, LessThanOrEqual
+from pyspark.sql.datasource import (
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    IsNotNull,
+    LessThan,
+    LessThanOrEqual,
+)
 
 from rioni.domain.errors import InvalidCursor
 from rioni.domain.timelines.position import TimelinePosition, parse_offset
 from rioni.domain.timelines.timeline import FIRST_ORDER
 from rioni.lake.columns import OFFSET, PARTITION
-from rioni.spark.event_reader import EVENT_TYPE
 from rioni.spark.places import Places
 
 
@@ -55,31 +63,33 @@ def bounds_of(filters: Iterable[Filter]) -> tuple[Bounds, list[Filter]]:
 
 def _take(bounds: Bounds, given: Filter) -> bool:
     """Whether the bounds now express a filter fully."""
-    if not isinstance(given, EqualTo | In | GreaterThan | GreaterThanOrEqual | LessThan | LessThanOrEqual):
-        return False
-    if given.attribute in ((PARTITION,), (EVENT_TYPE,)) and isinstance(given, EqualTo | In):
-        values = {given.value} if isinstance(given, EqualTo) else set(given.value)
-        if given.attribute == (PARTITION,):
-            bounds.partitions = values if bounds.partitions is None else bounds.partitions & values
-        else:
-            bounds.event_types = values if bounds.event_types is None else bounds.event_types & values
-        return True
-    at = _place(given.value) if given.attribute == (OFFSET,) and not isinstance(given, In) else None
-    if at is None:
-        return False
-    before = TimelinePosition(at.order, max(at.position - 1, -1))
     match given:
-        case EqualTo():
-            _raise(bounds, before)
-            _lower(bounds, at)
-        case GreaterThan():
-            _raise(bounds, at)
-        case GreaterThanOrEqual():
-            _raise(bounds, before)
-        case LessThan():
-            _lower(bounds, before)
-        case LessThanOrEqual():
-            _lower(bounds, at)
+        case IsNotNull(attribute=(("_partition" | "_offset" | "_event_type"),)):
+            return True
+        case EqualTo(attribute=(("_partition" | "_event_type") as name,), value=value):
+            return _only(bounds, name, {value})
+        case In(attribute=(("_partition" | "_event_type") as name,), value=values):
+            return _only(bounds, name, set(values))
+        case EqualTo() | GreaterThan() | GreaterThanOrEqual() | LessThan() | LessThanOrEqual():
+            at = _place(given.value) if given.attribute == (OFFSET,) else None
+            return at is not None and _cut(bounds, given, at)
+    return False
+
+
+def _only(bounds: Bounds, name: str, values: set[str]) -> bool:
+    if name == PARTITION:
+        bounds.partitions = values if bounds.partitions is None else bounds.partitions & values
+    else:
+        bounds.event_types = values if bounds.event_types is None else bounds.event_types & values
+    return True
+
+
+def _cut(bounds: Bounds, given: Filter, at: TimelinePosition) -> bool:
+    before = TimelinePosition(at.order, max(at.position - 1, -1))
+    if isinstance(given, EqualTo | GreaterThan | GreaterThanOrEqual):
+        _raise(bounds, at if isinstance(given, GreaterThan) else before)
+    if isinstance(given, EqualTo | LessThan | LessThanOrEqual):
+        _lower(bounds, before if isinstance(given, LessThan) else at)
     return True
 
 

@@ -17,6 +17,7 @@ from pyspark.sql.datasource import (
     GreaterThan,
     GreaterThanOrEqual,
     InputPartition,
+    IsNotNull,
     LessThan,
 )
 from pyspark.sql.types import StructType
@@ -29,6 +30,7 @@ from rioni.tools.api_client import TIMEOUT_S
 ROWS = 1_000
 TEXTS = ("actor", "address", "user_agent", "flow_id", "kind", "resource")
 EXACT = ("actor", "flow_id", "kind", "resource")
+NEVER_NULL = {"position", "recorded_at", "actor", "kind", "resource", "changes"}
 SCHEMA = pa.schema(
     [
         ("position", pa.int64()),
@@ -54,7 +56,8 @@ class LogDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of the whole log, or what filters leave of it."""
-        return LogReader(self._options, schema.names)
+        kind = FilteredLogReader if self._options.pushdown else LogReader
+        return kind(self._options, schema.names)
 
     @cached_property
     def _options(self) -> Options:
@@ -67,29 +70,6 @@ class LogReader(DataSourceReader):
     def __init__(self, options: Options, names: list[str]) -> None:
         self._options, self._names = options, names
         self._query: dict[str, str] = {"order": "asc"}
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
-        """Take over what `GET /audit` can filter by: the other filters are left to Spark."""
-        return [each for each in filters if not self._take(each)]
-
-    def _take(self, given: Filter) -> bool:
-        """Whether the query now expresses a filter fully; each parameter is there once."""
-        match given:
-            case EqualTo(attribute=(name,), value=str() as value) if name in EXACT:
-                # A kind without a dot means all kinds of a resource to the broker.
-                parameter, text = (name, value) if name != "kind" or "." in value else ("", "")
-            case GreaterThan(attribute=("position",), value=int() as value):
-                parameter, text = "after", str(max(value, 0))
-            case GreaterThanOrEqual(attribute=("recorded_at",), value=datetime() as value):
-                parameter, text = _time("since", value)
-            case LessThan(attribute=("recorded_at",), value=datetime() as value):
-                parameter, text = _time("until", value)
-            case _:
-                return False
-        if not parameter or parameter in self._query:
-            return False
-        self._query[parameter] = text
-        return True
 
     def read(self, partition: InputPartition) -> Iterator[Any]:  # noqa: ARG002 - there is one
         """The entries, the oldest first.
@@ -139,6 +119,35 @@ class LogReader(DataSourceReader):
             raise server.unreachable(ex) from ex
         finally:
             connection.close()
+
+
+class FilteredLogReader(LogReader):
+    """Asks for less where the query has filters; its DataFrame is good for one query (docs/spark.md)."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
+        """Take over what `GET /audit` can filter by: the other filters are left to Spark."""
+        return [each for each in filters if not self._take(each)]
+
+    def _take(self, given: Filter) -> bool:
+        """Whether the query now expresses a filter fully; each parameter is there once."""
+        match given:
+            case IsNotNull(attribute=(name,)):
+                return name in NEVER_NULL
+            case EqualTo(attribute=(name,), value=str() as value) if name in EXACT:
+                # A kind without a dot means all kinds of a resource to the broker.
+                parameter, text = (name, value) if name != "kind" or "." in value else ("", "")
+            case GreaterThan(attribute=("position",), value=int() as value):
+                parameter, text = "after", str(max(value, 0))
+            case GreaterThanOrEqual(attribute=("recorded_at",), value=datetime() as value):
+                parameter, text = _time("since", value)
+            case LessThan(attribute=("recorded_at",), value=datetime() as value):
+                parameter, text = _time("until", value)
+            case _:
+                return False
+        if not parameter or parameter in self._query:
+            return False
+        self._query[parameter] = text
+        return True
 
 
 def _time(parameter: str, value: datetime) -> tuple[str, str]:

@@ -24,7 +24,10 @@ KNOWN = {
     "quiet_s",
     "timeout_s",
     "job",
+    "pushdown",
 }
+OF_SPARK = {"path", "checkpointlocation"}
+"""Options of Spark's own that it shows to sources too."""
 EVENTS_MAX = 1_000_000
 
 
@@ -44,6 +47,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     quiet_s: int = 5
     timeout_s: int = 600
     job: str | None = None
+    pushdown: bool = False
 
     def server(self) -> Server:
         """The broker's address.
@@ -67,7 +71,7 @@ def parse_options(given: Mapping[str, str]) -> Options:
     Raises:
         Invalid: an option is unknown, missing, or has a value that it can't have.
     """
-    if unknown := sorted(set(given) - KNOWN - {"path"}):
+    if unknown := sorted(set(given) - KNOWN - OF_SPARK):
         raise Invalid(f"Unknown options: {', '.join(unknown)}. There are {', '.join(sorted(KNOWN))}.")
     if not given.get("url"):
         raise Invalid("The option url is missing; it is the base URL of a broker, like http://localhost:8080.")
@@ -87,7 +91,15 @@ def parse_options(given: Mapping[str, str]) -> Options:
         quiet_s=_number(given, "quiet_s", 5, 60),
         timeout_s=_number(given, "timeout_s", 600, 3_600),
         job=given.get("job"),
+        pushdown=_flag(given, "pushdown"),
     )
+
+
+def _flag(given: Mapping[str, str], name: str) -> bool:
+    text = given.get(name, "false").lower()
+    if text not in ("true", "false"):
+        raise Invalid(f"{name} is {text}, but must be true or false.")
+    return text == "true"
 
 
 def _number(given: Mapping[str, str], name: str, default: int, largest: int) -> int:

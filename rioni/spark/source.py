@@ -45,7 +45,8 @@ class EventDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of a part of the events."""
-        return EventBatchReader(self._options, _arrow(schema))
+        kind = FilteredBatchReader if self._options.pushdown else EventBatchReader
+        return kind(self._options, _arrow(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """A reader of micro-batches."""
@@ -106,11 +107,6 @@ class EventBatchReader(DataSourceReader):
         self._options, self._schema = options, schema
         self._bounds = Bounds()
 
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
-        """Take over comparisons of `_partition`, `_offset` and `_event_type`; the others are left to Spark."""
-        self._bounds, rest = bounds_of(filters)
-        return rest
-
     def partitions(self) -> list[Range]:
         """A range for each task; blocks until the broker answers."""
         locator = Locator(self._options)
@@ -119,5 +115,15 @@ class EventBatchReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The events of a range, as Arrow batches."""
-        assert isinstance(partition, Range)
+        if not isinstance(partition, Range):
+            return iter(())  # Spark makes a task of its own where there is nothing to read.
         return read_range(self._options, self._schema, partition, self._bounds.admits)
+
+
+class FilteredBatchReader(EventBatchReader):
+    """Reads less where the query has filters; its DataFrame is good for one query (docs/spark.md)."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
+        """Take over comparisons of `_partition`, `_offset` and `_event_type`; the others are left to Spark."""
+        self._bounds, rest = bounds_of(filters)
+        return rest

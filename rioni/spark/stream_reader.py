@@ -25,6 +25,7 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: Options, schema: pa.Schema) -> None:
         self._options, self._schema = options, schema
         self._target: Places | None = None
+        self._committed: Offsets | None = None
 
     def initialOffset(self) -> Offsets:  # noqa: N802 - Spark's name
         """Where a new query begins."""
@@ -45,6 +46,8 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         that each batch is determined by the offsets in the checkpoint alone.
         """
         locator, begin = Locator(self._options), _read(start)
+        # The micro-batches up to `start` are processed; Spark says so only when there is a further one.
+        self._commit(locator, start)
         target = self._target or self._newest(locator)
         added = {name: places.keys() - begin.get(name, {}).keys() for name, places in target.items()}
         ends = {name: dict(places) for name, places in begin.items()}
@@ -60,13 +63,18 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The events of a range, as Arrow batches."""
-        assert isinstance(partition, Range)
+        if not isinstance(partition, Range):
+            return iter(())  # Spark makes a task of its own where there is nothing to read.
         return read_range(self._options, self._schema, partition)
 
     def commit(self, end: Offsets) -> None:
         """Set the subscription's cursors to where the processed micro-batches end."""
-        if self._options.subscription is not None:
-            Locator(self._options).commit(_read(end))
+        self._commit(Locator(self._options), end)
+
+    def _commit(self, locator: Locator, processed: Offsets) -> None:
+        if self._options.subscription is not None and processed != self._committed:
+            locator.commit(_read(processed))
+            self._committed = processed
 
     def _newest(self, locator: Locator) -> Places:
         return {

@@ -2,7 +2,9 @@
 
 import io
 from collections.abc import Sequence
+from itertools import repeat
 
+import msgspec
 import pyarrow as pa
 import pyarrow.json as pj
 
@@ -14,25 +16,29 @@ BLOCK_BYTES_MIN = 4_096
 _OWN = (PARTITION, OFFSET, CORRUPT)
 
 
-def read_batch(schema: pa.Schema, events: Sequence[tuple[str, str, bytes]]) -> pa.RecordBatch:
+def read_batch(
+    schema: pa.Schema, partition: str, offsets: pa.Array, events: Sequence[bytes | msgspec.Raw]
+) -> pa.RecordBatch:
     """The rows that `record_batch` makes of the same events.
 
     Args:
         schema: with `_partition`, `_offset` and `_corrupt`.
-        events: partition, offset, and the JSON of the event, which has no line breaks: the broker stores none.
+        partition: of all events.
+        offsets: texts, one for each event.
+        events: their JSON, which has no line breaks: the broker stores none.
     """
-    found = _fitting(pa.schema([each for each in schema if each.name not in _OWN]), [each[2] for each in events])
+    found = _fitting(pa.schema([each for each in schema if each.name not in _OWN]), events)
     # A value that does not fit, or a column of text whose value is no string: one by one.
     if found is None:
-        return record_batch(schema, events)
+        return record_batch(schema, list(zip(repeat(partition), offsets.to_pylist(), map(bytes, events), strict=False)))
     columns = {name: found.column(name) for name in found.schema.names}
-    columns[PARTITION] = pa.array([each[0] for each in events], pa.string())
-    columns[OFFSET] = pa.array([each[1] for each in events], pa.string())
+    columns[PARTITION] = pa.repeat(pa.scalar(partition), len(events))
+    columns[OFFSET] = offsets
     columns[CORRUPT] = pa.nulls(len(events), pa.string())
     return pa.record_batch([columns[each.name] for each in schema], schema=schema)
 
 
-def _fitting(columns: pa.Schema, events: Sequence[bytes]) -> pa.RecordBatch | None:
+def _fitting(columns: pa.Schema, events: Sequence[bytes | msgspec.Raw]) -> pa.RecordBatch | None:
     """All of the events as rows; None if a value of one does not fit."""
     if not len(columns) or not events:
         return None

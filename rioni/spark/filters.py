@@ -43,6 +43,11 @@ class Bounds(msgspec.Struct):
                     places[partition] = min(self.to, end)
         return kept_starts, kept_ends
 
+    @property
+    def places(self) -> bool:
+        """Whether there is a bound of places."""
+        return self.after is not None or self.to is not None
+
     def admits(self, at: TimelinePosition) -> bool:
         """Whether an event at a place is within the bounds."""
         return (self.after is None or self.after < at) and (self.to is None or at <= self.to)

@@ -117,7 +117,7 @@ class EventBatchReader(DataSourceReader):
         """The events of a range, as Arrow batches."""
         if not isinstance(partition, Range):
             return iter(())  # Spark makes a task of its own where there is nothing to read.
-        return read_range(self._options, self._schema, partition, self._bounds.admits)
+        return read_range(self._options, self._schema, partition, self._bounds.admits if self._bounds.places else None)
 
 
 class FilteredBatchReader(EventBatchReader):

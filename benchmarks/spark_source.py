@@ -1,8 +1,9 @@
-"""Reading events by Spark's format `rioni` beside a plain client. `python -m benchmarks.spark_source`.
+"""Reading events by Spark's format `rioni` beside two plain clients. `python -m benchmarks.spark_source`.
 
 The plain client reads the same partitions, one after the other, by the same streams, and drops what it gets: that is
-what the broker delivers. Spark makes rows of whole events; sums and counts show that their values are there. Both
-share the machine with the broker. Each round measures both; it stops by itself.
+what the broker delivers. The second one reads the JSON of each event too. Spark makes rows of whole events; sums and
+counts show that their values are there. With one column, the user names a schema of one. All of them share the machine
+with the broker. Each round measures each once; it stops by itself.
 """
 
 import argparse
@@ -11,6 +12,7 @@ import tempfile
 import time
 import urllib.request
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 
 import orjson
@@ -46,19 +48,26 @@ def main() -> None:
         register(spark)
         spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "10000")
         print(f"{given.events} events, {spark.sparkContext.master}; events/s")
-        plain, read = [], []
-        # The first read of each starts processes and compiles: it does not count.
+        measured: dict[str, Callable[[], None]] = {
+            "plain client": lambda: _read(url, given.events, decode=len),
+            "plain client that reads JSON": lambda: _read(url, given.events, decode=orjson.loads),
+            "spark": lambda: _query(spark, url, given.events),
+            "spark, one column": lambda: _one_column(spark, url, given.events),
+        }
+        rates: dict[str, list[float]] = {name: [] for name in measured}
+        # The first round starts processes and compiles: it does not count.
         for number in range(given.rounds + 1):
-            alone, by_spark = given.events / _plain(url), given.events / _spark(spark, url, given.events)
-            if number:
-                plain.append(alone)
-                read.append(by_spark)
-                print(f"plain client {alone:>10,.0f}   spark {by_spark:>10,.0f}   {by_spark / alone:.0%}", flush=True)
-        ratios = [one / other for one, other in zip(read, plain, strict=True)]
-        print(
-            f"medians: plain client {statistics.median(plain):,.0f}, spark {statistics.median(read):,.0f}, "
-            f"{statistics.median(ratios):.0%}"
-        )
+            for name, measure in measured.items():
+                begun_s = time.monotonic()
+                measure()
+                rate = given.events / (time.monotonic() - begun_s)
+                print(f"{'first round' if number == 0 else number}: {name} {rate:,.0f}", flush=True)
+                if number:
+                    rates[name].append(rate)
+        plain = rates["plain client"]
+        for name, found in rates.items():
+            ratio = statistics.median(one / other for one, other in zip(found, plain, strict=True))
+            print(f"{name:<30} median {statistics.median(found):>10,.0f}, {ratio:.0%} of the plain client")
 
 
 def _publish(url: str, count: int) -> None:
@@ -101,26 +110,31 @@ def _post(url: str, body: object) -> None:
         answer.read()
 
 
-def _plain(url: str) -> float:
-    """Seconds of reading everything without looking at it."""
+def _read(url: str, count: int, decode: Callable[[bytes], object]) -> None:
     broker, read = Broker(Server(url)), 0
-    begun_s = time.monotonic()
     for partition in broker.partitions(NAME):
-        count = partition.newest.position - partition.before_oldest.position
-        with broker.stream(NAME, partition.name, partition.before_oldest, count) as batches:
-            read += sum(len(batch.events) for batch in batches)
-    assert read, "nothing was read"
-    return time.monotonic() - begun_s
+        there = partition.newest.position - partition.before_oldest.position
+        with broker.stream(NAME, partition.name, partition.before_oldest, there) as batches:
+            for batch in batches:
+                read += len(batch.events)
+                for event in batch.events:
+                    decode(memoryview(event))
+    assert read == count, read
 
 
-def _spark(spark: SparkSession, url: str, count: int) -> float:
-    """Seconds of a query over everything, its planning included."""
-    begun_s = time.monotonic()
+def _query(spark: SparkSession, url: str, count: int) -> None:
+    """A query over everything, its planning included."""
     frame = spark.read.format("rioni").options(url=url, event_type=NAME).load()
     row = frame.selectExpr("count(*)", "sum(amount)", "count(metadata.eid)", "sum(size(items))").first()
     assert row is not None
     assert tuple(row) == (count, count * (count - 1) // 2, count, 2 * count), row
-    return time.monotonic() - begun_s
+
+
+def _one_column(spark: SparkSession, url: str, count: int) -> None:
+    frame = spark.read.format("rioni").schema("amount bigint").options(url=url, event_type=NAME).load()
+    row = frame.selectExpr("count(*)", "sum(amount)").first()
+    assert row is not None
+    assert tuple(row) == (count, count * (count - 1) // 2), row
 
 
 if __name__ == "__main__":

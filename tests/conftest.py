@@ -24,6 +24,7 @@ from tests.support.shared_servers import SharedServers, address_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from pyspark.sql import SparkSession
     from xdist.remote import Producer
     from xdist.workermanage import WorkerController
 
@@ -72,6 +73,18 @@ def _without_skips(report: pytest.TestReport | pytest.CollectReport) -> pytest.T
         report.outcome = "failed"
         report.longrepr = f"skipped, where nothing may be: {report.longrepr}"
     return report
+
+
+# --- Spark ---
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """One session for the whole run, as starting one takes seconds."""
+    from rioni.projections.bulk import spark_session  # noqa: PLC0415 - most runs need no Spark
+
+    with spark_session(tmp_path_factory.mktemp("spark")) as session:
+        yield session
 
 
 # --- processes ---

@@ -8,7 +8,19 @@ import pytest
 
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("bootstrap", "cli", "commands", "config", "domain", "http", "lake", "projections", "storage", "tools")
+PACKAGES = (
+    "bootstrap",
+    "cli",
+    "commands",
+    "config",
+    "domain",
+    "http",
+    "lake",
+    "projections",
+    "spark",
+    "storage",
+    "tools",
+)
 TESTS = [path for package in PACKAGES for path in sorted((ROOT / "tests" / package).rglob("test_*.py"))]
 
 

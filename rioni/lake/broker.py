@@ -34,6 +34,10 @@ SCHEMAS_MAX = 1_000
 _EXPIRED = re.compile(r"skipped events due to retention time passed, count: ([0-9]+)")
 
 
+class TooManyStreams(Unavailable):
+    """The client has all the streams that it may have; some end when they are read."""
+
+
 class _Schema(msgspec.Struct, frozen=True):
     type: str
     schema: str
@@ -143,7 +147,14 @@ class Broker:
 
     @contextlib.contextmanager
     def stream(
-        self, name: str, partition: str, after: TimelinePosition, count: int, *, alone: bool = False
+        self,
+        name: str,
+        partition: str,
+        after: TimelinePosition,
+        count: int,
+        *,
+        alone: bool = False,
+        keep_alives: int = 1,
     ) -> Iterator[Iterator[Batch]]:
         """Open a stream of a partition; it ends after `count` events, or when there was none for a while.
 
@@ -153,10 +164,15 @@ class Broker:
             after: the last place read.
             count: the events that are there at most, so that none waits for a batch to be full.
             alone: whether each event comes in a batch of its own.
+            keep_alives: how many seconds without an event end the stream.
+
+        Raises:
+            TooManyStreams: the client has too many.
+            Unavailable: the broker does not answer, or refuses.
         """
         count = min(count, EVENTS_MAX)
         query = {"batch_limit": 1 if alone else min(count, BATCH_EVENTS), "stream_limit": count}
-        query |= {"batch_flush_timeout": FLUSH_TIMEOUT_S, "stream_keep_alive_limit": 1}
+        query |= {"batch_flush_timeout": FLUSH_TIMEOUT_S, "stream_keep_alive_limit": keep_alives}
         path = f"{_path(name)}/events?{urlencode(query)}"
         cursors = [{"partition": partition, "offset": after.offset}]
         headers = {"X-Nakadi-Cursors": orjson.dumps(cursors).decode(), "Host": self._server.netloc}
@@ -168,7 +184,8 @@ class Broker:
             response = connection.getresponse()
             if response.status != http.client.OK:
                 text = response.read().decode(errors="replace")
-                raise Unavailable(f"GET {self._server.url}{path} answered {response.status}: {text}")
+                refused = TooManyStreams if response.status == http.client.TOO_MANY_REQUESTS else Unavailable
+                raise refused(f"GET {self._server.url}{path} answered {response.status}: {text}")
             yield self._read(response)
         except (OSError, http.client.HTTPException) as ex:
             raise self._server.unreachable(ex) from ex

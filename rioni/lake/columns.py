@@ -176,8 +176,9 @@ def _converter(kind: pa.DataType, path: str) -> Callable[[Any], Any]:
         return partial(_struct, fields, path)
     if pa.types.is_list(kind):
         return partial(_list, _converter(kind.value_type, f"{path}[]"), path)
-    check = _is_integer if pa.types.is_integer(kind) else _is_number if pa.types.is_floating(kind) else _is_boolean
-    return partial(_scalar, check, path, str(kind))
+    if pa.types.is_floating(kind):
+        return partial(_number, path, str(kind))
+    return partial(_scalar, _is_integer if pa.types.is_integer(kind) else _is_boolean, path, str(kind))
 
 
 def _string(value: Any) -> str | None:
@@ -208,6 +209,11 @@ def _scalar(check: Callable[[Any], bool], path: str, kind: str, value: Any) -> A
     if value is not None and not check(value):
         raise Misfit(f"{path} is not of type {kind}: {value!r:.100}")
     return value
+
+
+def _number(path: str, kind: str, value: Any) -> float | None:
+    # Arrow refuses integers that a double does not hold exactly.
+    return None if _scalar(_is_number, path, kind, value) is None else float(value)
 
 
 def _is_integer(value: Any) -> bool:

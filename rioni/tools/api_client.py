@@ -1,6 +1,8 @@
 """Makes single requests to a running broker."""
 
 import http.client
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import orjson
@@ -16,12 +18,20 @@ TIMEOUT_S = 30
 def call_text(server: Server, path: str) -> str:
     """Get a text; raises as `call`, and Unavailable where it is not UTF-8."""
     try:
-        return _call(server, "GET", path, None, ())[1].decode()
+        return _call(server, "GET", path, None)[1].decode()
     except UnicodeDecodeError as ex:
         raise Unavailable(f"GET {server.url}{path} answered something else than text.") from ex
 
 
-def call(server: Server, method: str, path: str, body: Any = None, *, accept: tuple[int, ...] = ()) -> tuple[int, Any]:
+def call(
+    server: Server,
+    method: str,
+    path: str,
+    body: Any = None,
+    *,
+    accept: tuple[int, ...] = (),
+    headers: Mapping[str, str] = MappingProxyType({}),
+) -> tuple[int, Any]:
     """Make one request and wait for its answer.
 
     Args:
@@ -30,6 +40,7 @@ def call(server: Server, method: str, path: str, body: Any = None, *, accept: tu
         path: below the base URL.
         body: sent as JSON; None for no body.
         accept: statuses that are answers too, beside those of success.
+        headers: further ones.
 
     Returns:
         Status and JSON.
@@ -37,17 +48,24 @@ def call(server: Server, method: str, path: str, body: Any = None, *, accept: tu
     Raises:
         Unavailable: there is no answer, or one with another status.
     """
-    status, answer = _call(server, method, path, body, accept)
+    status, answer = _call(server, method, path, body, accept, headers)
     return status, orjson.loads(answer) if answer.startswith((b"{", b"[")) else {}
 
 
-def _call(server: Server, method: str, path: str, body: Any, accept: tuple[int, ...]) -> tuple[int, bytes]:
+def _call(
+    server: Server,
+    method: str,
+    path: str,
+    body: Any,
+    accept: tuple[int, ...] = (),
+    further: Mapping[str, str] = MappingProxyType({}),
+) -> tuple[int, bytes]:
     connection: http.client.HTTPConnection
     if server.tls is None:
         connection = http.client.HTTPConnection(*server.address, timeout=TIMEOUT_S)
     else:
         connection = http.client.HTTPSConnection(*server.address, timeout=TIMEOUT_S, context=server.tls)
-    headers = {"Host": server.netloc, "Content-Type": "application/json"}
+    headers = {"Host": server.netloc, "Content-Type": "application/json", **further}
     if server.token:
         headers["Authorization"] = f"Bearer {server.token}"
     try:

@@ -1,22 +1,14 @@
-"""One Spark session for the whole run, and databases with a log in them."""
+"""Databases with a log in them."""
 
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 from sqlalchemy import Engine
 
 from rioni.domain.ports.event_log import LogEntry
-from rioni.projections.bulk import spark_session
 from rioni.projections.generations.engine import open_engine
 from tests.support.log import append, create_tables
-
-
-@pytest.fixture(scope="session")
-def spark(tmp_path_factory) -> Iterator[SparkSession]:
-    with spark_session(tmp_path_factory.mktemp("spark")) as session:
-        yield session
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])

@@ -10,7 +10,14 @@ from xdist.scheduler import LoadFileScheduling
 
 
 SHARING: Mapping[str, Iterable[str]] = {
-    "spark": ("tests/bulk/test_audit.py", "tests/bulk/test_commands.py", "tests/bulk/test_rebuild.py"),
+    "spark": (
+        "tests/bulk/test_audit.py",
+        "tests/bulk/test_commands.py",
+        "tests/bulk/test_rebuild.py",
+        "tests/spark/test_source.py",
+        "tests/spark/test_stream_reader.py",
+        "tests/spark/test_writer.py",
+    ),
     "several_brokers": (
         "tests/storage/kafka/idempotence/test_idempotent_appender.py",
         "tests/storage/kafka/test_delivery.py",

@@ -1,0 +1,163 @@
+"""Reads a range of a partition over HTTP, as Arrow batches; runs in the tasks of Spark."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rioni.domain.errors import Unavailable
+from rioni.domain.timelines.position import TimelinePosition, format_offset
+from rioni.lake.broker import Batch, Broker, TooManyStreams, place
+from rioni.lake.columns import CORRUPT, OFFSET, PARTITION
+from rioni.lake.json_reader import read_batch
+from rioni.spark.options import Options
+from rioni.spark.ranges import Range
+
+
+ROWS = 5_000
+"""Rows of an Arrow batch, or a few more."""
+RETRY_S = 0.2
+EVENT_TYPE = "_event_type"
+
+_DIGITS = len(format_offset(1, 0).rpartition("-")[2])
+
+
+class Run(NamedTuple):
+    """Events at consecutive positions of a timeline."""
+
+    first: TimelinePosition
+    events: Sequence[msgspec.Raw]
+
+    def within(self, is_wanted: Callable[[TimelinePosition], bool]) -> "Run":
+        """The events whose places are within bounds."""
+        order, position = self.first.order, self.first.position
+        wanted = [n for n in range(len(self.events)) if is_wanted(TimelinePosition(order, position + n))]
+        if not wanted:
+            return Run(self.first, ())
+        return Run(TimelinePosition(order, position + wanted[0]), self.events[wanted[0] : wanted[-1] + 1])
+
+    def offsets(self) -> pa.Array:
+        """Their offsets, as texts."""
+        # PERF: one by one takes as long as half of the JSON.
+        first = self.first.position
+        numbers = pa.array(range(first, first + len(self.events)), pa.int64()).cast(pa.string())
+        prefix = format_offset(self.first.order, 0).rpartition("-")[0]
+        return pc.binary_join_element_wise(prefix, pc.utf8_lpad(numbers, _DIGITS, "0"), "-")
+
+
+class Incomplete(Unavailable):
+    """A range could not be read to its end."""
+
+
+def read_range(
+    options: Options, schema: pa.Schema, part: Range, is_wanted: Callable[[TimelinePosition], bool] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Read the events of a range.
+
+    Args:
+        options: of the source.
+        schema: the columns wanted.
+        part: what to read.
+        is_wanted: whether a place is within bounds, which have no gaps; by default all are.
+
+    Raises:
+        Incomplete: events have expired, the broker ended the stream early, or the time was up.
+        Unavailable: the broker does not answer, or refuses.
+    """
+    runs: list[Run] = []
+    count = 0
+    for found in _events(options, part):
+        run = found.within(is_wanted) if is_wanted is not None else found
+        if run.events:
+            runs.append(run)
+            count += len(run.events)
+        if count >= ROWS:
+            yield _batch(schema, part, runs)
+            runs, count = [], 0
+    if runs:
+        yield _batch(schema, part, runs)
+
+
+def _batch(schema: pa.Schema, part: Range, runs: Sequence[Run]) -> pa.RecordBatch:
+    own = {OFFSET, PARTITION, CORRUPT, EVENT_TYPE}
+    columns = [each for each in schema if each.name not in own]
+    columns += [pa.field(name, pa.string()) for name in (PARTITION, OFFSET, CORRUPT)]
+    offsets = pa.concat_arrays([run.offsets() for run in runs])
+    events = [event for run in runs for event in run.events]
+    found = read_batch(pa.schema(columns), part.partition, offsets, events)
+    named = {each.name: found.column(each.name) for each in found.schema}
+    named[EVENT_TYPE] = pa.repeat(pa.scalar(part.event_type), len(events))
+    return pa.record_batch([named[each.name] for each in schema], schema=schema)
+
+
+def _events(options: Options, part: Range) -> Iterator[Run]:
+    broker, deadline = options.broker(), time.monotonic() + options.timeout_s
+    after = part.after
+    while after < part.to:
+        try:
+            for found, last in _stream(broker, options, part, after, deadline):
+                yield from found
+                after = last
+        except TooManyStreams:
+            # The broker limits the streams of a client on one partition: other tasks have them.
+            if time.monotonic() + RETRY_S > deadline:
+                raise
+            time.sleep(RETRY_S)
+
+
+def _stream(
+    broker: Broker, options: Options, part: Range, after: TimelinePosition, deadline: float
+) -> Iterator[tuple[Sequence[Run], TimelinePosition]]:
+    """The events of a stream, with the place up to which they are complete; the last one is the end of the range."""
+    count = broker.distance(part.event_type, part.partition, after, part.to) if after != part.after else part.count
+    delivered = 0
+    with broker.stream(part.event_type, part.partition, after, count, keep_alives=options.quiet_s) as batches:
+        for quiet, batch in _with_quiet(batches):
+            if time.monotonic() > deadline:
+                raise Incomplete(f"{part} was not read within {options.timeout_s} s; see the option timeout_s.")
+            if batch.expired:
+                raise Incomplete(f"{batch.expired} events of {part} have expired before they were read.")
+            if not batch.events:
+                if batch.info.debug:
+                    raise Incomplete(f"The broker ended the stream of {part}: {batch.info.debug}.")
+                if quiet >= options.quiet_s:
+                    # The rest of the range has no events: deletions, compaction, events for others.
+                    yield (), part.to
+                    return
+                continue
+            last = place(batch.cursor.offset)
+            found = _located(broker, part, after, last, batch)
+            delivered += len(batch.events)
+            # The end of a timeline is the same place as the beginning of the next one, and the less of the two.
+            complete = part.to if delivered == count else min(last, part.to)
+            yield [run.within(part.to.__ge__) for run in found] if last > part.to else found, complete
+            after = last
+            if last >= part.to or delivered == count:
+                return
+    raise Incomplete(f"The stream of {part} ended at {after.offset}, before its end.")
+
+
+def _with_quiet(batches: Iterator[Batch]) -> Iterator[tuple[int, Batch]]:
+    """Each batch with the number of batches without events up to it."""
+    quiet = 0
+    for batch in batches:
+        quiet = 0 if batch.events else quiet + 1
+        yield quiet, batch
+
+
+def _located(broker: Broker, part: Range, before: TimelinePosition, last: TimelinePosition, batch: Batch) -> list[Run]:
+    """The events of a batch with their places; the batch itself names only that of the last one."""
+    count = len(batch.events)
+    if count == 1 or (last.order == before.order and last.position - before.position == count):
+        return [Run(TimelinePosition(last.order, last.position - count + 1), batch.events)]
+    # Some positions have no events, or a timeline ends in between: read them again, one by one.
+    found = []
+    with broker.stream(part.event_type, part.partition, before, count, alone=True) as batches:
+        for single in batches:
+            found += [Run(place(single.cursor.offset), [event]) for event in single.events]
+    if len(found) != count:
+        raise Incomplete(f"Events of {part} behind {before.offset} were removed while they were read; read again.")
+    return found

@@ -1,0 +1,166 @@
+"""The format `rioni.log`: the audit log of a broker as a table."""
+
+import http.client
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import Any
+from urllib.parse import urlencode
+
+import orjson
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    InputPartition,
+    IsNotNull,
+    LessThan,
+)
+from pyspark.sql.types import StructType
+
+from rioni.domain.errors import Unavailable
+from rioni.spark.options import Options, parse_options
+from rioni.tools.api_client import TIMEOUT_S
+
+
+ROWS = 1_000
+TEXTS = ("actor", "address", "user_agent", "flow_id", "kind", "resource")
+EXACT = ("actor", "flow_id", "kind", "resource")
+NEVER_NULL = {"position", "recorded_at", "actor", "kind", "resource", "changes"}
+SCHEMA = pa.schema(
+    [
+        ("position", pa.int64()),
+        ("recorded_at", pa.timestamp("us", tz="UTC")),
+        *((name, pa.string()) for name in TEXTS),
+        ("changes", pa.string()),
+    ]
+)
+COLUMNS = f"position bigint, recorded_at timestamp, {', '.join(f'{name} string' for name in TEXTS)}, changes string"
+
+
+class LogDataSource(DataSource):
+    """Who changed what, when and from where."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name of the format."""
+        return "rioni.log"
+
+    def schema(self) -> str:
+        """The columns; `changes` is a JSON patch."""
+        return COLUMNS
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """A reader of the whole log, or what filters leave of it."""
+        kind = FilteredLogReader if self._options.pushdown else LogReader
+        return kind(self._options, schema.names)
+
+    @cached_property
+    def _options(self) -> Options:
+        return parse_options({name.lower(): value for name, value in self.options.items()})
+
+
+class LogReader(DataSourceReader):
+    """Reads the export of the audit log, in one task, as it is one log."""
+
+    def __init__(self, options: Options, names: list[str]) -> None:
+        self._options, self._names = options, names
+        self._query: dict[str, str] = {"order": "asc"}
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:  # noqa: ARG002 - there is one
+        """The entries, the oldest first.
+
+        Raises:
+            Unavailable: the broker does not answer, or refuses.
+        """
+        query: dict[str, str] | None = self._query
+        while query is not None:
+            more: str | None = None
+            rows: list[dict[str, Any]] = []
+            for line in self._lines(query):
+                entry = orjson.loads(line)
+                if "_links" in entry:
+                    more = entry["_links"]["next"]["href"].rpartition("after=")[2].partition("&")[0]
+                    break
+                rows.append(_row(entry))
+                if len(rows) == ROWS:
+                    yield self._batch(rows)
+                    rows = []
+            if rows:
+                yield self._batch(rows)
+            query = None if more is None else query | {"after": more}
+
+    def _batch(self, rows: list[dict[str, Any]]) -> pa.RecordBatch:
+        return pa.RecordBatch.from_pylist(rows, SCHEMA).select(self._names)
+
+    def _lines(self, query: dict[str, str]) -> Iterator[bytes]:
+        server = self._options.server()
+        headers = {"Accept": "application/x-ndjson", "Host": server.netloc}
+        if server.token:
+            headers["Authorization"] = f"Bearer {server.token}"
+        connection: http.client.HTTPConnection
+        if server.tls is None:
+            connection = http.client.HTTPConnection(*server.address, timeout=TIMEOUT_S)
+        else:
+            connection = http.client.HTTPSConnection(*server.address, timeout=TIMEOUT_S, context=server.tls)
+        try:
+            connection.request("GET", f"{server.path}/audit?{urlencode(query)}", headers=headers)
+            response = connection.getresponse()
+            if response.status != http.client.OK:
+                text = response.read().decode(errors="replace")
+                raise Unavailable(f"GET {server.url}/audit answered {response.status}: {text}")
+            while line := response.readline():
+                yield line
+        except (OSError, http.client.HTTPException) as ex:
+            raise server.unreachable(ex) from ex
+        finally:
+            connection.close()
+
+
+class FilteredLogReader(LogReader):
+    """Asks for less where the query has filters; its DataFrame is good for one query (docs/spark.md)."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
+        """Take over what `GET /audit` can filter by: the other filters are left to Spark."""
+        return [each for each in filters if not self._take(each)]
+
+    def _take(self, given: Filter) -> bool:
+        """Whether the query now expresses a filter fully; each parameter is there once."""
+        match given:
+            case IsNotNull(attribute=(name,)):
+                return name in NEVER_NULL
+            case EqualTo(attribute=(name,), value=str() as value) if name in EXACT:
+                # A kind without a dot means all kinds of a resource to the broker.
+                parameter, text = (name, value) if name != "kind" or "." in value else ("", "")
+            case GreaterThan(attribute=("position",), value=int() as value):
+                parameter, text = "after", str(max(value, 0))
+            case GreaterThanOrEqual(attribute=("recorded_at",), value=datetime() as value):
+                parameter, text = _time("since", value)
+            case LessThan(attribute=("recorded_at",), value=datetime() as value):
+                parameter, text = _time("until", value)
+            case _:
+                return False
+        if not parameter or parameter in self._query:
+            return False
+        self._query[parameter] = text
+        return True
+
+
+def _time(parameter: str, value: datetime) -> tuple[str, str]:
+    """A time that the log can be asked for: its entries have milliseconds."""
+    if value.microsecond % 1_000:
+        return "", ""
+    aware = value if value.tzinfo else value.astimezone()
+    return parameter, aware.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _row(entry: dict[str, Any]) -> dict[str, Any]:
+    return {
+        **{name: entry.get(name) for name in ("position", *TEXTS)},
+        "recorded_at": datetime.fromisoformat(entry["recorded_at"]),
+        "changes": orjson.dumps(entry["changes"]).decode(),
+    }

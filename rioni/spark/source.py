@@ -1,0 +1,129 @@
+"""The format `rioni`: published events as a table, read in batches and streams, and written."""
+
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+    Filter,
+    InputPartition,
+)
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import StructType
+
+from rioni.domain.errors import Invalid
+from rioni.lake.broker import Broker
+from rioni.lake.columns import CORRUPT, OFFSET, PARTITION, event_schema, evolve
+from rioni.spark.event_reader import EVENT_TYPE, read_range
+from rioni.spark.filters import Bounds, bounds_of
+from rioni.spark.options import Options, parse_options
+from rioni.spark.places import Locator
+from rioni.spark.ranges import Range, split
+from rioni.spark.stream_reader import EventStreamReader
+from rioni.spark.writer import EventStreamWriter, EventWriter
+
+
+class EventDataSource(DataSource):
+    """Events of one or several event types."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name of the format."""
+        return "rioni"
+
+    def schema(self) -> StructType:
+        """The columns of the event types, in all versions of their schemas; blocks until the broker answers."""
+        options = self._options
+        names = Locator(options).event_types()
+        return from_arrow_schema(table_schema(options.broker(), names))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """A reader of a part of the events."""
+        kind = FilteredBatchReader if self._options.pushdown else EventBatchReader
+        return kind(self._options, _arrow(schema))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        """A reader of micro-batches."""
+        return EventStreamReader(self._options, _arrow(schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:  # noqa: ARG002, FBT001 - Spark's
+        """A publisher of rows."""
+        _check_appends(overwrite)
+        return EventWriter(self._options)
+
+    def streamWriter(  # noqa: N802 - Spark's name
+        self,
+        schema: StructType,  # noqa: ARG002 - Spark's
+        overwrite: bool,  # noqa: FBT001 - Spark's
+    ) -> DataSourceStreamArrowWriter:
+        """A publisher of the rows of micro-batches."""
+        _check_appends(overwrite)
+        return EventStreamWriter(self._options)
+
+    @cached_property
+    def _options(self) -> Options:
+        return parse_options({name.lower(): value for name, value in self.options.items()})
+
+
+def _check_appends(overwrite: bool) -> None:  # noqa: FBT001 - as Spark has it
+    if overwrite:
+        raise Invalid('Published events are never replaced: write with mode("append").')
+
+
+def _arrow(schema: StructType) -> pa.Schema:
+    return to_arrow_schema(schema, timezone="UTC")
+
+
+def table_schema(broker: Broker, names: Iterable[str]) -> pa.Schema:
+    """The columns that hold the events of some event types, in all versions of their schemas.
+
+    Raises:
+        Invalid: a schema can't be read or has too many columns.
+        Unavailable: the broker does not answer, or refuses.
+    """
+    found = pa.schema([])
+    names = tuple(names)
+    for name in names:
+        category = broker.event_type(name).category
+        for kind, text in broker.schemas(name):
+            found = evolve(found, event_schema(kind, text, category))
+    own = {PARTITION, OFFSET, CORRUPT}
+    ordered = [each for each in found if each.name not in own]
+    if len(names) > 1:
+        ordered.append(pa.field(EVENT_TYPE, pa.string()))
+    return pa.schema([*ordered, *((name, pa.string()) for name in (PARTITION, OFFSET, CORRUPT))])
+
+
+class EventBatchReader(DataSourceReader):
+    """Reads what is there when the query is planned, or what the options name of it."""
+
+    def __init__(self, options: Options, schema: pa.Schema) -> None:
+        self._options, self._schema = options, schema
+        self._bounds = Bounds()
+
+    def partitions(self) -> list[Range]:
+        """A range for each task; blocks until the broker answers."""
+        locator = Locator(self._options)
+        starts, ends = self._bounds.narrow(locator.starts(), locator.ends())
+        return list(split(locator, starts, ends, self._options.events_per_task))
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """The events of a range, as Arrow batches."""
+        if not isinstance(partition, Range):
+            return iter(())  # Spark makes a task of its own where there is nothing to read.
+        return read_range(self._options, self._schema, partition, self._bounds.admits if self._bounds.places else None)
+
+
+class FilteredBatchReader(EventBatchReader):
+    """Reads less where the query has filters; its DataFrame is good for one query (docs/spark.md)."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
+        """Take over comparisons of `_partition`, `_offset` and `_event_type`; the others are left to Spark."""
+        self._bounds, rest = bounds_of(filters)
+        return rest

@@ -1,0 +1,112 @@
+"""Reads events in micro-batches: Spark's checkpoint keeps the offsets, and decides what is read again."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+from rioni.domain.timelines.position import TimelinePosition
+from rioni.lake.broker import place
+from rioni.spark.event_reader import read_range
+from rioni.spark.options import Options
+from rioni.spark.places import Locator, Places
+from rioni.spark.ranges import Range, split
+
+
+Offsets = dict[str, dict[str, str]]
+"""Places as they are in a checkpoint: offsets by event type and partition."""
+
+
+class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads what is published while a query runs."""
+
+    def __init__(self, options: Options, schema: pa.Schema) -> None:
+        self._options, self._schema = options, schema
+        self._target: Places | None = None
+        self._committed: Offsets | None = None
+
+    def initialOffset(self) -> Offsets:  # noqa: N802 - Spark's name
+        """Where a new query begins."""
+        return _written(Locator(self._options).starts())
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """At most so many positions in a micro-batch."""
+        return ReadMaxRows(self._options.events_per_batch)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """Read what is there now, and then end."""
+        self._target = self._newest(Locator(self._options))
+
+    def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: N802 - Spark's name
+        """Where the next micro-batch ends.
+
+        A partition that was added is put into the offsets before its first event, and read from the next batch on, so
+        that each batch is determined by the offsets in the checkpoint alone.
+        """
+        locator, begin = Locator(self._options), _read(start)
+        # The micro-batches up to `start` are processed; Spark says so only when there is a further one.
+        self._commit(locator, start)
+        target = self._target or self._newest(locator)
+        added = {name: places.keys() - begin.get(name, {}).keys() for name, places in target.items()}
+        ends = {name: dict(places) for name, places in begin.items()}
+        for name in (name for name, missing in added.items() if missing):
+            oldest = {each.name: each.before_oldest for each in locator.broker.partitions(name)}
+            ends.setdefault(name, {}).update({each: oldest[each] for each in added[name]})
+        return _written(_bounded(locator, begin, ends, target, limit))
+
+    def partitions(self, start: Offsets, end: Offsets) -> list[Range]:
+        """A range for each task."""
+        locator = Locator(self._options)
+        return list(split(locator, _read(start), _read(end), self._options.events_per_task))
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """The events of a range, as Arrow batches."""
+        if not isinstance(partition, Range):
+            return iter(())  # Spark makes a task of its own where there is nothing to read.
+        return read_range(self._options, self._schema, partition)
+
+    def commit(self, end: Offsets) -> None:
+        """Set the subscription's cursors to where the processed micro-batches end."""
+        self._commit(Locator(self._options), end)
+
+    def _commit(self, locator: Locator, processed: Offsets) -> None:
+        if self._options.subscription is not None and processed != self._committed:
+            locator.commit(_read(processed))
+            self._committed = processed
+
+    def _newest(self, locator: Locator) -> Places:
+        return {
+            name: {each.name: each.newest for each in locator.broker.partitions(name)} for name in locator.event_types()
+        }
+
+
+def _bounded(locator: Locator, begin: Places, ends: Places, target: Places, limit: ReadLimit) -> Places:
+    """Move the ends towards the target, each partition by its share of the limit."""
+    waiting = [
+        (name, partition, after, target[name][partition])
+        for name, places in begin.items()
+        for partition, after in places.items()
+        if after < target.get(name, {}).get(partition, after)
+    ]
+    share = max(limit.max_rows // len(waiting), 1) if waiting and isinstance(limit, ReadMaxRows) else None
+    for name, partition, after, newest in waiting:
+        ends[name][partition] = _end(locator, name, partition, after, newest, share)
+    return ends
+
+
+def _end(
+    locator: Locator, name: str, partition: str, after: TimelinePosition, newest: TimelinePosition, share: int | None
+) -> TimelinePosition:
+    if share is None or locator.broker.distance(name, partition, after, newest) <= share:
+        return newest
+    return locator.shifted(name, partition, after, [share])[0]
+
+
+def _written(places: Places) -> Offsets:
+    return {name: {each: at.offset for each, at in sorted(found.items())} for name, found in sorted(places.items())}
+
+
+def _read(offsets: Offsets) -> Places:
+    return {name: {each: place(offset) for each, offset in found.items()} for name, found in offsets.items()}

@@ -1,0 +1,173 @@
+"""Publishes the rows of a table, each batch under a key of its own, so that a repeated task stores nothing twice."""
+
+import time
+import uuid
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import quote
+
+import orjson
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+
+from rioni.domain.errors import Invalid, Unavailable
+from rioni.lake.columns import CORRUPT, OFFSET, PARTITION
+from rioni.spark.event_reader import EVENT_TYPE
+from rioni.spark.options import Options
+from rioni.tools.api_client import call
+
+
+FAILURES_SHOWN = 3
+RETRY_S = 1
+STREAM_BATCH = "streaming.sql.batchId"
+"""The property in which Spark tells a task the number of its micro-batch."""
+
+_OWN = {PARTITION, OFFSET, CORRUPT, EVENT_TYPE}
+_BUSY = (429, 503)
+_REFUSED = (207, 422)
+
+
+class NotPublished(Unavailable):
+    """The broker has refused events, or has stored a part of them only."""
+
+
+class EventWriter(DataSourceArrowWriter):
+    """Publishes the rows of a batch query."""
+
+    def __init__(self, options: Options) -> None:
+        self._has_metadata = _has_metadata(options)
+        self._options = options
+        # Fixed on the driver: the tasks, and their repetitions, get the same.
+        self._job = options.job or str(uuid.uuid4())
+        self._now = datetime.now(UTC).isoformat()
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Publish the rows of a task; blocks until all of them are stored.
+
+        Raises:
+            NotPublished: the broker refused some.
+            Unavailable: it does not answer.
+        """
+        publish(self._options, self._prefix(), self._now, iterator, has_metadata=self._has_metadata)
+        return WriterCommitMessage()
+
+    def _prefix(self) -> str:
+        return f"{self._job}-{_task().partitionId()}"
+
+
+class EventStreamWriter(DataSourceStreamArrowWriter):
+    """Publishes the rows of micro-batches."""
+
+    def __init__(self, options: Options) -> None:
+        self._has_metadata = _has_metadata(options)
+        if options.job is None:
+            raise Invalid("Name the query by the option job: its name must be the same when it is started again.")
+        self._options = options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Publish the rows of a task; blocks and raises as for batch queries."""
+        task = _task()
+        batch = task.getLocalProperty(STREAM_BATCH)
+        if batch is None:
+            raise Invalid("Spark does not say which micro-batch this is.")
+        # A restarted query must send the same bytes: the time is not that of the driver's start.
+        publish(
+            self._options,
+            f"{self._options.job}-{batch}-{task.partitionId()}",
+            None,
+            iterator,
+            has_metadata=self._has_metadata,
+        )
+        return WriterCommitMessage()
+
+
+def _has_metadata(options: Options) -> bool:
+    """Whether the events of the event type to publish to have metadata; blocks until the broker answers."""
+    if len(options.event_types) != 1:
+        raise Invalid("Name the one event type to publish to by the option event_type.")
+    return options.broker().event_type(options.event_types[0]).category != "undefined"
+
+
+def _task() -> TaskContext:
+    found = TaskContext.get()
+    assert found is not None, "writers run in tasks"
+    return found
+
+
+def publish(
+    options: Options, prefix: str, now: str | None, batches: Iterator[pa.RecordBatch], *, has_metadata: bool
+) -> None:
+    """Publish rows in requests of a fixed number of events, so that the same rows make the same requests.
+
+    Args:
+        options: of the source.
+        prefix: of the keys: job and task.
+        now: when events without `metadata` occurred; None where they must have it.
+        batches: the rows.
+        has_metadata: whether events of the event type have metadata.
+    """
+    sent = 0
+    waiting: list[dict[str, Any]] = []
+    for batch in batches:
+        for row in batch.to_pylist():
+            number = sent * options.events_per_request + len(waiting)
+            event = event_of(row)
+            waiting.append(with_metadata(event, f"{prefix}-{number}", now) if has_metadata else event)
+            if len(waiting) == options.events_per_request:
+                _send(options, f"{prefix}-{sent}", waiting)
+                sent, waiting = sent + 1, []
+    if waiting:
+        _send(options, f"{prefix}-{sent}", waiting)
+
+
+def event_of(row: dict[str, Any]) -> dict[str, Any]:
+    """The event of a row: its columns but those of the source, without those that are null."""
+    event: dict[str, Any] = _without_nulls({key: value for key, value in row.items() if key not in _OWN})
+    return event
+
+
+def with_metadata(event: dict[str, Any], name: str, now: str | None) -> dict[str, Any]:
+    """An event with `eid` and `occurred_at`.
+
+    Args:
+        event: with or without them.
+        name: of the row within the job, from which an `eid` is made where there is none.
+        now: for `occurred_at` where there is none.
+    """
+    metadata = event.setdefault("metadata", {})
+    metadata.setdefault("eid", str(uuid.uuid5(uuid.NAMESPACE_URL, f"rioni:{name}")))
+    if now is not None:
+        metadata.setdefault("occurred_at", now)
+    return event
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nulls(each) for key, each in value.items() if each is not None}
+    return [_without_nulls(each) for each in value] if isinstance(value, list) else value
+
+
+def _send(options: Options, key: str, events: list[dict[str, Any]]) -> None:
+    path = f"/event-types/{quote(options.event_types[0], safe='')}/events"
+    deadline = time.monotonic() + options.timeout_s
+    while True:
+        status, answer = call(
+            options.server(), "POST", path, events, accept=(*_REFUSED, *_BUSY), headers={"Idempotency-Key": key}
+        )
+        if status not in _BUSY:
+            break
+        if time.monotonic() > deadline:
+            raise NotPublished(f"{options.url} was too busy for {options.timeout_s} s: {_said(answer)}")
+        time.sleep(RETRY_S)
+    if status in _REFUSED:
+        raise NotPublished(f"{options.url} answered {status} to {len(events)} events: {_said(answer)}")
+
+
+def _said(answer: Any) -> str:
+    """What the broker says of the first events that failed, or of the request."""
+    if isinstance(answer, list):
+        failed = [each for each in answer if each.get("publishing_status") == "failed"]
+        return orjson.dumps((failed or answer)[:FAILURES_SHOWN]).decode()
+    return orjson.dumps(answer).decode()

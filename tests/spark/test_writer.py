@@ -1,0 +1,72 @@
+"""Rows are published once, however often their task is repeated."""
+
+import json
+
+import pyarrow as pa
+import pytest
+
+from rioni.spark.options import parse_options
+from rioni.spark.writer import NotPublished, event_of, publish
+from tests.support.lake import create_orders, schema_of, stored
+
+
+pytestmark = [pytest.mark.slow, pytest.mark.spark]
+
+
+def amounts(client, name: str) -> list[int]:
+    return sorted(json.loads(each)["amount"] for each in stored(client, name))
+
+
+def test_a_table_is_published_and_a_repeated_job_stores_nothing_twice(registered, server, client):
+    name = create_orders(client)
+    rows = registered.range(50).selectExpr("cast(id as string) as order", "id as amount")
+    for _ in range(2):
+        options = {"url": server.url, "event_type": name, "job": f"job-{name}", "events_per_request": "7"}
+        # The time of `occurred_at` would differ: a job that is repeated as a whole brings its own metadata.
+        full = rows.selectExpr("*", "named_struct('occurred_at', '2026-01-01T00:00:00Z') as metadata")
+        full.write.format("rioni").options(**options).mode("append").save()
+    assert amounts(client, name) == list(range(50))
+
+
+def test_a_task_that_dies_and_is_repeated_stores_nothing_twice(server, client):
+    name = create_orders(client)
+    options = parse_options({"url": server.url, "event_type": name, "events_per_request": "4"})
+    rows = pa.RecordBatch.from_pylist([{"order": str(number), "amount": number} for number in range(10)])
+
+    def dying():
+        yield rows.slice(0, 6)
+        raise OSError("lost")
+
+    with pytest.raises(OSError, match="lost"):
+        publish(options, f"{name}-0", "2026-01-01T00:00:00Z", dying(), has_metadata=True)
+    publish(options, f"{name}-0", "2026-01-01T00:00:00Z", iter([rows]), has_metadata=True)
+    assert amounts(client, name) == list(range(10))
+
+
+def test_refused_events_are_an_error_that_says_why(server, client):
+    name = create_orders(client, schema=schema_of({"amount": {"type": "integer"}, "order": {"type": "string"}}))
+    options = parse_options({"url": server.url, "event_type": name})
+    rows = pa.RecordBatch.from_pylist([{"order": "a", "amount": "many"}])
+    with pytest.raises(NotPublished, match="validating"):
+        publish(options, name, "2026-01-01T00:00:00Z", iter([rows]), has_metadata=True)
+    assert stored(client, name) == []
+
+
+def test_a_stream_is_published_once_over_restarts(registered, server, client, tmp_path):
+    source, target = create_orders(client), create_orders(client)
+    registered.range(20).selectExpr("cast(id as string) as order", "id as amount").write.format("rioni").options(
+        url=server.url, event_type=source
+    ).mode("append").save()
+    # A second checkpoint knows nothing of the first: only the keys of the job keep it from storing again.
+    for checkpoint in ("a", "b"):
+        stream = registered.readStream.format("rioni").options(url=server.url, event_type=source).load()
+        rows = stream.selectExpr("order", "amount", "named_struct('occurred_at', metadata.occurred_at) as metadata")
+        writer = rows.writeStream.format("rioni").options(url=server.url, event_type=target, job=f"copy-{target}")
+        writer = writer.option("checkpointLocation", str(tmp_path / checkpoint)).trigger(availableNow=True)
+        writer.start().awaitTermination()
+    assert amounts(client, target) == list(range(20))
+
+
+def test_null_values_and_the_columns_of_the_source_are_left_out():
+    row = {"a": None, "b": {"c": None, "d": [1]}, "_partition": "0", "_offset": "1", "_corrupt": None}
+    assert event_of(row) == {"b": {"d": [1]}}

@@ -25,7 +25,7 @@ def built(engine: Engine, name: str) -> dict[str, list[tuple]]:
         return {live: [tuple(row) for row in connection.execute(select(table))] for live, table in tables.items()}
 
 
-@pytest.mark.parametrize("position", [1, 77, 299, 300])
+@pytest.mark.parametrize("position", [77, 300])
 def test_read_models_of_a_moment_are_those_of_the_entries_up_to_it(position, url, engine, write, spark, tmp_path):
     log = list(history(300))
     write(log)

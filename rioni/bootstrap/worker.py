@@ -21,6 +21,7 @@ from rioni.bootstrap.services import (
     build_kpi_feed,
     build_log_consumers,
     build_services,
+    build_topic_digests,
 )
 from rioni.bootstrap.watchdog import Watchdog
 from rioni.commands.background.job_watchdog import JobWatchdog
@@ -195,6 +196,7 @@ def _jobs(
     consumers = build_log_consumers(base, services, log_consumers(base.config))
     tiles = TileBuilder(base)
     chains = build_chain_anchoring(base, base.system_context)
+    digests = build_topic_digests(base, base.system_context)
     kpis = build_kpi_feed(base, services, spools, metrics.dropped_measurements.inc)
 
     def run_jobs() -> None:
@@ -204,6 +206,7 @@ def _jobs(
         consumers.tick()
         kpis.tick()
         chains.tick()
+        digests.tick()
         tiles.tick()
         base.adapters.publish_position(base.registry.position)
         for event_type, entries in consumers.behind().items():

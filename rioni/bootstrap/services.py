@@ -122,7 +122,7 @@ def build_background_jobs(
 
 
 def build_chain_anchoring(base: Infrastructure, context: Callable[[], Context]) -> ChainAnchoring:
-    """Wire what records ranges and hash chains of partitions in the log; `context` makes the context of its commands."""
+    """Wire what records ranges and hash chains of events in the log; `context` makes the context of its commands."""
     adapters, every_s = base.adapters, base.config.events_anchor_interval_s
     return ChainAnchoring(base.registry, adapters.stores, base.bus, base.clock, adapters.leadership, context, every_s)
 

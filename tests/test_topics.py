@@ -58,6 +58,12 @@ STORED = {
     "timeline.close-started": [b'{"class_version":1,"event_type":"a","timeline_id":"1"}'],
     "timeline.switched": [b'{"class_version":1,"event_type":"a","timeline":' + TIMELINE + b',"latest_position":[-1]}'],
     "timeline.switch-aborted": [b'{"class_version":1,"event_type":"a","timeline_id":"1","reason":"x"}'],
+    "timeline.digested": [
+        (
+            b'{"class_version":1,"event_type":"a","order":1,"storage":"kafka","topic":"t","blocks":[{"partition":0,'
+            b'"first":0,"next":3,"records":2,"digest":"00"}],"next":[3]}'
+        )
+    ],
     "timeline.cleaned-up": [b'{"class_version":1,"event_type":"a","order":1,"cleaned_up_at":"t"}'],
     "timeline.repartitioned": [b'{"class_version":1,"event_type":"a","partitions":2}'],
     "timeline.deleted": [b'{"class_version":1,"event_type":"a"}'],

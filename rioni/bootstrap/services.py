@@ -23,6 +23,7 @@ from rioni.commands.system.log_consumers import LogConsumer, LogConsumers
 from rioni.commands.system.system_event_publisher import SystemEventPublisher
 from rioni.commands.system.system_event_types import SystemEventTypes
 from rioni.commands.timelines.timeline_switch import TimelineSwitcher
+from rioni.commands.timelines.topic_digests import TopicDigests
 from rioni.domain.ports.event_stores import EventStores
 from rioni.domain.ports.spool import Spools
 from rioni.domain.timestamps import rfc3339
@@ -121,9 +122,15 @@ def build_background_jobs(
 
 
 def build_chain_anchoring(base: Infrastructure, context: Callable[[], Context]) -> ChainAnchoring:
-    """Wire what records the hash chains of events in the log; `context` makes the context of its commands."""
+    """Wire what records ranges and hash chains of events in the log; `context` makes the context of its commands."""
     adapters, every_s = base.adapters, base.config.events_anchor_interval_s
     return ChainAnchoring(base.registry, adapters.stores, base.bus, base.clock, adapters.leadership, context, every_s)
+
+
+def build_topic_digests(base: Infrastructure, context: Callable[[], Context]) -> TopicDigests:
+    """Wire what records digests of closed topics in the log; `context` makes the context of its commands."""
+    adapters = base.adapters
+    return TopicDigests(base.registry, adapters.stores, base.bus, base.clock, adapters.leadership, context)
 
 
 def build_log_consumers(base: Infrastructure, services: Services, consumers: Iterable[LogConsumer]) -> LogConsumers:

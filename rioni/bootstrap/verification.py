@@ -11,6 +11,7 @@ from sqlalchemy import Connection, Engine, select
 from rioni.bootstrap.consistency import restored
 from rioni.bootstrap.consistency.event_chains import chain_findings
 from rioni.bootstrap.consistency.kafka import compare_kafka
+from rioni.bootstrap.consistency.kafka_events import kafka_findings
 from rioni.bootstrap.consistency.log_keys import key_findings, known_keys
 from rioni.bootstrap.consistency.log_tree import SeenCheckpoint, signature_findings, tree_findings
 from rioni.bootstrap.consistency.stores import counted, cursors_beyond_end, mismatches
@@ -102,7 +103,7 @@ def check(
             compared = compare_kafka(config, engine)
             compared.check_reached()
             yield from (Problem("stores", each) for each in compared.findings)
-            yield from _of_kafka(config, topics)
+            yield from _of_kafka(config, engine, topics)
     yield from _of_events(config, topics, progress)
 
 
@@ -183,6 +184,10 @@ class _Topics:
         self._readers: Mapping[str, int] = {name: links.count(name) for name in set(links)}
         self._names = {each.topic: each.event_type for each in self.timelines}
 
+    def is_compacted(self, timeline: Timeline) -> bool:
+        """Whether events of a timeline may be removed by compaction."""
+        return self.policies.get(timeline.event_type, "delete") != "delete"
+
     def affected(self, topic: str) -> str:
         """Return who depends on the events of a topic."""
         if (name := self._names.get(topic)) is None:
@@ -201,20 +206,24 @@ def _of_events(config: Config, topics: _Topics, progress: Progress) -> Iterator[
                 yield Problem(path.stem, text, position, topics.affected(damage.topic))
 
 
-def _of_kafka(config: Config, topics: _Topics) -> Iterator[Problem]:
-    """Yield the damage of events in storages of type kafka."""
+def _of_kafka(config: Config, engine: Engine, topics: _Topics) -> Iterator[Problem]:
+    """Yield the damage of events in storages of type kafka, and what is not as the log recorded it."""
     open_store = _opener(config)
     for storage_id, storage in sorted(topics.storages.items()):
         if storage.storage_type != KAFKA:
             continue
+        timelines = {each.topic: each for each in topics.timelines if each.storage_id == storage_id}
+        compacted = {topic for topic, each in timelines.items() if topics.is_compacted(each)}
+        name = f"storage {storage_id}"
         with contextlib.closing(open_store(storage)) as store:
             examine(store)
-            for timeline in topics.timelines:
-                if timeline.storage_id == storage_id:
-                    compacted = topics.policies.get(timeline.event_type, "delete") != "delete"
-                    for damage in verify_kafka(store, timeline, compacted=compacted):
-                        text = f"storage {storage_id}, {damage}"
-                        yield Problem(f"storage {storage_id}", text, None, topics.affected(timeline.topic))
+            for topic, timeline in timelines.items():
+                for damage in verify_kafka(store, timeline, compacted=topic in compacted):
+                    yield Problem(name, f"{name}, {damage}", None, topics.affected(topic))
+            now_ms = SystemClock().now_ms()
+            for found in kafka_findings(engine, store, storage_id, timelines, frozenset(compacted), now_ms):
+                text = f"{name}, topic {found.topic}, partition {found.partition}, {found.text}"
+                yield Problem(name, text, found.position, topics.affected(found.topic))
 
 
 def _opener(config: Config) -> Callable[[StorageEntry], EventStore]:

@@ -23,6 +23,7 @@ from rioni.bootstrap.services import (
     build_kpi_feed,
     build_log_consumers,
     build_services,
+    build_topic_digests,
 )
 from rioni.bootstrap.watchdog import Watchdog
 from rioni.commands.background.job_watchdog import JobWatchdog
@@ -199,6 +200,7 @@ def _jobs(
     rebuilds = RebuildGauges(base, metrics)
     custom = CustomProjections(base)
     chains = build_chain_anchoring(base, base.system_context)
+    digests = build_topic_digests(base, base.system_context)
     kpis = build_kpi_feed(base, services, spools, metrics.dropped_measurements.inc)
 
     def run_jobs() -> None:
@@ -208,6 +210,7 @@ def _jobs(
         consumers.tick()
         kpis.tick()
         chains.tick()
+        digests.tick()
         tiles.tick()
         rebuilds.tick()
         custom.tick()

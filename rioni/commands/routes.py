@@ -4,7 +4,7 @@ from rioni.commands import command_permissions, event_types, schemas
 from rioni.commands.bus import Route
 from rioni.commands.subscriptions import subscriptions
 from rioni.commands.system import event_chains, log_keys, settings, storages
-from rioni.commands.timelines import timelines, topic_creation, topic_deletion
+from rioni.commands.timelines import timelines, topic_creation, topic_deletion, topic_digests
 
 
 ROUTES: dict[type, Route] = {
@@ -59,6 +59,9 @@ ROUTES: dict[type, Route] = {
         topic_creation.abandon_topic_creation, command_permissions.anyone, allowed_in_read_only=True
     ),
     topic_deletion.RecordTopicsDeleted: Route(topic_deletion.record_topics_deleted, command_permissions.broker_writer),
+    topic_digests.RecordDigests: Route(
+        topic_digests.record_digests, command_permissions.broker_writer, allowed_in_read_only=True
+    ),
     storages.CreateStorage: Route(storages.create_storage, command_permissions.broker_writer),
     storages.SetDefaultStorage: Route(storages.set_default_storage, command_permissions.broker_writer),
     storages.MoveStorage: Route(storages.move_storage, command_permissions.broker_writer, allowed_in_read_only=True),

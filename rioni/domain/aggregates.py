@@ -41,6 +41,7 @@ AGGREGATES: dict[str, Aggregate] = {
             timeline.TimelineSwitched,
             timeline.TimelineSwitchAborted,
             timeline.TimelineCleanedUp,
+            timeline.TimelineDigested,
             timeline.TimelinesRepartitioned,
             timeline.TimelinesDeleted,
         ),

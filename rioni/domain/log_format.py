@@ -22,7 +22,10 @@ Formats = Mapping[int, Format]
 """By number, from 1 without gaps."""
 
 FORMATS: Formats = MappingProxyType(
-    {1: Format("0.1.0", {}), 2: Format("0.1.1", {"event-chains.anchored": 1, "log-keys.added": 1})}
+    {
+        1: Format("0.1.0", {}),
+        2: Format("0.1.1", {"event-chains.anchored": 1, "log-keys.added": 1, "timeline.digested": 1}),
+    }
 )
 """Format 1 has every topic that no later format lists, at class version 1."""
 

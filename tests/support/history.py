@@ -48,6 +48,7 @@ from rioni.domain.system.storages import (
 from rioni.domain.timelines.timeline import (
     Timeline,
     TimelineCleanedUp,
+    TimelineDigested,
     TimelineOpened,
     TimelinesDeleted,
     TimelinesRepartitioned,
@@ -222,7 +223,7 @@ class Author:
             return self._create_event_type()
         name = event_type.name
         order = self._timelines[name]
-        match self._random.randrange(4):
+        match self._random.randrange(5):
             case 0:
                 timeline = self._timeline(name).timeline
                 latest = tuple(self._random.randrange(-1, 99) for _ in range(timeline.partitions))
@@ -239,6 +240,13 @@ class Author:
                 ]
             case 2:
                 return [TimelineCleanedUp(event_type=name, order=order - 1, cleaned_up_at=self._now())]
+            case 3:
+                next_ = (self._random.randrange(99),)
+                return [
+                    TimelineDigested(
+                        event_type=name, order=order, storage="default", topic=self._uuid(), blocks=(), next=next_
+                    )
+                ]
             case _:
                 return [TimelinesRepartitioned(event_type=name, partitions=self._random.randrange(9, 20))]
 

@@ -42,6 +42,7 @@ from rioni.domain.system.system_events import SystemEvent, derived_eid, pseudony
 from rioni.domain.timelines.timeline import (
     TimelineCleanedUp,
     TimelineCloseStarted,
+    TimelineDigested,
     TimelineOpened,
     TimelinesDeleted,
     TimelinesRepartitioned,
@@ -204,6 +205,7 @@ AUDITED: Mapping[type, Callable[[RecordedChange], Audited | None]] = {
     TimelineSwitched: _timeline_opened,
     TimelineSwitchAborted: _unreported,
     TimelineCleanedUp: _unreported,
+    TimelineDigested: _unreported,
     TimelinesRepartitioned: _unreported,
     TimelinesDeleted: _unreported,
     TopicAbandoned: _unreported,

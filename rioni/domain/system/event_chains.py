@@ -2,10 +2,11 @@
 
 Every partition of an embedded storage carries a hash chain over its chunks of events. Its head is recorded in the log
 from time to time: since then events that were changed, cut off or lost are found by comparing the store with the log,
-and the log itself by its checkpoints.
+and the log itself by its checkpoints. Of a partition in Kafka, which keeps no chain, the range is recorded; what its
+records were, `rioni.domain.timelines.topic_digests` says once the topic is closed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import msgspec
@@ -14,16 +15,16 @@ from rioni.domain.events import DomainEvent
 
 
 class ChainHead(msgspec.Struct, frozen=True):
-    """The hash chain of one partition at one moment."""
+    """The range of one partition at one moment, and the hash of its chain."""
 
     topic: str
     partition: int
     first: int
-    """The position of the first event that the chain covers; it moves when events expire."""
+    """The position of the first event, or of the first that the chain covers; it moves when events expire."""
     next: int
     """The position behind the last event."""
     hash: str
-    """The hash of the last chunk, in hexadecimal; empty before the first."""
+    """The hash of the last chunk, in hexadecimal; empty before the first, and in a store without chains."""
 
 
 class EventChains(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,6 +67,20 @@ class Chained(Protocol):
 
         Raises:
             Unavailable: the store can't write.
+        """
+
+
+@runtime_checkable
+class Ranged(Protocol):
+    """An event store whose partitions have ranges, but no hash chains."""
+
+    def ranges(self, topics: Collection[str]) -> Sequence[ChainHead]:
+        """Return the ranges of all partitions of topics, without those that have no leader now; blocks on the store.
+
+        Topics that do not exist are left out.
+
+        Raises:
+            Unavailable: the store does not answer in time.
         """
 
 

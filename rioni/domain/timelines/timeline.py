@@ -6,6 +6,7 @@ import msgspec
 
 from rioni.domain.events import DomainEvent
 from rioni.domain.timelines.position import BEFORE_FIRST, TimelinePosition
+from rioni.domain.timelines.topic_digests import DigestedBlock
 from rioni.domain.timestamps import milliseconds
 
 
@@ -46,6 +47,8 @@ class Timelines(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     event_type: str
     timelines: tuple[Timeline, ...]
     switch: Switch | None = None
+    digested: dict[int, tuple[int, ...]] = {}
+    """Of closed timelines, by order: for each partition the position up to which the log has digests of its records."""
 
     @property
     def active(self) -> Timeline:
@@ -60,6 +63,12 @@ class Timelines(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def closed_at(self, timeline: Timeline) -> str | None:
         """When a timeline was closed: when the next one was switched to; None for the active one."""
         return next((each.switched_at for each in self.timelines if each.order > timeline.order), None)
+
+    def undigested(self, timeline: Timeline) -> dict[int, range]:
+        """The positions of a closed timeline that the log has no digests of, by partition; none while it is active."""
+        done, latest = self.digested.get(timeline.order, ()), timeline.latest_position or ()
+        firsts = [*done, *[0] * (len(latest) - len(done))]
+        return {number: range(firsts[number], end + 1) for number, end in enumerate(latest) if firsts[number] <= end}
 
     def is_over(self, timeline: Timeline, retention_ms: int | None, now_ms: int) -> bool:
         """Whether a timeline was closed so long ago that all its events are too old; None: they never are."""
@@ -184,6 +193,21 @@ class TimelineCleanedUp(DomainEvent, frozen=True, kw_only=True):
     cleaned_up_at: str
 
 
+class TimelineDigested(DomainEvent, frozen=True, kw_only=True):
+    """Records of a closed timeline were read, and what they are was written down."""
+
+    TOPIC = "timeline.digested"
+    KEY = "event_type"
+
+    event_type: str
+    order: int
+    storage: str
+    topic: str
+    blocks: tuple[DigestedBlock, ...]
+    next: tuple[int, ...]
+    """For each partition the position up to which all records are in a block, or had expired."""
+
+
 class TimelinesRepartitioned(DomainEvent, frozen=True, kw_only=True):
     """The event type has more partitions from now on, in all timelines; the new ones of closed timelines are empty."""
 
@@ -224,7 +248,9 @@ def _changed(state: Timelines, event: DomainEvent) -> Timelines:
             return change(state, timelines=(*state.timelines[:-1], closed, timeline), switch=None)
         case TimelineCleanedUp(order=order, cleaned_up_at=at):
             timelines = (change(each, cleaned_up_at=at) if each.order == order else each for each in state.timelines)
-            return change(state, timelines=tuple(timelines))
+            return change(state, timelines=tuple(timelines), digested=_without(state.digested, order))
+        case TimelineDigested(order=order, next=positions):
+            return change(state, digested=state.digested | {order: positions})
         case TimelinesRepartitioned(partitions=partitions):
             return change(state, timelines=tuple(_repartitioned(each, partitions) for each in state.timelines))
         case _:
@@ -239,6 +265,10 @@ def _switch(switch: Switch | None, event: DomainEvent) -> Switch | None:
             return msgspec.structs.replace(switch, closing=True)
         case _:
             return None
+
+
+def _without(digested: dict[int, tuple[int, ...]], order: int) -> dict[int, tuple[int, ...]]:
+    return {each: positions for each, positions in digested.items() if each != order}
 
 
 def _repartitioned(timeline: Timeline, partitions: int) -> Timeline:

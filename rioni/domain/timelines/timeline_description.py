@@ -30,6 +30,9 @@ def describe_change(topic: str, before: Timelines | None, after: Timelines | Non
         case "timeline.cleaned-up", Timelines(readable=old), Timelines(readable=left):
             gone = [_place(each) for each in old if all(each.id != other.id for other in left)]
             text = f"has lost the events of {', '.join(gone)} to retention"
+        case "timeline.digested", Timelines(digested=old), Timelines(digested=new, timelines=timelines):
+            read = [_place(each) for each in timelines if old.get(each.order) != new.get(each.order)]
+            text = f"has digests of the records of {', '.join(read)}"
         case "timeline.repartitioned", Timelines(active=old), Timelines(active=new):
             text = f"has {new.partitions} partitions instead of {old.partitions}"
         case "timeline.deleted", Timelines(readable=old), _:

@@ -11,17 +11,24 @@ from rioni.domain.ports.store_measurements import StoreMeasurements
 from rioni.domain.ports.thread_pool import StorePools
 from rioni.domain.publishing.headers import Headers
 from rioni.domain.publishing.idempotency import IdempotencyClaim
+from rioni.domain.system.event_chains import ChainHead
 from rioni.domain.timelines.position import Bounds
+from rioni.domain.timelines.topic_digests import DigestedBlock
 from rioni.storage.chunk_cache import CACHE_BYTES_MAX, CacheMemory, ChunkCache
 from rioni.storage.kafka.appender import Appender
 from rioni.storage.kafka.backfill_readers import BackfillReaders, OutOfRange, Wanted
 from rioni.storage.kafka.client import Connection, TopicPartitionRef
+from rioni.storage.kafka.digests import DigestReader
 from rioni.storage.kafka.idempotence.idempotency_index import IdempotencyIndex
 from rioni.storage.kafka.idempotence.idempotent_appender import IdempotentAppender
 from rioni.storage.kafka.records import Record, fitting
 from rioni.storage.kafka.tail_follower import Tail, TailFollower
+from rioni.storage.kafka.topics.inspection import ranges
 from rioni.storage.kafka.topics.topics import Topics, until_known
 
+
+RANGES_REACH_S, RANGES_S = 5.0, 30.0
+"""Timeouts for the first answer, and for all further ones, when the ranges of all topics are read."""
 
 P = ParamSpec("P")
 
@@ -56,7 +63,7 @@ class KafkaEventStore:
             measurements: records durations, failures and lags.
         """
         self._clock, self._signals, self._pools = clock, signals, pools
-        self._prefix = connection.topic_prefix
+        self._connection, self._prefix = connection, connection.topic_prefix
         self._cluster_id: str | None = None
         self._reached: dict[TopicPartitionRef, int] = {}
         """End positions of acknowledged appends since the last `take_ends`, by partition."""
@@ -64,6 +71,7 @@ class KafkaEventStore:
         self._topics = Topics(connection)
         self._follower = TailFollower(connection, self._topics, self._cache, self._notify, pools, measurements)
         self._backfill = BackfillReaders(connection, pools.read, measurements)
+        self._digests = DigestReader(connection)
         self._appender = Appender(connection, clock, pools.append, self._publish, append_timeout_s, measurements)
         self._named = IdempotentAppender(
             connection, index, self._topics, clock, pools, self._publish, append_timeout_s, measurements
@@ -122,6 +130,16 @@ class KafkaEventStore:
         for place, next_ in taken.items():
             ends.setdefault(place.topic.removeprefix(self._prefix), {})[place.partition] = next_
         return self._cluster_id, ends
+
+    def ranges(self, topics: Collection[str]) -> Sequence[ChainHead]:
+        """Return the ranges of all partitions of topics; see the port `Ranged`."""
+        reach_s = min(RANGES_REACH_S, self._connection.request_timeout_s)
+        return self._pools.topics(ranges, self._connection, topics, reach_s=reach_s, timeout_s=RANGES_S)
+
+    def digest(self, topic: str, partition: int, first: int, stop: int, bytes_max: int) -> DigestedBlock | None:
+        """Return the digest of the records from a position on; see the port `DigestsTopics`."""
+        place = TopicPartitionRef(self._topics.name(topic), partition)
+        return self._pools.keep(self._digests.digest, place, first, stop, bytes_max)
 
     # --- appending ---
 
@@ -244,6 +262,7 @@ class KafkaEventStore:
         self._named.close()
         self._follower.close()
         self._backfill.close()
+        self._pools.keep(self._digests.close)
         self._cache.close()
 
     def _tail(self, topic: str, partition: int) -> Tail:

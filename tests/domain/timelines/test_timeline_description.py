@@ -2,6 +2,7 @@ import pytest
 
 from rioni.domain.timelines.timeline import (
     TimelineCleanedUp,
+    TimelineDigested,
     TimelineOpened,
     Timelines,
     TimelinesDeleted,
@@ -29,6 +30,10 @@ DESCRIPTIONS = [
     (
         TimelineSwitched(event_type=NAME, timeline=NEXT, latest_position=(41, -1)),
         "goes on in timeline 2 (storage kafka); timeline 1 (storage default) ends at 41, -1",
+    ),
+    (
+        TimelineDigested(event_type=NAME, order=1, storage="default", topic="t", blocks=(), next=(42, 0)),
+        "has digests of the records of timeline 1 (storage default)",
     ),
     (TimelinesRepartitioned(event_type=NAME, partitions=3), "has 3 partitions instead of 2"),
     (

@@ -1,0 +1,193 @@
+"""Records digests of closed topics in the internal log: the command, and the job that reads the topics."""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from rioni.commands.bus import CommandBus
+from rioni.commands.context import Context
+from rioni.commands.job_runner import LoggedJobRunner
+from rioni.commands.unit_of_work import UnitOfWork
+from rioni.domain.errors import EventTypeNotFound, NotFound, RioniError
+from rioni.domain.ports.clock import Clock
+from rioni.domain.ports.event_stores import EventStores
+from rioni.domain.ports.leadership import Leadership
+from rioni.domain.ports.registry import Registry
+from rioni.domain.system.storages import KAFKA
+from rioni.domain.timelines.timeline import Timeline, TimelineDigested
+from rioni.domain.timelines.topic_digests import DigestedBlock, DigestsTopics
+
+
+BLOCK_POSITIONS, BLOCK_BYTES = 10_000, 2**24
+"""Maximum size of a block. What retention has left of one can't be verified any more, so blocks are small."""
+
+BLOCKS_MAX = 100
+"""Maximum number of blocks in one entry of the log: about 15 kB. A new leader reads as many again, at most."""
+
+BUSY_S = 0.1
+"""How long a tick begins further blocks. It bounds the rate to some MB and some 10,000 records for each tick."""
+
+LOOK_EVERY_S = 60.0
+"""How often closed topics without digests are looked for, and a storage that failed is tried again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordDigests:
+    """Record digests of the next blocks of a closed timeline."""
+
+    event_type: str
+    order: int
+    since: tuple[int, ...]
+    """The positions up to which there were digests when they were made; empty if there were none."""
+    next: tuple[int, ...]
+    """The positions up to which there are digests now."""
+    blocks: tuple[DigestedBlock, ...]
+
+
+def record_digests(command: RecordDigests, unit_of_work: UnitOfWork) -> None:
+    """Record digests; no-op if another process has, or if the timeline was removed meanwhile.
+
+    Raises:
+        EventTypeNotFound: it was deleted meanwhile.
+    """
+    timelines = unit_of_work.timelines(command.event_type)
+    for timeline in timelines.readable[:-1]:
+        if timeline.order == command.order and timelines.digested.get(command.order, ()) == command.since:
+            unit_of_work.record(
+                TimelineDigested(
+                    event_type=command.event_type,
+                    order=command.order,
+                    storage=timeline.storage_id,
+                    topic=timeline.topic,
+                    blocks=command.blocks,
+                    next=command.next,
+                )
+            )
+
+
+@dataclass(slots=True)
+class _Reading:
+    """A topic that is being read."""
+
+    timeline: Timeline
+    since: tuple[int, ...]
+    """Where the log's digests end, by partition."""
+    next: list[int]
+    """Where to go on, by partition."""
+    ends: list[int]
+    """Where the partitions end: where they were closed, unless events were lost since."""
+    blocks: list[DigestedBlock] = field(default_factory=list)
+
+
+class TopicDigests:
+    """Reads closed topics, block by block, in the process that is the leader, and records their digests.
+
+    What was read is known from the log, so another leader continues where the last one had got. Topics that do not
+    exist any more are left out, and those of compacted event types, whose records Kafka removes.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        stores: EventStores,
+        bus: CommandBus,
+        clock: Clock,
+        leadership: Leadership,
+        context: Callable[[], Context],
+    ) -> None:
+        self._registry, self._stores, self._bus, self._clock = registry, stores, bus, clock
+        self._leadership, self._context = leadership, context
+        self._runner = LoggedJobRunner()
+        self._look_at_s = clock.monotonic()
+        self._waiting: deque[tuple[str, int]] = deque()
+        """Event type and order of timelines that are to be read."""
+        self._failed: set[str] = set()
+        """The storages that have failed since timelines were looked for."""
+        self._reading: _Reading | None = None
+
+    def tick(self) -> None:
+        """Read some blocks, if there are closed topics without digests; failures are logged. Blocks on the stores."""
+        if self._leadership.held():
+            self._runner.run("making digests of closed topics", self._work)
+
+    def _work(self) -> None:
+        if self._reading is None and not self._waiting and self._clock.monotonic() >= self._look_at_s:
+            self._look_at_s = self._clock.monotonic() + LOOK_EVERY_S
+            self._failed.clear()
+            self._look()
+        until_s = self._clock.monotonic() + BUSY_S
+        while (self._reading is not None or self._waiting) and self._clock.monotonic() < until_s:
+            self._step()
+
+    def _look(self) -> None:
+        """Find the timelines to read. PERF: 10,000 event types take some milliseconds of the hub."""
+        self._registry.refresh()
+        kafka = {storage.id for storage in self._registry.storages() if storage.storage_type == KAFKA}
+        if not kafka:
+            return
+        for event_type in self._registry.event_types():
+            if event_type.cleanup_policy == "delete":
+                timelines = self._registry.timelines(event_type.name)
+                for timeline in timelines.readable[:-1]:
+                    if timeline.storage_id in kafka and timelines.undigested(timeline):
+                        self._waiting.append((event_type.name, timeline.order))
+
+    def _step(self) -> None:
+        """Begin a topic, or read its next block; a failure ends the topic, and its storage until the next look."""
+        reading = self._reading
+        try:
+            if reading is None:
+                self._begin(*self._waiting.popleft())
+            else:
+                self._read_block(reading)
+        except (EventTypeNotFound, NotFound):
+            self._reading = None
+        except RioniError:
+            if self._reading is not None:
+                self._failed.add(self._reading.timeline.storage_id)
+            self._reading = None
+            raise
+
+    def _begin(self, name: str, order: int) -> None:
+        timelines = self._registry.timelines(name)
+        timeline = next((each for each in timelines.readable[:-1] if each.order == order), None)
+        if timeline is None or timeline.storage_id in self._failed:
+            return
+        self._reading = _Reading(timeline, timelines.digested.get(order, ()), [], [])
+        left = timelines.undigested(timeline)
+        found = self._stores.of(timeline.storage_id).bounds(timeline.topic)
+        for number, (latest, bounds) in enumerate(zip(timeline.latest_position or (), found, strict=False)):
+            first = left[number].start if number in left else latest + 1
+            # What has expired gets no digest.
+            self._reading.next.append(min(max(first, bounds.oldest), latest + 1))
+            self._reading.ends.append(min(latest, bounds.newest) + 1)
+
+    def _read_block(self, reading: _Reading) -> None:
+        timeline, ends = reading.timeline, reading.ends
+        number = next((number for number, first in enumerate(reading.next) if first < ends[number]), None)
+        if number is None:
+            self._record(reading)
+            self._reading = None
+            return
+        store = self._stores.of(timeline.storage_id)
+        assert isinstance(store, DigestsTopics), "storages of type kafka make digests"
+        first = reading.next[number]
+        block = store.digest(timeline.topic, number, first, min(first + BLOCK_POSITIONS, ends[number]), BLOCK_BYTES)
+        if block is None:
+            # Retention was faster: the next look finds what is left.
+            self._record(reading)
+            self._reading = None
+            return
+        reading.next[number] = block.next
+        reading.blocks.append(block)
+        if len(reading.blocks) == BLOCKS_MAX:
+            self._record(reading)
+
+    def _record(self, reading: _Reading) -> None:
+        name, order, next_ = reading.timeline.event_type, reading.timeline.order, tuple(reading.next)
+        if next_ != reading.since:
+            command = RecordDigests(
+                event_type=name, order=order, since=reading.since, next=next_, blocks=tuple(reading.blocks)
+            )
+            self._bus.dispatch(command, self._context())
+        reading.since, reading.blocks = next_, []

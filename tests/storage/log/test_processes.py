@@ -1,5 +1,6 @@
 import os
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from sqlalchemy import Engine, select
@@ -10,6 +11,7 @@ from rioni.storage.log.processes import RESULTS_MAX, map_ranges
 from rioni.storage.sql.engines import reading
 
 
+ROOT = Path(__file__).parents[3]
 RANGES = [*pairwise(range(2 * RESULTS_MAX))]
 
 
@@ -21,6 +23,12 @@ def read_with_process(engine: Engine, after: int, upto: int) -> tuple[int, int, 
 def fail(_engine: Engine, after: int, _upto: int) -> None:
     if after == RESULTS_MAX:
         raise Unavailable("The range can't be read.")
+
+
+@pytest.fixture(autouse=True)
+def _importable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let other processes import this module."""
+    monkeypatch.syspath_prepend(str(ROOT))
 
 
 @pytest.mark.parametrize(("processes", "count"), [(1, 4), (2, 2), (2, len(RANGES))])

@@ -41,6 +41,7 @@ from rioni.commands.system.settings import (
 )
 from rioni.commands.system.storages import CreateStorage, DeleteStorage, MoveStorage, SetDefaultStorage
 from rioni.commands.timelines.timelines import CleanUpTimeline, Repartition, StartSwitch
+from rioni.commands.timelines.topic_digests import RecordDigests
 from rioni.domain.access.authorization import Attribute, EventTypeAuthorization, SubscriptionAuthorization
 from rioni.domain.errors import Unavailable
 from rioni.domain.event_types.event_type import EventOwnerSelector, Options, Statistic, SubmittedSchema
@@ -49,6 +50,7 @@ from rioni.domain.subscriptions.subscription import InitialCursor
 from rioni.domain.system.event_chains import ChainHead
 from rioni.domain.system.settings import BLACKLIST_TYPES, FEATURES, Admins
 from rioni.domain.system.storages import KAFKA, StorageEntry
+from rioni.domain.timelines.topic_digests import DigestedBlock
 from rioni.domain.transparency.key_succession import sign_successor
 from rioni.domain.transparency.signed_note import verifier_of
 from rioni.log_tables import HEAD, LOG
@@ -147,6 +149,8 @@ def _event_type_commands(broker: Broker, name: str, number: int) -> None:
         for storage in ("fast", "default"):
             broker.timeline_switcher.switch(StartSwitch(event_type=name, storage_id=storage), broker.context())
         broker.do(CleanUpTimeline(event_type=name, order=1, now_ms=LATER_MS))
+        block = DigestedBlock(0, 0, 0, 0, "00" * 32)
+        broker.do(RecordDigests(event_type=name, order=2, since=(), next=(0,) * 4, blocks=(block,)))
     if number % 4 == 3:
         broker.do(SwitchFeature(feature="delete_event_type_with_subscriptions", enabled=True))
         broker.do(DeleteEventType(name=name))

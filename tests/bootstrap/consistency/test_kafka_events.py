@@ -8,10 +8,12 @@ from uuid import uuid4
 import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from sqlalchemy import func, select
 
 from rioni.bootstrap import admin_operations
 from rioni.bootstrap.consistency import kafka
 from rioni.bootstrap.consistency.anchoring import StoreMarks
+from rioni.bootstrap.database import database_url
 from rioni.bootstrap.infrastructure import build_infrastructure
 from rioni.bootstrap.services import build_chain_anchoring, build_topic_digests
 from rioni.bootstrap.startup import prepare_startup
@@ -22,8 +24,11 @@ from rioni.config.settings import Config
 from rioni.domain.system.event_chains import EventChainsAnchored
 from rioni.domain.system.storages import StorageEntry
 from rioni.domain.timelines.timeline import TimelineDigested
+from rioni.log_tables import LOG
 from rioni.storage.kafka.topics.topics import UNCLEAN
+from rioni.storage.sql.read_only import read_only_engine
 from tests.support.builders import event_type_spec
+from tests.support.server import running_server
 from tests.support.waiting import wait_until
 
 
@@ -35,7 +40,7 @@ EVENTS = [b'{"number":%d}' % number for number in range(10)]
 class Installation:
     """A stopped broker with a closed topic of ten events in Kafka, and an open one of three."""
 
-    def __init__(self, data: Path, servers: str) -> None:
+    def __init__(self, data: Path, servers: str, *, digested: bool = True) -> None:
         self.config = Config(data=data, kafka=servers, retention_min_ms=0)
         self.prefix = f"{uuid4()}-"
         self.admin = AdminClient({"bootstrap.servers": servers})
@@ -53,7 +58,7 @@ class Installation:
             self.closed, self.open = (self.prefix + each.topic for each in base.registry.timelines("a").timelines)
             anchoring.anchor()
             anchoring.anchor()
-            for _ in range(2):
+            for _ in range(2 * digested):
                 build_topic_digests(base, base.system_context).tick()
 
     @contextlib.contextmanager
@@ -132,6 +137,22 @@ def test_ranges_and_digests_are_recorded_once_and_verification_finds_nothing(bro
     (digested,) = broker.recorded(TimelineDigested)
     assert (digested.storage, broker.prefix + digested.topic, digested.next) == ("kafka", broker.closed, (10,))
     assert [(each.first, each.next, each.records) for each in digested.blocks] == [(0, 10, 10)]
+
+
+def test_a_server_reads_topics_that_were_closed_before_its_start(tmp_path, kafka_cluster):
+    broker = Installation(tmp_path / "data", kafka_cluster.kafka, digested=False)
+
+    def has_digest() -> bool:
+        with read_only_engine(database_url(broker.config)) as engine, engine.connect() as connection:
+            return bool(connection.scalar(select(func.count()).where(LOG.c.topic == TimelineDigested.TOPIC)))
+
+    assert not has_digest()
+    with running_server(broker.config.data, "--kafka", broker.config.kafka) as server:
+        wait_until(has_digest)
+    assert not [line for line in server.lines if "job failed" in line]
+    assert broker.findings() == []
+    broker.replace(EVENTS)
+    assert len(broker.findings()) == 1
 
 
 @pytest.mark.parametrize(

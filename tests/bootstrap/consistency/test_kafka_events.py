@@ -147,7 +147,7 @@ def test_a_server_reads_topics_that_were_closed_before_its_start(tmp_path, kafka
             return bool(connection.scalar(select(func.count()).where(LOG.c.topic == TimelineDigested.TOPIC)))
 
     assert not has_digest()
-    with running_server(broker.config.data, "--kafka", broker.config.kafka) as server:
+    with running_server(broker.config.data, environment={"RIONI_KAFKA": broker.config.kafka}) as server:
         wait_until(has_digest)
     assert not [line for line in server.lines if "job failed" in line]
     assert broker.findings() == []

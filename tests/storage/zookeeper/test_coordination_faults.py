@@ -464,5 +464,6 @@ def test_acknowledged_commits_survive_the_death_of_zookeeper(own_cluster, only_p
     zookeeper.kill()
     zookeeper.start()
     zookeeper.wait()
-    wait_until(only_process.session.is_session_safe)
+    # The session may still count as safe by its last answer, before the connection is noticed to have broken.
+    wait_until(lambda: only_process.session.connected and only_process.session.is_session_safe())
     assert coordinator.cursors(subscription)[A0] == offset(7)

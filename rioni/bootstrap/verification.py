@@ -3,7 +3,7 @@
 import contextlib
 import functools
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Engine, select
@@ -12,6 +12,7 @@ from rioni.bootstrap.consistency import restored
 from rioni.bootstrap.consistency.event_chains import chain_findings
 from rioni.bootstrap.consistency.kafka import compare_kafka
 from rioni.bootstrap.consistency.kafka_events import kafka_findings
+from rioni.bootstrap.consistency.kafka_stores import kafka_storages, opener_for_reading
 from rioni.bootstrap.consistency.log_keys import key_findings, known_keys
 from rioni.bootstrap.consistency.log_tree import SeenCheckpoint, signature_findings, tree_findings
 from rioni.bootstrap.consistency.stores import counted, cursors_beyond_end, mismatches
@@ -20,8 +21,6 @@ from rioni.config.settings import Config
 from rioni.domain.aggregates import TOPICS
 from rioni.domain.ports.event_store import EventStore
 from rioni.domain.ports.health import examine
-from rioni.domain.ports.notifier import Waiter
-from rioni.domain.system.storages import KAFKA, StorageEntry
 from rioni.domain.timelines.timeline import Timeline
 from rioni.domain.transparency.signed_note import Verifier
 from rioni.projections.comparison import Difference, compare
@@ -30,7 +29,6 @@ from rioni.projections.tables import STATES, SUBSCRIPTION_EVENT_TYPES
 from rioni.storage.clock import SystemClock
 from rioni.storage.embedded.events.read_only import ReadOnlyDatabase
 from rioni.storage.embedded.events.verification import verify as verify_events
-from rioni.storage.kafka.factory import opener
 from rioni.storage.kafka.verification import verify as verify_kafka
 from rioni.storage.log.verification import verify as verify_log
 from rioni.storage.sql.migration import check_current
@@ -166,27 +164,16 @@ def _described(found: Difference) -> str:
 
 
 class _Topics:
-    """The storages and timelines of the registry, and who reads the events of a topic; read once."""
+    """Who reads the events of a topic; read once."""
 
     def __init__(self, engine: Engine) -> None:
-        self.storages: dict[str, StorageEntry] = {}
-        self.timelines: list[Timeline] = []
-        self.policies: dict[str, str] = {}
+        self._names: dict[str, str] = {}
         with reading_models(engine) as connection:
-            for kind, key, state in all_states(connection):
-                if kind == "storage":
-                    self.storages[key] = state
-                elif kind == "timeline":
-                    self.timelines += state.readable
-                elif kind == "event-type":
-                    self.policies[key] = state.cleanup_policy
+            for kind, _, state in all_states(connection):
+                if kind == "timeline":
+                    self._names |= {each.topic: each.event_type for each in state.readable}
             links = connection.execute(select(SUBSCRIPTION_EVENT_TYPES.c.event_type)).scalars().all()
         self._readers: Mapping[str, int] = {name: links.count(name) for name in set(links)}
-        self._names = {each.topic: each.event_type for each in self.timelines}
-
-    def is_compacted(self, timeline: Timeline) -> bool:
-        """Whether events of a timeline may be removed by compaction."""
-        return self.policies.get(timeline.event_type, "delete") != "delete"
 
     def affected(self, topic: str) -> str:
         """Return who depends on the events of a topic."""
@@ -208,63 +195,33 @@ def _of_events(config: Config, topics: _Topics, progress: Progress) -> Iterator[
 
 def _of_kafka(config: Config, engine: Engine, topics: _Topics) -> Iterator[Problem]:
     """Yield the damage of events in storages of type kafka, and what is not as the log recorded it."""
-    open_store = _opener(config)
-    for storage_id, storage in sorted(topics.storages.items()):
-        if storage.storage_type != KAFKA:
-            continue
-        timelines = {each.topic: each for each in topics.timelines if each.storage_id == storage_id}
-        compacted = {topic for topic, each in timelines.items() if topics.is_compacted(each)}
-        name = f"storage {storage_id}"
-        with contextlib.closing(open_store(storage)) as store:
+    open_store = opener_for_reading(config)
+    for each in kafka_storages(engine):
+        name = f"storage {each.storage.id}"
+        with contextlib.closing(open_store(each.storage)) as store:
             examine(store)
-            for topic, timeline in timelines.items():
-                for damage in verify_kafka(store, timeline, compacted=topic in compacted):
+            for topic, timeline in each.timelines.items():
+                for damage in verify_kafka(store, timeline, compacted=topic in each.compacted):
                     yield Problem(name, f"{name}, {damage}", None, topics.affected(topic))
-            now_ms = SystemClock().now_ms()
-            for found in kafka_findings(engine, store, storage_id, timelines, frozenset(compacted), now_ms):
-                text = f"{name}, topic {found.topic}, partition {found.partition}, {found.text}"
-                yield Problem(name, text, found.position, topics.affected(found.topic))
-
-
-def _opener(config: Config) -> Callable[[StorageEntry], EventStore]:
-    return opener(
-        config.kafka,
-        config.kafka_options,
-        database=None,
-        request_timeout_s=config.kafka_request_timeout_s,
-        clock=SystemClock(),
-        signals=_NoSignals(),
-    )
+            for found in kafka_findings(engine, store, each, SystemClock().now_ms()):
+                yield Problem(name, f"{name}, {found}", found.position, topics.affected(found.topic))
 
 
 def check_restored(config: Config) -> Iterator[Problem]:
     """Yield what does not fit in a restored cluster; see `rioni.bootstrap.consistency.restored`."""
     with read_only_engine(database_url(config)) as engine, contextlib.ExitStack() as opened:
         check_current(engine)
-        storages, open_store = _Topics(engine).storages, _opener(config)
-        stores: dict[str, EventStore] = {}
+        storages = {each.storage.id: each.storage for each in kafka_storages(engine)}
+        open_store = opener_for_reading(config)
+
+        @functools.cache
+        def store_of(storage_id: str) -> EventStore:
+            return opened.enter_context(contextlib.closing(open_store(storages[storage_id])))
 
         def ends(timeline: Timeline) -> list[int]:
-            if (storage_id := timeline.storage_id) not in stores:
-                stores[storage_id] = opened.enter_context(contextlib.closing(open_store(storages[storage_id])))
-            return [bounds.newest for bounds in stores[storage_id].bounds(timeline.topic)]
+            return [bounds.newest for bounds in store_of(timeline.storage_id).bounds(timeline.topic)]
 
         yield from (Problem("restored", each) for each in restored.findings(config, engine, ends))
-
-
-class _NoSignals:
-    """Notifies nobody: a store that only reads has nothing to tell."""
-
-    def notify(self, *keys: str) -> None:
-        """Do nothing."""
-
-    def watch(self, keys: Iterable[str]) -> Waiter:
-        """Raise: nothing is watched here."""
-        raise NotImplementedError(f"{[*keys]} can't be watched without a broker")
-
-    def version(self, key: str) -> int:  # noqa: ARG002 - of the port
-        """Return 0: nothing changes."""
-        return 0
 
 
 def as_object(problem: Problem) -> dict[str, Any]:

@@ -12,6 +12,8 @@ from rioni.bootstrap.consistency.anchoring import StoreMarks
 from rioni.bootstrap.consistency.event_chains import chain_findings
 from rioni.bootstrap.consistency.kafka import compare_kafka
 from rioni.bootstrap.consistency.kafka_acceptance import accept_kafka
+from rioni.bootstrap.consistency.kafka_events import kafka_findings
+from rioni.bootstrap.consistency.kafka_stores import kafka_storages, opener_for_reading
 from rioni.bootstrap.consistency.stores import Expected, least_ends, mismatches, read_expected, registry_missing
 from rioni.bootstrap.database import acceptance_identity, cluster_identity, database_engine, database_lease
 from rioni.bootstrap.infrastructure import build_infrastructure
@@ -80,7 +82,8 @@ def accept_loss(config: Config, reason: str, also: Sequence[str] = ()) -> list[s
             with contextlib.suppress(DataDirectoryError, DamagedEvents):
                 found += chain_findings(engine, directory.path, SystemClock().now_ms())
         found += [*compared.findings, *also]
-        if not found:
+        # Last, since closed topics are read for it; an accepted loss ends what the log says of them, whatever it is.
+        if not (found := found or _kafka_findings(config, engine)):
             return []
         with reading(engine) as connection:
             expected = read_expected(connection)
@@ -96,6 +99,15 @@ def accept_loss(config: Config, reason: str, also: Sequence[str] = ()) -> list[s
         accept_kafka(base, compared)
         StoreMarks(base).note(everything=True)
         return found
+
+
+def _kafka_findings(config: Config, engine: Engine) -> list[str]:
+    open_store, now_ms = opener_for_reading(config), SystemClock().now_ms()
+    found: list[str] = []
+    for each in kafka_storages(engine):
+        with contextlib.closing(open_store(each.storage)) as store:
+            found += (f"storage {each.storage.id}, {text}" for text in kafka_findings(engine, store, each, now_ms))
+    return found
 
 
 def _zookeeper_findings(config: Config, directory: DataDirectory, engine: Engine) -> list[str]:

@@ -1,17 +1,18 @@
 """Compares the events of a storage in Kafka with the ranges of partitions and the digests in the internal log."""
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from sqlalchemy import Engine, select
 
 from rioni.bootstrap.consistency.anchored_heads import Span, Stored, head_findings, span_of
+from rioni.bootstrap.consistency.kafka_stores import KafkaStorage
 from rioni.domain.errors import NotFound
 from rioni.domain.ports.event_store import EventStore
 from rioni.domain.system.event_chains import ChainHead
 from rioni.domain.timelines.position import POSITION_MAX, Bounds
-from rioni.domain.timelines.timeline import Timeline, TimelineDigested
+from rioni.domain.timelines.timeline import TimelineDigested
 from rioni.domain.timelines.topic_digests import DigestedBlock, DigestsTopics
 from rioni.log_tables import LOG
 from rioni.storage.sql.engines import reading
@@ -30,28 +31,23 @@ class Finding(NamedTuple):
     """The first one; None if the finding is about the partition."""
     text: str
 
+    def __str__(self) -> str:
+        return f"topic {self.topic}, partition {self.partition}, {self.text}"
 
-def kafka_findings(
-    engine: Engine,
-    store: EventStore,
-    storage_id: str,
-    timelines: Mapping[str, Timeline],
-    compacted: frozenset[str],
-    now_ms: int,
-) -> Iterator[Finding]:
+
+def kafka_findings(engine: Engine, store: EventStore, kafka: KafkaStorage, now_ms: int) -> Iterator[Finding]:
     """Yield what was cut off, deleted too early, changed or replaced; reads closed topics once; blocks.
 
     Args:
         engine: of the registry's database, with the current schema.
         store: of the storage.
-        storage_id: its id.
-        timelines: the readable timelines in it, by topic.
-        compacted: the topics whose records Kafka removes by compaction.
+        kafka: the storage.
         now_ms: the present time.
 
     Raises:
         Unavailable: Kafka or the database does not answer.
     """
+    storage_id, timelines = kafka.storage.id, kafka.timelines
     with reading(engine) as connection:
         span = span_of(connection, storage_id)
     present = {
@@ -63,7 +59,7 @@ def kafka_findings(
     for place, text in head_findings(engine, stored, span, now_ms):
         yield Finding(place.topic, place.partition, None, text)
     for position, event in _digested(engine, span):
-        if event.storage == storage_id and event.topic in timelines and event.topic not in compacted:
+        if event.storage == storage_id and event.topic in timelines and event.topic not in kafka.compacted:
             for block in event.blocks:
                 yield from _compare(store, event.topic, block, present.get((event.topic, block.partition)), position)
 

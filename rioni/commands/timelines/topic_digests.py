@@ -103,6 +103,8 @@ class TopicDigests:
         """Event type and order of timelines that are to be read."""
         self._failed: set[str] = set()
         """The storages that have failed since timelines were looked for."""
+        self._gone: set[str] = set()
+        """Topics that do not exist; asking for one takes seconds, so it is done once."""
         self._reading: _Reading | None = None
 
     def tick(self) -> None:
@@ -129,7 +131,8 @@ class TopicDigests:
             if event_type.cleanup_policy == "delete":
                 timelines = self._registry.timelines(event_type.name)
                 for timeline in timelines.readable[:-1]:
-                    if timeline.storage_id in kafka and timelines.undigested(timeline):
+                    readable = timeline.storage_id in kafka and timeline.topic not in self._gone
+                    if readable and timelines.undigested(timeline):
                         self._waiting.append((event_type.name, timeline.order))
 
     def _step(self) -> None:
@@ -155,7 +158,11 @@ class TopicDigests:
             return
         self._reading = _Reading(timeline, timelines.digested.get(order, ()), [], [])
         left = timelines.undigested(timeline)
-        found = self._stores.of(timeline.storage_id).bounds(timeline.topic)
+        try:
+            found = self._stores.of(timeline.storage_id).bounds(timeline.topic)
+        except NotFound:
+            self._gone.add(timeline.topic)
+            raise
         for number, (latest, bounds) in enumerate(zip(timeline.latest_position or (), found, strict=False)):
             first = left[number].start if number in left else latest + 1
             # What has expired gets no digest.

@@ -12,6 +12,7 @@ from sqlalchemy import func, select
 
 from rioni.bootstrap import admin_operations
 from rioni.bootstrap.consistency import kafka
+from rioni.bootstrap.consistency.acceptance import accept_loss
 from rioni.bootstrap.consistency.anchoring import StoreMarks
 from rioni.bootstrap.database import database_url
 from rioni.bootstrap.infrastructure import build_infrastructure
@@ -180,3 +181,18 @@ def test_what_is_not_as_the_log_recorded_it_is_found(broker, tamper: Callable[[I
     tamper(broker)
     found = broker.findings()
     assert [each for each in found if each.startswith(finding) and each.endswith("(affects event-type:a)")], found
+
+
+@pytest.mark.parametrize(
+    "tamper",
+    [lambda broker: broker.delete_before(broker.closed, 4), lambda broker: broker.replace(EVENTS)],
+    ids=["the beginning", "times of events"],
+)
+def test_an_accepted_loss_ends_what_the_log_says_of_kafka(broker, tamper: Callable[[Installation], None]):
+    assert accept_loss(broker.config, "nothing") == []
+    tamper(broker)
+    (finding,) = broker._found()
+    assert finding == f"{accept_loss(broker.config, 'operator error')[0]} (affects event-type:a)"
+    assert broker._found() == []
+    broker.anchor()
+    assert broker._found() == []

@@ -21,7 +21,11 @@ class Store(MemoryEventStore):
 
     def __init__(self, clock) -> None:
         super().__init__(clock)
-        self.read_blocks, self.reachable, self.fails_at, self.expires_at = [], True, None, None
+        self.read_blocks, self.asked, self.reachable, self.fails_at, self.expires_at = [], [], True, None, None
+
+    def bounds(self, topic):
+        self.asked.append(topic)
+        return super().bounds(topic)
 
     def digest(self, topic, partition, first, stop, bytes_max):
         if not self.reachable or first == self.fails_at:
@@ -202,7 +206,8 @@ def test_a_storage_that_fails_is_logged_once_and_tried_again_later(broker, store
 def test_topics_that_are_gone_or_too_short_do_not_keep_others_from_being_read(
     broker, stores, bus, leader, closed, recorded
 ):
-    stores["near"].delete_topic(closed("a"))
+    gone = closed("a")
+    stores["near"].delete_topic(gone)
     closed("deleted")
     short = closed("short")
     del stores["near"]._topics[short][0][-2:]
@@ -211,8 +216,10 @@ def test_topics_that_are_gone_or_too_short_do_not_keep_others_from_being_read(
     job = leader()
     job._look()
     bus.dispatch(DeleteEventType(name="deleted"), broker.context())
+    stores["near"].asked.clear()
     with capture_logs() as logged:
         for _ in range(3):
             later(broker, job)
     assert logged == []
     assert [recorded(name) for name in ("a", "deleted", "short", "z")] == [[], [], [[(0, 5)]], [[(0, 7)]]]
+    assert stores["near"].asked.count(gone) == 1

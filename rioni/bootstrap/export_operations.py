@@ -73,7 +73,7 @@ def export(config: Config, target: Path, wanted: AuditFilter, progress: Progress
             checkpoint = parse_checkpoint(note.text)
             complete = wanted == AuditFilter()
             (beside / "checkpoint").write_text(str(note), encoding="utf-8")
-            (beside / "log.vkey").write_text("".join(map(_key_line, keys)), encoding="utf-8")
+            (beside / "log.vkey").write_text("".join(map(key_line, keys)), encoding="utf-8")
             positions = range(1, checkpoint.size + 1) if complete else _matching(engine, wanted, checkpoint.size)
             count = 0
             with (beside / "entries.jsonl").open("wb") as file:
@@ -102,7 +102,7 @@ def export(config: Config, target: Path, wanted: AuditFilter, progress: Progress
     return ExportReport(count, checkpoint.size)
 
 
-def _key_line(key: LogKey) -> str:
+def key_line(key: LogKey) -> str:
     """A key, and the last field of the signature line of the key before, in base64."""
     return " ".join([str(key.verifier), *key.signature.split(" ")[-1:]]).rstrip() + "\n"
 

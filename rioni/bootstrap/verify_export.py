@@ -13,6 +13,17 @@ An export has these files:
 - `log.vkey`: the verifier keys that the log names, in their order, a line each; behind a key that follows another one
   stands the signature of the one before, unless that was lost.
 
+An audit table has these instead:
+
+- `_manifest/NNNNNNNNNNNN.json`: a manifest for each export, from 1 on: its number, `first` and `last` position, the
+  `hash` of the last entry in the hash chain, a `checkpoint` of that moment, the `keys` as in `log.vkey`, its `files`
+  with their SHA-256, the SHA-256 of the manifest before it (`previous`), and the `signature` of the log's key over all
+  of this;
+- `day=YYYY-MM-DD/`: the files with the entries. Parquet needs the package `pyarrow`; a Delta table needs `deltalake`.
+
+The hash chain proves the fields of the log. The other columns follow from them; that the broker's software has written
+them so is what the signature says.
+
 Exit code 0: the export is what the checkpoint says. 1: it is not. 2: it can't be read.
 """
 
@@ -21,7 +32,9 @@ import base64
 import hashlib
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from heapq import merge
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +43,12 @@ FIELDS = ("position", "stream", "version", "topic", "recorded_at", "actor", "cli
 NUMBERS = ("position", "version")
 MEMBERS = {*FIELDS, "hash", "previous", "proof"}
 HASH_BYTES = 32
+ROWS_PER_READ = 1_000
 LINES_MIN = 3
 """Of a checkpoint."""
 HASHED_FILES = ("checkpoint", "entries.jsonl", "log.vkey")
+MANIFESTS = "_manifest"
+"""The folder of an audit table that has its manifests."""
 
 
 class Finding(Exception):
@@ -72,21 +88,30 @@ def leaf_hash(parts: Sequence[bytes]) -> bytes:
     return sha256(b"\0", prefixed([*parts[:-1], sha256(parts[-1])]))
 
 
-def root_of(hashes: Sequence[bytes]) -> bytes:
-    """The root over all leaves, given by their hashes (RFC 9162, section 2.1.1)."""
-    stack: list[bytes] = []
-    for number, leaf in enumerate(hashes):
-        index, node = number, leaf
+class Tree:
+    """The Merkle tree over the leaves so far (RFC 9162, section 2.1.1): of each complete subtree its hash."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._subtrees: list[bytes] = []
+
+    def add(self, leaf: bytes) -> None:
+        """Append the hash of a leaf."""
+        index, node = self.size, leaf
         while index & 1:
-            node = sha256(b"\1", stack.pop(), node)
+            node = sha256(b"\1", self._subtrees.pop(), node)
             index >>= 1
-        stack.append(node)
-    if not stack:
-        return sha256()
-    node = stack.pop()
-    while stack:
-        node = sha256(b"\1", stack.pop(), node)
-    return node
+        self._subtrees.append(node)
+        self.size += 1
+
+    def root(self) -> bytes:
+        """The root over all leaves."""
+        if not self._subtrees:
+            return sha256()
+        *rest, node = self._subtrees
+        for each in reversed(rest):
+            node = sha256(b"\1", each, node)
+        return node
 
 
 def root_from_proof(leaf: bytes, index: int, size: int, proof: Sequence[bytes]) -> bytes:
@@ -107,17 +132,20 @@ def root_from_proof(leaf: bytes, index: int, size: int, proof: Sequence[bytes]) 
     return node
 
 
+def read_signature(line: str) -> tuple[str, bytes]:
+    """The name of a key, and its id with the signature, from a line of a signed note."""
+    dash, name, blob = [*line.split(" "), "", ""][:3]
+    check(dash == "\u2014", "a line is no signature")
+    return name, base64.b64decode(blob, validate=True)
+
+
 def read_checkpoint(data: bytes) -> tuple[str, str, int, bytes, list[tuple[str, bytes]]]:
     """Text, origin, size, root and signatures of a signed checkpoint."""
     text, separator, signatures = data.decode().rpartition("\n\n")
     text += "\n"
     lines = text.split("\n")
     check(separator and len(lines) > LINES_MIN and lines[1].isdigit(), "the checkpoint can't be read")
-    found = []
-    for line in signatures.splitlines():
-        dash, name, blob = [*line.split(" "), "", ""][:3]
-        check(dash == "\u2014", "the checkpoint has a line that is no signature")
-        found.append((name, base64.b64decode(blob, validate=True)))
+    found = [read_signature(line) for line in signatures.splitlines()]
     return text, lines[0], int(lines[1]), base64.b64decode(lines[2], validate=True), found
 
 
@@ -145,14 +173,14 @@ def read_key(key: str) -> tuple[str, bytes, bytes]:
     return name, bytes.fromhex(key_id), blob[1:]
 
 
-def verify_signature(text: str, signatures: Sequence[tuple[str, bytes]], key: str) -> bool:
+def verify_signature(what: str, text: str, signatures: Sequence[tuple[str, bytes]], key: str) -> bool:
     """Check the signature of one verifier key; say whether that could be done."""
     name, key_id, public = read_key(key)
     signature = next((each[4:] for signer, each in signatures if signer == name and each[:4] == key_id), None)
     if signature is None:
-        raise Finding(f"the checkpoint is not signed by {key}")
+        raise Finding(f"the {what} is not signed by {key}")
     valid = ed25519(public, signature, text)
-    check(valid is not False, "the signature of the checkpoint is not valid")
+    check(valid is not False, f"the signature of the {what} is not valid")
     return bool(valid)
 
 
@@ -192,27 +220,39 @@ def entries_of(folder: Path) -> Iterator[dict[str, Any]]:
         for line in file:
             entry = json.loads(line, object_pairs_hook=unambiguous)
             check(isinstance(entry, dict) and isinstance(entry.get("position"), int), "a line is not an entry")
+            check("hash" in entry, "an entry lacks its hash")
             check(entry.keys() <= MEMBERS, "an entry has a member that nothing proves")
             yield entry
 
 
-def check_complete(folder: Path, size: int, root: bytes, seen: Sequence[Path]) -> int:
-    """Check an export of all entries: positions, hash chain, root, earlier roots. Returns how many there are."""
-    hashes: list[bytes] = []
-    previous = bytes(HASH_BYTES)
-    for number, entry in enumerate(entries_of(folder), 1):
-        check(entry["position"] == number, f"the entry at position {number} is missing")
-        parts = encoded(entry)
-        previous = chain_hash(previous, parts)
-        check(previous.hex() == entry.get("hash"), f"the entry at position {number} does not fit the hash chain")
-        hashes.append(leaf_hash(parts))
-    check(len(hashes) == size, f"there are {len(hashes)} entries, and the checkpoint is of {size}")
-    check(root_of(hashes) == root, "the entries are not those of the checkpoint")
+def check_all(entries: Iterable[dict[str, Any]], roots: Iterable[tuple[int, bytes, str]]) -> tuple[int, bytes]:
+    """Check positions, hash chain, and for some sizes the root, each with a text for where it is another one.
+
+    Returns the number of entries and the hash of the last one.
+    """
+    tree, previous = Tree(), bytes(HASH_BYTES)
+    due = sorted(roots, reverse=True)
+    for number, entry in enumerate(chain([{}], entries)):
+        if number:
+            check(entry["position"] == number, f"the entry at position {number} is missing")
+            parts = encoded(entry)
+            previous = chain_hash(previous, parts)
+            fits = entry.get("hash", previous.hex()) == previous.hex()
+            check(fits, f"the entry at position {number} does not fit the hash chain")
+            tree.add(leaf_hash(parts))
+        while due and due[-1][0] == number:
+            _, root, text = due.pop()
+            check(tree.root() == root, text)
+    for *_, text in due[-1:]:
+        raise Finding(f"{text}: there are {tree.size} entries")
+    return tree.size, previous
+
+
+def roots_of(seen: Sequence[Path]) -> Iterator[tuple[int, bytes, str]]:
+    """Sizes and roots of earlier checkpoints."""
     for path in seen:
-        _, _, size_then, root_then, _ = read_checkpoint(path.read_bytes())
-        extended = size_then <= size and root_of(hashes[:size_then]) == root_then
-        check(extended, f"the log does not extend the checkpoint {path}")
-    return len(hashes)
+        _, _, size, root, _ = read_checkpoint(path.read_bytes())
+        yield size, root, f"the log does not extend the checkpoint {path}"
 
 
 def check_selected(folder: Path, size: int, root: bytes) -> int:
@@ -233,6 +273,9 @@ def check_selected(folder: Path, size: int, root: bytes) -> int:
 
 def verify(folder: Path, key: str | None = None, seen: Sequence[Path] = ()) -> Iterator[str]:
     """Check an export; yields sentences on what was found to be right."""
+    if (folder / MANIFESTS).is_dir():
+        yield from verify_table(folder, key, seen)
+        return
     manifest = json.loads((folder / "manifest.json").read_bytes())
     check(manifest.get("format") == 1, "the manifest is not of format 1")
     for name in HASHED_FILES:
@@ -245,13 +288,23 @@ def verify(folder: Path, key: str | None = None, seen: Sequence[Path] = ()) -> I
     check(isinstance(complete, bool), "the manifest does not say whether the export is complete")
     lines = [line.split() for line in (folder / "log.vkey").read_text().splitlines() if line.strip()]
     used = signing_key(key and key.strip(), lines)
-    signed = verify_signature(text, signatures, used)
+    signed = verify_signature("checkpoint", text, signatures, used)
     # One key may sign for several logs: each of them has its own name.
     check(used.partition("+")[0] == origin, f"the checkpoint is one of {origin}, and the key is another log's")
     check(complete or not seen, "only an export of the whole log can be compared with an earlier checkpoint")
-    count = check_complete(folder, size, root, seen) if complete else check_selected(folder, size, root)
+    if complete:
+        expected = (size, root, "the entries are not those of the checkpoint")
+        count, _ = check_all(entries_of(folder), [expected, *roots_of(seen)])
+        check(count == size, f"there are {count} entries, and the checkpoint is of {size}")
+    else:
+        count = check_selected(folder, size, root)
     check(count == manifest.get("entries"), "the manifest names another number of entries")
     yield f"{count} entries are in the log {origin} of {size} entries, as its checkpoint says."
+    yield from on_trust(key, signed=signed, seen=bool(seen))
+
+
+def on_trust(key: str | None, *, signed: bool, seen: bool) -> Iterator[str]:
+    """Sentences on what the result rests on."""
     if seen:
         yield "The log extends the checkpoints that you gave."
     if not signed:
@@ -260,6 +313,113 @@ def verify(folder: Path, key: str | None = None, seen: Sequence[Path] = ()) -> I
         yield "The checkpoint is signed by the key that you gave, or by one that follows it by signatures."
     else:
         yield "The checkpoint is signed by the key in the export; give the one that you trust with --key."
+
+
+# --- audit tables ---
+
+
+def statement(manifest: Mapping[str, Any]) -> str:
+    """The text that the signature of a manifest is over."""
+    signed = {name: value for name, value in manifest.items() if name != "signature"}
+    digest = sha256(json.dumps(signed, sort_keys=True, separators=(",", ":")).encode())
+    return f"rioni/audit-table/v1\n{manifest['origin']}\n{digest.hex()}\n"
+
+
+def manifests_of(folder: Path) -> list[dict[str, Any]]:
+    """The manifests of a table, each of which has to follow the one before it."""
+    found: list[dict[str, Any]] = []
+    digest = ""
+    for number, path in enumerate(sorted((folder / MANIFESTS).glob("[0-9]*.json")), 1):
+        data = path.read_bytes()
+        manifest = json.loads(data, object_pairs_hook=unambiguous)
+        last = found[-1]["last"] if found else 0
+        follows = (manifest["number"], manifest["previous"], manifest["first"]) == (number, digest, last + 1)
+        check(follows, f"{path.name} does not follow the manifest before it")
+        check(manifest["version"] == 1, f"{path.name} is not a manifest of version 1")
+        found.append(manifest)
+        digest = sha256(data).hex()
+    check(found, "the table has no manifest")
+    return found
+
+
+def verify_table(folder: Path, key: str | None, seen: Sequence[Path]) -> Iterator[str]:
+    """Check an audit table; yields sentences on what was found to be right."""
+    manifests = manifests_of(folder)
+    roots = []
+    for manifest in manifests:
+        text, origin, size, root, signatures = read_checkpoint(manifest["checkpoint"].encode())
+        named = (manifest["origin"], manifest["last"])
+        check((origin, size) == named, f"manifest {manifest['number']} and its checkpoint differ")
+        roots.append((size, root, f"the entries are not those of the checkpoint in manifest {manifest['number']}"))
+    newest = manifests[-1]
+    check({each["origin"] for each in manifests} == {origin}, "manifests name several logs")
+    used = signing_key(key and key.strip(), [line.split() for line in newest["keys"]])
+    check(used.partition("+")[0] == origin, f"the table is of {origin}, and the key is another log's")
+    verify_signature("checkpoint", text, signatures, used)
+    signed = verify_signature("manifest", statement(newest), [read_signature(newest["signature"])], used)
+    files = [file for manifest in manifests for file in manifest["files"]]
+    for file in files:
+        data = (folder / file["path"]).open("rb")
+        with data:
+            digest = hashlib.file_digest(data, "sha256").hexdigest()
+        check(digest == file["sha256"], f"{file['path']} is not the file that its manifest names")
+    count, last = check_all(rows_of(folder, files), [*roots, *roots_of(seen)])
+    check(count == newest["last"], f"there are {count} entries, and the newest manifest is of {newest['last']}")
+    check(last.hex() == newest["hash"], "the last entry is not the one that the newest manifest names")
+    yield f"{count} entries in {len(files)} files are the log {origin}, as its checkpoint says."
+    if newest["format"] == "delta":
+        yield delta_log(folder, {file["path"] for file in files})
+    yield from on_trust(key, signed=signed, seen=bool(seen))
+
+
+def rows_of(folder: Path, files: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The entries of a table in the order of their positions; only files that overlap are open at once."""
+    together: list[dict[str, Any]] = []
+    for file in [*sorted(files, key=lambda each: each["first"]), None]:
+        if file is None or (together and file["first"] > max(each["last"] for each in together)):
+            yield from merge(*(rows_in(folder, each["path"]) for each in together), key=lambda row: row["position"])
+            together = []
+        together += [file] if file else []
+
+
+def rows_in(folder: Path, path: str) -> Iterator[dict[str, Any]]:
+    """The entries in one file."""
+    day = path.partition("/")[0]
+    for row in (json_rows if path.endswith(".jsonl") else parquet_rows)(folder / path):
+        check(type(row.get("position")) is int, f"{path} has a row that is not an entry")
+        check(f"day={row['recorded_at'][:10]}" == day, f"{path} has an entry of another day")
+        check("hash" not in row, f"{path} has a column that is none of an audit table")
+        yield row
+
+
+def json_rows(path: Path) -> Iterator[dict[str, Any]]:
+    """The rows of a file of JSON lines."""
+    with path.open("rb") as file:
+        for line in file:
+            yield json.loads(line, object_pairs_hook=unambiguous)
+
+
+def parquet_rows(path: Path) -> Iterator[dict[str, Any]]:
+    """The rows of a file in Parquet."""
+    try:
+        import pyarrow.parquet as pq  # noqa: PLC0415 - may be missing
+    except ImportError as ex:
+        raise OSError("Parquet needs the package pyarrow") from ex
+    with pq.ParquetFile(path) as file:
+        for batch in file.iter_batches(ROWS_PER_READ):
+            yield from batch.to_pylist()
+
+
+def delta_log(folder: Path, paths: set[str]) -> str:
+    """A sentence on whether the Delta table has the files of the manifests and no others."""
+    try:
+        from deltalake import DeltaTable  # noqa: PLC0415 - may be missing
+    except ImportError:
+        return "The log of the Delta table was NOT checked: install the package deltalake for that."
+    actions = DeltaTable(folder).get_add_actions(flatten=True)
+    found = set(actions.column("path").to_pylist())
+    check(found == paths, "the Delta table has other files than the manifests name")
+    return "The Delta table has these files and no others."
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

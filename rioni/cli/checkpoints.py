@@ -1,12 +1,13 @@
 """Commands of `rioni audit` that prove what the log holds: checkpoints and proofs."""
 
 import json
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from rioni.cli.options import FOUND, ConfigFile, Data, load_settings
+from rioni.cli.options import FOUND, ConfigFile, Data, Master, Scratch, SparkConf, load_settings, spark_settings
 from rioni.cli.output import progress_bars
 from rioni.cli.times import log_time
 
@@ -33,28 +34,59 @@ def checkpoint(
         output.write_text(note, encoding="utf-8")
 
 
+class TableFormat(StrEnum):
+    """Formats of tables that exports are added to."""
+
+    PARQUET = "parquet"
+    DELTA = "delta"
+    JSONL = "jsonl"
+
+
 def export(
     *,
-    to: Annotated[Path, typer.Option("--to", help="Folder to write; must not exist or be empty.", metavar="DIR")],
+    to: Annotated[
+        Path, typer.Option("--to", help="Folder; without --format it must not exist or be empty.", metavar="DIR")
+    ],
+    form: Annotated[
+        TableFormat | None, typer.Option("--format", help="Add what is new to a table, partitioned by day, by Spark.")
+    ] = None,
     since: Annotated[str | None, typer.Option(help="First time, RFC 3339 or a day in UTC.", metavar="TIME")] = None,
     until: Annotated[str | None, typer.Option(help="End, not included.", metavar="TIME")] = None,
     actor: Annotated[str | None, typer.Option(help="Only what this subject did.")] = None,
     resource: Annotated[str | None, typer.Option(help="Name of what was changed, or `kind:name`.")] = None,
+    master: Master = "",
+    conf: SparkConf = [],  # noqa: B006 - never changed
+    scratch: Scratch = None,
     data: Data = None,
     config_file: ConfigFile = None,
 ) -> None:
-    """Export the log with a signed checkpoint and proofs; `verify_export.py` in the folder verifies it offline."""
+    """Export the log with a signed checkpoint; `verify_export.py` in the folder verifies it offline."""
+    selects = any((since, until, actor, resource))
+    if form is not None and selects:
+        raise typer.BadParameter(
+            "A table has the whole log: no --since, --until, --actor, --resource.", param_hint="--format"
+        )
+    if form is None and (master or conf or scratch):
+        raise typer.BadParameter("These are for tables, which Spark writes: --format.", param_hint="--master")
+    options = spark_settings(conf)
     settings = load_settings(config_file, data=data)
-    from rioni.bootstrap import export_operations
-    from rioni.projections.queries.audit_log import AuditFilter
+    if form is not None:
+        from rioni.bootstrap.audit_table.export import TableOrder, export_table
 
-    times = [None if text is None else log_time(text) for text in (since, until)]
-    wanted = AuditFilter(since=times[0], until=times[1], actor=actor, resource=resource)
-    with progress_bars(only_on_terminal=True) as progress:
-        report = export_operations.export(settings, to, wanted, progress)
-    typer.echo(
-        f"{report.entries:,} of {report.size:,} entries exported. Verify them: python {to}/verify_export.py {to}"
-    )
+        order = TableOrder(to, form.value, master, options, scratch)
+        with progress_bars() as progress:
+            added, last = export_table(settings, order, progress)
+        said = f"{added:,} entries added, the table ends at position {last:,}"
+    else:
+        from rioni.bootstrap import export_operations
+        from rioni.projections.queries.audit_log import AuditFilter
+
+        times = [None if text is None else log_time(text) for text in (since, until)]
+        wanted = AuditFilter(since=times[0], until=times[1], actor=actor, resource=resource)
+        with progress_bars(only_on_terminal=True) as progress:
+            report = export_operations.export(settings, to, wanted, progress)
+        said = f"{report.entries:,} of {report.size:,} entries exported"
+    typer.echo(f"{said}. Verify them: python {to}/verify_export.py {to}")
 
 
 def prove(

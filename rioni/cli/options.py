@@ -1,5 +1,6 @@
 """Options that several commands share, exit codes, and the settings that options and files make."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -40,3 +41,21 @@ def load_settings(file: Path | None, **flags: object) -> Config:
     settings = load(flags, file=file).config
     logging_setup.configure(settings)
     return settings
+
+
+Master = Annotated[str, typer.Option(help="Where Spark runs, as for spark-submit, or sc://host:port; by default here.")]
+SparkConf = Annotated[
+    list[str], typer.Option("--conf", help="A setting of Spark; may be repeated.", metavar="NAME=VALUE")
+]
+Scratch = Annotated[Path | None, typer.Option(help="Folder for temporary files; by default in the data.")]
+
+
+def spark_settings(texts: Sequence[str]) -> Sequence[tuple[str, str]]:
+    """Names and values of settings of Spark; raises BadParameter."""
+    found = []
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise typer.BadParameter(f"{text} is not a setting of Spark: name=value", param_hint="--conf")
+        found.append((name, value))
+    return found

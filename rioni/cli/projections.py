@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from rioni.cli.options import FOUND, ConfigFile, Data, load_settings
+from rioni.cli.options import FOUND, ConfigFile, Data, Master, Scratch, SparkConf, load_settings, spark_settings
 from rioni.cli.output import CannotWrite, console_on, opened, plain_table, progress_bars
 from rioni.cli.times import moment
 
@@ -57,20 +57,16 @@ def rebuild(
         DifferenceFormat, typer.Option("--format", help="Of the differences; all of them but in a table.")
     ] = DifferenceFormat.TABLE,
     output: Annotated[Path | None, typer.Option(help="File for the differences.")] = None,
-    master: Annotated[
-        str, typer.Option(help="Where Spark runs, as for spark-submit, or sc://host:port; by default here.")
-    ] = "",
-    conf: Annotated[
-        list[str], typer.Option("--conf", help="A setting of Spark; may be repeated.", metavar="NAME=VALUE")
-    ] = [],  # noqa: B006 - never changed
-    scratch: Annotated[Path | None, typer.Option(help="Folder for temporary files; by default in the data.")] = None,
+    master: Master = "",
+    conf: SparkConf = [],  # noqa: B006 - never changed
+    scratch: Scratch = None,
     data: Data = None,
     config_file: ConfigFile = None,
 ) -> None:
     """Rebuild read models from the internal log with Spark, without stopping the broker."""
     if form is DifferenceFormat.PARQUET and output is None:
         raise typer.BadParameter("Parquet needs a file to write to: --output FILE", param_hint="--format")
-    options = [_setting(each) for each in conf]
+    options = spark_settings(conf)
     settings = load_settings(config_file, data=data)
     from rioni.bootstrap.rebuild_operations import Wanted
     from rioni.bootstrap.rebuild_operations import rebuild as run
@@ -153,13 +149,6 @@ def drop(name: Name, *, data: Data = None, config_file: ConfigFile = None) -> No
 
 def _say_live(found: "Known") -> None:
     typer.echo(f"{found.name} is live, and what was live before is `previous`: {', '.join(found.tables)}.")
-
-
-def _setting(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        raise typer.BadParameter(f"{text} is not a setting of Spark: name=value", param_hint="--conf")
-    return name, value
 
 
 @contextmanager

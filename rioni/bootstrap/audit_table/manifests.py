@@ -1,0 +1,169 @@
+"""The manifests of an audit table: signed, numbered, each names the files of one export and the manifest before it."""
+
+import contextlib
+import hashlib
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from uuid import uuid4
+
+import msgspec
+
+from rioni.bootstrap.verify_export import MANIFESTS
+from rioni.domain.errors import Conflict, Unavailable
+from rioni.domain.hash_chain import GENESIS, LogHead
+from rioni.file_locks import try_lock
+from rioni.storage.embedded.data_directory import fsync_directory
+
+
+NAME = re.compile(r"[0-9]{12}\.json")
+DATA = re.compile(r"[0-9]{12}-[0-9a-f]{32}\.(parquet|jsonl)|\.[0-9a-f]{32}\.part")
+DIGITS = 12
+
+
+class TableFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A file with entries of one day."""
+
+    path: str
+    """In the folder of the table."""
+    first: int
+    last: int
+    """The first and the last position in it."""
+    rows: int
+    bytes: int
+    sha256: str
+    """Hexadecimal."""
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """What one export has added."""
+
+    version: int = 1
+    format: str
+    """`parquet`, `delta` or `jsonl`."""
+    number: int
+    """From 1 on."""
+    first: int
+    last: int
+    """The first and the last position of the export."""
+    origin: str
+    """The name of the log."""
+    hash: str
+    """Of the last entry in the hash chain, hexadecimal."""
+    checkpoint: str
+    """Of the log with this last entry, as a signed note."""
+    keys: tuple[str, ...]
+    """The verifier keys that the log names, each with the signature of the one before it."""
+    files: tuple[TableFile, ...]
+    previous: str
+    """The SHA-256 of the manifest before this one, hexadecimal; empty in the first one."""
+    signature: str = ""
+    """Of the log's key; see `rioni.bootstrap.verify_export.statement`."""
+
+    @property
+    def head(self) -> LogHead:
+        """The last entry of the table."""
+        return LogHead(self.last, bytes.fromhex(self.hash))
+
+
+NOTHING = LogHead(0, GENESIS)
+"""The last entry of an empty table."""
+
+
+class TableFolder:
+    """A folder with an audit table; used by one process at a time. All methods block on the disk.
+
+    Args:
+        path: of the folder.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._manifests = path / MANIFESTS
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Make the folder if it is missing, and keep other exports out.
+
+        Raises:
+            Conflict: another export is running, or the folder has other files.
+            Unavailable: it can't be written to.
+        """
+        try:
+            if self.path.exists() and not self._manifests.is_dir() and any(self.path.iterdir()):
+                raise Conflict(f"{self.path} has files that are no audit table. Name another folder.")
+            self._manifests.mkdir(parents=True, exist_ok=True)
+            file = (self._manifests / ".lock").open("w")
+        except OSError as ex:
+            raise Unavailable(f"{self.path} can't be written to: {ex.strerror}.") from ex
+        with file:
+            if not try_lock(file.fileno()):
+                raise Conflict(f"Another export to {self.path} is running.")
+            yield
+
+    def manifests(self) -> Sequence[Manifest]:
+        """Return all manifests in their order.
+
+        Raises:
+            Unavailable: one is missing or was changed.
+        """
+        found: list[Manifest] = []
+        digest = ""
+        for number, path in enumerate(self._paths(), 1):
+            data = path.read_bytes()
+            try:
+                manifest = msgspec.json.decode(data, type=Manifest)
+            except msgspec.MsgspecError as ex:
+                raise Unavailable(f"{path} is not the manifest that was written: {ex}.") from ex
+            if (manifest.number, manifest.previous) != (number, digest):
+                raise Unavailable(
+                    f"{path} does not follow the manifest before it. Restore the folder, or name a new one."
+                )
+            found.append(manifest)
+            digest = hashlib.sha256(data).hexdigest()
+        return found
+
+    def digest(self) -> str:
+        """Return the SHA-256 of the newest manifest; empty where there is none."""
+        paths = self._paths()
+        return hashlib.sha256(paths[-1].read_bytes()).hexdigest() if paths else ""
+
+    def add(self, manifest: Manifest) -> None:
+        """Write the next manifest: from then on the table has its files.
+
+        Raises:
+            Conflict: there is one of its number.
+        """
+        path = self._manifests / f"{manifest.number:0{DIGITS}}.json"
+        part = self._manifests / f".{uuid4().hex}.part"
+        try:
+            with part.open("wb") as file:
+                file.write(msgspec.json.format(msgspec.json.encode(manifest), indent=1))
+                file.flush()
+                os.fsync(file.fileno())
+            # Fails if there is one, on file systems without locks as well.
+            path.hardlink_to(part)
+        except FileExistsError as ex:
+            raise Conflict(f"Another export has written {path}; this one is given up.") from ex
+        finally:
+            part.unlink(missing_ok=True)
+        fsync_directory(self._manifests)
+
+    def put(self, name: str, data: bytes) -> None:
+        """Write another file into the folder, at once."""
+        part = self._manifests / f".{uuid4().hex}.part"
+        part.write_bytes(data)
+        part.replace(self.path / name)
+
+    def remove_leftovers(self, manifests: Sequence[Manifest]) -> None:
+        """Remove files of exports that were interrupted."""
+        known = {file.path for manifest in manifests for file in manifest.files}
+        for path in self.path.glob("day=*/*"):
+            if DATA.fullmatch(path.name) and path.relative_to(self.path).as_posix() not in known:
+                path.unlink(missing_ok=True)
+        for path in self._manifests.glob(".*.part"):
+            path.unlink(missing_ok=True)
+
+    def _paths(self) -> Sequence[Path]:
+        return sorted(path for path in self._manifests.glob("*.json") if NAME.fullmatch(path.name))

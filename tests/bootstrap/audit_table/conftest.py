@@ -1,0 +1,78 @@
+"""A data directory whose log grows, and audit tables of it."""
+
+import contextlib
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import msgspec
+import pytest
+from sqlalchemy import create_engine, select
+
+from rioni.bootstrap.audit_table.export import TableOrder, TableReport, export_table
+from rioni.bootstrap.database import database_url
+from rioni.bootstrap.infrastructure import build_infrastructure
+from rioni.bootstrap.log_tree import build_checkpoint_signer
+from rioni.bootstrap.startup import prepare_startup
+from rioni.config.settings import Config
+from rioni.domain.audit.shown_states import shown_state
+from rioni.domain.json_patch import json_patch
+from rioni.log_tables import HEAD
+from rioni.projections.queries.audit_log import AuditFilter, entries
+from tests.support.history import Author
+from tests.support.history import entries as history
+from tests.support.log import append
+
+
+class Broker:
+    """The data directory of a broker that is not running, with a history of several weeks."""
+
+    def __init__(self, data: Path) -> None:
+        self.config = Config(data=data)
+        with prepare_startup(self.config) as directory, contextlib.closing(self._base(directory)) as base:
+            self.key = str(build_checkpoint_signer(base).verifier())
+        self.engine = create_engine(database_url(self.config))
+        self._coming = history(Author(Random(5), seconds_between=3_600).commands(), first=self.end + 1)
+
+    def _base(self, directory: Any) -> Any:
+        return build_infrastructure(self.config, directory)
+
+    @property
+    def end(self) -> int:
+        with self.engine.connect() as connection:
+            return connection.scalar(select(HEAD.c.position)) or 0
+
+    def grow(self, count: int) -> None:
+        """Append entries to the log."""
+        with self.engine.begin() as connection:
+            append(connection, islice(self._coming, count))
+
+    def export(self, folder: Path, form: str = "jsonl") -> TableReport:
+        return export_table(self.config, TableOrder(folder, form), lambda *_: None)
+
+    def expected(self) -> list[dict[str, Any]]:
+        """The rows that a table of the whole log has, from the live read models; without the fields of the log."""
+        return [_expected(row) for row in entries(self.engine.connect, AuditFilter())]
+
+
+def _expected(row: dict[str, Any]) -> dict[str, Any]:
+    before, after = (shown_state(row["resource_type"], row[name]) for name in ("before", "after"))
+    names = ("position", "recorded_at", "actor", "flow_id", "topic", "resource_type", "resource", "user_agent")
+    derived = {"address": row["client"], "changes": json_patch(before, after), "state": after}
+    return {name: row[name] for name in names} | derived
+
+
+def shown(row: dict[str, Any]) -> dict[str, Any]:
+    """A row of a table, in the form of `Broker.expected`."""
+    texts = {name: msgspec.json.decode(row[name]) for name in ("changes", "state") if isinstance(row[name], str)}
+    inner = {"stream", "version", "client", "command_id", "data", "day"}
+    return {name: value for name, value in (row | texts).items() if name not in inner}
+
+
+@pytest.fixture
+def broker(tmp_path: Path, spark: object) -> Iterator[Broker]:
+    broker = Broker(tmp_path / "data")
+    yield broker
+    broker.engine.dispose()

@@ -145,7 +145,7 @@ class TableFolder:
             # Fails if there is one, on file systems without locks as well.
             path.hardlink_to(part)
         except FileExistsError as ex:
-            raise Conflict(f"Another export has written {path}; this one is given up.") from ex
+            raise Conflict(f"Another export has written {path}; nothing was added.") from ex
         finally:
             part.unlink(missing_ok=True)
         fsync_directory(self._manifests)

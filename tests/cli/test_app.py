@@ -299,3 +299,19 @@ sys.exit(3 if gevent and gevent.is_module_patched("socket") else 4)
 def test_only_the_server_is_patched_for_gevent(arguments, code):
     script = _PATCHED.format(arguments=arguments)
     assert subprocess.run([sys.executable, "-c", script], stdout=subprocess.DEVNULL, check=False).returncode == code
+
+
+@pytest.mark.parametrize(
+    ("arguments", "advice"),
+    [
+        (["--format", "parquet", "--actor", "jane"], "A table has the whole log"),
+        (["--master", "local[1]"], "--format"),
+        (["--format", "parquet", "--conf", "memory"], "name=value"),
+        (["--format", "parquet", "--data", "absent"], "There is no data in absent"),
+    ],
+)
+def test_what_an_export_can_not_do_is_refused(run, arguments, advice):
+    code, _, err = run("audit", "export", "--to", "table", *arguments)
+    assert code == 2
+    assert advice in err
+    assert not Path("table").exists()

@@ -1,12 +1,14 @@
 """Databases with a log in them."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from sqlalchemy import Engine
 
 from rioni.domain.ports.event_log import LogEntry
+from rioni.projections.custom import installed
+from rioni.projections.custom_tables import LiveProjector, prepare
 from rioni.projections.generations.engine import open_engine
 from tests.support.log import append, create_tables
 
@@ -38,3 +40,11 @@ def write(engine: Engine) -> Callable[[Iterable[LogEntry]], None]:
             append(connection, entries)
 
     return write
+
+
+def write_all(engine: Engine, log: Sequence[LogEntry]) -> None:
+    """Write entries to the log and to all live read models, those of installed projections included."""
+    with engine.begin() as connection:
+        prepare(connection, installed())
+        append(connection, log, project=False)
+        LiveProjector(installed()).apply(connection, log)

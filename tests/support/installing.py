@@ -1,7 +1,9 @@
 """Installs packages with projections of users, as far as a test goes."""
 
+import contextlib
 import re
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -48,3 +50,16 @@ def install_example(folder: Path) -> None:
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: owners\nVersion: 1.0\n")
     group, entry = re.search(r'entry-points\."(.*?)"\]\n(.*)\n', project).groups()
     (metadata / "entry_points.txt").write_text(f"[{group}]\n{entry.replace(chr(34), '')}\n")
+
+
+@contextlib.contextmanager
+def example_found_in(folder: Path) -> Iterator[None]:
+    """Let this process find the example that was installed into a folder."""
+    sys.path.insert(0, str(folder))
+    forget()
+    try:
+        yield
+    finally:
+        sys.path.remove(str(folder))
+        sys.modules.pop("owners", None)
+        forget()

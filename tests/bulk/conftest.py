@@ -11,6 +11,14 @@ from rioni.projections.custom import installed
 from rioni.projections.custom_tables import LiveProjector, prepare
 from rioni.projections.generations.engine import open_engine
 from tests.support.log import append, create_tables
+from tests.support.standalone import Standalone, standalone
+
+
+@pytest.fixture(scope="session")
+def two_workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
+    """A master of Spark with two workers."""
+    with standalone(tmp_path_factory.mktemp("standalone")) as started:
+        yield started
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])

@@ -194,27 +194,30 @@ class FileSink:
 class CopySink:
     """Writes into PostgreSQL by COPY, all rows of a task in one transaction that also notes the task.
 
-    A task that failed leaves nothing, and one that is repeated, since its end was not heard of, adds nothing.
+    A task that failed leaves nothing. The note comes first, so that of two attempts at a task the second one waits for
+    the first one, and adds nothing where that has committed.
     """
 
     def __init__(self, database: Database, rebuild: str, task: int) -> None:
-        self._connection, self._rebuild, self._task = connect(database), rebuild, task
+        self._connection, self._key = connect(database), (rebuild, task)
         self._connection.autocommit = False
+        noted = "INSERT INTO rebuild_tasks VALUES (%s, %s, 1, '') ON CONFLICT DO NOTHING"
+        self._is_done = not self._connection.cursor().execute(noted, self._key).rowcount
 
     def write(self, target: Target, rows: Sequence[Sequence[Any]], characters: int) -> None:  # noqa: ARG002
         """Copy some rows into the table of the generation."""
+        if self._is_done:
+            return
         with self._connection.cursor().copy(target.copy) as copy:
             for row in rows:
                 copy.write_row(row)
 
     def close(self, report: Mapping[str, int]) -> None:
         """Commit, unless another attempt has done so."""
-        noted = "INSERT INTO rebuild_tasks VALUES (%s, %s, 1, %s) ON CONFLICT DO NOTHING"
-        values = (self._rebuild, self._task, msgspec.json.encode(report).decode())
-        if self._connection.cursor().execute(noted, values).rowcount:
-            self._connection.commit()
-        else:
-            self._connection.rollback()
+        if not self._is_done:
+            noted = "UPDATE rebuild_tasks SET rows = %s WHERE rebuild = %s AND task = %s"
+            self._connection.cursor().execute(noted, (msgspec.json.encode(report).decode(), *self._key))
+        self._connection.commit()
         self._connection.close()
 
 

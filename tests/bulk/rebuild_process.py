@@ -15,6 +15,7 @@ from rioni.projections.bulk.rebuild import Order, rebuild
 from rioni.projections.bulk.session import SparkOptions
 from rioni.projections.generations.engine import open_engine
 from rioni.storage.sql.rebuild_lock import rebuild_lock
+from tests.support.descendants import descendants, kill_all
 
 
 VICTIMS = ("executor", "python")
@@ -23,33 +24,18 @@ VICTIMS = ("executor", "python")
 def kill(victim: str) -> None:
     """End the first executor of this application, or the Python processes in which it runs tasks."""
     application = f"--app-id\0{SparkContext.getOrCreate().applicationId}\0".encode()
-    processes = {int(each.name): each for each in Path("/proc").iterdir() if each.name.isdigit()}
-    executor = next(pid for pid, each in processes.items() if application in _read(each / "cmdline"))
-    if victim == "executor":
-        os.kill(executor, signal.SIGKILL)
-    else:
-        workers = [pid for pid in processes if _ancestor(pid, executor)]
-        assert workers
-        for pid in workers:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+    processes = [int(each.name) for each in Path("/proc").iterdir() if each.name.isdigit()]
+    executor = next(pid for pid in processes if application in _command(pid))
+    workers = descendants(executor)
+    assert workers
+    kill_all([executor] if victim == "executor" else workers)
     sys.stdout.write("killed\n")
 
 
-def _ancestor(pid: int, ancestor: int) -> bool:
-    while pid > 1:
-        stat = _read(Path(f"/proc/{pid}/stat"))
-        pid = int(stat.rpartition(b")")[2].split()[1]) if stat else 0
-        if pid == ancestor:
-            return True
-    return False
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError:
-        return b""
+def _command(pid: int) -> bytes:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    return b""
 
 
 def main() -> None:

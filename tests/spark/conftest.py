@@ -7,8 +7,9 @@ from tests.support.campaigns import NIGHTLY
 from tests.support.server import running_server
 
 
-# It starts Spark several times; `test_stream_reader.py` has a query that fails between storing and its checkpoint.
-collect_ignore = [] if NIGHTLY else ["test_stream_reader_kill.py"]
+# They start Spark several times. `test_writer.py` kills tasks; `test_stream_reader.py` has a query that fails between
+# storing and its checkpoint.
+collect_ignore = [] if NIGHTLY else ["test_stream_reader_kill.py", "test_writer_kill.py"]
 
 
 @pytest.fixture(scope="session")

@@ -1,14 +1,20 @@
 """Rows are published once, however often their task is repeated."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pytest
 
 from rioni.spark.options import parse_options
 from rioni.spark.writer import NotPublished, event_of, publish
-from tests.support.lake import create_orders, schema_of, stored
+from tests.support.descendants import descendants, kill_all
+from tests.support.lake import PRESENT, create_orders, schema_of, stored
+from tests.support.server import count_events
+from tests.support.waiting import wait_until
 
+
+EVENTS = 300
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
@@ -41,6 +47,35 @@ def test_a_task_that_dies_and_is_repeated_stores_nothing_twice(server, client):
         publish(options, f"{name}-0", "2026-01-01T00:00:00Z", dying(), has_metadata=True)
     publish(options, f"{name}-0", "2026-01-01T00:00:00Z", iter([rows]), has_metadata=True)
     assert amounts(client, name) == list(range(10))
+
+
+@pytest.mark.parametrize("kind", ["batch", "stream"])
+def test_what_killed_tasks_have_published_is_not_published_again(registered, server, client, tmp_path, kind):
+    """The Python processes of the executors are killed while they publish; Spark repeats their tasks."""
+    source, target = tmp_path / "source", create_orders(client)
+    columns = ("cast(id as string) as order", "id as amount", f"named_struct('occurred_at', '{PRESENT}') as metadata")
+    registered.range(EVENTS).selectExpr(*columns).coalesce(1).write.parquet(str(source))
+    options = {"url": server.url, "event_type": target, "job": f"job-{target}", "events_per_request": "1"}
+
+    def kill() -> int:
+        wait_until(lambda: count_events(client, target) > EVENTS // 10)
+        # Java has started a process that forks those of the tasks.
+        forking = descendants(registered.sparkContext._gateway.proc.pid)
+        workers = [pid for each in forking for pid in descendants(each)]
+        kill_all(workers)
+        return len(workers) * (count_events(client, target) < EVENTS)
+
+    with ThreadPoolExecutor(1) as pool:
+        killed = pool.submit(kill)
+        if kind == "batch":
+            rows = registered.read.parquet(str(source))
+            rows.write.format("rioni").options(**options).mode("append").save()
+        else:
+            rows = registered.readStream.schema(registered.read.parquet(str(source)).schema).parquet(str(source))
+            writer = rows.writeStream.format("rioni").options(**options).trigger(availableNow=True)
+            writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start().awaitTermination()
+    assert killed.result() > 0
+    assert amounts(client, target) == list(range(EVENTS))
 
 
 def test_refused_events_are_an_error_that_says_why(server, client):

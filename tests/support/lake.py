@@ -74,6 +74,15 @@ def stored(client: httpx.Client, name: str) -> list[str]:
     return sorted(found)
 
 
+def move_to_kafka(client: httpx.Client, name: str, kafka: str) -> None:
+    """Open the next timeline of an event type in a Kafka."""
+    storage = {"id": uuid.uuid4().hex, "storage_type": "kafka", "kafka_configuration": {"bootstrap_servers": kafka}}
+    response = client.post("/storages", json=storage)
+    assert response.status_code == 201, response.text
+    response = client.post(f"/event-types/{name}/timelines", json={"storage_id": storage["id"]})
+    assert response.status_code == 201, response.text
+
+
 def canonical(event: dict) -> str:
     return json.dumps(event, sort_keys=True)
 

@@ -5,6 +5,7 @@ Every call blocks until the broker answers, and raises Unavailable where it does
 
 import contextlib
 import http.client
+import io
 import re
 from collections.abc import Iterator
 from datetime import datetime
@@ -26,6 +27,7 @@ PAGE = 100
 BATCH_EVENTS = 500
 FLUSH_TIMEOUT_S = 1
 """After so long without an event a partition counts as read to its end, for the time being."""
+READ_BYTES = 256 * 1_024
 EVENTS_MAX = 1_000_000
 """Events of a stream; the next one goes on."""
 SCHEMAS_MAX = 1_000
@@ -200,9 +202,13 @@ class Broker:
                 raise Unavailable(f"{self._server.url} sent a batch that can't be read: {ex}") from ex
 
     def _connection(self) -> http.client.HTTPConnection:
+        connection: http.client.HTTPConnection
         if self._server.tls is None:
-            return http.client.HTTPConnection(*self._server.address, timeout=TIMEOUT_S)
-        return http.client.HTTPSConnection(*self._server.address, timeout=TIMEOUT_S, context=self._server.tls)
+            connection = http.client.HTTPConnection(*self._server.address, timeout=TIMEOUT_S)
+        else:
+            connection = http.client.HTTPSConnection(*self._server.address, timeout=TIMEOUT_S, context=self._server.tls)
+        connection.response_class = _Response
+        return connection
 
     def _get(self, path: str, kind: Any) -> Any:
         _, answer = call(self._server, "GET", path)
@@ -210,6 +216,17 @@ class Broker:
             return msgspec.convert(answer, kind)
         except msgspec.ValidationError as ex:
             raise Unavailable(f"What {self._server.url}{path} answers can't be read: {ex}") from ex
+
+
+class _Response(http.client.HTTPResponse):
+    """A response that is read in large pieces.
+
+    PERF: with the usual 8 kB, reading a stream takes half as much CPU again.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fp = io.BufferedReader(self.fp.detach(), READ_BYTES)
 
 
 class _Schemas(msgspec.Struct, frozen=True):

@@ -55,7 +55,7 @@ class Standalone(NamedTuple):
 @contextmanager
 def standalone(folder: Path) -> Iterator[Standalone]:
     """Start a master with two workers, each of one core."""
-    (folder / PACKAGES).mkdir()
+    (folder / PACKAGES).mkdir(parents=True)
     install_example(folder / PACKAGES)
     with socket.socket() as one, socket.socket() as other:
         ports = []

@@ -150,11 +150,12 @@ def map_task(
     """Read the streams of some tasks, of so many in all: the function that Spark maps."""
     for batch in numbers:
         for number in batch.column(0).to_pylist():
-            begin, end = (_prefix(each * PREFIXES // count) for each in (number, (number + 1) % count))
+            begin, end = (prefix(each * PREFIXES // count) for each in (number, (number + 1) % count))
             yield from function(number, read_streams(database, begin, end, head))
 
 
-def _prefix(number: int) -> str:
+def prefix(number: int) -> str:
+    """The beginning of the ids of streams that a number stands for; empty for 0."""
     return f"{number:0{PREFIX_DIGITS}x}" if number else ""
 
 

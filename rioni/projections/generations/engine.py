@@ -12,6 +12,8 @@ from rioni.sql_engines import WRITES, begin_explicitly, with_driver
 Turn = Callable[[], AbstractContextManager[None]]
 
 LOCK_WAIT_S = 60
+SORTERS = 2
+"""Threads that SQLite sorts with."""
 
 
 def open_engine(url: str, turn: Turn = nullcontext) -> Engine:
@@ -34,6 +36,7 @@ def open_engine(url: str, turn: Turn = nullcontext) -> Engine:
 def _prepare_sqlite(connection: Any, _record: Any) -> None:
     # Loading needs no fsync of its own: a commit of the live projection, and the swap, write all that came before.
     # PERF: without secure_delete, dropping a table of a million rows takes one second instead of sixteen.
+    # PERF: making the indexes of a million rows takes a third less with two threads that sort.
     # PERF: a batch of rows fits into 64 MB of cache and does not spill; checkpoints are fewer and larger.
     for setting in (
         f"busy_timeout={LOCK_WAIT_S * 1000}",
@@ -41,6 +44,7 @@ def _prepare_sqlite(connection: Any, _record: Any) -> None:
         "secure_delete=OFF",
         "cache_size=-64000",
         "wal_autocheckpoint=16000",
+        f"threads={SORTERS}",
     ):
         connection.execute(f"PRAGMA {setting}")
 

@@ -1,4 +1,4 @@
-"""Archives in forked processes, each of which dies before one step of its commits: a file, or a commit.
+"""Archives in forked processes, each of which dies: before one of its steps, a file or a commit, or at some time.
 
 Reads a line of JSON for each process and answers with its exit code: 0, or 9 where it has died. The process that forks
 has imported everything, and has no threads.
@@ -7,6 +7,7 @@ has imported everything, and has no threads.
 import importlib
 import json
 import os
+import signal
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -26,9 +27,22 @@ STEPS = {
 """By format what changes something: a module, and what it has or calls."""
 
 
-def archive_and_die(to: dict[str, str], name: str, steps: int) -> None:
-    """Archive an event type; the process ends before that where there are more steps."""
+def archive_and_die(
+    to: dict[str, str], name: str, *, steps: int = sys.maxsize, seconds: float = 0, limits: dict[str, int] | None = None
+) -> None:
+    """Archive an event type; the process ends before that where there are more steps, or after so many seconds.
+
+    Args:
+        to: of `ArchiveUnderTest`.
+        name: of the event type.
+        steps: after how many steps to die.
+        seconds: after which time to die by SIGKILL; 0 for never.
+        limits: when events are committed.
+    """
     left = steps
+    if seconds:
+        # What the timer does by default ends the process as SIGKILL does: nothing of it runs any more.
+        signal.setitimer(signal.ITIMER_REAL, seconds)
 
     def count() -> None:
         nonlocal left
@@ -49,7 +63,7 @@ def archive_and_die(to: dict[str, str], name: str, steps: int) -> None:
         for each in owners:
             owner = getattr(owner, each)
         setattr(owner, attribute, dying(getattr(owner, attribute)))
-    ArchiveUnderTest(**to).archive(name)
+    ArchiveUnderTest(**to).archive(name, **(limits or {}))
 
 
 def main() -> None:
@@ -64,7 +78,8 @@ def main() -> None:
             finally:
                 os._exit(code)
         _, status = os.waitpid(pid, 0)
-        sys.stdout.write(f"{os.waitstatus_to_exitcode(status)}\n")
+        code = os.waitstatus_to_exitcode(status)
+        sys.stdout.write(f"{KILLED if code == -signal.SIGALRM else code}\n")
         sys.stdout.flush()
 
 

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
-from urllib.error import URLError
 from urllib.request import urlopen
 
 import pyspark
@@ -81,7 +80,7 @@ def _await_workers(page: str, log: Path) -> None:
             with urlopen(page, timeout=5) as answer:
                 if b'"aliveworkers" : 2' in answer.read():
                     return
-        except URLError:
+        except OSError:
             pass
         time.sleep(0.2)
     raise AssertionError(log.read_text())

@@ -105,9 +105,9 @@ class Record:
         self._phase = ""
 
     def progress(self, phase: str, done: int, total: int) -> None:
-        """Note the progress; once a second at most, but each new phase."""
+        """Note the progress; once a second at most, but the begin and the end of each phase."""
         now = time.monotonic()
-        if phase != self._phase or now - self._noted_at >= NOTE_EVERY_S:
+        if phase != self._phase or done == total or now - self._noted_at >= NOTE_EVERY_S:
             self._phase, self._noted_at = phase, now
             self._note(phase=phase, done=done, total=total)
 

@@ -10,6 +10,7 @@ from rioni.domain.ports.event_log import LogEntry
 from rioni.projections.custom import installed
 from rioni.projections.custom_tables import LiveProjector, prepare
 from rioni.projections.generations.engine import open_engine
+from tests.support.campaigns import NIGHTLY
 from tests.support.log import append, create_tables
 from tests.support.standalone import Standalone, standalone
 
@@ -19,6 +20,10 @@ def two_workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone
     """A master of Spark with two workers."""
     with standalone(tmp_path_factory.mktemp("standalone")) as started:
         yield started
+
+
+# It starts Spark for each kill; `test_resuming.py` has one of each kind.
+collect_ignore = [] if NIGHTLY else ["test_rebuild_kill.py"]
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])

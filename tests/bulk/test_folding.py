@@ -1,13 +1,9 @@
 import sqlite3
 
-import pytest
-from sqlalchemy import select
-
-from rioni.log_tables import REBUILD_TASKS
-from rioni.projections.bulk.executors import CopySink, FileSink
-from rioni.projections.bulk.loading import database, targets
+from rioni.projections.bulk.executors import FileSink
+from rioni.projections.bulk.loading import targets
 from rioni.projections.generations.engine import open_engine
-from rioni.projections.generations.generation import Generation, create
+from rioni.projections.generations.generation import Generation
 
 
 def test_the_output_of_a_task_is_divided_into_batches_by_number_and_by_size(tmp_path):
@@ -27,22 +23,3 @@ def test_the_output_of_a_task_is_divided_into_batches_by_number_and_by_size(tmp_
         assert connection.execute("SELECT count(*) FROM event_types").fetchone() == (10_011,)
     connection.close()
     assert batches == [(1, 4), (5, 8), (9, 9), (10, 10_009), (10_010, 10_010), (10_011, 10_011)]
-
-
-@pytest.mark.parametrize("url", [pytest.param("postgresql", marks=pytest.mark.postgres)], indirect=True)
-def test_a_task_that_is_repeated_adds_nothing_if_it_was_done(url, engine):
-    """Its executor died after the commit, or before it."""
-    generation = Generation("new")
-    create(engine, generation)
-    (target,) = [each for each in targets(engine, generation) if each.name == "event_types"]
-    rows = [(f"order-{number}", "shop", "{}") for number in range(3)]
-    lost = CopySink(database(engine), "one", 7)
-    lost.write(target, rows, 100)
-    lost._connection.close()
-    for _ in range(2):
-        sink = CopySink(database(engine), "one", 7)
-        sink.write(target, rows, 100)
-        sink.close({"event_types": 3})
-    with engine.connect() as connection:
-        assert [tuple(row) for row in connection.execute(select(generation.tables["event_types"]))] == rows
-        assert connection.execute(select(REBUILD_TASKS)).all() == [("one", 7, 1, '{"event_types":3}')]

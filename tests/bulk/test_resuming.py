@@ -11,6 +11,9 @@ from rioni.projections.bulk import source
 from rioni.projections.generations.engine import snapshot
 from rioni.projections.generations.rebuilds import DONE, RUNNING, newest
 from tests.bulk.test_rebuild import contents, history, run
+from tests.support.descendants import kill_all
+from tests.support.spark_processes import spark_processes
+from tests.support.waiting import wait_until
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
@@ -47,3 +50,24 @@ def test_a_killed_rebuild_is_resumed(url, engine, write, spark, tmp_path, monkey
     with snapshot(engine) as connection:
         assert [each.state for each in newest(connection)] == [DONE]
     assert not list(tmp_path.glob("rebuild-*"))
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+def test_a_rebuild_whose_java_process_was_killed_is_resumed(url, engine, write, spark, tmp_path, monkeypatch):
+    monkeypatch.setattr(source, "ENTRIES_PER_TASK", ENTRIES_PER_TASK)
+    write(history(3_000))
+    live = contents(engine)
+    module = [sys.executable, "-m", "tests.bulk.rebuild_process", url, str(tmp_path)]
+    options = ["--entries-per-task", str(ENTRIES_PER_TASK)]
+    with subprocess.Popen([*module, *options], stderr=subprocess.PIPE, text=True) as process:
+        wait_until(lambda: any(tmp_path.glob("rebuild-*/*.db")))
+        kill_all(spark_processes(process.pid)["java"])
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "Unavailable: Spark's Java process was ended by signal 9" in said
+    assert contents(engine) == live
+    with snapshot(engine) as connection:
+        (begun,) = newest(connection)
+    report = run(url, tmp_path)
+    assert (report.id, report.entries, report.differences) == (begun.id, 3_000, 0)
+    assert contents(engine) == live

@@ -51,6 +51,14 @@ def test_a_session_starts_works_and_ends_without_output(tmp_path):
     assert done.stderr == ""
 
 
+def test_java_that_was_killed_is_reported_and_can_be_started_again(tmp_path):
+    code = START.replace("print(", "os.kill(spark.sparkContext._gateway.proc.pid, 9); print(", 1)
+    done = start(tmp_path, f"import os{code}{START}")
+    assert "Java process was ended by signal 9. The system may have been short of memory" in done.stdout
+    assert done.stdout.endswith("\n3\n")
+    assert done.stderr == ""
+
+
 def test_missing_java_is_reported(tmp_path):
     folder = tmp_path / "bin"
     folder.mkdir()

@@ -20,7 +20,7 @@ from tests.support.lake import PROPERTIES, change_schema, create_orders, publish
 
 pytestmark = pytest.mark.slow
 STEPS_MAX = 40
-ARCHIVES = length(1, 40)
+ARCHIVES = length(1, 20)
 ROUNDS = length(6, 12)
 """Of each archive; most of them are killed."""
 WITH_ADDRESS = PROPERTIES | {"address": {"properties": {"city": {}}}}
@@ -85,4 +85,5 @@ def test_killed_at_random_moments_nothing_is_lost_or_doubled(client, lake, archi
             assert len(archived) == len(set(archived)), f"doubled after {kills} kills"
         assert archive_and_die(to=to, name=name) == 0
         assert lake.archived(name) == stored(client, name)
+    sys.stdout.write(f"{kills} kills\n")
     assert kills > 0

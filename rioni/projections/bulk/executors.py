@@ -7,6 +7,7 @@ import gc
 import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
@@ -16,6 +17,7 @@ from uuid import uuid4
 import msgspec
 import pyarrow as pa
 
+from rioni.domain.errors import Conflict
 from rioni.projections.bulk.source import Database, connect, record_batch
 from rioni.projections.custom import Projection, installed
 from rioni.projections.log_rows import CorruptLog, LogRow, log_entry
@@ -213,12 +215,21 @@ class CopySink:
                 copy.write_row(row)
 
     def close(self, report: Mapping[str, int]) -> None:
-        """Commit, unless another attempt has done so."""
-        if not self._is_done:
-            noted = "UPDATE rebuild_tasks SET rows = %s WHERE rebuild = %s AND task = %s"
-            self._connection.cursor().execute(noted, (msgspec.json.encode(report).decode(), *self._key))
-        self._connection.commit()
-        self._connection.close()
+        """Commit, unless another attempt has done so.
+
+        Raises:
+            Conflict: the rebuild is no longer running, and its tables may belong to another one by now.
+        """
+        with closing(self._connection):
+            # PostgreSQL makes the end of a rebuild wait for this transaction, or this statement wait for that end.
+            cursor, (rebuild, _) = self._connection.cursor(), self._key
+            is_running = "SELECT id FROM rebuilds WHERE id = %s AND state = 'running' FOR SHARE"
+            if not cursor.execute(is_running, (rebuild,)).rowcount:
+                raise Conflict(f"The rebuild {rebuild} is no longer running.")
+            if not self._is_done:
+                noted = "UPDATE rebuild_tasks SET rows = %s WHERE rebuild = %s AND task = %s"
+                cursor.execute(noted, (msgspec.json.encode(report).decode(), *self._key))
+            self._connection.commit()
 
 
 def sink_for(database: Database, rebuild: str, folder: str) -> Callable[[int], Sink]:

@@ -18,7 +18,7 @@ from rioni.domain.timestamps import rfc3339
 from rioni.file_locks import try_lock
 from rioni.projections.bulk.executors import DONE_SCHEMA, ENTRIES, FILE_SUFFIX, sink_for, write_rows
 from rioni.projections.bulk.loading import database, load_file, targets
-from rioni.projections.bulk.session import HERE, SparkOptions, cancel, runs_here, spark_session
+from rioni.projections.bulk.session import HERE, SparkOptions, cancel, is_lost, runs_here, spark_session
 from rioni.projections.bulk.source import (
     Database,
     check_count,
@@ -99,8 +99,8 @@ def rebuild(
     """Build read models anew, compare them with the live ones, and unless ordered otherwise replace these.
 
     Commands go on meanwhile; the log is locked only for the swap. Blocks for seconds at least. Until the swap, which is
-    one transaction, the live read models are not touched, whatever happens. A rebuild that was killed is resumed by
-    the next one with the same order.
+    one transaction, the live read models are not touched, whatever happens. A rebuild that was killed, or whose Java
+    process was, is resumed by the next one with the same order.
 
     Args:
         url: the database, as SQLAlchemy writes it.
@@ -117,7 +117,8 @@ def rebuild(
         CorruptLog: the log is not what was written; names the position.
         Conflict: another rebuild is running, or a generation can't be continued.
         NotFound: there is no such generation to continue.
-        Unavailable: Java or PySpark is missing, or the connection was lost that kept other rebuilds out.
+        Unavailable: Java or PySpark is missing, Java was killed, or the connection was lost that kept other rebuilds
+            out.
     """
     engine = open_engine(url, turn)
     with alone() as check_alone, _alone(scratch):
@@ -171,7 +172,9 @@ class _Rebuild:
             self._check_alone()
             self._finish()
         except BaseException as ex:
-            self._fail(ex)
+            # Without Java it is as if this process had died: the next rebuild goes on with what is built.
+            if not is_lost(self._spark, ex):
+                self._fail(ex)
             raise
         self._record.finish(rebuilds.DONE, f"{self._head.position} entries, {differences} differences")
         shutil.rmtree(self._folder)

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -17,6 +17,7 @@ from rioni.domain.errors import Unavailable
 
 
 try:
+    from py4j.protocol import Py4JError
     from pyspark import SparkConf, SparkContext
     from pyspark.errors import PySparkException, PySparkRuntimeError
     from pyspark.java_gateway import launch_gateway
@@ -31,6 +32,9 @@ JAVA_VERSION_MIN = 17
 JAVA_MODULE = "jdk.incubator.vector"
 ROWS_PER_BATCH = 10_000
 JAVA_END_S = 10
+JAVA_GONE_S = 1
+"""How long a Java process whose connections are closed may take to end."""
+LOG = "spark.log"
 LOG_LINES_SHOWN = 5
 
 _SETTINGS = {
@@ -82,7 +86,7 @@ def spark_session(scratch: Path, options: SparkOptions = HERE) -> Iterator[Spark
         options: where Spark runs. `spark-submit` has said that already.
 
     Raises:
-        Unavailable: there is no suitable Java, or no such server; says what to do.
+        Unavailable: there is no suitable Java, or no such server; says what to do. Or Java has ended within the block.
     """
     with warnings.catch_warnings():
         # PySpark warns about every pandas from 3.0 on; we hand over Arrow, never pandas.
@@ -99,11 +103,15 @@ def spark_session(scratch: Path, options: SparkOptions = HERE) -> Iterator[Spark
             return
         # SparkContext takes the place of the caller's handler of Ctrl-C and never gives it back.
         interrupt = signal.getsignal(signal.SIGINT)
-        session = _start(scratch, options)
+        gateway, conf = _launch(scratch, options)
         try:
-            yield session
+            yield SparkSession(SparkContext(conf=conf, gateway=gateway))
+        except Exception as ex:
+            if _has_ended(gateway, ex):
+                raise Unavailable(_how_java_ended(gateway.proc.returncode, scratch / LOG)) from ex
+            raise
         finally:
-            _stop(session)
+            _stop(gateway)
             if signal.getsignal(signal.SIGINT) is not interrupt:
                 signal.signal(signal.SIGINT, interrupt)
 
@@ -121,6 +129,20 @@ def cancel(session: SparkSession) -> None:
         session.sparkContext.cancelAllJobs()
 
 
+def is_lost(session: SparkSession, ex: BaseException) -> bool:
+    """Whether a block of `spark_session` has failed because its Java process has ended; blocks for a second at most."""
+    return not is_remote() and _has_ended(session.sparkContext._gateway, ex)  # noqa: SLF001 - there is no public question
+
+
+def _has_ended(gateway: Any, ex: BaseException) -> bool:
+    # With `spark-submit` Java has started this process.
+    if not isinstance(ex, Py4JError | OSError | EOFError) or not hasattr(gateway, "proc"):
+        return False
+    with suppress(subprocess.TimeoutExpired):
+        gateway.proc.wait(JAVA_GONE_S)
+    return gateway.proc.poll() is not None
+
+
 def _join(options: SparkOptions) -> SparkSession:
     """The session of a server of Spark Connect, or that of `spark-submit`."""
     builder = SparkSession.builder.appName("rioni")
@@ -136,7 +158,8 @@ def _join(options: SparkOptions) -> SparkSession:
         raise Unavailable(f"The Spark server {options.master} can't be used: {ex}") from ex
 
 
-def _start(scratch: Path, options: SparkOptions) -> SparkSession:
+def _launch(scratch: Path, options: SparkOptions) -> tuple[Any, SparkConf]:
+    """Start Java; return what talks to it, and the configuration of the context to be made."""
     scratch.mkdir(parents=True, exist_ok=True)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     conf = SparkConf(loadDefaults=False).setAll(list(_SETTINGS.items()))
@@ -147,19 +170,25 @@ def _start(scratch: Path, options: SparkOptions) -> SparkSession:
     if options.master:
         conf.setMaster(options.master)
     conf.setAll(list(options.settings.items()))
-    log_path = scratch / "spark.log"
+    log_path = scratch / LOG
     with log_path.open("wb") as log:
         try:
             gateway = launch_gateway(conf, {"stdout": log, "stderr": log})  # type: ignore[no-untyped-call]
         except (PySparkRuntimeError, OSError) as ex:
             raise Unavailable(_why_java_fails(log_path)) from ex
-    return SparkSession(SparkContext(conf=conf, gateway=gateway))
+    return gateway, conf
 
 
-def _stop(session: SparkSession) -> None:
+def _stop(gateway: Any) -> None:
     """Stop Spark and wait until its Java process has ended: PySpark would keep it as long as this process lives."""
-    gateway: Any = session.sparkContext._gateway  # noqa: SLF001 - PySpark has no public way to end Java
-    session.stop()
+    # PySpark has no public way to end Java.
+    if (context := SparkContext._active_spark_context) is not None:  # noqa: SLF001
+        if gateway.proc.poll() is None:
+            SparkSession.builder.getOrCreate().stop()
+        else:
+            context._jsc = None  # noqa: SLF001 - nothing can be asked of it any more
+            context.stop()
+            SparkSession._instantiatedSession = None  # noqa: SLF001
     gateway.shutdown()
     gateway.proc.stdin.close()
     try:
@@ -168,6 +197,16 @@ def _stop(session: SparkSession) -> None:
         gateway.proc.kill()
         gateway.proc.wait()
     SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001 - as above
+
+
+def _how_java_ended(code: int, log: Path) -> str:
+    how = f"was ended by signal {-code}" if code < 0 else f"has ended with code {code}"
+    hint = " The system may have been short of memory." if code == -signal.SIGKILL else ""
+    return f"Spark's Java process {how}.{hint} The end of {log}:\n{_end(log)}"
+
+
+def _end(log: Path) -> str:
+    return "\n".join(log.read_text(errors="replace").splitlines()[-LOG_LINES_SHOWN:])
 
 
 def _why_java_fails(log: Path) -> str:
@@ -188,8 +227,7 @@ def _why_java_fails(log: Path) -> str:
             f"Spark needs the module {JAVA_MODULE}, which {java} lacks: it is a stripped run-time. "
             "Install a full Java, or set JAVA_HOME to one."
         )
-    last = "\n".join(log.read_text(errors="replace").splitlines()[-LOG_LINES_SHOWN:])
-    return f"Java could not start Spark; the end of {log}:\n{last}"
+    return f"Java could not start Spark; the end of {log}:\n{_end(log)}"
 
 
 def _output(*command: str) -> str:

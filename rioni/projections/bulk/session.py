@@ -1,5 +1,6 @@
 """Starts and stops a local Spark session, and reports a missing Java or PySpark."""
 
+import logging
 import os
 import re
 import shutil
@@ -104,6 +105,8 @@ def spark_session(scratch: Path, options: SparkOptions = HERE) -> Iterator[Spark
         # SparkContext takes the place of the caller's handler of Ctrl-C and never gives it back.
         interrupt = signal.getsignal(signal.SIGINT)
         gateway, conf = _launch(scratch, options)
+        root = logging.getLogger()
+        root.addFilter(_is_not_from_py4j)
         try:
             yield SparkSession(SparkContext(conf=conf, gateway=gateway))
         except Exception as ex:
@@ -112,8 +115,14 @@ def spark_session(scratch: Path, options: SparkOptions = HERE) -> Iterator[Spark
             raise
         finally:
             _stop(gateway)
+            root.removeFilter(_is_not_from_py4j)
             if signal.getsignal(signal.SIGINT) is not interrupt:
                 signal.signal(signal.SIGINT, interrupt)
+
+
+def _is_not_from_py4j(record: logging.LogRecord) -> bool:
+    """Leave out errors that py4j logs as a traceback before it raises them, by the root logger."""
+    return Path(record.pathname).parent.name != "py4j"
 
 
 def runs_here(session: SparkSession) -> bool:

@@ -11,6 +11,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = (
     "bootstrap",
     "cli",
+    "client",
     "commands",
     "config",
     "domain",

@@ -1,0 +1,152 @@
+"""Settings, storages, rebuilds and the state of the broker."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from rioni.client._async.transport import Transport, decode
+from rioni.client.models.administration import Admins, Blacklist, Feature, Health, Metrics, Rebuild, Storage
+
+
+_SERVICE_UNAVAILABLE = 503
+
+
+class _Features(msgspec.Struct):
+    items: list[Feature]
+
+
+class _Rebuilds(msgspec.Struct):
+    items: list[Rebuild]
+
+
+class Settings:
+    """Shows and changes settings of the broker. Methods raise `ClientError`."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def admins(self, *, as_of: str | int | None = None) -> Admins:
+        """Who administers the broker."""
+        return await self._transport.fetch(Admins, "GET", "/settings/admins", params={"as_of": as_of})
+
+    async def set_admins(self, admins: Admins) -> Admins:
+        """Name who administers the broker; the administrator of its configuration remains one."""
+        return await self._transport.fetch(Admins, "POST", "/settings/admins", body=admins.members(), repeatable=True)
+
+    async def blacklist(self, *, as_of: str | int | None = None) -> Blacklist:
+        """Applications and event types that are blocked."""
+        return await self._transport.fetch(Blacklist, "GET", "/settings/blacklist", params={"as_of": as_of})
+
+    async def block(self, kind: str, name: str) -> None:
+        """Block an application or event type.
+
+        Args:
+            kind: `CONSUMER_APP`, `CONSUMER_ET`, `PRODUCER_APP` or `PRODUCER_ET`.
+            name: of the application or event type.
+        """
+        await self._transport.request("PUT", "/settings/blacklist/{kind}/{name}", path={"kind": kind, "name": name})
+
+    async def unblock(self, kind: str, name: str) -> None:
+        """Unblock an application or event type; arguments as for `block`."""
+        await self._transport.request("DELETE", "/settings/blacklist/{kind}/{name}", path={"kind": kind, "name": name})
+
+    async def features(self, *, as_of: str | int | None = None) -> Sequence[Feature]:
+        """All switches."""
+        return (await self._transport.fetch(_Features, "GET", "/settings/features", params={"as_of": as_of})).items
+
+    async def switch_feature(self, feature: str, *, enabled: bool) -> None:
+        """Switch a feature on or off."""
+        body = {"feature": feature, "enabled": enabled}
+        await self._transport.request("POST", "/settings/features", body=body, repeatable=True)
+
+
+class Storages:
+    """Shows, adds and removes storages. Methods raise `ClientError`."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def list(self, *, as_of: str | int | None = None) -> Sequence[Storage]:
+        """All storages by id."""
+        return await self._transport.fetch(list[Storage], "GET", "/storages", params={"as_of": as_of})
+
+    async def get(self, storage_id: str, *, as_of: str | int | None = None) -> Storage:
+        """A storage; raises NotFound."""
+        path = {"storage_id": storage_id}
+        return await self._transport.fetch(Storage, "GET", "/storages/{storage_id}", path=path, params={"as_of": as_of})
+
+    async def create(self, storage: Storage) -> Storage:
+        """Add a storage; raises Conflict if there is one of this id."""
+        return await self._transport.fetch(Storage, "POST", "/storages", body=storage.members())
+
+    async def delete(self, storage_id: str) -> None:
+        """Remove a storage; raises BadRequest while it is used."""
+        path = {"storage_id": storage_id}
+        await self._transport.request("DELETE", "/storages/{storage_id}", path=path, repeatable=False)
+
+    async def set_default(self, storage_id: str) -> Storage:
+        """Let new event types begin in this storage."""
+        path = {"storage_id": storage_id}
+        return await self._transport.fetch(Storage, "PUT", "/storages/default/{storage_id}", path=path)
+
+
+class Rebuilds:
+    """Shows rebuilds of the read models. Methods raise `ClientError`."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def list(self) -> Sequence[Rebuild]:
+        """The last 100, newest first."""
+        return (await self._transport.fetch(_Rebuilds, "GET", "/rebuilds")).items
+
+    async def get(self, rebuild_id: str) -> Rebuild:
+        """A rebuild; raises NotFound."""
+        return await self._transport.fetch(Rebuild, "GET", "/rebuilds/{rebuild_id}", path={"rebuild_id": rebuild_id})
+
+
+class Monitoring:
+    """Shows the state of the broker. Methods raise `ClientError`."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def health(self) -> bool:
+        """Whether the broker answers."""
+        response = await self._transport.request("GET", "/health", headers={"Accept": "text/plain"})
+        return response.is_success
+
+    async def live(self) -> Health:
+        """The background jobs of the process; also where they hang."""
+        return await self._health("/livez")
+
+    async def ready(self) -> Health:
+        """What the broker depends on; also where it is not ready."""
+        return await self._health("/readyz")
+
+    async def metrics(self) -> Metrics:
+        """The metrics of the node."""
+        return await self._transport.fetch(Metrics, "GET", "/metrics")
+
+    async def metrics_text(self) -> str:
+        """The metrics of the node in Prometheus' text format."""
+        return (await self._transport.request("GET", "/metrics", headers={"Accept": "text/plain"})).text
+
+    async def version(self) -> str:
+        """The version of the broker."""
+        found = await self._transport.fetch(dict[str, Any], "GET", "/version")
+        return str(found.get("version", ""))
+
+    async def openapi(self) -> dict[str, Any]:
+        """The description of the API as an OpenAPI document."""
+        return await self._transport.fetch(dict[str, Any], "GET", "/openapi.json")
+
+    async def docs(self) -> str:
+        """The description of the API as a page."""
+        return (await self._transport.request("GET", "/docs", headers={"Accept": "text/html"})).text
+
+    async def _health(self, template: str) -> Health:
+        # A broker that is not ready answers 503 with the same members, which is no reason to ask again.
+        response = await self._transport.request("GET", template, accept=(_SERVICE_UNAVAILABLE,))
+        return decode(response, Health)

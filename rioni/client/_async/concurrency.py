@@ -1,0 +1,42 @@
+"""What tasks need of asyncio; `_sync/concurrency.py` has the same names for threads."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+
+Lock = asyncio.Lock
+Event = asyncio.Event
+Task = asyncio.Task
+
+
+async def sleep(seconds: float) -> None:
+    """Wait."""
+    await asyncio.sleep(seconds)
+
+
+async def wait(event: Event, timeout_s: float) -> bool:
+    """Wait until an event is set, at most so many seconds; whether it is."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            await event.wait()
+    except TimeoutError:
+        return False
+    return True
+
+
+def spawn(run: Callable[[], Coroutine[Any, Any, None]], name: str) -> Task[None]:
+    """Run a function beside the caller; it must handle its own errors."""
+    return asyncio.create_task(run(), name=name)
+
+
+async def join(task: Task[None], timeout_s: float) -> bool:
+    """Wait until a task has ended, at most so many seconds; whether it has."""
+    done, _ = await asyncio.wait([task], timeout=timeout_s)
+    return bool(done)
+
+
+async def call(provider: Callable[[], str | Awaitable[str]]) -> str:
+    """Call a provider of the application, which may be a plain function or a coroutine function."""
+    found = provider()
+    return found if isinstance(found, str) else await found

@@ -1,0 +1,152 @@
+"""Settings, storages, rebuilds and the state of the broker."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from rioni.client._sync.transport import Transport, decode
+from rioni.client.models.administration import Admins, Blacklist, Feature, Health, Metrics, Rebuild, Storage
+
+
+_SERVICE_UNAVAILABLE = 503
+
+
+class _Features(msgspec.Struct):
+    items: list[Feature]
+
+
+class _Rebuilds(msgspec.Struct):
+    items: list[Rebuild]
+
+
+class Settings:
+    """Shows and changes settings of the broker. Methods raise `ClientError`."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def admins(self, *, as_of: str | int | None = None) -> Admins:
+        """Who administers the broker."""
+        return self._transport.fetch(Admins, "GET", "/settings/admins", params={"as_of": as_of})
+
+    def set_admins(self, admins: Admins) -> Admins:
+        """Name who administers the broker; the administrator of its configuration remains one."""
+        return self._transport.fetch(Admins, "POST", "/settings/admins", body=admins.members(), repeatable=True)
+
+    def blacklist(self, *, as_of: str | int | None = None) -> Blacklist:
+        """Applications and event types that are blocked."""
+        return self._transport.fetch(Blacklist, "GET", "/settings/blacklist", params={"as_of": as_of})
+
+    def block(self, kind: str, name: str) -> None:
+        """Block an application or event type.
+
+        Args:
+            kind: `CONSUMER_APP`, `CONSUMER_ET`, `PRODUCER_APP` or `PRODUCER_ET`.
+            name: of the application or event type.
+        """
+        self._transport.request("PUT", "/settings/blacklist/{kind}/{name}", path={"kind": kind, "name": name})
+
+    def unblock(self, kind: str, name: str) -> None:
+        """Unblock an application or event type; arguments as for `block`."""
+        self._transport.request("DELETE", "/settings/blacklist/{kind}/{name}", path={"kind": kind, "name": name})
+
+    def features(self, *, as_of: str | int | None = None) -> Sequence[Feature]:
+        """All switches."""
+        return (self._transport.fetch(_Features, "GET", "/settings/features", params={"as_of": as_of})).items
+
+    def switch_feature(self, feature: str, *, enabled: bool) -> None:
+        """Switch a feature on or off."""
+        body = {"feature": feature, "enabled": enabled}
+        self._transport.request("POST", "/settings/features", body=body, repeatable=True)
+
+
+class Storages:
+    """Shows, adds and removes storages. Methods raise `ClientError`."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def list(self, *, as_of: str | int | None = None) -> Sequence[Storage]:
+        """All storages by id."""
+        return self._transport.fetch(list[Storage], "GET", "/storages", params={"as_of": as_of})
+
+    def get(self, storage_id: str, *, as_of: str | int | None = None) -> Storage:
+        """A storage; raises NotFound."""
+        path = {"storage_id": storage_id}
+        return self._transport.fetch(Storage, "GET", "/storages/{storage_id}", path=path, params={"as_of": as_of})
+
+    def create(self, storage: Storage) -> Storage:
+        """Add a storage; raises Conflict if there is one of this id."""
+        return self._transport.fetch(Storage, "POST", "/storages", body=storage.members())
+
+    def delete(self, storage_id: str) -> None:
+        """Remove a storage; raises BadRequest while it is used."""
+        path = {"storage_id": storage_id}
+        self._transport.request("DELETE", "/storages/{storage_id}", path=path, repeatable=False)
+
+    def set_default(self, storage_id: str) -> Storage:
+        """Let new event types begin in this storage."""
+        path = {"storage_id": storage_id}
+        return self._transport.fetch(Storage, "PUT", "/storages/default/{storage_id}", path=path)
+
+
+class Rebuilds:
+    """Shows rebuilds of the read models. Methods raise `ClientError`."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def list(self) -> Sequence[Rebuild]:
+        """The last 100, newest first."""
+        return (self._transport.fetch(_Rebuilds, "GET", "/rebuilds")).items
+
+    def get(self, rebuild_id: str) -> Rebuild:
+        """A rebuild; raises NotFound."""
+        return self._transport.fetch(Rebuild, "GET", "/rebuilds/{rebuild_id}", path={"rebuild_id": rebuild_id})
+
+
+class Monitoring:
+    """Shows the state of the broker. Methods raise `ClientError`."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def health(self) -> bool:
+        """Whether the broker answers."""
+        response = self._transport.request("GET", "/health", headers={"Accept": "text/plain"})
+        return response.is_success
+
+    def live(self) -> Health:
+        """The background jobs of the process; also where they hang."""
+        return self._health("/livez")
+
+    def ready(self) -> Health:
+        """What the broker depends on; also where it is not ready."""
+        return self._health("/readyz")
+
+    def metrics(self) -> Metrics:
+        """The metrics of the node."""
+        return self._transport.fetch(Metrics, "GET", "/metrics")
+
+    def metrics_text(self) -> str:
+        """The metrics of the node in Prometheus' text format."""
+        return (self._transport.request("GET", "/metrics", headers={"Accept": "text/plain"})).text
+
+    def version(self) -> str:
+        """The version of the broker."""
+        found = self._transport.fetch(dict[str, Any], "GET", "/version")
+        return str(found.get("version", ""))
+
+    def openapi(self) -> dict[str, Any]:
+        """The description of the API as an OpenAPI document."""
+        return self._transport.fetch(dict[str, Any], "GET", "/openapi.json")
+
+    def docs(self) -> str:
+        """The description of the API as a page."""
+        return (self._transport.request("GET", "/docs", headers={"Accept": "text/html"})).text
+
+    def _health(self, template: str) -> Health:
+        # A broker that is not ready answers 503 with the same members, which is no reason to ask again.
+        response = self._transport.request("GET", template, accept=(_SERVICE_UNAVAILABLE,))
+        return decode(response, Health)

@@ -1,0 +1,170 @@
+"""The audit trail, and the log behind it."""
+
+from collections.abc import Iterator, Sequence
+from urllib.parse import parse_qs, urlsplit
+
+import msgspec
+
+from rioni.client._sync.transport import Transport
+from rioni.client.models.audit import AuditEntry, ConsistencyProof, Denial, InclusionProof, VerifierKey
+
+
+PAGE = 1_000
+
+
+class _Link(msgspec.Struct):
+    href: str
+
+
+class _Links(msgspec.Struct):
+    next: _Link | None = None
+
+
+class _Entries(msgspec.Struct):
+    items: list[AuditEntry]
+    links: _Links = msgspec.field(name="_links", default_factory=_Links)
+
+
+class _Denials(msgspec.Struct):
+    items: list[Denial]
+    links: _Links = msgspec.field(name="_links", default_factory=_Links)
+
+
+class _Keys(msgspec.Struct):
+    keys: list[VerifierKey]
+
+
+class _Cosignatures(msgspec.Struct):
+    cosignatures: int
+
+
+class Audit:
+    """Reads who changed what. Methods raise `ClientError`."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def entries(
+        self,
+        *,
+        resource: str | None = None,
+        kind: str | None = None,
+        actor: str | None = None,
+        flow_id: str | None = None,
+        since: str | None = None,
+        until: str | None = None,
+        order: str = "desc",
+        states: bool = False,
+        limit: int | None = None,
+    ) -> Iterator[AuditEntry]:
+        """Changes to which all that is given applies; asks for a page when it is needed.
+
+        Args:
+            resource: such as `event-type:order.created`.
+            kind: such as `event-type.created`, or `event-type`.
+            actor: who did it.
+            flow_id: of the request.
+            since: first time, RFC 3339.
+            until: end, not included.
+            order: `desc` for newest first, or `asc`.
+            states: whether to have the states before and after.
+            limit: how many at most; None for all.
+        """
+        params = {
+            "resource": resource,
+            "kind": kind,
+            "actor": actor,
+            "flow_id": flow_id,
+            "since": since,
+            "until": until,
+            "order": order,
+            "states": "true" if states else None,
+            "limit": PAGE if limit is None else min(PAGE, limit),
+        }
+        after: str | None = None
+        left = limit
+        while True:
+            page = self._transport.fetch(_Entries, "GET", "/audit", params=params | {"after": after})
+            for entry in page.items[:left]:
+                yield entry
+            left = None if left is None else left - len(page.items)
+            after = _after(page.links)
+            if after is None or (left is not None and left <= 0):
+                return
+
+    def denials(self) -> Iterator[Denial]:
+        """Requests that were refused with 401 or 403, newest first; asks for a page when it is needed."""
+        after: str | None = None
+        while True:
+            params = {"limit": PAGE, "after": after}
+            page = self._transport.fetch(_Denials, "GET", "/audit/denials", params=params)
+            for denial in page.items:
+                yield denial
+            after = _after(page.links)
+            if after is None:
+                return
+
+
+class Log:
+    """Reads what proves that the log was never changed. Methods raise `ClientError`."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def checkpoint(self, *, cosigned: bool = False) -> str:
+        """A signed note of size and root of the log; or the newest one that a witness has cosigned."""
+        return self._text("/log/checkpoint", {"cosigned": "true" if cosigned else None})
+
+    def cosign(self, note: str) -> int:
+        """Add the cosignatures of a checkpoint; returns how many were accepted.
+
+        Raises:
+            Conflict: this is not a checkpoint of this log.
+            Unprocessable: no known witness has cosigned it.
+        """
+        body = {"note": note}
+        found = self._transport.fetch(_Cosignatures, "POST", "/log/cosignatures", body=body, repeatable=True)
+        return found.cosignatures
+
+    def key(self) -> str:
+        """The verifier key of checkpoints."""
+        return (self._text("/log/key", {})).strip()
+
+    def keys(self) -> Sequence[VerifierKey]:
+        """All verifier keys there were, in their order; the last one signs."""
+        return (self._transport.fetch(_Keys, "GET", "/log/keys")).keys
+
+    def inclusion(self, position: int, *, size: int | None = None) -> InclusionProof:
+        """The proof that the log, when it had `size` entries, has a certain entry at a position, from 1."""
+        params = {"position": position, "size": size}
+        return self._transport.fetch(InclusionProof, "GET", "/log/proof/inclusion", params=params)
+
+    def consistency(self, first: int, *, second: int | None = None) -> ConsistencyProof:
+        """The proof that the log with `second` entries begins with that with `first` entries."""
+        params = {"first": first, "second": second}
+        return self._transport.fetch(ConsistencyProof, "GET", "/log/proof/consistency", params=params)
+
+    def tile(self, level: str, rest: str) -> bytes:
+        """A tile of the Merkle tree, or a bundle of its entries; raises NotFound if the log is not that long.
+
+        Args:
+            level: of the tile, or `entries`.
+            rest: number and width, such as `x001/x234/067`.
+        """
+        # The slashes of a number are slashes of the path.
+        path = {f"part{n}": part for n, part in enumerate(rest.split("/"))}
+        template = "/log/tile/{level}/" + "/".join(f"{{{name}}}" for name in path)
+        headers = {"Accept": "*/*"}
+        response = self._transport.request("GET", template, path={"level": level, **path}, headers=headers)
+        return bytes(response.content)
+
+    def _text(self, template: str, params: dict[str, str | None]) -> str:
+        headers = {"Accept": "*/*"}
+        return (self._transport.request("GET", template, params=params, headers=headers)).text
+
+
+def _after(links: _Links) -> str | None:
+    """The position behind which the next page begins."""
+    if links.next is None:
+        return None
+    return next(iter(parse_qs(urlsplit(links.next.href).query).get("after", [])), None)

@@ -1,0 +1,125 @@
+"""Event types."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from rioni.client._sync.transport import Transport, decode
+from rioni.client.models.event_types import Consumers, EventType, ProducingClient
+
+
+_ITEM = "/event-types/{name}"
+
+
+class _Producers(msgspec.Struct):
+    items: list[ProducingClient]
+
+
+class EventTypes:
+    """Lists, creates, changes and deletes event types. Methods raise `ClientError`."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def list(
+        self,
+        *,
+        name: str | None = None,
+        owning_application: str | None = None,
+        category: str | None = None,
+        admin: str | None = None,
+        reader: str | None = None,
+        writer: str | None = None,
+        labels: Sequence[str] = (),
+        annotations: Sequence[str] = (),
+        as_of: str | int | None = None,
+    ) -> Sequence[EventType]:
+        """The event types to which all that is given applies, by name.
+
+        Args:
+            name: a name, in which `*` matches any text.
+            owning_application: exactly this one.
+            category: exactly this one.
+            admin: an attribute like `user:jane` that must be listed.
+            reader: likewise.
+            writer: likewise.
+            labels: keys, or `key:value`, that they must have.
+            annotations: likewise.
+            as_of: a time (RFC 3339) or a position of the log: what was then.
+        """
+        params = {
+            "name": name,
+            "owning_application": owning_application,
+            "category": category,
+            "admin": admin,
+            "reader": reader,
+            "writer": writer,
+            "label": list_or_none(labels),
+            "annotation": list_or_none(annotations),
+            "as_of": as_of,
+        }
+        return self._transport.fetch(list[EventType], "GET", "/event-types", params=params)
+
+    def get(self, name: str, *, as_of: str | int | None = None) -> EventType:
+        """An event type; raises NotFound."""
+        response = self._transport.request("GET", _ITEM, path={"name": name}, params={"as_of": as_of})
+        found = decode(response, EventType)
+        found.etag = response.headers.get("ETag")
+        return found
+
+    def create(self, event_type: EventType) -> EventType:
+        """Create an event type; raises Conflict if there is one of this name."""
+        response = self._transport.request("POST", "/event-types", body=event_type.members())
+        # The broker may be one that answers without a body.
+        created = decode(response, EventType) if response.content else self.get(event_type.name)
+        created.etag = created.etag or response.headers.get("ETag")
+        return created
+
+    def update(self, event_type: EventType, *, if_match: str | None = None) -> EventType:
+        """Change an event type, and return it as it is then.
+
+        Args:
+            event_type: with all of its members.
+            if_match: the ETag of the state that the change was made of; by default that of `event_type`, if it was read
+                from the broker. `*` changes any state.
+
+        Raises:
+            PreconditionFailed: the event type was changed since.
+            Unprocessable: the change is not allowed, for instance by the compatibility mode.
+        """
+        etag = if_match or event_type.etag
+        self._transport.request(
+            "PUT",
+            _ITEM,
+            path={"name": event_type.name},
+            body=event_type.members(),
+            headers={"If-Match": etag} if etag and etag != "*" else None,
+            repeatable=etag is None or etag == "*",
+        )
+        return self.get(event_type.name)
+
+    def delete(self, name: str) -> None:
+        """Delete an event type, its schemas and its events; raises Conflict if there are subscriptions to it."""
+        self._transport.request("DELETE", _ITEM, path={"name": name}, repeatable=False)
+
+    def producers(self, name: str) -> Sequence[ProducingClient]:
+        """The clients that published to an event type, by name."""
+        template = f"{_ITEM}/producers"
+        return (self._transport.fetch(_Producers, "GET", template, path={"name": name})).items
+
+    def consumers(self, name: str) -> Consumers:
+        """The subscriptions to an event type, and the clients that read it without one."""
+        return self._transport.fetch(Consumers, "GET", f"{_ITEM}/consumers", path={"name": name})
+
+    def enrichment_strategies(self) -> Sequence[str]:
+        """Names of the enrichment strategies."""
+        return self._transport.fetch(list[str], "GET", "/registry/enrichment-strategies")
+
+    def partition_strategies(self) -> Sequence[str]:
+        """Names of the partition strategies."""
+        return self._transport.fetch(list[str], "GET", "/registry/partition-strategies")
+
+
+def list_or_none(values: Sequence[str]) -> Sequence[str] | None:
+    """Values of a query parameter that may be repeated; None leaves it out."""
+    return [*values] or None

@@ -1,0 +1,62 @@
+"""Low-level streams: of one event type, whose client remembers by itself how far it has read."""
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from rioni.client._sync.batch_reader import read_batches
+from rioni.client._sync.transport import Transport
+from rioni.client.models.events import Batch, Cursor
+
+
+IDLE_MARGIN_S = 30
+"""How much longer than the flush time-out a stream may be silent before it counts as broken."""
+
+
+def low_level_stream(
+    transport: Transport,
+    event_type: str,
+    *,
+    cursors: Sequence[Cursor] = (),
+    batch_limit: int = 500,
+    stream_limit: int = 0,
+    batch_flush_timeout: int = 5,
+    stream_timeout: int = 0,
+    stream_keep_alive_limit: int = 0,
+) -> Iterator[Batch]:
+    """Stream an event type once; batches without events are keep-alives.
+
+    Args:
+        transport: makes the request.
+        event_type: the name.
+        cursors: the last event read of each partition to stream, or `BEGIN`; without cursors all partitions are
+            streamed, from now on.
+        batch_limit: events in a batch at most.
+        stream_limit: events after which the stream ends; 0 for none.
+        batch_flush_timeout: seconds after which a batch is sent that has not become full.
+        stream_timeout: seconds after which the stream ends; 0 for about an hour.
+        stream_keep_alive_limit: keep-alives in a row after which the stream ends; 0 for none.
+
+    Raises:
+        PreconditionFailed: a cursor names nothing that can be read.
+        ClientError: no answer, another refusal, or a broken connection.
+    """
+    places = [{"partition": cursor.partition, "offset": cursor.offset} for cursor in cursors]
+    params = {
+        # The broker refuses batches that are larger than the whole stream.
+        "batch_limit": min(batch_limit, stream_limit or batch_limit),
+        "stream_limit": stream_limit or None,
+        "batch_flush_timeout": min(batch_flush_timeout, stream_timeout or batch_flush_timeout),
+        "stream_timeout": stream_timeout or None,
+        "stream_keep_alive_limit": stream_keep_alive_limit or None,
+    }
+    with transport.stream(
+        "GET",
+        "/event-types/{name}/events",
+        path={"name": event_type},
+        params=params,
+        headers={"X-Nakadi-Cursors": msgspec.json.encode(places).decode()} if places else None,
+        idle_s=batch_flush_timeout + IDLE_MARGIN_S,
+    ) as response:
+        for batch in read_batches(response):
+            yield batch

@@ -1,0 +1,119 @@
+"""Publishing of single batches."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+from uuid import uuid4
+
+from rioni.client import encoding
+from rioni.client._sync.event_types import EventTypes
+from rioni.client._sync.transport import Transport, decode
+from rioni.client.errors import Problem, PublishingFailed
+from rioni.client.models.events import ItemResult
+
+
+CATEGORIES_MAX = 10_000
+"""Event types whose category is remembered."""
+_MULTI_STATUS = 207
+_UNPROCESSABLE = 422
+
+_EVENTS = "/event-types/{name}/events"
+_DELETED_EVENTS = "/event-types/{name}/deleted-events"
+
+
+class Publishing:
+    """Encodes and publishes batches."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self._categories: dict[str, str] = {}
+
+    def publish(
+        self,
+        event_type: str,
+        events: Iterable[Any],
+        *,
+        idempotency_key: str | None = None,
+        consumer: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        compression: str | None = None,
+        delete: bool = False,
+    ) -> list[ItemResult]:
+        """Publish a batch; returns nothing where all events were stored and the broker has no more to say.
+
+        Args:
+            event_type: the name.
+            events: mappings, msgspec structs, dataclasses, Pydantic models, or JSON as bytes or text. Events without
+                `metadata` get an `eid` and the present time, unless the category of the event type is `undefined`.
+            idempotency_key: names the batch, so that sending it again stores nothing twice; by default a new one.
+            consumer: id of the one subscription that gets the events; None for all.
+            headers: further ones, such as `X-Flow-Id`.
+            compression: of the body: `gzip` or `zstd`.
+            delete: whether the events are deletions, of a compacted event type.
+
+        Raises:
+            PublishingFailed: some events were not stored; it has the result of each.
+            ClientError: no answer, or the batch as a whole was refused.
+        """
+        add_metadata = not delete and self.has_metadata(event_type)
+        encoded = [encoding.encode_event(event, add_metadata=add_metadata) for event in events]
+        return self.send(
+            event_type,
+            encoding.encode_batch(encoded),
+            idempotency_key=idempotency_key or str(uuid4()),
+            consumer=consumer,
+            headers=headers,
+            compression=compression,
+            template=_DELETED_EVENTS if delete else _EVENTS,
+        )
+
+    def send(
+        self,
+        event_type: str,
+        body: bytes,
+        *,
+        idempotency_key: str,
+        consumer: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        compression: str | None = None,
+        template: str = _EVENTS,
+    ) -> list[ItemResult]:
+        """Publish a batch that is encoded already; as `publish`."""
+        sent_headers = {"Content-Type": "application/json", "Idempotency-Key": idempotency_key, **(headers or {})}
+        if consumer is not None:
+            sent_headers["X-CONSUMER-TAG"] = f"consumer_subscription_id={consumer}"
+        compress = encoding.compressor(compression)
+        if compress is not None and len(body) >= encoding.COMPRESSED_BYTES_MIN:
+            body = compress(body)
+            sent_headers["Content-Encoding"] = str(compression)
+        response = self._transport.request(
+            "POST",
+            template,
+            path={"name": event_type},
+            content=body,
+            headers=sent_headers,
+            # The key lets the broker recognise the batch; brokers that do not know the header store it at least once.
+            repeatable=True,
+            accept=(_MULTI_STATUS, _UNPROCESSABLE),
+        )
+        if response.is_success and response.status_code != _MULTI_STATUS:
+            return []
+        if not response.content.lstrip().startswith(b"["):
+            raise self._transport.problem(response)
+        results = decode(response, list[ItemResult])
+        if any(result.publishing_status != "submitted" for result in results):
+            raise PublishingFailed(event_type, results)
+        return results
+
+    def has_metadata(self, event_type: str) -> bool:
+        """Whether events of an event type have metadata; the broker is asked once, about unknown ones each time."""
+        category = self._categories.get(event_type)
+        if category is None:
+            try:
+                category = (EventTypes(self._transport).get(event_type)).category
+            except Problem:
+                # The broker says what is wrong when the batch is published.
+                return True
+            if len(self._categories) >= CATEGORIES_MAX:
+                self._categories.clear()
+            self._categories[event_type] = category
+        return category != encoding.CATEGORY_WITHOUT_METADATA

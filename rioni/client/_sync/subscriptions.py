@@ -1,0 +1,185 @@
+"""Subscriptions: what they are, how far they are, and what they never committed."""
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from rioni.client._sync.event_types import list_or_none
+from rioni.client._sync.transport import Transport, decode
+from rioni.client.models.events import CommitResult, Cursor, CursorSpecification
+from rioni.client.models.subscriptions import DeadLetter, Redriven, Subscription, SubscriptionStatistics
+
+
+PAGE = 1_000
+
+_LIST = "/subscriptions"
+_ITEM = "/subscriptions/{subscription_id}"
+
+
+class _Page(msgspec.Struct):
+    items: list[Subscription]
+
+
+class _Statistics(msgspec.Struct):
+    items: list[SubscriptionStatistics]
+
+
+class _Cursors(msgspec.Struct):
+    items: list[Cursor]
+
+
+class _CommitResults(msgspec.Struct):
+    items: list[CommitResult]
+
+
+class _DeadLetters(msgspec.Struct):
+    items: list[DeadLetter]
+
+
+class Subscriptions:
+    """Lists, creates, changes, resets and deletes subscriptions. Methods raise `ClientError`."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def list(
+        self,
+        *,
+        owning_application: str | None = None,
+        event_types: Sequence[str] = (),
+        reader: str | None = None,
+        show_status: bool = False,
+        as_of: str | int | None = None,
+    ) -> Iterator[Subscription]:
+        """The subscriptions to which all that is given applies, newest first; asks for a page when it is needed.
+
+        Args:
+            owning_application: exactly this one.
+            event_types: all of these.
+            reader: an attribute like `service:shop` that must be listed.
+            show_status: whether to tell which streams read which partitions.
+            as_of: a time (RFC 3339) or a position of the log: what was then.
+        """
+        params = {
+            "owning_application": owning_application,
+            "event_type": list_or_none(event_types),
+            "reader": reader,
+            "show_status": "true" if show_status else None,
+            "as_of": as_of,
+            "limit": PAGE,
+        }
+        offset = 0
+        while True:
+            page = self._transport.fetch(_Page, "GET", _LIST, params=params | {"offset": offset})
+            for subscription in page.items:
+                yield subscription
+            offset += PAGE
+            if len(page.items) < PAGE:
+                return
+
+    def get(self, subscription_id: str, *, as_of: str | int | None = None) -> Subscription:
+        """A subscription; raises NotFound."""
+        path = {"subscription_id": subscription_id}
+        return self._transport.fetch(Subscription, "GET", _ITEM, path=path, params={"as_of": as_of})
+
+    def create(self, subscription: Subscription) -> Subscription:
+        """Create a subscription, or get the one with the same application, consumer group and event types."""
+        return self._transport.fetch(Subscription, "POST", _LIST, body=subscription.members(), repeatable=True)
+
+    def update(self, subscription: Subscription) -> None:
+        """Change authorization, annotations, labels and filter of a subscription; an empty filter removes it."""
+        path = {"subscription_id": subscription.id}
+        self._transport.request("PUT", _ITEM, path=path, body=subscription.members())
+
+    def delete(self, subscription_id: str) -> None:
+        """Delete a subscription and its cursors; its streams end."""
+        self._transport.request("DELETE", _ITEM, path={"subscription_id": subscription_id}, repeatable=False)
+
+    def stats(self, subscription_id: str, *, show_time_lag: bool = False) -> Sequence[SubscriptionStatistics]:
+        """Who reads each partition, and how far behind it is, by event type."""
+        path = {"subscription_id": subscription_id}
+        params = {"show_time_lag": "true" if show_time_lag else None}
+        return (self._transport.fetch(_Statistics, "GET", f"{_ITEM}/stats", path=path, params=params)).items
+
+    def cursors(self, subscription_id: str) -> Sequence[Cursor]:
+        """The committed cursors; none until the subscription was first streamed."""
+        response = self._transport.request("GET", f"{_ITEM}/cursors", path={"subscription_id": subscription_id})
+        return decode(response, _Cursors).items if response.content else []
+
+    def commit(self, subscription_id: str, stream_id: str, cursors: Sequence[Cursor]) -> Sequence[CommitResult]:
+        """Commit cursors for a stream; returns the results, or nothing where all cursors advanced.
+
+        Raises:
+            Unprocessable: the stream has ended, or a partition belongs to another one.
+        """
+        response = self._transport.request(
+            "POST",
+            f"{_ITEM}/cursors",
+            path={"subscription_id": subscription_id},
+            body={"items": [cursor.members() for cursor in cursors]},
+            headers={"X-Nakadi-StreamId": stream_id},
+            repeatable=True,
+        )
+        return decode(response, _CommitResults).items if response.content else []
+
+    def reset(self, subscription_id: str, cursors: Sequence[CursorSpecification]) -> None:
+        """Set committed cursors, backwards too; ends all streams first, for which it waits about a minute at most."""
+        body = {"items": [cursor.members() for cursor in cursors]}
+        path = {"subscription_id": subscription_id}
+        self._transport.request("PATCH", f"{_ITEM}/cursors", path=path, body=body)
+
+    def close_stream(self, subscription_id: str, stream_id: str) -> None:
+        """End a stream; raises NotFound if there is none."""
+        path = {"subscription_id": subscription_id, "stream_id": stream_id}
+        self._transport.request("DELETE", f"{_ITEM}/streams/{{stream_id}}", path=path, repeatable=False)
+
+    def dead_letters(
+        self,
+        subscription_id: str,
+        *,
+        event_type: str | None = None,
+        partition: str | None = None,
+        from_offset: str | None = None,
+        to_offset: str | None = None,
+        limit: int | None = None,
+    ) -> Sequence[DeadLetter]:
+        """Events that were never committed, oldest first; at most `limit`, which the broker limits to 1,000."""
+        params = {
+            "event_type": event_type,
+            "partition": partition,
+            "from_offset": from_offset,
+            "to_offset": to_offset,
+            "limit": limit,
+        }
+        path = {"subscription_id": subscription_id}
+        template = f"{_ITEM}/dead-letters"
+        return (self._transport.fetch(_DeadLetters, "GET", template, path=path, params=params)).items
+
+    def redrive(
+        self,
+        subscription_id: str,
+        *,
+        event_type: str | None = None,
+        partition: str | None = None,
+        from_offset: str | None = None,
+        to_offset: str | None = None,
+        limit: int | None = None,
+        force: bool = False,
+    ) -> Redriven:
+        """Publish dead letters again, for this subscription alone; `force` also those that were redriven before."""
+        body = {
+            "event_type": event_type,
+            "partition": partition,
+            "from_offset": from_offset,
+            "to_offset": to_offset,
+            "limit": limit,
+            "force": force,
+        }
+        return self._transport.fetch(
+            Redriven,
+            "POST",
+            f"{_ITEM}/dead-letters/redrive",
+            path={"subscription_id": subscription_id},
+            body={name: value for name, value in body.items() if value is not None},
+            repeatable=not force,
+        )

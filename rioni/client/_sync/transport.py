@@ -1,0 +1,278 @@
+"""Requests to a broker: connections, tokens, retries, and answers as models or errors."""
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import quote, urlsplit
+
+import msgspec
+
+from rioni import __version__
+from rioni.client import errors
+from rioni.client._sync import concurrency
+from rioni.client.retries import RETRY_AFTER_MAX_S, may_help, retry_after_s
+
+
+if TYPE_CHECKING:
+    import ssl
+
+    import httpx
+    from tenacity import Retrying
+
+
+DEFAULT_URL = "http://localhost:8080"
+PROBLEM_BYTES_MAX = 1_000_000
+STREAMS_MAX = 1_000
+"""Connections of a client at the same time."""
+WAIT_FIRST_S = 0.1
+WAIT_MAX_S = 10.0
+
+T = TypeVar("T")
+Token = str | Callable[[], Any] | None
+
+
+class Transport:
+    """Makes the requests of a client; the connections are kept open and shared."""
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        token: Token = None,
+        ca_certificate: str | Path | None = None,
+        timeout_s: float = 30,
+        attempts: int = 5,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        # PERF: half of the time that importing the client would take.
+        import httpx  # noqa: PLC0415
+
+        self.url = (url or os.environ.get("RIONI_URL") or DEFAULT_URL).rstrip("/")
+        parts = urlsplit(self.url)
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            raise ValueError(f"{self.url} is not the base URL of a broker; write it like {DEFAULT_URL}")
+        self._token_source: Token = token if token is not None else os.environ.get("RIONI_TOKEN")
+        self._token: str | None = None
+        self.attempts, self.timeout_s = attempts, timeout_s
+        self._http = httpx.Client(
+            headers={"User-Agent": f"rioni-client/{__version__} {_implementation()}", **(headers or {})},
+            timeout=httpx.Timeout(timeout_s),
+            limits=httpx.Limits(max_connections=STREAMS_MAX, max_keepalive_connections=100),
+            verify=_trusted(ca_certificate) if parts.scheme == "https" else False,
+        )
+
+    def close(self) -> None:
+        """Close all connections; streams end with `ConnectionFailed`."""
+        self._http.close()
+
+    def request(
+        self,
+        method: str,
+        template: str,
+        *,
+        path: Mapping[str, str] | None = None,
+        params: Mapping[str, Any] | None = None,
+        body: Any = None,
+        content: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        repeatable: bool | None = None,
+        accept: tuple[int, ...] = (),
+    ) -> "httpx.Response":
+        """Make a request, again where that may help; blocks at most `attempts` times `timeout_s`, and between them.
+
+        Args:
+            method: the verb.
+            template: the path below the base URL, with names in braces.
+            path: values of these names.
+            params: of the query; those that are None are left out, lists are repeated.
+            body: sent as JSON; None for no body.
+            content: the body as it is, in place of `body`.
+            headers: further ones.
+            repeatable: whether the request may be sent again when it is unknown whether the broker processed it; by
+                default all but those with POST and PATCH.
+            accept: statuses that are no errors, beside those of success.
+
+        Raises:
+            ConnectionFailed: there was no answer.
+            Problem: the broker refused the request.
+        """
+        again = method not in {"POST", "PATCH"} if repeatable is None else repeatable
+        for attempt in self._retrying(again=again):
+            with attempt:
+                request = self._build(method, template, path, params, body, content, headers)
+                response = self._send(request)
+                if response.status_code not in accept and not response.is_success:
+                    raise self.problem(response)
+        return response
+
+    def fetch(self, kind: type[T], method: str, template: str, **request: Any) -> T:
+        """Make a request as `request` does, and decode the JSON of its answer.
+
+        Raises:
+            UnexpectedAnswer: the JSON is of another form; and all that `request` raises.
+        """
+        return decode(self.request(method, template, **request), kind)
+
+    @contextmanager
+    def stream(
+        self,
+        method: str,
+        template: str,
+        *,
+        path: Mapping[str, str],
+        params: Mapping[str, Any] | None = None,
+        body: Any = None,
+        headers: Mapping[str, str] | None = None,
+        idle_s: float | None = None,
+    ) -> "Iterator[httpx.Response]":
+        """Make one request whose answer is read in pieces; raises as `request`, and is not repeated.
+
+        Args:
+            method: the verb.
+            template: as for `request`.
+            path: as for `request`.
+            params: as for `request`.
+            body: as for `request`.
+            headers: as for `request`.
+            idle_s: how long the answer may pause; by default as long as the client's time-out.
+        """
+        import httpx  # noqa: PLC0415 - see __init__
+
+        request = self._build(method, template, path, params, body, None, headers)
+        timeout = httpx.Timeout(self.timeout_s, read=idle_s if idle_s is not None else self.timeout_s)
+        request.extensions["timeout"] = timeout.as_dict()
+        response = self._send(request, stream=True)
+        try:
+            if not response.is_success:
+                _read_bounded(response)
+                raise self.problem(response)
+            yield response
+        except httpx.TransportError as ex:
+            raise _connection_error(ex, self.url) from ex
+        finally:
+            response.close()
+
+    def _build(
+        self,
+        method: str,
+        template: str,
+        path: Mapping[str, str] | None,
+        params: Mapping[str, Any] | None,
+        body: Any,
+        content: bytes | None,
+        headers: Mapping[str, str] | None,
+    ) -> "httpx.Request":
+        all_headers = {"Accept": "application/json", **_trace_headers(), **(headers or {})}
+        if body is not None:
+            content = msgspec.json.encode(body)
+            all_headers["Content-Type"] = "application/json"
+        if self._token is None and self._token_source is not None:
+            self._token = self._new_token()
+        if self._token is not None:
+            all_headers["Authorization"] = f"Bearer {self._token}"
+        names = {name: quote(value, safe="") for name, value in (path or {}).items()}
+        wanted = {name: value for name, value in (params or {}).items() if value is not None}
+        return self._http.build_request(
+            method, self.url + template.format(**names), params=wanted or None, content=content, headers=all_headers
+        )
+
+    def _send(self, request: "httpx.Request", *, stream: bool = False) -> "httpx.Response":
+        """Send a request, once more with a new token where the present one is refused and can be renewed."""
+        import httpx  # noqa: PLC0415 - see __init__
+
+        try:
+            response = self._http.send(request, stream=stream)
+            if response.status_code == httpx.codes.UNAUTHORIZED and callable(self._token_source):
+                response.close()
+                self._token = self._new_token()
+                request.headers["Authorization"] = f"Bearer {self._token}"
+                response = self._http.send(request, stream=stream)
+        except httpx.TransportError as ex:
+            raise _connection_error(ex, self.url) from ex
+        return response
+
+    def _new_token(self) -> str:
+        if callable(self._token_source):
+            return concurrency.call(self._token_source)
+        return str(self._token_source)
+
+    def problem(self, response: "httpx.Response") -> errors.Problem:
+        """The error for an answer that is not one of success."""
+        request = f"{response.request.method} {response.request.url.path}"
+        try:
+            members = msgspec.json.decode(response.content, type=dict[str, Any])
+        except msgspec.MsgspecError:
+            members = {"title": response.reason_phrase, "detail": response.text[:500]}
+        wait_s = retry_after_s(response.headers.get("Retry-After"))
+        return errors.problem(response.status_code, members, request=request, retry_after_s=wait_s)
+
+    def _retrying(self, *, again: bool) -> "Retrying":
+        from tenacity import Retrying, retry_if_exception, stop_after_attempt  # noqa: PLC0415 - as httpx
+        from tenacity import wait_exponential_jitter as backoff  # noqa: PLC0415
+
+        usual = backoff(multiplier=WAIT_FIRST_S, max=WAIT_MAX_S, jitter=WAIT_FIRST_S)
+
+        def wait_s(state: Any) -> float:
+            asked = getattr(state.outcome.exception(), "retry_after_s", None)
+            return min(asked, RETRY_AFTER_MAX_S) if asked is not None else usual(state)
+
+        return Retrying(
+            retry=retry_if_exception(lambda ex: may_help(ex, again=again)),
+            stop=stop_after_attempt(self.attempts),
+            wait=wait_s,
+            sleep=concurrency.sleep,
+            reraise=True,
+        )
+
+
+def decode(response: "httpx.Response", kind: type[T]) -> T:
+    """The JSON of an answer; raises UnexpectedAnswer."""
+    try:
+        return msgspec.json.decode(response.content, type=kind)
+    except msgspec.MsgspecError as ex:
+        raise errors.UnexpectedAnswer(
+            f"{response.request.method} {response.request.url.path} did not answer as this API does: {ex}"
+        ) from ex
+
+
+def _read_bounded(response: "httpx.Response") -> None:
+    """Read the text of a problem, and no more than a problem has."""
+    pieces, size = [], 0
+    for piece in response.iter_bytes():
+        pieces.append(piece)
+        size += len(piece)
+        if size > PROBLEM_BYTES_MAX:
+            break
+    response._content = b"".join(pieces)[:PROBLEM_BYTES_MAX]  # noqa: SLF001 - what `read` sets, without a limit
+
+
+def _connection_error(ex: "httpx.TransportError", url: str) -> errors.ConnectionFailed:
+    import httpx  # noqa: PLC0415 - see Transport
+
+    sent = not isinstance(ex, (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout))
+    kind = errors.TimedOut if isinstance(ex, httpx.TimeoutException) else errors.ConnectionFailed
+    return kind(f"{url} does not answer: {str(ex) or type(ex).__name__}", sent=sent)
+
+
+def _trusted(ca_certificate: str | Path | None) -> "ssl.SSLContext":
+    import ssl  # noqa: PLC0415 - as httpx
+
+    try:
+        return ssl.create_default_context(cafile=None if ca_certificate is None else str(ca_certificate))
+    except OSError as ex:
+        raise ValueError(f"The certificate {ca_certificate} can't be used: {ex.strerror or ex}") from ex
+
+
+def _trace_headers() -> dict[str, str]:
+    """The trace context of OpenTelemetry, where the application uses it."""
+    carrier: dict[str, str] = {}
+    if (propagate := sys.modules.get("opentelemetry.propagate")) is not None:
+        propagate.inject(carrier)
+    return carrier
+
+
+def _implementation() -> str:
+    return f"Python/{sys.version_info.major}.{sys.version_info.minor}"

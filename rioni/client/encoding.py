@@ -1,0 +1,109 @@
+"""Events as JSON: whatever form the application has them in, with the metadata that the API needs."""
+
+import gzip
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+
+
+CATEGORY_WITHOUT_METADATA = "undefined"
+COMPRESSED_BYTES_MIN = 1_000
+"""Smaller bodies are sent as they are."""
+COMPRESSIONS = ("gzip", "zstd")
+
+_ENCODER = msgspec.json.Encoder()
+
+
+class _WithMetadata(msgspec.Struct):
+    metadata: msgspec.Raw | None = None
+
+
+_METADATA = msgspec.json.Decoder(_WithMetadata)
+
+
+def metadata(**members: Any) -> dict[str, Any]:
+    """Metadata of a new event: a random `eid`, the present time as `occurred_at`, and further members."""
+    now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return {"eid": str(uuid4()), "occurred_at": now, **members}
+
+
+def encode_event(event: Any, *, add_metadata: bool) -> bytes:
+    """The JSON of an event.
+
+    Args:
+        event: a mapping, a msgspec struct, a dataclass, a Pydantic model, or JSON as bytes or text.
+        add_metadata: whether an event without a member `metadata` gets one.
+
+    Raises:
+        TypeError: the event can't be written as a JSON object.
+    """
+    if isinstance(event, bytes):
+        encoded = event
+    elif isinstance(event, str):
+        encoded = event.encode()
+    elif hasattr(event, "model_dump_json"):
+        encoded = event.model_dump_json().encode()
+    else:
+        encoded = _ENCODER.encode(event)
+    encoded = encoded.strip()
+    if not (encoded.startswith(b"{") and encoded.endswith(b"}")):
+        raise TypeError(f"An event is a JSON object; this is none: {encoded[:80]!r}")
+    if not add_metadata or _has_metadata(event, encoded):
+        return encoded
+    own = b'"metadata":' + _ENCODER.encode(metadata())
+    members = encoded[1:-1].strip()
+    return b"{" + members + (b"," if members else b"") + own + b"}"
+
+
+def encode_batch(events: Iterable[bytes]) -> bytes:
+    """The body of a batch."""
+    return b"[" + b",".join(events) + b"]"
+
+
+def compressor(compression: str | None) -> Callable[[bytes], bytes] | None:
+    """What compresses bodies.
+
+    Raises:
+        ValueError: there is no such compression, or its package is not installed.
+    """
+    if compression is None:
+        return None
+    if compression == "gzip":
+        return lambda body: gzip.compress(body, compresslevel=6, mtime=0)
+    if compression == "zstd":
+        try:
+            import zstandard  # noqa: PLC0415 - only those who ask for it need it
+        except ImportError as ex:
+            raise ValueError("zstd needs the package zstandard: pip install zstandard") from ex
+        return lambda body: zstandard.ZstdCompressor().compress(body)
+    raise ValueError(f"{compression!r} is not a compression; there are {', '.join(COMPRESSIONS)}")
+
+
+def _has_metadata(event: Any, encoded: bytes) -> bool:
+    if isinstance(event, Mapping):
+        return "metadata" in event
+    # Bytes that do not contain the word can't have the member.
+    if b'"metadata"' not in encoded:
+        return False
+    try:
+        return _METADATA.decode(encoded).metadata is not None
+    except msgspec.MsgspecError:
+        # The broker says what is wrong with it.
+        return True
+
+
+def batches(events: Sequence[bytes], *, events_max: int, bytes_max: int) -> Iterable[Sequence[bytes]]:
+    """Consecutive pieces of at most so many events and bytes; an event that is larger is a piece of its own."""
+    piece: list[bytes] = []
+    size = 0
+    for event in events:
+        if piece and (len(piece) >= events_max or size + len(event) > bytes_max):
+            yield piece
+            piece, size = [], 0
+        piece.append(event)
+        size += len(event) + 1
+    if piece:
+        yield piece

@@ -1,0 +1,145 @@
+"""Errors of the client.
+
+```
+ClientError
+├── ConnectionFailed            no answer: the broker can't be reached, or the connection broke
+│   └── TimedOut                no answer in time
+├── UnexpectedAnswer            an answer that is not of this API, such as a page of a proxy
+├── PublishingFailed            a batch of which events were not stored; has the result of each event
+└── Problem                     the broker refused the request, and says why
+    ├── BadRequest              400: can't be read
+    ├── Unauthorized            401: no valid token
+    ├── Forbidden               403: a right or scope is missing, or the application is blocked
+    ├── NotFound                404
+    ├── Conflict                409: the state of the resource excludes this
+    ├── PreconditionFailed      412: changed by another client, or a stream's start is not available
+    ├── TooLarge                413
+    ├── Unprocessable           422: readable, but against a rule
+    ├── TooManyRequests         429: a limit of this client
+    └── ServerError             5xx
+        └── Unavailable         503: the same request may succeed later
+```
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rioni.client.models.events import ItemResult
+
+
+class ClientError(Exception):
+    """Base of all errors of the client."""
+
+
+class ConnectionFailed(ClientError):
+    """There was no answer; whether the request was processed is unknown, unless the connection could not be opened."""
+
+    def __init__(self, message: str, *, sent: bool = True) -> None:
+        super().__init__(message)
+        self.sent = sent
+        """Whether the request may have reached the broker."""
+
+
+class TimedOut(ConnectionFailed):
+    """There was no answer in time."""
+
+
+class UnexpectedAnswer(ClientError):
+    """The answer is not one of this API."""
+
+
+class Problem(ClientError):
+    """The broker refused a request: a problem as in RFC 9457."""
+
+    def __init__(self, status: int, members: Mapping[str, Any], *, request: str, retry_after_s: float | None) -> None:
+        self.status = status
+        self.title = str(members.get("title") or status)
+        self.detail = str(members.get("detail") or "").strip()
+        self.type: str | None = members.get("type")
+        self.members = members
+        """All members as they came, such as `oldest_available_offset` of a cursor that is not available."""
+        self.request = request
+        """Method and path."""
+        self.retry_after_s = retry_after_s
+        """What the broker asked to wait, if it did."""
+        super().__init__(f"{request}: {status} {self.title}" + (f": {self.detail}" if self.detail else ""))
+
+
+class BadRequest(Problem):
+    """The broker can't read the request."""
+
+
+class Unauthorized(Problem):
+    """The request has no valid token."""
+
+
+class Forbidden(Problem):
+    """The client lacks a right or a scope, or is blocked."""
+
+
+class NotFound(Problem):
+    """There is no such resource."""
+
+
+class Conflict(Problem):
+    """The state of the resource excludes the request."""
+
+
+class PreconditionFailed(Problem):
+    """Another client changed the resource meanwhile, or a stream can't start where it was asked to."""
+
+
+class TooLarge(Problem):
+    """The request exceeds a size limit of the broker."""
+
+
+class Unprocessable(Problem):
+    """The request is against a rule."""
+
+
+class TooManyRequests(Problem):
+    """A limit of simultaneous use by this client is reached."""
+
+
+class ServerError(Problem):
+    """The broker failed."""
+
+
+class Unavailable(ServerError):
+    """The broker lacks a dependency or is overloaded; the same request may succeed later."""
+
+
+class PublishingFailed(ClientError):
+    """Some events of a batch were not stored."""
+
+    def __init__(self, event_type: str, results: Sequence[ItemResult]) -> None:
+        self.event_type = event_type
+        self.results = results
+        """One for each event, in the order of the batch."""
+        failed = [result for result in results if result.publishing_status != "submitted"]
+        self.failed = failed
+        """The results of those that were not stored."""
+        culprit = next((result for result in failed if result.publishing_status == "failed"), None)
+        reason = f": {culprit.step}: {culprit.detail}" if culprit else ""
+        super().__init__(f"{len(failed)} of {len(results)} events were not stored in {event_type}{reason}")
+
+
+_PROBLEMS: Mapping[int, type[Problem]] = {
+    400: BadRequest,
+    401: Unauthorized,
+    403: Forbidden,
+    404: NotFound,
+    409: Conflict,
+    412: PreconditionFailed,
+    413: TooLarge,
+    422: Unprocessable,
+    429: TooManyRequests,
+    503: Unavailable,
+}
+_SERVER_ERRORS = 500
+
+
+def problem(status: int, members: Mapping[str, Any], *, request: str, retry_after_s: float | None) -> Problem:
+    """The error for a status that is not one of success."""
+    kind = _PROBLEMS.get(status, ServerError if status >= _SERVER_ERRORS else Problem)
+    return kind(status, members, request=request, retry_after_s=retry_after_s)

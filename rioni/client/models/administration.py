@@ -1,0 +1,98 @@
+"""Settings, storages, rebuilds and the state of the broker."""
+
+from datetime import datetime
+from typing import Any
+
+from rioni.client.models.access import Attribute
+from rioni.client.models.base import Model
+
+
+class Admins(Model):
+    """Who administers, reads and writes the broker itself."""
+
+    admins: list[Attribute] = []
+    readers: list[Attribute] = []
+    writers: list[Attribute] = []
+
+
+class Blocked(Model):
+    """Blocked event types and applications."""
+
+    event_types: list[str] = []
+    apps: list[str] = []
+
+
+class Blacklist(Model):
+    """Who may not publish, and who may not consume."""
+
+    producers: Blocked
+    consumers: Blocked
+
+
+class Feature(Model):
+    """A switch of the broker."""
+
+    feature: str
+    enabled: bool
+
+
+class Storage(Model):
+    """A place where events are stored."""
+
+    id: str
+    storage_type: str
+    default: bool = False
+    kafka_configuration: dict[str, Any] | None = None
+
+
+class Rebuild(Model):
+    """A rebuild of the read models, and how far it is."""
+
+    id: str
+    state: str
+    """`running`, `done`, `failed` or `interrupted`."""
+    started_at: datetime
+    updated_at: datetime
+    phase: str
+    done: int
+    total: int
+    detail: str = ""
+    into: str | None = None
+    tables: list[str] = []
+    position: int = 0
+    fold: int = 0
+
+
+class Check(Model):
+    """The state of something that the broker depends on."""
+
+    status: str
+    """`ok`, `warning` or `failed`."""
+    reason: str = ""
+    detail: str = ""
+    warnings: list[str] = []
+
+
+class Health(Model):
+    """The state of a worker of the broker."""
+
+    status: str
+    """`ok`, `failed` or `stopping`."""
+    worker: str = ""
+    checks: dict[str, Check] = {}
+
+    @property
+    def ok(self) -> bool:
+        """Whether all checks passed."""
+        return self.status == "ok"
+
+
+class Metrics(Model):
+    """Metrics of a node, each with its name and labels as Prometheus writes them."""
+
+    version: str
+    gauges: dict[str, Any] = {}
+    counters: dict[str, Any] = {}
+    histograms: dict[str, Any] = {}
+    meters: dict[str, Any] = {}
+    timers: dict[str, Any] = {}

@@ -1,0 +1,83 @@
+"""Subscriptions, their statistics and dead letters."""
+
+from datetime import datetime
+from typing import Any, ClassVar
+
+from rioni.client.models.access import SubscriptionAuthorization
+from rioni.client.models.base import Model
+from rioni.client.models.events import CursorSpecification
+
+
+class PartitionStatistics(Model):
+    """Who reads a partition, and how far behind it is."""
+
+    partition: str
+    state: str
+    """`unassigned`, `assigned` or `reassigning`."""
+    stream_id: str = ""
+    """Empty if no stream reads the partition."""
+    unconsumed_events: int | None = None
+    """None until the subscription was first streamed."""
+    consumer_lag_seconds: int | None = None
+    """Age of the first unconsumed event, if it was asked for."""
+    assignment_type: str | None = None
+    cursor_error: str | None = None
+
+
+class SubscriptionStatistics(Model):
+    """The partitions of one event type of a subscription."""
+
+    event_type: str
+    partitions: list[PartitionStatistics] = []
+
+
+class Subscription(Model):
+    """A subscription. The broker never has two with the same owning application, consumer group and event types."""
+
+    NOT_SENT: ClassVar[frozenset[str]] = frozenset(("id", "created_at", "updated_at", "status"))
+
+    owning_application: str
+    event_types: list[str]
+    consumer_group: str = "default"
+    read_from: str = "end"
+    """`begin`, `end` or `cursors`."""
+    initial_cursors: list[CursorSpecification] = []
+    authorization: SubscriptionAuthorization | None = None
+    annotations: dict[str, str] = {}
+    labels: dict[str, str] = {}
+    filter: str | None = None
+    """A CEL expression over `event`; only events that match are delivered."""
+    id: str = ""
+    created_at: datetime | None = None
+    updated_at: datetime | None = None
+    status: list[SubscriptionStatistics] | None = None
+    """Only in lists that were asked for it."""
+
+    def members(self) -> dict[str, Any]:
+        """As of every model; cursors without what they leave open."""
+        return super().members() | {"initial_cursors": [cursor.members() for cursor in self.initial_cursors]}
+
+
+class DeadLetterError(Model):
+    """Why an event became a dead letter."""
+
+    message: str = ""
+
+
+class DeadLetter(Model):
+    """An event that a subscription never committed."""
+
+    event_type: str
+    partition: str
+    offset: str
+    event: dict[str, Any]
+    error: DeadLetterError
+    kept_at: datetime | None = None
+
+
+class Redriven(Model):
+    """How many dead letters were published again."""
+
+    redriven: int
+    already_redriven: int = 0
+    without_event_type: int = 0

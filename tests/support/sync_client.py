@@ -1,0 +1,76 @@
+"""Writes the synchronous client from the asynchronous one: `python -m tests.support.sync_client`."""
+
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+
+ROOT = Path(__file__).parents[2]
+SOURCE, TARGET = ROOT / "rioni/client/_async", ROOT / "rioni/client/_sync"
+BY_HAND = frozenset(("concurrency.py",))
+"""What differs between tasks and threads."""
+
+NAMES: Mapping[str, str] = {
+    "AsyncClient": "Client",
+    "AsyncProducer": "Producer",
+    "AsyncConsumer": "Consumer",
+    "AsyncRetrying": "Retrying",
+    "AsyncIterator": "Iterator",
+    "AsyncIterable": "Iterable",
+    "AsyncGenerator": "Generator",
+    "asynccontextmanager": "contextmanager",
+    "_async": "_sync",
+    "__aenter__": "__enter__",
+    "__aexit__": "__exit__",
+    "__aiter__": "__iter__",
+    "__anext__": "__next__",
+    "StopAsyncIteration": "StopIteration",
+    "aclose": "close",
+    "aread": "read",
+    "aiter_bytes": "iter_bytes",
+    "aiter_raw": "iter_raw",
+    "anext": "next",
+    "aiter": "iter",
+}
+_WORD = re.compile("|".join(rf"(?<![A-Za-z_]){name}(?![A-Za-z_])" for name in sorted(NAMES, key=len, reverse=True)))
+_KEYWORDS = re.compile(r"\b(?:async (?=def|with|for)|await )")
+
+
+def synchronous(text: str) -> str:
+    """The source of a module of the synchronous client."""
+    return _WORD.sub(lambda found: NAMES[found[0]], _KEYWORDS.sub("", text))
+
+
+def modules() -> Mapping[Path, str]:
+    """All generated modules: path and text."""
+    sources = sorted(path for path in SOURCE.glob("*.py") if path.name not in BY_HAND)
+    return {TARGET / path.name: _formatted(path.name, synchronous(path.read_text())) for path in sources}
+
+
+def _formatted(name: str, text: str) -> str:
+    ruff = [sys.executable, "-m", "ruff", "--quiet"]
+    place = ["--stdin-filename", str(TARGET / name), "-"]
+    for arguments in (["check", "--select", "I", "--fix"], ["format"]):
+        done = subprocess.run(
+            [*ruff, *arguments, *place], input=text, capture_output=True, text=True, check=False, cwd=ROOT
+        )
+        if done.returncode:
+            raise RuntimeError(done.stderr)
+        text = done.stdout
+    return text
+
+
+def main() -> None:
+    """Write the modules, and remove those whose source is gone."""
+    written = modules()
+    for path in TARGET.glob("*.py"):
+        if path not in written and path.name not in BY_HAND:
+            path.unlink()
+    for path, text in written.items():
+        path.write_text(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -6,13 +6,13 @@ import sys
 from pathlib import Path
 
 import pytest
-import typer
 from prometheus_client import generate_latest
 
-from rioni.cli.app import app
+from rioni.cli.options import PANEL
 from rioni.config.settings import SETTINGS
 from rioni.http.metrics.collectors import Metrics
 from tests.support.browser import browser, needs_browser
+from tests.support.commands import all_commands
 
 
 ROOT = Path(__file__).parents[1]
@@ -79,20 +79,15 @@ def test_every_diagram_is_drawn_in_the_colours_of_the_page_without_a_network(sit
 
 def test_every_command_and_option_is_documented():
     text = (ROOT / "docs/cli.md").read_text()
-    for name, command in _commands("rioni", typer.main.get_command(app)):
+    for words, command in all_commands():
+        name = " ".join(["rioni", *words])
         assert f"## {name}\n" in text
         section = text.split(f"## {name}\n")[1].split("\n## ")[0]
-        for option in (option for parameter in command.params for option in parameter.opts):
-            assert f"`{option}" in section or option in {"--config", "--data", "--help"}, f"{name} {option}"
-
-
-def _commands(name: str, command: object):
-    if not hasattr(command, "commands") or command.invoke_without_command:
-        yield name, command
-    if not hasattr(command, "commands"):
-        return
-    for sub_name, sub_command in command.commands.items():
-        yield from _commands(f"{name} {sub_name}", sub_command)
+        for parameter in command.params:
+            if parameter.hidden or parameter.rich_help_panel == PANEL:
+                continue
+            for option in parameter.opts:
+                assert f"`{option}" in section or option in {"--config", "--data", "--help"}, f"{name} {option}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

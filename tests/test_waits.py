@@ -25,7 +25,7 @@ MAY_USE_THREADS: Mapping[str, str] = {
     "rioni/bootstrap/worker.py": "an event that is only set and looked at",
     "rioni/commands/system/client_activity.py": ON_THE_HUB,
     "rioni/commands/system/denied_requests.py": "a lock that greenlets hold for changes in memory",
-    "rioni/cli/archive.py": OWN_COMMAND,
+    "rioni/cli/remote/archive.py": OWN_COMMAND,
     "rioni/lake/archive.py": OWN_COMMAND,
     "rioni/tools/demo.py": OWN_COMMAND,
     "rioni/http/health_checks.py": "greenlets that look at what may hang; waiting for them has a deadline",

@@ -1,6 +1,6 @@
-"""The command line: parses options, runs the operation, and reports errors in one line.
+"""The command line: runs the command that the arguments name, and reports errors in one line.
 
-The modules that do the work are imported by the commands, so that each one starts quickly.
+The modules of commands, and those that do the work, are imported when a command is used: each one starts quickly.
 """
 
 import sys
@@ -9,36 +9,19 @@ from typing import Annotated
 import typer
 
 from rioni import __version__
-from rioni.cli import (
-    archive,
-    audit,
-    backup,
-    bench,
-    cluster,
-    config,
-    dead_letters,
-    operations,
-    projections,
-    serve,
-    witness,
-)
-from rioni.cli.options import FAILED
+from rioni.cli.commands import Commands
+from rioni.cli.exit_codes import FAILED
 from rioni.domain.errors import RioniError
 
 
-app = typer.Typer(name="rioni", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
-app.add_typer(serve.app)
-app.add_typer(operations.app)
-app.add_typer(projections.app)
-app.add_typer(projections.projections, name="projections")
-app.add_typer(backup.app)
-app.add_typer(audit.app, name="audit")
-app.add_typer(witness.app)
-app.add_typer(archive.app)
-app.add_typer(bench.app, name="bench")
-app.add_typer(dead_letters.app, name="dead-letters")
-app.add_typer(config.app, name="config")
-app.add_typer(cluster.app, name="cluster")
+app = typer.Typer(
+    name="rioni",
+    cls=Commands,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+)
 
 
 def main() -> None:

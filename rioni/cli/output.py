@@ -1,17 +1,23 @@
-"""Output of commands: tables, JSON lines and progress, to the screen or a file."""
+"""Output of commands: tables for people, JSON lines for programs, questions, and progress.
+
+With `--json` each line of the output is one JSON value: a list has a line for each item, anything else is one line.
+"""
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from rioni.domain.errors import RioniError
+import typer
+
+from rioni.cli.tables import Column, printable, table_of, value_at
+from rioni.domain.errors import Invalid, RioniError
 
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
 
 
 COLUMNS_MAX = 1_000
@@ -21,6 +27,96 @@ class CannotWrite(RioniError):
     """A file that the user names can't be written."""
 
 
+@dataclass(frozen=True)
+class Output:
+    """The output of a command.
+
+    Values are JSON values, or structs of the client.
+
+    Args:
+        json: whether it is for programs.
+    """
+
+    json: bool = False
+
+    def items(self, items: Iterable[Any], columns: Mapping[str, Column]) -> None:
+        """Write a list: a line of JSON for each item, or a table.
+
+        Args:
+            items: read as they are written, where it is JSON.
+            columns: of the table; see `table_of`.
+        """
+        if self.json:
+            for item in items:
+                self._json(item)
+        else:
+            console_on(sys.stdout).print(table_of(map(_plain, items), columns))
+
+    def item(self, value: Any, columns: Mapping[str, Column] | None = None) -> None:
+        """Write one thing: a line of JSON, or a line for each member.
+
+        Args:
+            value: an object.
+            columns: what people see; by default each member.
+        """
+        if self.json:
+            self._json(value)
+            return
+        plain = _plain(value)
+        rows = [{"name": name, "value": value} for name, value in plain.items()]
+        if columns is not None:
+            rows = [{"name": name, "value": value_at(plain, column)} for name, column in columns.items()]
+        table = table_of(rows, {"": "name", " ": "value"})
+        table.show_header = False
+        console_on(sys.stdout).print(table)
+
+    def line(self, value: Any, text: str) -> None:
+        """Write one thing as a line: of JSON, or this text; at once, also to a program."""
+        if self.json:
+            self._json(value)
+        else:
+            typer.echo(printable(text))
+        sys.stdout.flush()
+
+    def note(self, text: str) -> None:
+        """Say something to people that is not part of the output, on stderr."""
+        typer.echo(printable(text), err=True)
+
+    def _json(self, value: Any) -> None:
+        import msgspec
+
+        sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
+
+
+class NotConfirmed(RioniError):
+    """The user does not want it."""
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask whether to go on, on a terminal.
+
+    Args:
+        question: what will happen, such as `Delete the event type orders?`
+        yes: the option `--yes`, after which nothing is asked.
+
+    Raises:
+        NotConfirmed: the answer was no.
+        Invalid: there is no terminal to ask on.
+    """
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise Invalid(f"{question} There is no terminal to ask on: say it with --yes.")
+    if not typer.confirm(question, err=True):
+        raise NotConfirmed("Nothing was changed.")
+
+
+def _plain(value: Any) -> Any:
+    import msgspec
+
+    return msgspec.to_builtins(value)
+
+
 def console_on(file: TextIO) -> "Console":
     """What writes tables and figures to a file."""
     from rich.console import Console
@@ -28,16 +124,6 @@ def console_on(file: TextIO) -> "Console":
     # Output to a file or program is not folded to the width of a screen.
     width = None if file.isatty() else COLUMNS_MAX
     return Console(file=file, width=width, highlight=False, markup=False)
-
-
-def plain_table(*headings: str) -> "Table":
-    """A table without lines, that folds what is too long."""
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False)
-    for heading in headings:
-        table.add_column(heading, overflow="fold")
-    return table
 
 
 @contextmanager
@@ -88,41 +174,3 @@ def opened(path: Path | None) -> Iterator[TextIO]:
             yield file
     except OSError as ex:
         raise CannotWrite(f"{path} can't be written: {ex.strerror}.") from ex
-
-
-def write_table(entries: Iterable[dict[str, Any]], file: TextIO) -> None:
-    """Write the audit trail for people."""
-    columns = {
-        "position": "position",
-        "when": "recorded_at",
-        "who": "actor",
-        "from": "client",
-        "what": "topic",
-        "resource": "resource",
-    }
-    table = plain_table(*columns, "how")
-    for entry in entries:
-        table.add_row(*(str(entry[name]) for name in columns.values()), _how(entry))
-    console_on(file).print(table)
-
-
-def write_json_lines(entries: Iterable[dict[str, Any]], file: TextIO) -> None:
-    """Write the audit trail for programs, a JSON object a line."""
-    import orjson
-
-    for entry in entries:
-        states = {name: orjson.Fragment(entry[name] or "null") for name in ("before", "after")}
-        # The names of the columns are of a subclass of str.
-        file.write(orjson.dumps(entry | states, option=orjson.OPT_NON_STR_KEYS).decode() + "\n")
-
-
-def _how(entry: dict[str, Any]) -> str:
-    import msgspec
-
-    from rioni.domain.timelines.timeline import Timelines
-    from rioni.domain.timelines.timeline_description import describe_change
-
-    if entry["resource_type"] != "timeline":
-        return ""
-    states = (entry[name] and msgspec.json.decode(entry[name], type=Timelines) for name in ("before", "after"))
-    return describe_change(str(entry["topic"]), *states)

@@ -18,12 +18,11 @@ import structlog
 from rioni.config.setting import PREFIX, ConfigError, Setting
 from rioni.config.settings import SETTINGS, Config
 from rioni.config.validation import contradictions
+from rioni.config.variables import OF_CLIENTS
 
 
 FILE = "rioni.toml"
 FILE_VARIABLE = "RIONI_CONFIG"
-TOKEN_VARIABLE = "RIONI_TOKEN"  # noqa: S105 - its name
-"""What commands show to a broker; the broker itself needs none."""
 COMMAND_LINE = "command line"
 DEFAULT = "default"
 RENAMED: Mapping[str, str] = {
@@ -114,7 +113,7 @@ def _environment(environ: Mapping[str, str]) -> _Source:
     values = {
         variable.removeprefix(PREFIX).lower(): value
         for variable, value in environ.items()
-        if variable.startswith(PREFIX) and variable not in (FILE_VARIABLE, TOKEN_VARIABLE) and value
+        if variable.startswith(PREFIX) and variable not in OF_CLIENTS and variable != FILE_VARIABLE and value
     }
     return _Source("environment", lambda name: PREFIX + name.upper(), values)
 

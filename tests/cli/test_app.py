@@ -7,33 +7,24 @@ import socket
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
 import pytest
-import typer
 
 from rioni import __version__
 from rioni.bootstrap.consistency.anchoring import StoreMarks
 from rioni.bootstrap.infrastructure import build_infrastructure
 from rioni.bootstrap.startup import prepare_startup
-from rioni.cli import app
 from rioni.commands.system.storages import CreateStorage
 from rioni.config.settings import SETTINGS, Config
 from rioni.domain.system.storages import StorageEntry
 from tests.support.api_server import api_server
-from tests.support.commands import run_command
+from tests.support.commands import all_commands, run_command
 
 
-def _commands() -> Iterator[tuple[str, ...]]:
-    groups = ((group.typer_instance, (group.name,) if group.name else ()) for group in app.app.registered_groups)
-    for group, prefix in ((app.app, ()), *groups):
-        for command in group.registered_commands:
-            yield (*prefix, command.name or command.callback.__name__)
-
-
-COMMANDS = tuple(_commands())
+COMMANDS = dict(all_commands())
 
 
 @pytest.fixture
@@ -53,10 +44,7 @@ def test_every_command_has_help_for_itself_and_each_option_with_an_example(run, 
     assert code == 0
     assert "Example: " in out
     assert f"rioni {' '.join(command)}" in out[out.index("Example: ") :]
-    click_command = typer.main.get_command(app.app)
-    for name in command:
-        click_command = click_command.commands[name]
-    for parameter in click_command.params:
+    for parameter in COMMANDS[command].params:
         assert parameter.help, parameter.name
 
 

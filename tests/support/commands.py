@@ -1,10 +1,25 @@
 """Runs commands of the command line in this process."""
 
 import sys
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
+import typer
 
 from rioni.cli import app
+
+
+def all_commands() -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Every command with its words, such as `("context", "add")`; groups only where they do something themselves."""
+    yield from _commands((), typer.main.get_command(app.app))
+
+
+def _commands(words: tuple[str, ...], command: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
+    if words and (not hasattr(command, "commands") or command.invoke_without_command):
+        yield words, command
+    for name, each in getattr(command, "commands", {}).items():
+        yield from _commands((*words, name), each)
 
 
 def run_command(

@@ -30,6 +30,7 @@ MESSAGE_BYTES_MAX = 100_000
 ANSWER_TIMEOUT_S = 60
 PRELOADED = (
     "rioni.cli.app",
+    "rioni.cli.host.serve",
     "rioni.server",
     "alembic.command",
     "rioni.storage.tokens.jwt_tokens",

@@ -6,7 +6,9 @@ import typer
 
 
 app = typer.Typer(
-    no_args_is_help=True, help="Real Kafka, ZooKeeper and PostgreSQL on this machine, to try and to develop."
+    name="cluster",
+    no_args_is_help=True,
+    help="Real Kafka, ZooKeeper and PostgreSQL on this machine, to try and to develop.",
 )
 
 

@@ -11,7 +11,8 @@ import uuid
 import pytest
 import typer
 
-from rioni.cli.archive import _report
+from rioni.cli.output import Output
+from rioni.cli.remote.archive import _report
 from rioni.lake.event_type_archive import Outcome
 from tests.support.lake import ArchiveUnderTest, create_orders, publish_orders
 from tests.support.server import running_server
@@ -46,7 +47,7 @@ def test_once_it_archives_what_is_there_and_names_what_failed(server, tmp_path):
 
 def test_a_loss_is_an_exit_code_of_its_own(capsys):
     with pytest.raises(typer.Exit) as ended:
-        _report({"a": Outcome(archived=2, quarantined=1), "b": Outcome(lost=3)}, {})
+        _report(Output(), {"a": Outcome(archived=2, quarantined=1), "b": Outcome(lost=3)}, {})
     assert ended.value.exit_code == 1
     assert capsys.readouterr().out == (
         "a: 2 events archived, 1 in quarantine\nb: 0 events archived, 3 LOST to retention before\n"

@@ -5,9 +5,10 @@ from typing import Annotated
 
 import typer
 
-from rioni.cli.options import FOUND, ConfigFile, Data, load_settings
+from rioni.cli.exit_codes import FOUND
+from rioni.cli.host.options import ConfigFile, Data, load_settings
+from rioni.cli.host.problems import write_problems
 from rioni.cli.output import progress_bars
-from rioni.cli.problems import write_problems
 from rioni.config.settings import Config
 
 

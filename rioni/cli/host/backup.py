@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from rioni.cli.options import ConfigFile, Data, load_settings
+from rioni.cli.host.options import ConfigFile, Data, load_settings
 from rioni.cli.output import progress_bars
 
 

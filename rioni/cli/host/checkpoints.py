@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from rioni.cli.options import FOUND, ConfigFile, Data, Master, Scratch, SparkConf, load_settings, spark_settings
+from rioni.cli.exit_codes import FOUND
+from rioni.cli.host.options import ConfigFile, Data, Master, Scratch, SparkConf, load_settings, spark_settings
 from rioni.cli.output import progress_bars
 from rioni.cli.times import log_time
 

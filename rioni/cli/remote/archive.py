@@ -6,7 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rioni.cli.options import DEFAULT_URL, FOUND, CaCertificate, ConfigFile, Token, Url, load_settings
+from rioni.cli.exit_codes import FOUND
+from rioni.cli.host.options import ConfigFile, load_settings
+from rioni.cli.output import Output
+from rioni.cli.remote.servers import server
+from rioni.cli.session import Session, connected
 
 
 if TYPE_CHECKING:
@@ -17,7 +21,9 @@ app = typer.Typer()
 
 
 @app.command(epilog="Example: rioni archive --url https://broker.example.org --to s3://lake/events --format delta")
+@connected
 def archive(
+    session: Session,
     *,
     to: Annotated[str, typer.Option(help="Folder, or bucket of an S3-compatible service: s3://bucket/prefix.")],
     format_: Annotated[str, typer.Option("--format", help="parquet, delta or iceberg.")] = "parquet",
@@ -39,9 +45,6 @@ def archive(
         int | None, typer.Option(help="Serve Prometheus metrics on this port.", min=0, max=65_535)
     ] = None,
     metrics_host: Annotated[str, typer.Option(help="Address to serve the metrics on.")] = "127.0.0.1",
-    url: Url = DEFAULT_URL,
-    token: Token = None,
-    ca_certificate: CaCertificate = None,
     config_file: ConfigFile = None,
 ) -> None:
     """Keep the events of event types in a data lake; with --once, exit code 1 if retention was faster."""
@@ -56,30 +59,30 @@ def archive(
     from rioni.lake.event_type_archive import Limits
     from rioni.lake.location import parse_location
     from rioni.lake.metrics import ArchiveMetrics
-    from rioni.tools.load_client import Server
 
     metrics = ArchiveMetrics()
     lake = open_lake(format_, parse_location(to), catalog)
     limits = Limits(events=commit_events, seconds=every)
-    work = Archive(
-        Broker(Server(url, token, ca_certificate)), lake, event_type or (), limits, metrics, keeps_json=keep_json
-    )
+    work = Archive(Broker(server(session.connection)), lake, event_type or (), limits, metrics, keeps_json=keep_json)
     if metrics_port is not None:
         typer.echo(f"Metrics are served on http://{metrics_host}:{metrics.serve(metrics_host, metrics_port)}/metrics")
     stopped = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stopped.set())
     if once:
         done, failed = work.archive(stopped.is_set)
-        _report(done, failed)
+        _report(session.output, done, failed)
         return
     work.run(every, stopped)
 
 
-def _report(done: "dict[str, Outcome]", failed: "dict[str, RioniError]") -> None:
+def _report(output: Output, done: "dict[str, Outcome]", failed: "dict[str, RioniError]") -> None:
     for name, each in done.items():
         quarantined = f", {each.quarantined:,} in quarantine" if each.quarantined else ""
         lost = f", {each.lost:,} LOST to retention before" if each.lost else ""
-        typer.echo(f"{name}: {each.archived:,} events archived{quarantined}{lost}")
+        output.line(
+            {"event_type": name, "archived": each.archived, "quarantined": each.quarantined, "lost": each.lost},
+            f"{name}: {each.archived:,} events archived{quarantined}{lost}",
+        )
     for ex in failed.values():
         raise ex
     if any(each.lost for each in done.values()):

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rioni.cli.options import ConfigFile, Data, load_settings
+from rioni.cli.host.options import ConfigFile, Data, load_settings
 from rioni.cli.output import console_on, opened
 from rioni.cli.times import moment
 

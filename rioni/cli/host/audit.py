@@ -6,13 +6,14 @@ from typing import Annotated
 
 import typer
 
-from rioni.cli import checkpoints, history
-from rioni.cli.options import ConfigFile, Data, load_settings
-from rioni.cli.output import opened, progress_bars, write_json_lines, write_table
+from rioni.cli.host import checkpoints, history
+from rioni.cli.host.audit_trail import write_json_lines, write_table
+from rioni.cli.host.options import ConfigFile, Data, load_settings
+from rioni.cli.output import opened, progress_bars
 from rioni.cli.times import log_time
 
 
-app = typer.Typer()
+app = typer.Typer(name="audit")
 
 
 class AuditFormat(StrEnum):

@@ -2,21 +2,21 @@
 
 import sys
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rioni.cli.options import DEFAULT_URL, FOUND, CaCertificate, Token, Url
+from rioni.cli.exit_codes import FOUND
 from rioni.cli.output import console_on
+from rioni.cli.session import Session, connected
 
 
 if TYPE_CHECKING:
     from rioni.tools.load_report import Report
 
 
-app = typer.Typer(no_args_is_help=True, help="Measure a broker: any server of the API, at any base URL.")
+app = typer.Typer(name="bench", no_args_is_help=True, help="Measure a broker: any server of the API, at any base URL.")
 
-Json = Annotated[bool, typer.Option("--json", help="Print the report as one line of JSON.")]
 EventType = Annotated[str | None, typer.Option(help="Made if missing. [default: rioni-bench.<category>]")]
 Connections = Annotated[int, typer.Option(min=1, max=1_000, help="Connections, each with one request at a time.")]
 Seconds = Annotated[float, typer.Option(min=0.1, max=3_600, help="How long to measure.")]
@@ -38,11 +38,10 @@ class ReadFrom(StrEnum):
 
 
 @app.command("publish", epilog="Example: rioni bench publish --connections 8 --batch 100 --size 200 --seconds 10")
+@connected
 def bench_publish(
+    session: Session,
     *,
-    url: Url = DEFAULT_URL,
-    token: Token = None,
-    ca_certificate: CaCertificate = None,
     event_type: EventType = None,
     category: Annotated[Category, typer.Option(help="Category of the event type.")] = Category.BUSINESS,
     connections: Connections = 8,
@@ -52,15 +51,12 @@ def bench_publish(
     ] = 200,
     seconds: Seconds = 10,
     requests: Annotated[int | None, typer.Option(min=1, help="End after so many requests.")] = None,
-    json: Json = False,
 ) -> None:
     """Publish valid events as fast as they are acknowledged; exit code 1 if some were not."""
     from rioni.tools import bench as load
 
     plan = load.Publish(
-        url=url,
-        token=token,
-        ca_certificate=ca_certificate,
+        **_server(session),
         event_type=event_type or f"rioni-bench.{category}",
         category=category.value,
         connections=connections,
@@ -69,15 +65,14 @@ def bench_publish(
         seconds=seconds,
         requests=requests,
     )
-    _report(load.publish(plan), json=json)
+    _report(load.publish(plan), json=session.output.json)
 
 
 @app.command("consume", epilog="Example: rioni bench consume --connections 2 --read-from begin --events 1000000")
+@connected
 def bench_consume(
+    session: Session,
     *,
-    url: Url = DEFAULT_URL,
-    token: Token = None,
-    ca_certificate: CaCertificate = None,
     event_type: Annotated[str, typer.Option(help="An existing event type.")] = "rioni-bench.business",
     connections: Annotated[int, typer.Option(min=1, max=1_000, help="Streams of the subscription.")] = 1,
     batch: Annotated[int, typer.Option(min=1, max=100_000, help="Events in one batch at most.")] = 500,
@@ -85,15 +80,12 @@ def bench_consume(
     read_from: Annotated[ReadFrom, typer.Option(help="Where the new subscription begins.")] = ReadFrom.BEGIN,
     seconds: Seconds = 10,
     events: Annotated[int | None, typer.Option(min=1, help="End after so many events.")] = None,
-    json: Json = False,
 ) -> None:
     """Consume through a new subscription, committing all the time; exit code 1 if a request failed."""
     from rioni.tools import bench as load
 
     plan = load.Consume(
-        url=url,
-        token=token,
-        ca_certificate=ca_certificate,
+        **_server(session),
         event_type=event_type,
         connections=connections,
         batch=batch,
@@ -102,7 +94,12 @@ def bench_consume(
         seconds=seconds,
         events=events,
     )
-    _report(load.consume(plan), json=json)
+    _report(load.consume(plan), json=session.output.json)
+
+
+def _server(session: Session) -> dict[str, Any]:
+    connection = session.connection
+    return {"url": connection.url, "token": connection.bearer(), "ca_certificate": connection.ca_certificate}
 
 
 def _report(report: "Report", *, json: bool) -> None:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from rioni.cli.options import ConfigFile, Data, Port, load_settings
+from rioni.cli.host.options import ConfigFile, Data, Port, load_settings
 from rioni.config.settings import SETTINGS
 
 

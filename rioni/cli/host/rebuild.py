@@ -1,4 +1,4 @@
-"""Commands that build read models from the log, beside the live ones or in their place."""
+"""The command that builds read models from the log, beside the live ones or in their place."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -9,23 +9,20 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from rioni.cli.options import FOUND, ConfigFile, Data, Master, Scratch, SparkConf, load_settings, spark_settings
-from rioni.cli.output import CannotWrite, console_on, opened, plain_table, progress_bars
+from rioni.cli.exit_codes import FOUND
+from rioni.cli.host.options import ConfigFile, Data, Master, Scratch, SparkConf, load_settings, spark_settings
+from rioni.cli.output import CannotWrite, opened, progress_bars
 from rioni.cli.times import moment
 
 
 if TYPE_CHECKING:
     from rioni.projections.generations.differences import Difference
-    from rioni.projections.generations.generation import Known
 
 
 app = typer.Typer()
-projections = typer.Typer(help="Read models that were built beside the live ones.", no_args_is_help=True)
 
 DIFFERENCES_SHOWN = 10
 """For each table and kind, on the terminal."""
-
-Name = Annotated[str, typer.Argument(help="Name of the read models.")]
 
 
 class DifferenceFormat(StrEnum):
@@ -93,62 +90,6 @@ def rebuild(
     )
     if report.differences and dry_run:
         raise typer.Exit(FOUND)
-
-
-@projections.command("list", epilog="Example: rioni projections list --data /srv/rioni")
-def list_projections(
-    *,
-    as_json: Annotated[bool, typer.Option("--json", help="Print an object a line.")] = False,
-    data: Data = None,
-    config_file: ConfigFile = None,
-) -> None:
-    """Show the read models that there are: live, previous, and those built by `rioni rebuild --into`."""
-    settings = load_settings(config_file, data=data)
-    from rioni.bootstrap import rebuild_operations
-
-    found = list(rebuild_operations.projections(settings))
-    with opened(None) as file:
-        if as_json:
-            for each in found:
-                shown = {"name": each.name, "position": each.position, "fold": each.fold, "tables": [*each.tables]}
-                file.write(json.dumps(shown | {"created_at": each.created_at or None}) + "\n")
-            return
-        table = plain_table("name", "position", "fold", "created", "tables")
-        for each in found:
-            table.add_row(each.name, f"{each.position:,}", str(each.fold), each.created_at, " ".join(each.tables))
-        console_on(file).print(table)
-
-
-@projections.command(epilog="Example: rioni projections promote green")
-def promote(name: Name, *, data: Data = None, config_file: ConfigFile = None) -> None:
-    """Bring read models up to date and make them live; those that were live are kept as `previous`."""
-    settings = load_settings(config_file, data=data)
-    from rioni.bootstrap import rebuild_operations
-
-    _say_live(rebuild_operations.promote(settings, name))
-
-
-@projections.command(epilog="Example: rioni projections rollback")
-def rollback(*, data: Data = None, config_file: ConfigFile = None) -> None:
-    """Make those read models live again that were live before, up to date."""
-    settings = load_settings(config_file, data=data)
-    from rioni.bootstrap import rebuild_operations
-
-    _say_live(rebuild_operations.rollback(settings))
-
-
-@projections.command(epilog="Example: rioni projections drop green")
-def drop(name: Name, *, data: Data = None, config_file: ConfigFile = None) -> None:
-    """Remove read models that are not live; `new` is what an interrupted rebuild has left."""
-    settings = load_settings(config_file, data=data)
-    from rioni.bootstrap import rebuild_operations
-
-    rebuild_operations.drop(settings, name)
-    typer.echo(f"{name} is removed.")
-
-
-def _say_live(found: "Known") -> None:
-    typer.echo(f"{found.name} is live, and what was live before is `previous`: {', '.join(found.tables)}.")
 
 
 @contextmanager

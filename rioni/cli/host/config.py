@@ -4,13 +4,14 @@ import sys
 
 import typer
 
-from rioni.cli.options import ConfigFile
-from rioni.cli.output import console_on, plain_table
+from rioni.cli.host.options import ConfigFile
+from rioni.cli.output import console_on
+from rioni.cli.tables import plain_table
 from rioni.config.loading import load
 from rioni.config.settings import SETTINGS
 
 
-app = typer.Typer(no_args_is_help=True, help="Look at the settings.")
+app = typer.Typer(name="config", no_args_is_help=True, help="Look at the settings.")
 
 
 @app.command("show", epilog="Example: RIONI_PORT=8081 rioni config show")

@@ -1,0 +1,116 @@
+"""All commands by name: what `rioni --help`, the documentation and the completion show, imported when it is used."""
+
+import os
+import sys
+from collections.abc import Iterator, Mapping, MutableMapping
+from importlib import import_module
+from typing import Any, NamedTuple, cast
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_group
+
+from rioni.cli.exit_codes import BROKEN_PIPE
+
+
+class Section(NamedTuple):
+    """Commands that belong together.
+
+    Args:
+        title: their heading.
+        commands: the modules of each, below `rioni.cli`. A module has an `app`: with the name of the command it is a
+            group of commands, and those of further modules are added; without a name the command is one of several.
+    """
+
+    title: str
+    commands: Mapping[str, tuple[str, ...]]
+
+
+SECTIONS: Mapping[str, Section] = {
+    "host": Section(
+        "On the host of a broker",
+        {
+            "serve": ("host.serve",),
+            "demo": ("host.serve",),
+            "migrate": ("host.operations",),
+            "verify": ("host.operations",),
+            "accept-loss": ("host.operations",),
+            "rebuild": ("host.rebuild",),
+            "projections": ("host.projections",),
+            "backup": ("host.backup",),
+            "restore": ("host.backup",),
+            "audit": ("host.audit",),
+            "config": ("host.config",),
+            "cluster": ("host.cluster",),
+        },
+    ),
+    "local": Section("This command line", {"context": ("local.context",)}),
+    "operations": Section(
+        "Operating a broker over HTTP",
+        {
+            "dead-letters": ("remote.dead_letters",),
+            "witness": ("remote.witness",),
+            "archive": ("remote.archive",),
+            "bench": ("remote.bench",),
+        },
+    ),
+}
+MODULES = {name: modules for section in SECTIONS.values() for name, modules in section.commands.items()}
+PANELS = {name: section.title for section in SECTIONS.values() for name in section.commands}
+
+
+class LazyCommands(MutableMapping[str, TyperCommand | TyperGroup]):
+    """The commands by name, each imported when it is looked up."""
+
+    def __init__(self) -> None:
+        self._loaded: dict[str, TyperCommand | TyperGroup] = {}
+
+    def __getitem__(self, name: str) -> TyperCommand | TyperGroup:
+        """The command; KeyError if there is none."""
+        if name not in self._loaded:
+            self._loaded[name] = _load(name)
+        return self._loaded[name]
+
+    def __setitem__(self, name: str, command: TyperCommand | TyperGroup) -> None:
+        self._loaded[name] = command
+
+    def __delitem__(self, name: str) -> None:
+        del self._loaded[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(MODULES)
+
+    def __len__(self) -> int:
+        return len(MODULES)
+
+
+class Commands(TyperGroup):
+    """The group of all commands."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.commands = cast("Any", LazyCommands())  # typer asks for a mapping of classes that it does not export
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command; silent where the program that reads its output has ended."""
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError as ex:
+            # What is still in the buffer would fail again when Python ends.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(BROKEN_PIPE) from ex
+        return result
+
+
+def _load(name: str) -> TyperCommand | TyperGroup:
+    groups = []
+    for module in MODULES[name]:
+        app: typer.Typer = import_module(f"rioni.cli.{module}").app
+        app.rich_markup_mode = "markdown"
+        groups.append(get_group(app))
+    command: Any = groups[0] if groups[0].name == name else groups[0].commands[name]
+    for other in groups[1:]:
+        command.commands.update(other.commands)
+    command.rich_help_panel = PANELS[name]
+    return cast("TyperCommand | TyperGroup", command)

@@ -1,0 +1,10 @@
+"""Exit codes of all commands; 0 is success."""
+
+FOUND = 1
+"""Findings or differences were asked for and found."""
+FAILED = 2
+"""The command could not do its work."""
+INTERRUPTED = 130
+"""Ctrl-C, as shells count it."""
+BROKEN_PIPE = 141
+"""The program that reads the output has ended, as shells count it."""

@@ -1,0 +1,16 @@
+"""The broker of a connection, for tools that make requests of their own."""
+
+from typing import TYPE_CHECKING
+
+from rioni.cli.connection import Connection
+
+
+if TYPE_CHECKING:
+    from rioni.tools.load_client import Server
+
+
+def server(connection: Connection) -> "Server":
+    """The broker, with the token of now; raises Invalid and Unavailable."""
+    from rioni.tools.load_client import Server
+
+    return Server(connection.url, connection.bearer(), connection.ca_certificate)

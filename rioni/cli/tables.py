@@ -1,0 +1,80 @@
+"""Tables for people: columns from JSON, numbers to the right, times to read, nothing that controls a terminal."""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+Column = str | Callable[[Any], Any]
+"""Where the values of a column come from: a path such as `statistics.read_parallelism`, or a function of the item."""
+
+_TIME = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.\d+)?(Z|[+-]\d\d:\d\d)")
+
+
+def plain_table(*headings: str) -> "Table":
+    """A table without lines, that folds what is too long."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for heading in headings:
+        table.add_column(heading, overflow="fold")
+    return table
+
+
+def table_of(items: Iterable[Any], columns: Mapping[str, Column]) -> "Table":
+    """A table with a row for each item.
+
+    Args:
+        items: JSON values.
+        columns: by heading.
+    """
+    table = plain_table(*columns)
+    rows = [[value_at(item, column) for column in columns.values()] for item in items]
+    for number, column in enumerate(table.columns):
+        values = [row[number] for row in rows if row[number] is not None]
+        if values and all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
+            column.justify = "right"
+    for row in rows:
+        table.add_row(*map(shown, row))
+    return table
+
+
+def value_at(item: Any, column: Column) -> Any:
+    """The value of a column; None where the item has none.
+
+    A path has names of members, and numbers in lists, with dots between them.
+    """
+    if not isinstance(column, str):
+        return column(item)
+    for name in column.split("."):
+        if isinstance(item, Mapping) and name in item:
+            item = item[name]
+        elif isinstance(item, list) and name.isdecimal() and int(name) < len(item):
+            item = item[int(name)]
+        else:
+            return None
+    return item
+
+
+def shown(value: Any) -> str:
+    """A JSON value for people."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int | float):
+        return f"{value:,}"
+    if isinstance(value, list) and not any(isinstance(each, list | Mapping) for each in value):
+        return ", ".join(map(shown, value))
+    if not isinstance(value, str):
+        value = json.dumps(value, ensure_ascii=False)
+    return printable(_TIME.sub(r"\1 \2\3", value) if _TIME.fullmatch(value) else value)
+
+
+def printable(text: str) -> str:
+    """A text without characters that control a terminal."""
+    return "".join(char if char.isprintable() or char == "\n" else ascii(char)[1:-1] for char in text)

@@ -1,0 +1,49 @@
+r"""Templates of lines: `'{metadata.eid}\t{order}'` for `--template`."""
+
+import json
+from collections.abc import Callable
+from string import Formatter
+from typing import Any
+
+import typer
+
+from rioni.cli.tables import printable, value_at
+
+
+ESCAPES = {r"\t": "\t", r"\n": "\n"}
+
+
+def template(text: str) -> Callable[[Any], str]:
+    r"""What fills a template with the values of a JSON value.
+
+    Braces hold the path of a value, and may end with a format: `{price:>10.2f}`. Values that are missing are empty,
+    objects and lists are JSON. `{{` is a brace, `\t` a tabulator, `\n` a line break.
+
+    Args:
+        text: the template; BadParameter if it is none.
+    """
+    for escape, char in ESCAPES.items():
+        text = text.replace(escape, char)
+    try:
+        parts = list(Formatter().parse(text))
+    except ValueError as ex:
+        raise typer.BadParameter(f"{text} is no template: {ex}", param_hint="--template") from ex
+
+    def fill(item: Any) -> str:
+        return "".join(
+            literal if path is None else literal + _formatted(value_at(item, path), spec or "")
+            for literal, path, spec, _ in parts
+        )
+
+    return fill
+
+
+def _formatted(value: Any, spec: str) -> str:
+    if value is None:
+        value = ""
+    elif isinstance(value, bool | list | dict):
+        value = json.dumps(value, ensure_ascii=False)
+    try:
+        return printable(format(value, spec))
+    except ValueError as ex:
+        raise typer.BadParameter(f"{value!r} does not fit the format {spec}: {ex}", param_hint="--template") from ex

@@ -13,6 +13,7 @@ from rioni.bootstrap.admin_operations import check_exists
 from rioni.bootstrap.consistency.log_keys import known_keys
 from rioni.bootstrap.consistency.log_tree import read_checkpoint, signature_findings
 from rioni.bootstrap.database import database_url
+from rioni.bootstrap.from_config import key_file
 from rioni.config.settings import Config
 from rioni.domain.errors import Conflict, Invalid, NotFound, Unavailable
 from rioni.domain.transparency.checkpoint import Checkpoint
@@ -99,11 +100,6 @@ def signed_checkpoint(config: Config, connection: Connection) -> Note:
         )
     text = str(Checkpoint(name, *log_proofs.root(connection)))
     return Note(text, (sign(text, name, key),))
-
-
-def key_file(config: Config) -> Path:
-    """Return where the signing key of a broker is."""
-    return config.log_signing_key or config.data / "log-signing.key"
 
 
 def rotate_key(config: Config, *, lost: bool) -> Verifier:

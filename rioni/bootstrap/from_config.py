@@ -1,6 +1,7 @@
 """Converts settings to values of the domain."""
 
 import functools
+from pathlib import Path
 
 from rioni.commands.system.log_consumers import LogConsumer
 from rioni.config.server_settings import WELL_KNOWN_ADMIN
@@ -41,6 +42,11 @@ def token_policy(config: Config) -> TokenPolicy:
 def default_admin(config: Config) -> Attribute:
     """Return the permanent administrator."""
     return parse_attributes(config.default_admin or WELL_KNOWN_ADMIN)[0]
+
+
+def key_file(config: Config) -> Path:
+    """Return where the signing key of a broker is."""
+    return config.log_signing_key or config.data / "log-signing.key"
 
 
 def parse_attributes(text: str) -> tuple[Attribute, ...]:

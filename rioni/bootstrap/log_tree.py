@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from rioni.bootstrap.checkpoint_operations import key_file
+from rioni.bootstrap.from_config import key_file
 from rioni.bootstrap.infrastructure import Infrastructure
 from rioni.commands.job_runner import LoggedJobRunner
 from rioni.commands.system.checkpoint_signer import CheckpointSigner, SignedLog

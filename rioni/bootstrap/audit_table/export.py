@@ -10,9 +10,10 @@ from sqlalchemy import Connection
 from rioni.bootstrap import verify_export
 from rioni.bootstrap.admin_operations import check_exists, check_spark
 from rioni.bootstrap.audit_table.manifests import NOTHING, Manifest, TableFile, TableFolder
-from rioni.bootstrap.checkpoint_operations import key_file, signed_checkpoint
+from rioni.bootstrap.checkpoint_operations import signed_checkpoint
 from rioni.bootstrap.database import database_url
 from rioni.bootstrap.export_operations import key_line
+from rioni.bootstrap.from_config import key_file
 from rioni.config.settings import Config
 from rioni.domain.errors import Conflict
 from rioni.domain.transparency.checkpoint import parse_checkpoint

@@ -1,8 +1,9 @@
 """JSON types of the members of the API's request bodies.
 
-They are fixed, so they are compiled once, at import. Unknown members are ignored, null means absent.
+They are fixed, so each is compiled once, when it is first used. Unknown members are ignored, null means absent.
 """
 
+from functools import cached_property
 from typing import Any
 
 import fastjsonschema
@@ -15,8 +16,12 @@ class Shape:
 
     def __init__(self, schema: dict[str, Any]) -> None:
         self.schema = schema
+
+    @cached_property
+    def _check(self) -> Any:
+        # PERF: 1 ms each; all of them together took 17 ms of the start.
         draft = "http://json-schema.org/draft-07/schema#"
-        self._check = fastjsonschema.compile({"$schema": draft, **schema}, use_default=False)
+        return fastjsonschema.compile({"$schema": draft, **self.schema}, use_default=False)
 
     def __call__(self, members: Any) -> None:
         """Check a body; raises JsonSchemaValueException."""

@@ -17,6 +17,9 @@ WAIT_S = 600
 
 _LOCK = 0x52696F6E69
 SCRIPTS = Path(__file__).parent / "migrations"
+NEW_SQLITE = SCRIPTS / "new_sqlite.sql"
+"""What all scripts together make of an empty SQLite database, an empty line behind each statement. A test compares them
+and writes it anew: `python -m tests.support.new_sqlite`."""
 
 
 def upgrade(engine: Engine, revision: str = LATEST) -> None:
@@ -28,6 +31,9 @@ def upgrade(engine: Engine, revision: str = LATEST) -> None:
     found = current(engine)
     _refuse_newer(found)
     if found == revision:
+        return
+    if found is None and revision == LATEST and engine.dialect.name == "sqlite":
+        _create(engine)
         return
     # PERF: importing alembic takes as long as the rest of the start, and most starts have nothing to migrate.
     from alembic import command  # noqa: PLC0415
@@ -47,6 +53,17 @@ def upgrade(engine: Engine, revision: str = LATEST) -> None:
         _refuse_newer(_revision(connection))
         config.attributes["connection"] = connection
         command.upgrade(config, revision)
+
+
+def _create(engine: Engine) -> None:
+    """Make the tables of an empty SQLite database. PERF: 3 ms; the migrations, one after the other, take 70."""
+    with writing(engine) as connection:
+        found = _revision(connection)
+        if found is None:
+            for statement in NEW_SQLITE.read_text(encoding="utf-8").split("\n\n"):
+                connection.exec_driver_sql(statement)
+        # Another process may have been faster, even one of a newer version.
+        _refuse_newer(found)
 
 
 def check_current(engine: Engine) -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from rioni.bootstrap import admin_operations, verify_export
-from rioni.bootstrap.checkpoint_operations import checkpoint, key_file, rotate_key
+from rioni.bootstrap.checkpoint_operations import checkpoint, rotate_key
+from rioni.bootstrap.from_config import key_file
 from rioni.bootstrap.export_operations import export
 from rioni.bootstrap.infrastructure import build_infrastructure
 from rioni.bootstrap.log_tree import build_checkpoint_signer

@@ -1,6 +1,5 @@
 """The entry of the `rioni` command: patches the standard library for gevent where the server runs, and only there."""
 
-import gc
 import os
 import sys
 
@@ -15,11 +14,9 @@ def main() -> None:
     # NOTE: everything that is imported from here on must see the patched modules. The other commands stay unpatched:
     # Spark and gevent do not go together.
     if next((word for word in sys.argv[1:] if not word.startswith("-")), None) == "serve":
-        from gevent import monkey  # noqa: PLC0415 - only the server pays for it
+        from rioni.greenlets import patch  # noqa: PLC0415 - only the server pays for it
 
-        monkey.patch_all()
-        # PERF: a tenth of the time until the server runs; what is imported is no garbage. The server enables it again.
-        gc.disable()
+        patch()
     from rioni.cli import app  # noqa: PLC0415 - after patching
 
     app.main()

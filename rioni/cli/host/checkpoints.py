@@ -115,9 +115,10 @@ def rotate_key(
     """Replace the key that signs checkpoints; the present one signs the new one, so that witnesses accept it."""
     settings = load_settings(config_file, data=data)
     from rioni.bootstrap import checkpoint_operations
+    from rioni.bootstrap.from_config import key_file
 
     verifier = checkpoint_operations.rotate_key(settings, lost=lost)
-    path = checkpoint_operations.key_file(settings)
+    path = key_file(settings)
     typer.echo(f"{path} has a new key. The broker records it when it signs the next checkpoint; no restart is needed.")
     typer.echo("In a cluster copy the file to all nodes now: those with the earlier key sign no more checkpoints.")
     if lost:

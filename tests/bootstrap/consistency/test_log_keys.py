@@ -8,8 +8,8 @@ import pytest
 
 from rioni.bootstrap import admin_operations, verify_export
 from rioni.bootstrap.checkpoint_operations import checkpoint, rotate_key
-from rioni.bootstrap.from_config import key_file
 from rioni.bootstrap.export_operations import export
+from rioni.bootstrap.from_config import key_file
 from rioni.bootstrap.infrastructure import build_infrastructure
 from rioni.bootstrap.log_tree import build_checkpoint_signer
 from rioni.bootstrap.startup import prepare_startup

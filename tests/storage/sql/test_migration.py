@@ -22,7 +22,8 @@ from rioni.storage.sql import migration
 from rioni.storage.sql.activity import ACTIVITY_TABLES
 from rioni.storage.sql.denials import DENIAL_TABLES
 from rioni.storage.sql.engines import create_engine, writing
-from rioni.storage.sql.migration import LATEST, SCRIPTS, current, upgrade
+from rioni.storage.sql.migration import LATEST, NEW_SQLITE, SCRIPTS, current, upgrade
+from tests.support.new_sqlite import FIRST, dump, migrated
 
 
 @pytest.fixture
@@ -78,6 +79,15 @@ def test_an_older_database_is_upgraded_with_its_data(fresh: Engine):
     assert SqlEventLog(fresh, TOPICS).head().position == 7
 
 
+def test_a_new_sqlite_database_is_like_one_that_was_migrated_step_by_step(tmp_path: Path):
+    assert NEW_SQLITE.read_text() == migrated(), "run: python -m tests.support.new_sqlite"
+    path = tmp_path / "registry.db"
+    engine = create_engine(f"sqlite:///{path}")
+    upgrade(engine)
+    engine.dispose()
+    assert dump(path) == NEW_SQLITE.read_text()
+
+
 def test_a_newer_database_is_rejected_and_left_unchanged(engine: Engine):
     with writing(engine) as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
@@ -92,9 +102,11 @@ def test_a_failed_migration_changes_nothing(fresh: Engine, tmp_path: Path, monke
     last = scripts / "versions" / "0002_read_models.py"
     last.write_text(last.read_text() + '\n    op.create_table("log", sa.Column("again", sa.Text))\n')
     monkeypatch.setattr(migration, "SCRIPTS", scripts)
+    upgrade(fresh, FIRST)
+    before = schema(fresh)
     with pytest.raises(Exception, match=r"log.* already exists"):
         upgrade(fresh)
-    assert inspect(fresh).get_table_names() == []
+    assert schema(fresh) == before
 
 
 def test_nodes_that_start_at_once_migrate_once(empty_url: str):
@@ -137,6 +149,7 @@ def test_any_folder_name_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     shutil.copytree(SCRIPTS, scripts)
     monkeypatch.setattr(migration, "SCRIPTS", scripts)
     engine = create_engine(f"sqlite:///{scripts.parent}/registry.db")
+    upgrade(engine, FIRST)
     upgrade(engine)
     assert current(engine) == LATEST
     engine.dispose()

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import msgspec
 
-from rioni.client._async.transport import Transport
+from rioni.client._async.transport import Transport, decode
 from rioni.client.models.event_types import AvroSchema, Compatibility, Schema
 
 
@@ -52,7 +52,7 @@ class Schemas:
             Unprocessable: the schema is invalid, or the compatibility mode does not allow the change.
         """
         response = await self._transport.request("POST", _LIST, path={"name": name}, body=schema.members())
-        return msgspec.json.decode(response.content, type=Schema) if response.content else None
+        return decode(response, Schema) if response.content else None
 
     async def find(self, name: str, schema: Schema) -> Schema:
         """The version that has this schema; raises NotFound."""

@@ -1,0 +1,102 @@
+"""A server whose answers a test scripts, one after the other: for faults that a real broker shows rarely."""
+
+import json
+import threading
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+
+DROP = "drop"
+"""In place of an answer: the connection is closed."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An answer: JSON, or bytes as they are."""
+
+    status: int = 200
+    body: Any = b""
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Received:
+    """A request that came."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class ScriptedServer:
+    """Gives the answers in turn, the last one again and again, and remembers the requests."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.requests: list[Received] = []
+        self._answers: deque[Answer | str] = deque([Answer()])
+        self._lock = threading.Lock()
+
+    def script(self, *answers: Answer | str) -> None:
+        """What comes next; forgets what came before."""
+        with self._lock:
+            self._answers = deque(answers)
+            self.requests.clear()
+
+    def answer_to(self, request: Received) -> Answer | str:
+        """Take the next answer."""
+        with self._lock:
+            self.requests.append(request)
+            return self._answers.popleft() if len(self._answers) > 1 else self._answers[0]
+
+    @property
+    def keys(self) -> Iterable[str | None]:
+        """The idempotency key of each request."""
+        return [request.headers.get("Idempotency-Key") for request in self.requests]
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    scripted: ScriptedServer
+
+    def handle_any(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        answer = self.scripted.answer_to(Received(self.command, self.path, dict(self.headers.items()), body))
+        if not isinstance(answer, Answer):
+            self.close_connection = True
+            return
+        content = answer.body if isinstance(answer.body, bytes) else json.dumps(answer.body).encode()
+        self.send_response(answer.status)
+        for name, value in answer.headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    do_GET = do_POST = do_PUT = do_DELETE = do_PATCH = handle_any  # noqa: N815 - names of the base class
+
+    def log_message(self, *arguments: object) -> None:
+        """Say nothing."""
+
+
+@contextmanager
+def scripted_server() -> Iterator[ScriptedServer]:
+    """Run such a server on a free port until the end of the block."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
+    server.daemon_threads = True
+    scripted = ScriptedServer(f"http://127.0.0.1:{server.server_port}")
+    server.RequestHandlerClass = type("Handler", (_Handler,), {"scripted": scripted})
+    thread = threading.Thread(target=server.serve_forever, args=[0.01])
+    thread.start()
+    try:
+        yield scripted
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

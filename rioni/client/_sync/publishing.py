@@ -7,7 +7,7 @@ from uuid import uuid4
 from rioni.client import encoding
 from rioni.client._sync.event_types import EventTypes
 from rioni.client._sync.transport import Transport, decode
-from rioni.client.errors import Problem, PublishingFailed
+from rioni.client.errors import Problem, PublishingFailed, UnexpectedAnswer
 from rioni.client.models.events import ItemResult
 
 
@@ -110,7 +110,7 @@ class Publishing:
         if category is None:
             try:
                 category = (EventTypes(self._transport).get(event_type)).category
-            except Problem:
+            except (Problem, UnexpectedAnswer):
                 # The broker says what is wrong when the batch is published.
                 return True
             if len(self._categories) >= CATEGORIES_MAX:

@@ -3,16 +3,21 @@
 The modules of commands, and those that do the work, are imported when a command is used: each one starts quickly.
 """
 
+import os
 import sys
 from typing import Annotated
 
 import typer
+from typer import completion
 
 from rioni import __version__
 from rioni.cli.commands import Commands
 from rioni.cli.exit_codes import FAILED
 from rioni.domain.errors import RioniError
 
+
+COMPLETE = "_RIONI_COMPLETE"
+"""The variable by which a shell asks for completions."""
 
 app = typer.Typer(
     name="rioni",
@@ -26,8 +31,10 @@ app = typer.Typer(
 
 def main() -> None:
     """Run the command that `sys.argv` names, and exit."""
+    if COMPLETE in os.environ:
+        completion.completion_init()  # type: ignore[attr-defined] # without a public name
     try:
-        app(prog_name="rioni")
+        app(prog_name="rioni", complete_var=COMPLETE)
     except RioniError as ex:
         typer.echo("\n".join([f"Error: {ex}", *getattr(ex, "__notes__", ())]), err=True)
         sys.exit(FAILED)

@@ -44,14 +44,28 @@ SECTIONS: Mapping[str, Section] = {
             "cluster": ("host.cluster",),
         },
     ),
-    "local": Section("This command line", {"context": ("local.context",)}),
-    "operations": Section(
-        "Operating a broker over HTTP",
+    "registry": Section(
+        "Event types and subscriptions",
         {
             "dead-letters": ("remote.dead_letters",),
-            "witness": ("remote.witness",),
+        },
+    ),
+    "broker": Section(
+        "The whole broker",
+        {
             "archive": ("remote.archive",),
             "bench": ("remote.bench",),
+            "storages": ("remote.storages",),
+            "witness": ("remote.witness",),
+        },
+    ),
+    "local": Section(
+        "This command line",
+        {
+            "context": ("local.context",),
+            "cheat": ("local.cheat",),
+            "completion": ("local.completion",),
+            "man": ("local.man",),
         },
     ),
 }

@@ -121,9 +121,14 @@ def console_on(file: TextIO) -> "Console":
     """What writes tables and figures to a file."""
     from rich.console import Console
 
+    class PipedConsole(Console):
+        def on_broken_pipe(self) -> None:
+            # The group of all commands says how they end then.
+            raise BrokenPipeError
+
     # Output to a file or program is not folded to the width of a screen.
     width = None if file.isatty() else COLUMNS_MAX
-    return Console(file=file, width=width, highlight=False, markup=False)
+    return PipedConsole(file=file, width=width, highlight=False, markup=False)
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import typer
 
+from rioni.cli import completions
 from rioni.cli.connection import DEFAULT_URL, TIMEOUT_S, Connection, resolve
 from rioni.cli.options import PANEL, Json
 from rioni.cli.output import Output
@@ -81,6 +82,7 @@ ContextName = Annotated[
     typer.Option(
         help=f"Use this context; otherwise {variables.CONTEXT}, or the one in use.",
         metavar="NAME",
+        autocompletion=completions.contexts,
         rich_help_panel=PANEL,
     ),
 ]

@@ -53,7 +53,7 @@ def value_at(item: Any, column: Column) -> Any:
     for name in column.split("."):
         if isinstance(item, Mapping) and name in item:
             item = item[name]
-        elif isinstance(item, list) and name.isdecimal() and int(name) < len(item):
+        elif isinstance(item, list | tuple) and name.isdecimal() and int(name) < len(item):
             item = item[int(name)]
         else:
             return None
@@ -68,7 +68,7 @@ def shown(value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, int | float):
         return f"{value:,}"
-    if isinstance(value, list) and not any(isinstance(each, list | Mapping) for each in value):
+    if isinstance(value, list | tuple) and not any(isinstance(each, list | tuple | Mapping) for each in value):
         return ", ".join(map(shown, value))
     if not isinstance(value, str):
         value = json.dumps(value, ensure_ascii=False)

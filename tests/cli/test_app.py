@@ -2,13 +2,11 @@
 
 import contextlib
 import json
-import os
 import socket
 import sqlite3
 import subprocess
 import sys
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -21,21 +19,10 @@ from rioni.commands.system.storages import CreateStorage
 from rioni.config.settings import SETTINGS, Config
 from rioni.domain.system.storages import StorageEntry
 from tests.support.api_server import api_server
-from tests.support.commands import all_commands, run_command
+from tests.support.commands import all_commands
 
 
 COMMANDS = dict(all_commands())
-
-
-@pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    """Run a command in an empty directory; return exit code, stdout and stderr."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "200")
-    for variable in [name for name in os.environ if name.startswith("RIONI_")]:
-        monkeypatch.delenv(variable)
-
-    return partial(run_command, monkeypatch, capsys)
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)

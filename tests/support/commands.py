@@ -1,5 +1,6 @@
 """Runs commands of the command line in this process."""
 
+import io
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -23,10 +24,12 @@ def _commands(words: tuple[str, ...], command: Any) -> Iterator[tuple[tuple[str,
 
 
 def run_command(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str, stdin: str | None = None
 ) -> tuple[int, str, str]:
     """Run a command; return its exit code, and what it said on stdout and stderr."""
     monkeypatch.setattr(sys, "argv", ["rioni", *arguments])
+    if stdin is not None:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode()), encoding="utf-8"))
     with pytest.raises(SystemExit) as exited:
         app.main()
     said = capsys.readouterr()

@@ -40,7 +40,12 @@ def audit(
     data: Data = None,
     config_file: ConfigFile = None,
 ) -> None:
-    """Show or export who changed what, when, from where: every administrative change ever made."""
+    """Show or export who changed what, when, from where: every administrative change ever made.
+
+    Of timelines also how: what an event type has moved from and to. This reads the data on the host of the broker, as
+    do the other commands here but `list` and `denials`, which ask a running broker over HTTP for what its users may
+    see. The format `jsonl` has the states before and after, `parquet` is written by Spark, partitioned by day.
+    """
     if context.invoked_subcommand is not None:
         return
     wanted = {"since": _time(since), "until": _time(until), "actor": actor, "resource": resource}

@@ -20,7 +20,11 @@ def backup(
     data: Data = None,
     config_file: ConfigFile = None,
 ) -> None:
-    """Back up log, read models, cursors and events as of one instant, while the broker works."""
+    """Back up log, read models, cursors and events as of one instant, while the broker works.
+
+    Copies into the folder `--to`, or updates an earlier backup there: [backups](operating/backup.md). The copy is
+    checked, unless `--no-check` is given. For a cluster, see [there](operating/cluster.md#backup-and-restore).
+    """
     settings = load_settings(config_file, data=data)
     from rioni.bootstrap.backup import backup as run
 
@@ -52,7 +56,10 @@ def restore(
     ] = False,
     config_file: ConfigFile = None,
 ) -> None:
-    """Restore a backup into the data directory of a broker that is stopped, or into a new one."""
+    """Restore a backup into the data directory of a broker that is stopped, or into a new one.
+
+    See [backups](operating/backup.md#restoring).
+    """
     settings = load_settings(config_file, data=data)
     from rioni.bootstrap.restore import restore as run
 

@@ -24,7 +24,11 @@ def checkpoint(
     data: Data = None,
     config_file: ConfigFile = None,
 ) -> None:
-    """Sign the present state of the log. Keep it: it shows later whether the log was changed."""
+    """Sign the present state of the log. Keep it: it shows later whether the log was changed.
+
+    Keep the [checkpoint](reference/transparency-log.md#checkpoints) where the operators of the broker can't change it.
+    The running broker makes its key at the first `GET /log/checkpoint`.
+    """
     settings = load_settings(config_file, data=data)
     from rioni.bootstrap import checkpoint_operations
 
@@ -61,7 +65,17 @@ def export(
     data: Data = None,
     config_file: ConfigFile = None,
 ) -> None:
-    """Export the log with a signed checkpoint; `verify_export.py` in the folder verifies it offline."""
+    """Export the log with a signed checkpoint; `verify_export.py` in the folder verifies it offline.
+
+    Writes `entries.jsonl`, a signed checkpoint, the verifier keys, a manifest, and `verify_export.py`, which verifies
+    all of it offline, with Python alone (signatures with the package `cryptography`). `--since`, `--until`, `--actor`
+    and `--resource` select entries; each selected entry has a proof that it is in the log, but a selection can't prove
+    that nothing was left out. Without these options the export has the whole log, and `verify_export.py FOLDER --seen
+    CHECKPOINT` also shows that it extends an earlier checkpoint, and `--key` is the verifier key that you trust.
+
+    With `--format` Spark adds what is new in the log to a [table](operating/audit-table.md) in the folder, partitioned
+    by day, for queries with SQL; `verify_export.py` verifies it as well.
+    """
     selects = any((since, until, actor, resource))
     if form is not None and selects:
         raise typer.BadParameter(
@@ -112,7 +126,13 @@ def rotate_key(
     data: Data = None,
     config_file: ConfigFile = None,
 ) -> None:
-    """Replace the key that signs checkpoints; the present one signs the new one, so that witnesses accept it."""
+    """Replace the key that signs checkpoints; the present one signs the new one, so that witnesses accept it.
+
+    [Witnesses and auditors accept it](reference/transparency-log.md#rotation-of-the-key). The broker uses it from the
+    next checkpoint on, without a restart. In a cluster copy the file to all nodes. `--lost` is for a key that is lost:
+    the new one is not signed, and everybody who trusts the old one has to be told the new verifier key, which is
+    printed.
+    """
     settings = load_settings(config_file, data=data)
     from rioni.bootstrap import checkpoint_operations
     from rioni.bootstrap.from_config import key_file

@@ -18,7 +18,12 @@ def cluster_up(
     brokers: Annotated[int, typer.Option(min=1, max=9, help="Brokers of Kafka; of three each topic has a copy.")] = 1,
     zookeepers: Annotated[int, typer.Option(min=1, max=5, help="Servers of ZooKeeper; of three one may die.")] = 1,
 ) -> None:
-    """Start what several nodes share until Ctrl-C or SIGTERM, and print how they find it; nothing is kept."""
+    """Start what several nodes share until Ctrl-C or SIGTERM, and print how they find it; nothing is kept.
+
+    Starts Kafka, ZooKeeper and a PostgreSQL on this machine's loopback interface, and prints the environment that makes
+    `rioni serve` [a node](operating/cluster.md) of this cluster. Needs `rioni[local-cluster]`, Java 17 or newer, and
+    Maven, which fetches Kafka and ZooKeeper once.
+    """
     from rioni.tools.dev_cluster.cluster import running_cluster, until_told_to_stop
 
     with (

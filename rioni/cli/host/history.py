@@ -28,7 +28,13 @@ MOMENT = "A position of the log, or a time: RFC 3339 or a day in UTC."
 
 
 def log(resource: Resource, *, json: Lines = False, data: Data = None, config_file: ConfigFile = None) -> None:
-    """Show everything that ever happened to a resource."""
+    """Show everything that ever happened to a resource.
+
+    Oldest first: position, time, client, what happened, and each changed member (`+` added, `-` removed, `~` replaced;
+    within the text of a schema behind `>`). A resource is a kind and a key, such as `event-type:order.created` or
+    `subscription:<id>`; a name alone is that of an event type, and `settings` the settings. `--json` prints an object a
+    line, with whole values and both states. Like `show` and `diff` it only reads, beside a running broker or on a copy.
+    """
     settings = load_settings(config_file, data=data)
     from rioni.bootstrap import history_operations
 
@@ -76,7 +82,10 @@ def diff(
     data: Data = None,
     config_file: ConfigFile = None,
 ) -> None:
-    """Show what is different at two moments."""
+    """Show what is different at two moments.
+
+    Resource by resource. Output and `--json` are those of `rioni audit log`.
+    """
     settings = load_settings(config_file, data=data)
     from rioni.bootstrap import history_operations
 

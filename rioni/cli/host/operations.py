@@ -23,7 +23,11 @@ def migrate(
     ],
     data: Data = None,
 ) -> None:
-    """Move log, events and cursors of a broker that is stopped to a cluster; interrupted, do it again."""
+    """Move log, events and cursors of a broker that is stopped to a cluster; interrupted, do it again.
+
+    The file `--to` names the settings of the cluster; both sides are compared at the end:
+    [migration](operating/migration.md).
+    """
     target = load_settings(to)
     from rioni.bootstrap import migration
 
@@ -51,7 +55,20 @@ def verify(
     data: Data = None,
     config_file: ConfigFile = None,
 ) -> None:
-    """Check log, read models, stored events and whether all files fit; exit code 1 on a finding."""
+    """Check log, read models, stored events and whether all files fit; exit code 1 on a finding.
+
+    Checks the log (hash chain, positions, topics, data), compares the read models with it row by row, and checks the
+    stored events and whether [all files belong together](operating/backup.md). Each finding is a line that names the
+    place and what depends on it. `--json` prints each finding as an object (`store`, `position`, `finding`, `affects`),
+    and a summary at the end (`findings`, `stores`, `first_log_position`, `seconds`). Writes nothing, migrates nothing,
+    needs no writable directory, and may run beside the broker or on a copy. On a terminal it shows its progress. A long
+    log is checked by several processes. `--restored` compares also [the servers of a cluster that were
+    restored](operating/cluster.md#backup-and-restore).
+
+    The log has to extend each [checkpoint](reference/transparency-log.md#checkpoints) that is given. They have to be
+    signed by the key `--log-key`, by default by one that the log itself names; auditors who distrust the broker keep
+    that key with their checkpoints.
+    """
     settings = load_settings(config_file, data=data)
     from rioni.bootstrap import admin_operations
 
@@ -69,7 +86,12 @@ def accept_loss(
     data: Data = None,
     config_file: ConfigFile = None,
 ) -> None:
-    """Accept inconsistent stores, and lose what is missing; the broker has to be stopped."""
+    """Accept inconsistent stores, and lose what is missing; the broker has to be stopped.
+
+    Lets the broker start with files that do not belong together: [backups](operating/backup.md). For a cluster run it
+    on one node, with its settings, when all are stopped. `--reason` is recorded in the internal log. Use it only if
+    there is no matching backup.
+    """
     settings = load_settings(config_file, data=data)
     from rioni.bootstrap.consistency import acceptance
 

@@ -26,7 +26,10 @@ def list_projections(
     data: Data = None,
     config_file: ConfigFile = None,
 ) -> None:
-    """Show the read models that there are: live, previous, and those built by `rioni rebuild --into`."""
+    """Show the read models that there are: live, previous, and those built by `rioni rebuild --into`.
+
+    Each with the position that it shows, the version of the fold, and its tables.
+    """
     settings = load_settings(config_file, data=data)
     from rioni.bootstrap import rebuild_operations
 

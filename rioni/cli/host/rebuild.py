@@ -60,7 +60,15 @@ def rebuild(
     data: Data = None,
     config_file: ConfigFile = None,
 ) -> None:
-    """Rebuild read models from the internal log with Spark, without stopping the broker."""
+    """Rebuild read models from the internal log with Spark, without stopping the broker.
+
+    Folds the whole log into new read models and swaps them in while the broker runs. `--dry-run` compares them with the
+    live ones instead and exits with 1 on a difference. Needs `rioni[spark]` and Java. Only one rebuild at a time runs
+    on a database, on any machine. The database must have the schema of this release, which its broker brings up to date
+    when it starts, even where it then asks for a rebuild.
+
+    All options are explained in [Spark](operating/spark.md). A rebuild that was killed is resumed by the same command.
+    """
     if form is DifferenceFormat.PARQUET and output is None:
         raise typer.BadParameter("Parquet needs a file to write to: --output FILE", param_hint="--format")
     options = spark_settings(conf)

@@ -26,7 +26,13 @@ def serve(
     ] = False,
     config_file: ConfigFile = None,
 ) -> None:
-    """Run the broker until Ctrl-C or SIGTERM."""
+    """Run the broker until Ctrl-C or SIGTERM.
+
+    On an address that other machines can reach it needs an [`auth_mode`](operating/security.md), or
+    `--allow-unauthenticated`. With `--tls-certificate` and `--tls-key` it speaks [HTTPS](operating/security.md#tls). At
+    shutdown, streams end with a last batch that says so. A second server on the same data directory refuses to start.
+    All settings are in [the configuration](operating/configuration.md).
+    """
     settings = load_settings(
         config_file,
         host=host,
@@ -51,7 +57,13 @@ def demo(
     exit_after: Annotated[bool, typer.Option("--exit", help="End after the report instead of serving on.")] = False,
     config_file: ConfigFile = None,
 ) -> None:
-    """Publish, consume, audit and rebuild a year of real flights, checking every promise on the way."""
+    """Publish, consume, audit and rebuild a year of real flights, checking every promise on the way.
+
+    Starts the broker, publishes a year of real flights, consumes them through a subscription with commits, verifies
+    completeness and order, archives the flights as a [Delta table](operating/archive.md) and counts them with SQL,
+    shows the audit trail, rebuilds all read models with Spark, and leaves the broker serving. Needs `rioni[demo]` and
+    Java.
+    """
     settings = load_settings(config_file, data=data, port=port)
     from rioni.tools.demo import run
 

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from rioni.cli import completions
 from rioni.cli.connection import resolve
 from rioni.cli.contexts import NO_SECRETS, Context, changed_contexts, contexts_file, read_contexts
 from rioni.cli.options import Json
@@ -22,6 +23,7 @@ app = typer.Typer(
 )
 
 Name = Annotated[str, typer.Argument(help="Name of the context.")]
+Known = Annotated[str, typer.Argument(help="Name of the context.", autocompletion=completions.contexts)]
 
 
 @app.command(
@@ -87,7 +89,12 @@ def list_contexts(*, json: Json = False) -> None:
 
 @app.command(epilog="Example: rioni context show")
 def show(
-    name: Annotated[str | None, typer.Argument(help="Name of the context; by default what commands would use.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            help="Name of the context; by default what commands would use.", autocompletion=completions.contexts
+        ),
+    ] = None,
     *,
     json: Json = False,
 ) -> None:
@@ -103,7 +110,7 @@ def show(
 
 
 @app.command(epilog="Example: rioni context use prod")
-def use(name: Name, *, json: Json = False) -> None:
+def use(name: Known, *, json: Json = False) -> None:
     """Use a context from now on, in all shells; `RIONI_CONTEXT` or `--context` do so for one shell or command."""
     with changed_contexts() as contexts:
         context = contexts.get(name)
@@ -114,7 +121,7 @@ def use(name: Name, *, json: Json = False) -> None:
 
 
 @app.command(epilog="Example: rioni context remove prod")
-def remove(name: Name, *, json: Json = False) -> None:
+def remove(name: Known, *, json: Json = False) -> None:
     """Remove a context."""
     with changed_contexts() as contexts:
         context = contexts.get(name)

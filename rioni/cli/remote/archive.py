@@ -47,7 +47,13 @@ def archive(
     metrics_host: Annotated[str, typer.Option(help="Address to serve the metrics on.")] = "127.0.0.1",
     config_file: ConfigFile = None,
 ) -> None:
-    """Keep the events of event types in a data lake; with --once, exit code 1 if retention was faster."""
+    """Keep the events of event types in a data lake; with --once, exit code 1 if retention was faster.
+
+    See [the archive](operating/archive.md). Without `--event-type` those are archived whose
+    [annotations](reference/event-types.md#data-lake-annotations) ask for it. `--once` archives what is there and ends,
+    otherwise new events are looked for `--every` so many seconds, until SIGTERM. Exit code 1: `--once` found that
+    retention had removed events before. Needs `rioni[lake]`.
+    """
     load_settings(config_file)
     from rioni.domain.errors import Unavailable
 

@@ -52,7 +52,11 @@ def bench_publish(
     seconds: Seconds = 10,
     requests: Annotated[int | None, typer.Option(min=1, help="End after so many requests.")] = None,
 ) -> None:
-    """Publish valid events as fast as they are acknowledged; exit code 1 if some were not."""
+    """Publish valid events as fast as they are acknowledged; exit code 1 if some were not.
+
+    Works with any server of the API. Measures for `--seconds`, or until `--requests` are done, and prints rates,
+    latencies and a histogram; with `--json` one line for scripts.
+    """
     from rioni.tools import bench as load
 
     plan = load.Publish(
@@ -81,7 +85,10 @@ def bench_consume(
     seconds: Seconds = 10,
     events: Annotated[int | None, typer.Option(min=1, help="End after so many events.")] = None,
 ) -> None:
-    """Consume through a new subscription, committing all the time; exit code 1 if a request failed."""
+    """Consume through a new subscription, committing all the time; exit code 1 if a request failed.
+
+    The subscription is deleted at the end. The latencies are those of the commits.
+    """
     from rioni.tools import bench as load
 
     plan = load.Consume(

@@ -34,7 +34,14 @@ def witness(
     ] = None,
     every: Annotated[float | None, typer.Option(help="Repeat after so many seconds.", min=1, metavar="SECONDS")] = None,
 ) -> None:
-    """Check that the log of a broker extends what was seen before, and cosign it; exit code 1 if it does not."""
+    """Check that the log of a broker extends what was seen before, and cosign it; exit code 1 if it does not.
+
+    Fetches the [checkpoint](reference/transparency-log.md#checkpoints) of the broker, checks that it extends the one in
+    the file `--state`, cosigns it, and gives the cosignature to the broker; exit code 1 if the log was cut, changed or
+    exchanged. `--every` repeats that. At the first time the verifier key of the witness is printed that the broker
+    needs (setting `log_witnesses`). Without `--log-key` the key that the broker names at the first time is kept in the
+    state; a key that the known one has signed takes its place.
+    """
     from rioni.bootstrap.checkpoint_operations import witness_key
     from rioni.domain.errors import Malformed, Unavailable
     from rioni.domain.transparency.signed_note import COSIGNATURE, verifier_of

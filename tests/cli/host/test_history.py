@@ -1,8 +1,6 @@
 """`rioni audit log`, `show` and `diff`: what was, read beside a broker without changing anything."""
 
 import json
-import os
-from functools import partial
 
 import pytest
 
@@ -12,7 +10,6 @@ from rioni.commands.system.settings import AddBlacklistEntry, RemoveBlacklistEnt
 from rioni.domain.event_types.event_type import SubmittedSchema
 from tests.support.broker import running_broker
 from tests.support.builders import SCHEMA, event_type_spec
-from tests.support.commands import run_command
 
 
 NAME = "order.created"
@@ -31,13 +28,6 @@ def data(tmp_path_factory):
         broker.do(RemoveBlacklistEntry(type="CONSUMER_APP", name="x"))
         broker.do(DeleteEventType(name=NAME))
         yield str(path)
-
-
-@pytest.fixture
-def run(monkeypatch, capsys):
-    for variable in [name for name in os.environ if name.startswith("RIONI_")]:
-        monkeypatch.delenv(variable)
-    return partial(run_command, monkeypatch, capsys)
 
 
 @pytest.fixture

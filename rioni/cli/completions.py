@@ -1,0 +1,80 @@
+"""Names that shells complete: of event types, subscriptions and contexts.
+
+Without an answer within a second, or with any error, there are none: a shell has no place for messages.
+"""
+
+import signal
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+import typer
+
+from rioni.cli.connection import resolve
+from rioni.cli.contexts import read_contexts
+
+
+if TYPE_CHECKING:
+    from rioni.client import Client
+
+
+DEADLINE_S = 1.0
+NAMES_MAX = 1_000
+
+
+class _TooLateError(BaseException):
+    """The deadline has passed; not an Exception, so that no client of a library tries again."""
+
+
+def event_types(ctx: typer.Context) -> list[str]:
+    """Names of event types."""
+    return _asked(ctx, lambda client: (each.name for each in client.event_types.list()))
+
+
+def subscriptions(ctx: typer.Context) -> list[str]:
+    """Ids of subscriptions."""
+    return _asked(ctx, lambda client: (str(each.id) for each in client.subscriptions.list()))
+
+
+def storages(ctx: typer.Context) -> list[str]:
+    """Ids of storages."""
+    return _asked(ctx, lambda client: (each.id for each in client.storages.list()))
+
+
+def contexts() -> list[str]:
+    """Names of contexts."""
+    return _in_time(lambda: read_contexts().contexts)
+
+
+def _asked(ctx: typer.Context, names: Callable[["Client"], Iterable[str]]) -> list[str]:
+    def ask() -> list[str]:
+        from rioni.client import Client
+
+        options = ctx.params
+        connection = resolve(
+            **{name: options.get(name) for name in ("url", "context", "token", "ca_certificate")}, timeout_s=DEADLINE_S
+        )
+        with Client(
+            connection.url,
+            token=connection.token,
+            ca_certificate=connection.ca_certificate,
+            timeout_s=DEADLINE_S,
+            attempts=1,
+        ) as client:
+            return [name for name, _ in zip(names(client), range(NAMES_MAX), strict=False)]
+
+    return _in_time(ask)
+
+
+def _in_time(ask: Callable[[], Iterable[str]]) -> list[str]:
+    def stop(*_: object) -> None:
+        raise _TooLateError
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, DEADLINE_S)
+    try:
+        return list(ask())
+    except (Exception, _TooLateError):  # noqa: BLE001 - as the module says
+        return []
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

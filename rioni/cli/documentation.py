@@ -1,0 +1,176 @@
+"""The documentation of all commands, from their help: pages in Markdown, and manual pages in roff."""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import typer
+from typer.main import get_command
+
+from rioni import __version__
+from rioni.cli.app import app
+from rioni.cli.cheat_topics import topics
+from rioni.cli.commands import PANELS, SECTIONS
+from rioni.cli.options import PANEL
+
+
+EXAMPLE = "Example: "
+CODE = re.compile(r"`([^`]+)`")
+LINK = re.compile(r"\[([^\]]+)\]\(([^)]+)\)")
+
+
+class Parameter(NamedTuple):
+    """An argument or option: how it is written, and its help."""
+
+    names: str
+    help: str
+
+
+class Page(NamedTuple):
+    """What is said about a command.
+
+    Args:
+        name: such as `rioni audit log`.
+        usage: name, options and arguments.
+        summary: a sentence.
+        description: further paragraphs, in Markdown; links are relative to the folder `docs`.
+        arguments: all but options.
+        options: its own.
+        connects: whether it has the options of the connection.
+        commands: names and summaries of the commands of a group.
+        examples: lines for a shell.
+    """
+
+    name: str
+    usage: str
+    summary: str
+    description: Sequence[str]
+    arguments: Sequence[Parameter]
+    options: Sequence[Parameter]
+    connects: bool
+    commands: Sequence[Parameter]
+    examples: Sequence[str]
+
+
+def pages() -> dict[str, Page]:
+    """The page of each command and group by name, in the order of the sections; the first one is `rioni`."""
+    return {page.name: page for page in _pages(get_command(app), None, "rioni")}
+
+
+def section_as_markdown(section: str) -> str:
+    """The commands of a section as a page of the documentation, in `docs/cli`."""
+    title, commands = SECTIONS[section]
+    text = [f"# {title}\n"]
+    for name, page in pages().items():
+        if name.split()[1:2] and name.split()[1] in commands:
+            text.append(_as_markdown(page))
+    return "\n".join(text)
+
+
+def cheats_as_markdown() -> str:
+    """The topics of `rioni cheat` as a page of the documentation."""
+    parts = ["# Examples by topic", "`rioni cheat TOPIC` shows these examples, which are executed in the tests."]
+    for topic in topics().values():
+        parts.append(f"## {topic.title}")
+        for example in topic.examples:
+            parts += [example.words] * bool(example.words)
+            parts += [f"```sh\n{example.commands}\n```"] * bool(example.commands)
+    return "\n\n".join(parts) + "\n"
+
+
+def as_roff(page: Page) -> str:
+    """A page for `man`."""
+    lines = [
+        f'.TH "{_roff(page.name.replace(" ", "-").upper())}" 1 "" "rioni {__version__}" "Rioni"',
+        ".SH NAME",
+        _roff(f"{page.name.replace(' ', '-')} - {page.summary}"),
+        ".SH SYNOPSIS",
+        f".B {_roff(page.usage)}",
+    ]
+    if page.description:
+        lines += [".SH DESCRIPTION", *"\n.PP\n".join(map(_roff, page.description)).splitlines()]
+    for heading, parameters in (
+        ("COMMANDS", page.commands),
+        ("ARGUMENTS", page.arguments),
+        ("OPTIONS", page.options),
+    ):
+        if parameters:
+            lines += [f".SH {heading}", *(line for each in parameters for line in _tagged(each))]
+    if page.examples:
+        lines += [".SH EXAMPLES", ".nf", *map(_roff, page.examples), ".fi"]
+    lines += [".SH EXIT STATUS", "0 for success, 1 for findings, 2 if the command could not run."]
+    return "\n".join(lines) + "\n"
+
+
+def _pages(command: Any, parent: Any, name: str) -> Iterator[Page]:
+    context = typer.Context(command, info_name=name.rsplit(maxsplit=1)[-1], parent=parent)
+    subcommands = getattr(command, "commands", {})
+    if name != "rioni" or parent is None:
+        yield _page(command, context, name, subcommands)
+    for word in PANELS if parent is None else subcommands:
+        yield from _pages(subcommands[word], context, f"{name} {word}")
+
+
+def _page(command: Any, context: Any, name: str, subcommands: Any) -> Page:
+    summary, *description = re.split(r"\n\s*\n", (command.help or "").strip())
+    shown = [each for each in command.get_params(context) if not each.hidden and each.name != "help"]
+    records: dict[str, list[Parameter]] = {"argument": [], "option": []}
+    for each in shown:
+        if each.rich_help_panel != PANEL:
+            records[each.param_type_name].append(Parameter(*each.get_help_record(context)))
+    return Page(
+        name=name,
+        usage=" ".join([name, *command.collect_usage_pieces(context)]),
+        summary=_one_line(summary),
+        description=[_one_line(each) for each in description],
+        arguments=records["argument"],
+        options=records["option"],
+        connects=any(each.name == "url" and each.rich_help_panel == PANEL for each in shown),
+        commands=[
+            Parameter(f"{name} {word}", _one_line((each.help or "").split("\n\n")[0]))
+            for word, each in subcommands.items()
+        ],
+        examples=[line.removeprefix(EXAMPLE) for line in (command.epilog or "").splitlines() if line.strip()],
+    )
+
+
+def _one_line(paragraph: str) -> str:
+    # Lists keep their lines.
+    return paragraph if paragraph.lstrip().startswith(("- ", "```")) else " ".join(paragraph.split())
+
+
+def _as_markdown(page: Page) -> str:
+    parts = [f"## {page.name}", page.summary, *page.description]
+    if page.examples:
+        parts.append("\n".join(["```sh", *page.examples, "```"]))
+    if not page.commands:
+        parts.append(f"Usage: `{page.usage}`")
+    if parameters := [*page.arguments, *page.options]:
+        rows = [f"| `{each.names}` | {_cell(each.help)} |" for each in parameters]
+        parts.append("\n".join(["| Argument or option | |", "|---|---|", *rows]))
+    if page.connects:
+        parts.append(
+            "The options of the connection and `--json` are [those of all commands](../cli.md#the-connection)."
+        )
+    return LINK.sub(_from_folder, "\n\n".join(parts)) + "\n"
+
+
+def _from_folder(link: re.Match[str]) -> str:
+    text, target = link.groups()
+    relative = not target.startswith(("http:", "https:", "../", "#"))
+    return f"[{text}]({'../' if relative else ''}{target})"
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
+
+
+def _tagged(parameter: Parameter) -> list[str]:
+    return [".TP", f".B {_roff(parameter.names)}", _roff(" ".join(parameter.help.split()))]
+
+
+def _roff(text: str) -> str:
+    """A text of Markdown in roff, without what a line may not begin with."""
+    text = LINK.sub(r"\1", text).replace("\\", "\\e").replace("-", "\\-")
+    text = CODE.sub(r"\\fB\1\\fR", text)
+    return re.sub(r"^([.'])", r"\\&\1", text, flags=re.MULTILINE)

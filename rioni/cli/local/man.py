@@ -1,0 +1,47 @@
+"""The command that prints manual pages."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rioni.cli.options import Json
+from rioni.cli.output import CannotWrite, Output
+from rioni.domain.errors import Invalid
+
+
+app = typer.Typer()
+
+
+@app.command(epilog="Example: rioni man audit log | man -l -\nExample: rioni man --to ~/.local/share/man/man1")
+def man(
+    command: Annotated[list[str] | None, typer.Argument(help="Words of a command; by default `rioni` itself.")] = None,
+    *,
+    to: Annotated[
+        Path | None, typer.Option(help="Write the pages of all commands to this folder.", metavar="DIR")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Print the manual page of a command, or write all of them, in the format of `man`.
+
+    The pages say what `--help` says. With `--to` each command gets a file, such as `rioni-audit-log.1`: a folder that
+    `manpath` names makes `man rioni-audit-log` work.
+    """
+    from rioni.cli.documentation import as_roff, pages
+
+    output = Output(json)
+    found = pages()
+    if to is not None:
+        try:
+            to.mkdir(parents=True, exist_ok=True)
+            for page in found.values():
+                (to / f"{page.name.replace(' ', '-')}.1").write_text(as_roff(page), encoding="utf-8")
+        except OSError as ex:
+            raise CannotWrite(f"{to} can't be written: {ex.strerror}.") from ex
+        output.line({"folder": str(to), "pages": len(found)}, f"{len(found)} pages are in {to}.")
+        return
+    name = " ".join(["rioni", *(command or [])])
+    if name not in found:
+        raise Invalid(f"There is no command `{name}`; `rioni --help` lists them.")
+    text = as_roff(found[name])
+    output.line({"name": name, "page": text}, text.rstrip("\n"))

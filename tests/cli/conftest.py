@@ -1,0 +1,47 @@
+import os
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from rioni.client import Client
+from tests.support.commands import run_command
+from tests.support.server import running_server
+from tests.support.snapshots import compare
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory):
+    """A broker for all tests of commands over HTTP, each of which uses names of its own."""
+    with running_server(tmp_path_factory.mktemp("data") / "rioni", "--workers", "1") as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def client(broker):
+    with Client(broker.url) as client:
+        yield client
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    """Run a command in an empty directory; return exit code, stdout and stderr."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    for variable in [name for name in os.environ if name.startswith("RIONI_")]:
+        monkeypatch.delenv(variable)
+    monkeypatch.setenv("RIONI_CONTEXTS", str(tmp_path / "contexts.toml"))
+    return partial(run_command, monkeypatch, capsys)
+
+
+@pytest.fixture
+def rioni(run, broker, monkeypatch):
+    """Run a command against the broker, with a text for standard input; return exit code, stdout and stderr."""
+    monkeypatch.setenv("RIONI_URL", broker.url)
+    return run
+
+
+@pytest.fixture
+def snapshot():
+    """Compare the output of a command with the file of this name; see `tests.support.snapshots`."""
+    return compare

@@ -1,0 +1,173 @@
+"""`rioni cheat`: every example works, and all operations of the API are reached from the command line."""
+
+import os
+import re
+import subprocess
+
+import httpx
+import pytest
+
+from rioni.cli.cheat_topics import FOLDER, topics
+from rioni.http.openapi.document import document
+from tests.support.command_server import commands_on_path
+from tests.support.server import running_server
+
+
+SCRIPT_TIMEOUT_S = 120
+MISSING = {
+    "DELETE /event-types/{}",
+    "DELETE /settings/blacklist/{}/{}",
+    "DELETE /subscriptions/{}",
+    "DELETE /subscriptions/{}/streams/{}",
+    "GET /audit",
+    "GET /audit/denials",
+    "GET /avro-schemas/{}/versions",
+    "GET /avro-schemas/{}/versions/{}",
+    "GET /docs",
+    "GET /event-types",
+    "GET /event-types/{}",
+    "GET /event-types/{}/consumers",
+    "GET /event-types/{}/events",
+    "GET /event-types/{}/partitions",
+    "GET /event-types/{}/partitions/{}",
+    "GET /event-types/{}/producers",
+    "GET /event-types/{}/schemas",
+    "GET /event-types/{}/schemas/{}",
+    "GET /event-types/{}/timelines",
+    "GET /health",
+    "GET /livez",
+    "GET /log/checkpoint",
+    "GET /log/key",
+    "GET /log/keys",
+    "GET /log/proof/consistency",
+    "GET /log/proof/inclusion",
+    "GET /log/tile/{}/{}",
+    "GET /metrics",
+    "GET /openapi.json",
+    "GET /readyz",
+    "GET /rebuilds",
+    "GET /rebuilds/{}",
+    "GET /registry/enrichment-strategies",
+    "GET /registry/partition-strategies",
+    "GET /settings/admins",
+    "GET /settings/blacklist",
+    "GET /settings/features",
+    "GET /subscriptions",
+    "GET /subscriptions/{}",
+    "GET /subscriptions/{}/cursors",
+    "GET /subscriptions/{}/dead-letters",
+    "GET /subscriptions/{}/events",
+    "GET /subscriptions/{}/stats",
+    "GET /version",
+    "PATCH /subscriptions/{}/cursors",
+    "POST /event-types",
+    "POST /event-types/{}/cursor-distances",
+    "POST /event-types/{}/cursors-lag",
+    "POST /event-types/{}/deleted-events",
+    "POST /event-types/{}/events",
+    "POST /event-types/{}/partition-count",
+    "POST /event-types/{}/schemas",
+    "POST /event-types/{}/schemas/{}/compatibility-check",
+    "POST /event-types/{}/shifted-cursors",
+    "POST /event-types/{}/timelines",
+    "POST /log/cosignatures",
+    "POST /settings/admins",
+    "POST /settings/features",
+    "POST /subscriptions",
+    "POST /subscriptions/{}/cursors",
+    "POST /subscriptions/{}/dead-letters/redrive",
+    "POST /subscriptions/{}/events",
+    "PUT /event-types/{}",
+    "PUT /event-types/{}/partition-count",
+    "PUT /settings/blacklist/{}/{}",
+    "PUT /subscriptions/{}",
+}
+"""Operations that no topic reaches yet."""
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory):
+    with commands_on_path(tmp_path_factory.mktemp("commands")) as folder:
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory):
+    """A broker of its own, whose requests are counted."""
+    with running_server(tmp_path_factory.mktemp("data") / "rioni", "--workers", "1") as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def run_topic(programs, broker, tmp_path_factory):
+    """Runs the script of a topic once; returns what it said on failure."""
+    outcomes = {}
+
+    def run(name):
+        if name not in outcomes:
+            folder = tmp_path_factory.mktemp(name)
+            environment = {
+                **{name: value for name, value in os.environ.items() if not name.startswith("RIONI_")},
+                "PATH": f"{programs}:{os.environ['PATH']}",
+                "HOME": str(folder),
+                "RIONI_CONTEXTS": str(folder / "contexts.toml"),
+                "RIONI_URL": broker.url,
+            }
+            command = ["bash", "-euo", "pipefail", str(FOLDER / f"{name}.sh")]
+            done = subprocess.run(
+                command,
+                cwd=folder,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=SCRIPT_TIMEOUT_S,
+                check=False,
+            )
+            outcomes[name] = "" if done.returncode == 0 else f"{done.returncode}\n{done.stdout}{done.stderr}"
+        return outcomes[name]
+
+    return run
+
+
+@pytest.mark.parametrize("name", topics())
+def test_the_examples_of_a_topic_work(run_topic, name):
+    assert run_topic(name) == ""
+
+
+@pytest.mark.parametrize("topic", topics().values(), ids=topics())
+def test_a_topic_has_a_title_and_words_before_its_commands(topic):
+    assert topic.title
+    assert not topic.title.endswith(".")
+    assert any(example.commands for example in topic.examples)
+    for example in topic.examples:
+        assert example.words.endswith("."), example
+
+
+def test_every_operation_of_the_api_is_reached(run_topic, broker):
+    for name in topics():
+        run_topic(name)
+    metrics = httpx.get(f"{broker.url}/metrics", headers={"Accept": "text/plain"}, timeout=30, verify=False).text
+    found = re.findall(
+        r'^rioni_http_requests_total{method="(\w+)",route="([^"]*)",status="2\d\d"}', metrics, re.MULTILINE
+    )
+    reached = {f"{method} {_normal(route)}" for method, route in found}
+    described = {
+        f"{method.upper()} {_normal(path)}" for path, methods in document()["paths"].items() for method in methods
+    }
+    assert sorted(described - reached) == sorted(MISSING)
+
+
+def _normal(path: str) -> str:
+    return re.sub(r"{.*?}", "{}", path)
+
+
+def test_topics_are_listed_and_shown(run, snapshot):
+    code, out, _ = run("cheat", "--json")
+    assert code == 0
+    assert [f'"topic":"{name}"' in out for name in topics()]
+    _, out, _ = run("cheat", "shell")
+    assert "# Manual pages of all commands, and of one.\nrioni man --to man1\n" in out
+    code, _, err = run("cheat", "absent")
+    assert code == 2
+    assert "contexts" in err

@@ -1,0 +1,75 @@
+"""Commands over HTTP: errors of the broker and of the connection end them with one line."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+
+from rioni.cli.session import Session, connected
+
+
+def test_a_command_gets_the_options_of_the_connection():
+    app = typer.Typer(add_completion=False)
+
+    @app.command()
+    @connected
+    def count(session: Session, name: str, *, limit: int = 1) -> None:
+        """Count."""
+
+    command = typer.main.get_command(app)
+    names = [each.name for each in command.params]
+    assert names == ["name", "limit", "url", "context", "token", "ca_certificate", "timeout", "json"]
+
+
+def test_a_broker_that_does_not_answer_is_one_line(rioni, monkeypatch):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+    code, out, err = rioni("storages", "list", "--url", url)
+    assert (code, out) == (2, "")
+    assert err.startswith("Error: ")
+    assert len(err.splitlines()) == 1
+
+
+def test_a_refusal_of_the_broker_is_one_line_with_its_reason(rioni):
+    code, out, err = rioni("storages", "show", "absent")
+    assert (code, out) == (2, "")
+    assert "404" in err
+    assert "absent" in err
+    assert len(err.splitlines()) == 1
+
+
+def test_a_program_that_stops_reading_is_no_error(broker, tmp_path):
+    """The reader has ended before the first line is written."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "rioni", "storages", "list", "--url", broker.url]
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, check=False, timeout=60)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+@pytest.mark.parametrize("command", [["--version"], ["context", "list"]])
+def test_commands_import_no_more_than_they_need(command):
+    script = f"""
+import sys
+from rioni.__main__ import main
+sys.argv[1:] = {command}
+try:
+    main()
+except SystemExit:
+    pass
+print([name for name in ("httpx", "rich", "structlog", "rioni.config.settings", "rioni.client") if name in sys.modules])
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "RIONI_CONTEXTS": str(Path("absent"))},
+    )
+    assert json.loads(done.stdout.splitlines()[-1].replace("'", '"')) in ([], ["rich"])

@@ -109,6 +109,11 @@ class StreamPartition:
         self.fetched = TimelinePosition(run.order, run.chunks[-1].next - 1)
         return sum(stop - start for start, stop in filtered)
 
+    def pass_hidden(self) -> None:
+        """Move behind the hidden events that follow the last event sent, where no event waits."""
+        if not self.buffer.count:
+            self.sent = self.fetched
+
     def commit(self, place: TimelinePosition, now_s: float) -> int:
         """Take note of a committed place, which may be ahead of what was sent; return the number of events."""
         if place > self.sent:

@@ -162,6 +162,8 @@ class Sender:
             self.sent += count
         else:
             partition.keep_alives += 1
+            if not self._commits:
+                partition.pass_hidden()
         partition.sent_at_s = self.now_s
         if not self._started or partition.skipped:
             info = "; ".join(filter(None, (self._news(partition), info)))

@@ -36,11 +36,14 @@ def clin(clin_command, server, tmp_path):
     return lambda *arguments: COLOUR.sub("", output(clin_command, *arguments, cwd=folder))
 
 
-def test_clin_creates_and_changes_event_types_and_subscriptions(clin, client, tmp_path):
+def test_clin_creates_prints_and_changes_event_types_and_subscriptions(clin, client, tmp_path):
     assert clin("process", "process.yaml").count("Will create: ") == 2
     assert client.get("/event-types/order.paid").status_code == 404
     assert clin("process", "--execute", "process.yaml").count("Created: ") == 2
     assert clin("process", "--execute", "process.yaml").count("Up to date: ") == 2
+    printed = clin("dump", "--env", "local", "--include-envelope", "order.paid")
+    assert "kind: event-type" in printed
+    assert "owningApplication: shop" in printed
 
     manifests = tmp_path / "clin" / "manifests"
     _replace(manifests / "event-type.yaml", "retentionTimeDays: 2", "retentionTimeDays: 3")
@@ -61,14 +64,6 @@ def test_clin_creates_and_changes_event_types_and_subscriptions(clin, client, tm
     assert clin("process", "--execute", "process.yaml").count("Updated: ") == 1
     assert clin("process", "--execute", "process.yaml").count("Updated: ") == 1
     assert len(client.get("/event-types/order.paid/partitions").json()) == 2
-
-
-def test_clin_prints_existing_event_types(clin, client):
-    if client.get("/event-types/order.paid").status_code == 404:
-        clin("process", "--execute", "--id", "orders", "process.yaml")
-    printed = clin("dump", "--env", "local", "--include-envelope", "order.paid")
-    assert "kind: event-type" in printed
-    assert "owningApplication: shop" in printed
 
 
 def _replace(path: Path, old: str, new: str) -> None:

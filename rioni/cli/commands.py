@@ -39,7 +39,7 @@ SECTIONS: Mapping[str, Section] = {
             "projections": ("host.projections",),
             "backup": ("host.backup",),
             "restore": ("host.backup",),
-            "audit": ("host.audit",),
+            "audit": ("host.audit", "remote.audit"),
             "config": ("host.config",),
             "cluster": ("host.cluster",),
         },
@@ -47,16 +47,24 @@ SECTIONS: Mapping[str, Section] = {
     "registry": Section(
         "Event types and subscriptions",
         {
+            "schemas": ("remote.schemas",),
+            "partitions": ("remote.partitions",),
+            "timelines": ("remote.timelines",),
+            "registry": ("remote.registry",),
             "dead-letters": ("remote.dead_letters",),
         },
     ),
     "broker": Section(
         "The whole broker",
         {
+            "settings": ("remote.settings",),
+            "storages": ("remote.storages",),
+            "monitoring": ("remote.monitoring",),
+            "rebuilds": ("remote.rebuilds",),
+            "log": ("remote.log",),
+            "witness": ("remote.witness",),
             "archive": ("remote.archive",),
             "bench": ("remote.bench",),
-            "storages": ("remote.storages",),
-            "witness": ("remote.witness",),
         },
     ),
     "local": Section(

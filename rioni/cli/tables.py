@@ -77,4 +77,4 @@ def shown(value: Any) -> str:
 
 def printable(text: str) -> str:
     """A text without characters that control a terminal."""
-    return "".join(char if char.isprintable() or char == "\n" else ascii(char)[1:-1] for char in text)
+    return "".join(char if char.isprintable() or char in "\n\t" else ascii(char)[1:-1] for char in text)

@@ -1,4 +1,5 @@
 import os
+import uuid
 from functools import partial
 from pathlib import Path
 
@@ -39,6 +40,12 @@ def rioni(run, broker, monkeypatch):
     """Run a command against the broker, with a text for standard input; return exit code, stdout and stderr."""
     monkeypatch.setenv("RIONI_URL", broker.url)
     return run
+
+
+@pytest.fixture
+def name():
+    """A name that no other test uses."""
+    return f"cli-{uuid.uuid4().hex[:12]}"
 
 
 @pytest.fixture

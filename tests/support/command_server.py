@@ -5,7 +5,9 @@ A new process would spend most of its time with imports. `commands_on_path` make
 """
 
 import contextlib
+import gc
 import importlib
+import io
 import json
 import os
 import signal
@@ -15,6 +17,8 @@ import sys
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
+
+import typer
 
 
 ROOT = Path(__file__).parents[2]
@@ -96,4 +100,10 @@ if __name__ == "__main__":
     for module in ("rioni.client", "httpx", "tenacity", "rich.table", "rioni.cli.documentation"):
         importlib.import_module(module)
     importlib.import_module("rioni.cli.documentation").pages()
+    with contextlib.redirect_stdout(io.StringIO()):
+        # What typer and rich import when they are first used.
+        typer.main.get_command(importlib.import_module("rioni.cli.app").app)(["cheat"], standalone_mode=False)
+    # PERF: a fork that looks for garbage copies all of the memory.
+    gc.disable()
+    gc.freeze()
     main(socket.socket(fileno=int(sys.argv[1])))

@@ -12,13 +12,23 @@ VARYING: Mapping[str, str] = {
     r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)": "TIME",
     r"http://127\.0\.0\.1:\d+": "URL",
     r"127\.0\.0\.1:\d+": "ADDRESS",
+    r'"flow_id":"[^"]*"': '"flow_id":"FLOW"',
+    r'"worker":"[^"]*"': '"worker":"WORKER"',
+    r"done \d+ s ago": "done N s ago",
+    r"\d+ threads? busy": "N threads busy",
+    r"rioni-client/[\w.]+ Python/[\d.]+": "CLIENT",
     r"[\w.+-]+\+[0-9a-f]{8}\+[A-Za-z0-9+/]{40,}={0,2}": "KEY",
 }
 """What is different at each run, and what stands for it."""
 
 
 def compare(name: str, output: str, **varying: str) -> None:
-    """Fail if the output is not what the file holds, after replacing what varies.
+    """Fail if the output is not what the file holds; arguments as for `differences`."""
+    assert not differences(name, output, **varying)
+
+
+def differences(name: str, output: str, **varying: str) -> list[str]:
+    """Say what to do if the output is not what the file holds, after replacing what varies.
 
     Args:
         name: of the file, without its ending.
@@ -33,4 +43,7 @@ def compare(name: str, output: str, **varying: str) -> None:
     if os.environ.get("UPDATE_SNAPSHOTS"):
         FOLDER.mkdir(exist_ok=True)
         path.write_text(output)
-    assert output == path.read_text(), f"UPDATE_SNAPSHOTS=1 writes {path.name} anew, if that is meant"
+    expected = path.read_text() if path.exists() else "(there is no such file)"
+    if output == expected:
+        return []
+    return [f"{path.name} has\n{expected}\nbut there is\n{output}\nUPDATE_SNAPSHOTS=1 writes it, if that is meant."]

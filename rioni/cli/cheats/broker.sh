@@ -1,0 +1,20 @@
+# The state of a broker, and who changed what
+
+# Whether it answers, makes progress, and can serve requests: the exit code is 1 if a check fails.
+rioni monitoring health
+rioni monitoring live
+rioni monitoring ready
+rioni monitoring version
+
+# Its metrics, and the description of its API.
+rioni monitoring metrics --name rioni_http_requests
+rioni monitoring openapi > openapi.json
+rioni monitoring docs > api.html
+
+# Who changed what since the first of January, newest first, and which requests were refused.
+rioni audit list --since 2026-01-01 --limit 20
+rioni audit list --resource storage:default --states --json
+rioni audit denials --limit 20
+
+# Rebuilds of the read models, and how far they are.
+rioni rebuilds list

@@ -1,0 +1,102 @@
+"""Commands that show the state of a broker."""
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rioni.cli.exit_codes import FOUND
+from rioni.cli.session import Session, connected
+
+
+if TYPE_CHECKING:
+    from rioni.client import Health
+
+app = typer.Typer(name="monitoring", no_args_is_help=True, help="The state of a broker.")
+
+
+@app.command(epilog="Example: rioni monitoring health")
+@connected
+def health(session: Session) -> None:
+    """Show whether a broker answers at all; exit code 2 if it does not."""
+    session.client.monitoring.health()
+    session.output.line({"url": session.client.url, "status": "ok"}, f"{session.client.url} answers.")
+
+
+@app.command(epilog="Example: rioni monitoring live")
+@connected
+def live(session: Session) -> None:
+    """Show whether the process [makes progress](reference/operations.md#liveness); exit code 1 if a check fails."""
+    _checks(session, session.client.monitoring.live())
+
+
+@app.command(epilog="Example: rioni monitoring ready")
+@connected
+def ready(session: Session) -> None:
+    """Show whether a broker [can serve requests](reference/operations.md#readiness); exit code 1 if a check fails."""
+    _checks(session, session.client.monitoring.ready())
+
+
+@app.command(epilog="Example: rioni monitoring version")
+@connected
+def version(session: Session) -> None:
+    """Show the version of a broker."""
+    found = session.client.monitoring.version()
+    session.output.line({"version": found}, found)
+
+
+@app.command(epilog="Example: rioni monitoring metrics --name rioni_http_requests_total")
+@connected
+def metrics(
+    session: Session,
+    *,
+    name: Annotated[str | None, typer.Option(help="Only those whose names begin with this.", metavar="PREFIX")] = None,
+) -> None:
+    """Show the [metrics](operating/monitoring.md) of the node, in Prometheus' text format.
+
+    With `--json` each metric is a line with its `kind`, its `name` with the labels, and its values.
+    """
+    if session.output.json:
+        found = session.client.monitoring.metrics()
+        kinds = {"gauge": found.gauges, "counter": found.counters, "histogram": found.histograms}
+        items = [
+            {"kind": kind, "name": each, **values}
+            for kind, metrics in kinds.items()
+            for each, values in metrics.items()
+            if each.startswith(name or "")
+        ]
+        session.output.items(items, {})
+        return
+    lines = session.client.monitoring.metrics_text().splitlines()
+    for line in lines:
+        if line.removeprefix("# HELP ").removeprefix("# TYPE ").startswith(name or ""):
+            typer.echo(line)
+
+
+@app.command(epilog="Example: rioni monitoring openapi > openapi.json")
+@connected
+def openapi(session: Session) -> None:
+    """Show the description of the API as an OpenAPI document."""
+    found = session.client.monitoring.openapi()
+    session.output.line(found, json.dumps(found, indent=2))
+
+
+@app.command(epilog="Example: rioni monitoring docs > api.html")
+@connected
+def docs(session: Session) -> None:
+    """Show the description of the API as a page in HTML."""
+    found = session.client.monitoring.docs()
+    session.output.line({"page": found}, found.rstrip("\n"))
+
+
+def _checks(session: Session, found: "Health") -> None:
+    if session.output.json:
+        session.output.item(found)
+    else:
+        rows: list[Any] = [
+            {"check": name, "status": check.status, "detail": "; ".join([*check.warnings, check.reason, check.detail])}
+            for name, check in found.checks.items()
+        ]
+        session.output.items(rows, {"check": "check", "status": "status", "detail": "detail"})
+    if not found.ok:
+        raise typer.Exit(FOUND)

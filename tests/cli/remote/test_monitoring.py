@@ -1,0 +1,36 @@
+"""`rioni monitoring`: the state of a broker for people and programs."""
+
+import json
+
+from tests.support.api_server import api_server
+
+
+def test_checks_are_a_table_and_the_exit_code_says_whether_one_fails(rioni):
+    code, out, _ = rioni("monitoring", "ready")
+    assert code == ("failed" in out)
+    assert out.splitlines()[0].split() == ["check", "status", "detail"]
+    assert "database" in out
+
+
+def test_metrics_are_those_with_a_name(rioni):
+    assert rioni("monitoring", "health")[0] == 0
+    _, text, _ = rioni("monitoring", "metrics", "--name", "rioni_http_requests")
+    assert "# TYPE rioni_http_requests_total counter" in text
+    assert all("rioni_http_requests" in line for line in text.splitlines())
+    _, lines, _ = rioni("monitoring", "metrics", "--name", "rioni_http_requests", "--json")
+    found = [json.loads(line) for line in lines.splitlines()]
+    assert {each["kind"] for each in found} == {"counter"}
+    assert all(each["name"].startswith("rioni_http_requests_total{") and each["count"] >= 1 for each in found)
+
+
+def test_the_description_of_the_api_is_shown(rioni):
+    assert json.loads(rioni("monitoring", "openapi")[1]) == json.loads(rioni("monitoring", "openapi", "--json")[1])
+    assert "<html" in rioni("monitoring", "docs")[1]
+
+
+def test_another_server_is_an_error_in_one_line(run):
+    with api_server() as server:
+        server.stream_status = 404
+        code, out, err = run("monitoring", "version", "--url", server.url)
+    assert (code, out) == (2, "")
+    assert len(err.splitlines()) == 1

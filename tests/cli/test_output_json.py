@@ -1,0 +1,95 @@
+"""What `--json` prints is pinned: each command of a list runs on a new broker, in this order."""
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+
+from rioni import __version__
+from rioni.client import Client, EventType, Schema, Storage, Subscription, metadata
+from tests.support.server import running_server
+from tests.support.snapshots import differences
+
+
+SCHEMA = {"type": "object", "properties": {"order": {"type": "string"}}}
+COMMANDS = {
+    "storages-create": "storages create second --type embedded",
+    "storages-list": "storages list",
+    "storages-show": "storages show default",
+    "storages-set-default": "storages set-default default",
+    "schemas-check": "schemas check orders wider.json",
+    "schemas-check-fails": "schemas check orders narrower.json",
+    "schemas-add": "schemas add orders wider.json",
+    "schemas-find": "schemas find orders wider.json",
+    "schemas-list": "schemas list orders",
+    "schemas-show": "schemas show orders 1.0.0",
+    "timelines-create": "timelines create orders second",
+    "timelines-list": "timelines list orders",
+    "partitions-list": "partitions list orders --after 0:BEGIN",
+    "partitions-show": "partitions show orders 0",
+    "partitions-distance": "partitions distance orders 0 001-0001--1 001-0001-000000000000000001",
+    "partitions-shift": "partitions shift orders --by -1 0:001-0001-000000000000000001",
+    "partitions-lag": "partitions lag orders 0:BEGIN",
+    "partitions-set-count": "partitions set-count orders 2 --yes",
+    "registry-partition-strategies": "registry partition-strategies",
+    "registry-enrichment-strategies": "registry enrichment-strategies",
+    "settings-admins": "settings admins",
+    "settings-set-admins": "settings set-admins --admin user:jane --yes",
+    "settings-block": "settings block PRODUCER_APP shop",
+    "settings-blacklist": "settings blacklist",
+    "settings-unblock": "settings unblock PRODUCER_APP shop",
+    "settings-features": "settings features",
+    "settings-enable": "settings enable access_log_enabled",
+    "settings-disable": "settings disable access_log_enabled",
+    "audit-list": "audit list --resource settings:settings --oldest-first --limit 2 --states",
+    "audit-denials": "audit denials",
+    "log-key": "log key",
+    "log-keys": "log keys",
+    "log-inclusion": "log inclusion 1 --size 1",
+    "log-consistency": "log consistency 1 --second 1",
+    "rebuilds-list": "rebuilds list",
+    "monitoring-health": "monitoring health",
+    "monitoring-live": "monitoring live",
+    "monitoring-version": "monitoring version",
+    "dead-letters-list": "dead-letters list {subscription}",
+    "dead-letters-redrive": "dead-letters redrive {subscription}",
+    "storages-delete": "storages delete unused --yes",
+}
+FOUND = {"schemas-check-fails"}
+"""Those with the exit code 1."""
+
+
+@pytest.fixture
+def new_broker(tmp_path):
+    """A new broker, so that positions in its log are the same each time."""
+    with running_server(tmp_path / "data", "--workers", "1") as running:
+        yield running
+
+
+def test_what_json_prints_is_pinned(run, new_broker):
+    url = new_broker.url
+    subscription = _prepare(url)
+    wrong = []
+    for name, command in COMMANDS.items():
+        arguments = shlex.split(command.format(subscription=subscription))
+        code, out, err = run(*arguments, "--json", "--url", url)
+        assert code == (name in FOUND), err
+        assert all(json.loads(line) is not None for line in out.splitlines())
+        wrong += differences(name, out, version=__version__ if name == "monitoring-version" else "(none)")
+    assert not wrong
+
+
+def test_nothing_but_json_is_on_stdout_where_a_command_fails(rioni):
+    assert rioni("schemas", "show", "absent", "--json")[:2] == (2, "")
+
+
+def _prepare(url: str) -> str:
+    """Make what the commands are about; returns the id of a subscription."""
+    Path("wider.json").write_text(json.dumps(SCHEMA | {"properties": SCHEMA["properties"] | {"note": {}}}))
+    Path("narrower.json").write_text(json.dumps({"type": "string"}))
+    with Client(url) as client:
+        client.storages.create(Storage(id="unused", storage_type="embedded"))
+        client.event_types.create(EventType(name="orders", owning_application="shop", schema=Schema.json(SCHEMA)))
+        client.publish("orders", [{"order": str(number), "metadata": metadata()} for number in range(2)])
+        return client.subscriptions.create(Subscription(owning_application="shop", event_types=["orders"])).id

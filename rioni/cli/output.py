@@ -49,8 +49,12 @@ class Output:
         if self.json:
             for item in items:
                 self._json(item)
+            return
+        table = table_of(map(_plain, items), columns)
+        if table.row_count:
+            console_on(sys.stdout).print(table)
         else:
-            console_on(sys.stdout).print(table_of(map(_plain, items), columns))
+            self.note("There are none.")
 
     def item(self, value: Any, columns: Mapping[str, Column] | None = None) -> None:
         """Write one thing: a line of JSON, or a line for each member.

@@ -17,7 +17,7 @@ from rioni.cli.connection import DEFAULT_URL, TIMEOUT_S, Connection, resolve
 from rioni.cli.options import PANEL, Json
 from rioni.cli.output import Output
 from rioni.config import variables
-from rioni.domain.errors import RioniError
+from rioni.domain.errors import Invalid, RioniError
 
 
 if TYPE_CHECKING:
@@ -46,15 +46,14 @@ class Session:
         """The client of the broker; made when it is first used."""
         from rioni.client import Client
 
-        ca_certificate = self.connection.ca_certificate
-        return self._stack.enter_context(
-            Client(
-                self.connection.url,
-                token=self.connection.token,
-                ca_certificate=ca_certificate,
-                timeout_s=self.connection.timeout_s,
+        wanted = self.connection
+        try:
+            client = Client(
+                wanted.url, token=wanted.token, ca_certificate=wanted.ca_certificate, timeout_s=wanted.timeout_s
             )
-        )
+        except ValueError as ex:
+            raise Invalid(f"{ex}.") from ex
+        return self._stack.enter_context(client)
 
     def __enter__(self) -> Self:
         return self
@@ -66,7 +65,20 @@ class Session:
             from rioni.client import ClientError
 
             if isinstance(ex, ClientError):
-                raise Refused(str(ex)) from ex
+                raise Refused(f"{str(ex).removesuffix('.')}.{_advice(ex)}") from ex
+
+
+def _advice(ex: Exception) -> str:
+    """What may help, after an error of the client."""
+    from rioni.client import ConnectionFailed, Unauthorized
+
+    if isinstance(ex, Unauthorized):
+        return f" The broker wants a token: set {variables.TOKEN}, or add a context with --token-command."
+    if "CERTIFICATE_VERIFY_FAILED" in str(ex):
+        return " If its certificate is of an authority of your own, name that one: --ca-certificate FILE."
+    if isinstance(ex, ConnectionFailed) and not ex.sent:
+        return " Is the broker running there? `rioni context show` says where the URL comes from."
+    return ""
 
 
 Url = Annotated[

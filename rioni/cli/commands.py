@@ -41,6 +41,7 @@ SECTIONS: Mapping[str, Section] = {
             "restore": ("host.backup",),
             "audit": ("host.audit", "remote.audit"),
             "config": ("host.config",),
+            "tokens": ("host.tokens",),
             "cluster": ("host.cluster",),
         },
     ),

@@ -16,7 +16,6 @@ import os
 import shlex
 import stat
 import subprocess
-import tempfile
 import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -24,9 +23,9 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from rioni import file_locks
 from rioni.config import variables
 from rioni.domain.errors import Invalid, Unavailable
+from rioni.file_edits import edited
 
 
 TOKEN_COMMAND_TIMEOUT_S = 30
@@ -128,15 +127,16 @@ def changed_contexts() -> Iterator[Contexts]:
     path = contexts_file()
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with path.with_name(f"{path.name}.lock").open("w") as held:
-            file_locks.lock(held.fileno())
+        with edited(path) as file:
             contexts = read_contexts()
             yield contexts
-            _replace(path, _as_toml(contexts))
+            file.text = _as_toml(contexts)
     except BlockingIOError as ex:
         raise Unavailable(f"Another command is changing {path}; try again.") from ex
     except OSError as ex:
         raise Invalid(f"The file of contexts {path} can't be written: {ex.strerror}.") from ex
+    except UnicodeDecodeError as ex:
+        raise Invalid(f"The file of contexts {path} is not TOML: {ex}.") from ex
 
 
 def checked_url(url: str) -> str:
@@ -202,19 +202,6 @@ def _as_toml(contexts: Contexts) -> str:
 
 def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
-
-
-def _replace(path: Path, text: str) -> None:
-    # Temporary files have the mode 0600.
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
-        try:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-            Path(file.name).replace(path)
-        except BaseException:
-            Path(file.name).unlink(missing_ok=True)
-            raise
 
 
 def _words(command: str) -> list[str]:

@@ -77,7 +77,7 @@ def test_a_change_that_fails_leaves_the_file_as_it_was(path):
     with pytest.raises(Invalid), changed_contexts() as changed:
         changed.get(changed.contexts.pop("a").url)
     assert path.read_text() == before
-    assert {each.name for each in path.parent.iterdir()} == {"contexts.toml", "contexts.toml.lock"}
+    assert {each.name for each in path.parent.iterdir()} == {"contexts.toml", ".contexts.toml.lock"}
 
 
 def test_two_changes_at_the_same_time_do_not_lose_one():

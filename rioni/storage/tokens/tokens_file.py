@@ -107,7 +107,12 @@ def _read_if_changed(path: Path, seen: tuple[int, ...] | None) -> _Content | Non
 
 
 def _read(path: Path) -> Mapping[bytes, TokenInfo]:
-    content: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+    return parsed(path.read_text(encoding="utf-8"))
+
+
+def parsed(text: str) -> Mapping[bytes, TokenInfo]:
+    """The tokens of the text of a file, by their SHA-256; raises ValueError with what is wrong."""
+    content: dict[str, Any] = tomllib.loads(text)
     entries = msgspec.convert(content, _File).token
     for number, entry in enumerate(entries, 1):
         if not is_uid(entry.uid):

@@ -33,6 +33,7 @@ from rioni.bootstrap.watchdog import Replacements, end_within
 from rioni.bootstrap.worker import Worker, worker
 from rioni.config.settings import Config
 from rioni.domain.errors import RioniError, Unavailable
+from rioni.domain.ports.clock import Clock
 from rioni.http.connection.balance import BalancedServer, ConnectionCounts
 from rioni.http.connection.framing import BoundedRequest, ClosingReader, discard_rest
 from rioni.http.connection.known_heads import create
@@ -43,6 +44,8 @@ from rioni.http.middleware.authentication import TOKEN_CHARACTERS_MAX
 
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rioni.storage.embedded.data_directory import DataDirectory
 
 
@@ -77,8 +80,12 @@ HEADERS_MAX = 50
 _log = structlog.get_logger("rioni.server")
 
 
-def serve(config: Config) -> None:
+def serve(config: Config, application: "Callable[..., Application] | None" = None) -> None:
     """Serve until SIGTERM or SIGINT; streams end with a final batch then.
+
+    Args:
+        config: the settings.
+        application: makes the application, with the arguments of `Application`; for a subclass that adds to it.
 
     Raises:
         DataDirectoryError: the data directory can't be used.
@@ -99,7 +106,7 @@ def serve(config: Config) -> None:
         gc.freeze()
         gc.enable()
         RequestParser.mesg_class = BoundedRequest
-        _Arbiter(_Application(config, directory, listener, tls)).run()
+        _Arbiter((application or Application)(config, directory, listener, tls)).run()
 
 
 def _check_exposure(config: Config) -> None:
@@ -141,6 +148,12 @@ class _Worker(ggevent.GeventWorker):  # type: ignore[misc]  # gunicorn has no ty
         self.number = 0
         """Among the workers of the node."""
         self._server: BalancedServer | None = None
+
+    def drop_connections(self) -> int:
+        """Cut all open connections, whatever they are used for; return how many there were."""
+        for sock in (found := [*self._open]):
+            sock.cut()
+        return len(found)
 
     def run(self) -> None:
         # gunicorn has no settings for these.
@@ -229,8 +242,11 @@ class _Log(Logger):  # type: ignore[misc]  # gunicorn has no types
         self.error_log.propagate = True
 
 
-class _Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
+class Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
     """The application of one `rioni serve`; each worker process puts together its own services."""
+
+    clock: Clock | None = None
+    """The time of a worker; by default the machine's."""
 
     def __init__(self, config: Config, directory: "DataDirectory", listener: socket.socket, tls: Tls | None) -> None:
         self.config = config
@@ -253,6 +269,7 @@ class _Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no ty
         super().__init__()
 
     def load_config(self) -> None:
+        """Set what gunicorn is to do; it calls this itself."""
         config = self.config
         settings = {
             "bind": f"fd://{self._listener.fileno()}",
@@ -271,7 +288,7 @@ class _Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no ty
             "secure_scheme_headers": {},
             "loglevel": "warning",
             "logger_class": _Log,
-            "post_worker_init": self._announce,
+            "post_worker_init": self.begun,
             "worker_exit": self._let_go,
             "pre_fork": self._give_number,
             "pre_request": lambda _worker, _request: None,  # PERF: gunicorn's own writes a message for debugging
@@ -291,7 +308,7 @@ class _Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no ty
         greenlets = _GreenletCount()
         gevent.Greenlet.add_spawn_callback(greenlets.started)
         self._worker = self._assembled(pools)
-        self._background_jobs = gevent.spawn(self._run_background_jobs, self._worker)
+        self._background_jobs = gevent.spawn(self.run_background_jobs, self._worker)
         gevent.spawn(self._watch_hub, self._worker, greenlets)
         if self.tls is not None:
             gevent.spawn(self._watch_certificate, self.tls, pools[FILES])
@@ -306,7 +323,7 @@ class _Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no ty
     def _assembled(self, pools: Pools) -> Worker:
         """The services of this worker; where others serve without what it lacks, it ends, and the next one tries."""
         try:
-            assembled = worker(self.config, self._directory, pools)
+            assembled = worker(self.config, self._directory, pools, self.clock)
         except RioniError as ex:
             if not self._served[0]:
                 raise
@@ -316,7 +333,8 @@ class _Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no ty
         self._served[0] = 1
         return assembled
 
-    def _run_background_jobs(self, worker: Worker) -> None:
+    def run_background_jobs(self, worker: Worker) -> None:
+        """Run the periodic jobs until the worker ends."""
         while not self._leaving.wait(HOUSEKEEPING_S):
             worker.run_background_jobs()
 
@@ -362,14 +380,21 @@ class _Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no ty
         if self._worker is not None:
             self._worker.stop()
 
-    def _announce(self, _gunicorn_worker: Any) -> None:
-        """Print the broker's address, once, as soon as a worker can answer."""
-        if not os.read(self._unannounced, 1):
-            return
+    @property
+    def url(self) -> str:
+        """Where it is served."""
         host, port = self._address[:2]
+        return f"{'http' if self.tls is None else 'https'}://{host}:{port}"
+
+    def begun(self, _gunicorn_worker: Any) -> None:
+        """Announce the broker once, as soon as a worker can answer."""
+        if os.read(self._unannounced, 1):
+            self.announce()
+
+    def announce(self) -> None:
+        """Print the broker's address."""
         workers = f"{self.config.workers} worker" + ("s" if self.config.workers > 1 else "")
-        scheme = "http" if self.tls is None else "https"
-        sys.stderr.write(f"Rioni serves {scheme}://{host}:{port} with {workers}, data in {self.config.data}\n")
+        sys.stderr.write(f"Rioni serves {self.url} with {workers}, data in {self.config.data}\n")
 
     def _let_go(self, _arbiter: Any, _gunicorn_worker: Any) -> None:
         """Release all resources, so that other workers need not wait for time-outs; called when requests have ended."""

@@ -32,6 +32,7 @@ from rioni.commands.system.client_activity import ActivityTracker
 from rioni.commands.system.denied_requests import DeniedRequests
 from rioni.commands.system.usage_metrics import UsageRecorder
 from rioni.config.settings import Config
+from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.notifier import LOG_KEY
 from rioni.domain.ports.spool import Spools
 from rioni.http.app import create_app
@@ -43,7 +44,7 @@ from rioni.http.middleware.authentication import Authentication
 from rioni.http.streaming.quota import StreamQuota
 from rioni.http.streaming.shared_reads import CachedUntilNotified
 from rioni.http.streaming.stream_context import StreamMemory, StreamPorts
-from rioni.storage.clock import ExpiryClock
+from rioni.storage.clock import ExpiryClock, SystemClock
 from rioni.storage.embedded.activity import EmbeddedActivity
 from rioni.storage.embedded.data_directory import DataDirectory
 from rioni.storage.embedded.spool import FileSpool
@@ -63,6 +64,8 @@ class Worker(NamedTuple):
     """The WSGI application."""
     stop: Callable[[], None]
     """Ends all streams gracefully."""
+    wake: Callable[[], None]
+    """Lets all streams look at the time, and at what has changed, at once."""
     run_background_jobs: Callable[[], None]
     """Runs the periodic jobs."""
     close: Callable[[], None]
@@ -71,13 +74,14 @@ class Worker(NamedTuple):
     watchdog: Watchdog
 
 
-def worker(config: Config, directory: DataDirectory, pools: Pools) -> Worker:
+def worker(config: Config, directory: DataDirectory, pools: Pools, clock: Clock | None = None) -> Worker:
     """Build a worker; call it in the worker process.
 
     Args:
         config: the settings.
         directory: locked by the master process.
         pools: of this process.
+        clock: of everything, the expiry of tokens as well; by default those of the machine.
 
     Raises:
         Unavailable: a server can't be reached, or other brokers use the database.
@@ -85,17 +89,23 @@ def worker(config: Config, directory: DataDirectory, pools: Pools) -> Worker:
     metrics = Metrics(config.metrics_event_types_max)
     lease = database_lease(config, cluster_identity(config, directory.broker))
     held = lease.acquire(min(OCCUPIED_WAIT_S, config.database_lock_timeout_s))
-    base = build_infrastructure(config, directory, pools.worker_pools(), metrics.of_store())
+    base = build_infrastructure(
+        config, directory, pools.worker_pools(), metrics.of_store(), SystemClock() if clock is None else clock
+    )
     services = build_services(base)
     spools = Spools(FileSpool(directory.spools, "requests"), FileSpool(directory.spools, "streams"))
     job_watchdog = JobWatchdog(base.clock)
     watchdog = Watchdog(pools, metrics)
-    dependencies = _dependencies(base, services, spools, metrics, job_watchdog, held, watchdog)
+    expiry = ExpiryClock() if clock is None else clock
+    dependencies = _dependencies(base, services, spools, metrics, expiry, job_watchdog, held, watchdog)
     marks = StoreMarks(base)
+
+    def wake() -> None:
+        base.adapters.signals.notify(STOPPING_KEY)
 
     def stop() -> None:
         dependencies.stopping.set()
-        base.adapters.signals.notify(STOPPING_KEY)
+        wake()
 
     def close() -> None:
         with contextlib.closing(held), contextlib.closing(base):
@@ -109,7 +119,7 @@ def worker(config: Config, directory: DataDirectory, pools: Pools) -> Worker:
         marks.tick()
 
     run_background_jobs = job_watchdog.watched(do_jobs)
-    return Worker(create_app(dependencies), stop, run_background_jobs, close, metrics, watchdog)
+    return Worker(create_app(dependencies), stop, wake, run_background_jobs, close, metrics, watchdog)
 
 
 def _dependencies(
@@ -117,6 +127,7 @@ def _dependencies(
     services: Services,
     spools: Spools,
     metrics: Metrics,
+    expiry: Clock,
     job_watchdog: JobWatchdog,
     held: DatabaseLease,
     watchdog: Watchdog,
@@ -127,7 +138,7 @@ def _dependencies(
     policy = token_policy(config)
     tokens = sources_of_tokens(
         config,
-        ExpiryClock(),
+        expiry,
         policy,
         pools.tokens,
         only_remote=lambda: "remote_tokeninfo" in registry.settings.features,
@@ -136,7 +147,7 @@ def _dependencies(
         config=config,
         limits=limits,
         default_admin=default_admin(config),
-        authentication=Authentication(policy, tokens, ExpiryClock()),
+        authentication=Authentication(policy, tokens, expiry),
         metrics=metrics,
         clock=clock,
         database_pool=pools.database,

@@ -1,0 +1,108 @@
+"""Undoes what a test has changed: the broker's own log says what that was."""
+
+import contextlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+
+if TYPE_CHECKING:
+    from rioni.client import Client, Cursor
+
+
+PAGE = 1_000
+
+
+def position(client: "Client") -> int:
+    """The position of the newest entry of the log; raises ClientError."""
+    items = client.request("GET", "/audit", params={"order": "desc", "limit": 1}).json()["items"]
+    return int(items[0]["position"]) if items else 0
+
+
+def ends(client: "Client") -> "dict[str, list[Cursor]]":
+    """The newest event of each partition of all event types; raises ClientError."""
+    from rioni.client import Cursor  # noqa: PLC0415 - PERF: only tests that use a broker pay for the client
+
+    return {
+        event_type.name: [
+            Cursor(partition=each.partition, offset=each.newest_available_offset)
+            for each in client.partitions.list(event_type.name)
+        ]
+        for event_type in client.event_types.list()
+    }
+
+
+def delete(client: "Client", event_types: Sequence[str]) -> None:
+    """Delete event types, if there are any of these names, and the subscriptions to them; raises ClientError."""
+    from rioni.client import NotFound  # noqa: PLC0415 - as above
+
+    for name in event_types:
+        with contextlib.suppress(NotFound):
+            for subscription in [*client.subscriptions.list(event_types=[name])]:
+                client.subscriptions.delete(str(subscription.id))
+            client.event_types.delete(name)
+
+
+def undo(client: "Client", since: int) -> None:
+    """Delete event types, subscriptions and storages that were created since, and set back the settings.
+
+    Args:
+        client: with all rights.
+        since: the `position` until which everything stays.
+
+    Raises:
+        ClientError: something can't be deleted.
+    """
+    from rioni.client import NotFound  # noqa: PLC0415 - as above
+
+    entries = _entries(client, since)
+    if any(kind.startswith("settings.") for kind, _ in entries):
+        _restore_settings(client, since)
+    delete_one = {
+        "event-type.created": client.event_types.delete,
+        "subscription.created": client.subscriptions.delete,
+        "storage.created": client.storages.delete,
+    }
+    # The newest first: subscriptions before their event types.
+    for kind, name in reversed(entries):
+        if kind in delete_one:
+            # The test may have done so itself.
+            with contextlib.suppress(NotFound):
+                delete_one[kind](name)
+
+
+def _entries(client: "Client", since: int) -> list[tuple[str, str]]:
+    """What happened since, to what: the name behind the kind of the resource."""
+    found: list[tuple[str, str]] = []
+    while True:
+        params: dict[str, Any] = {"order": "asc", "after": since, "limit": PAGE}
+        items = client.request("GET", "/audit", params=params).json()["items"]
+        found += [(each["kind"], each["resource"].partition(":")[2]) for each in items]
+        if len(items) < PAGE:
+            return found
+        since = items[-1]["position"]
+
+
+def _restore_settings(client: "Client", since: int) -> None:
+    settings = client.settings
+    features = {each.feature: each.enabled for each in settings.features(as_of=since)}
+    for each in settings.features():
+        if each.enabled != features[each.feature]:
+            settings.switch_feature(each.feature, enabled=features[each.feature])
+    before, now = _blocked(client, since), _blocked(client, None)
+    for kind, name in now - before:
+        settings.unblock(kind, name)
+    for kind, name in before - now:
+        settings.block(kind, name)
+    if (admins := settings.admins(as_of=since)) != settings.admins():
+        settings.set_admins(admins)
+
+
+def _blocked(client: "Client", as_of: int | None) -> set[tuple[str, str]]:
+    """What is blocked, or was: as `Settings.block` takes it."""
+    blacklist = client.settings.blacklist(as_of=as_of)
+    return {
+        (f"{side}_{kind}", name)
+        for side, blocked in (("PRODUCER", blacklist.producers), ("CONSUMER", blacklist.consumers))
+        for kind, names in (("ET", blocked.event_types), ("APP", blocked.apps))
+        for name in names
+    }

@@ -1,0 +1,115 @@
+"""Starts brokers for tests: a process loads the server in the background, and forks a broker when it is asked to."""
+
+import atexit
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import threading
+from pathlib import Path
+
+
+ENDS_WITHIN_S = 10.0
+"""How long the process may take to end with its brokers; it is killed then."""
+
+SAID_BYTES = 4_000
+"""How much of what it has printed is shown."""
+
+
+class Launcher:
+    """The process from which the brokers of this process are forked; it ends with this process, however that ends."""
+
+    def __init__(self) -> None:
+        """Start it; it loads the server while this process goes on."""
+        here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
+        with there:
+            self._process = subprocess.Popen(
+                # NOTE: with -P modules of the working directory do not take the places of those of the server.
+                [sys.executable, "-P", "-m", "rioni.testing.server", str(there.fileno())],
+                pass_fds=[there.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=self._said,
+                stderr=subprocess.STDOUT,
+                # Ctrl-C in a terminal is for the tests, which end the brokers.
+                start_new_session=True,
+                env=_environment(),
+            )
+        self._requests = here
+        self.pid = os.getpid()
+
+    def said(self) -> str:
+        """What it has printed: why it could not load the server, if it couldn't."""
+        size = os.fstat(self._said.fileno()).st_size
+        return os.pread(self._said.fileno(), SAID_BYTES, max(0, size - SAID_BYTES)).decode(errors="replace")
+
+    def broker(self) -> socket.socket:
+        """Fork a broker; return the socket that controls it.
+
+        Raises:
+            OSError: the process has ended.
+        """
+        here, there = socket.socketpair()
+        with there:
+            socket.send_fds(self._requests, [b"+"], [there.fileno()])
+        return here
+
+    def close(self) -> None:
+        """End the process and all of its brokers; blocks until they have."""
+        self._requests.close()
+        self._said.close()
+        try:
+            self._process.wait(ENDS_WITHIN_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+_lock = threading.Lock()
+_launchers: list[Launcher] = []
+"""The one of this process, once there is one."""
+
+
+def start() -> Launcher:
+    """The launcher of this process, started if there is none: with it the first broker is there sooner."""
+    with _lock:
+        # A forked process does not use the one of its parent, nor does it end that.
+        if not _launchers or _launchers[0].pid != os.getpid():
+            _launchers[:] = [Launcher()]
+            atexit.register(stop)
+        return _launchers[0]
+
+
+def stop() -> None:
+    """End the launcher of this process, and all brokers, if there is one; blocks until they have ended."""
+    atexit.unregister(stop)
+    with _lock:
+        while _launchers:
+            launcher = _launchers.pop()
+            if launcher.pid == os.getpid():
+                launcher.close()
+
+
+def new_broker() -> tuple[Launcher, socket.socket]:
+    """Fork a broker, by a new launcher if that of before has ended; return it, and the socket that controls the broker.
+
+    Raises:
+        OSError: the launcher can't be started.
+    """
+    with contextlib.suppress(OSError):
+        return (launcher := start()), launcher.broker()
+    stop()
+    return (launcher := start()), launcher.broker()
+
+
+def _environment() -> dict[str, str]:
+    """Of the process: it finds the package in the same place as this one."""
+    root = str(Path(__file__).parents[2])
+    installed = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
+    if root in installed:
+        return dict(os.environ)
+    path = os.environ.get("PYTHONPATH")
+    return os.environ | {"PYTHONPATH": root if not path else f"{root}{os.pathsep}{path}"}

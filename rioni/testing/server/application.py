@@ -1,0 +1,170 @@
+"""A broker that tests control: as `rioni serve` with one worker, with faults and with time that can be moved."""
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import sys
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import gevent
+import msgspec
+from gevent.lock import Semaphore
+
+from rioni import logging_setup
+from rioni.bootstrap.worker import Worker
+from rioni.config.loading import load
+from rioni.domain.errors import RioniError
+from rioni.server import HOUSEKEEPING_S, Application, serve
+from rioni.testing.server.clock import MovableClock
+from rioni.testing.server.commands import (
+    LINE_BYTES_MAX,
+    AddFault,
+    Advance,
+    ClearFaults,
+    Command,
+    DropConnections,
+    decode_command,
+    line,
+)
+from rioni.testing.server.faults import BadFault, Faults, WsgiApp
+
+
+DEFAULTS = {
+    "host": "127.0.0.1",
+    "port": 0,
+    "workers": 1,
+    # Events expire as soon as their time is over.
+    "retention_interval_s": 1,
+}
+READ_BYTES = 65_536
+LOG_CHARACTERS = 4_000
+"""How much of its log is shown when a broker can't begin."""
+
+
+def run(control: int, folder: str) -> None:
+    """Serve until the tests end, or stop this broker; this process must belong to no other group than the broker.
+
+    Args:
+        control: file descriptor of the socket that the tests have the other end of.
+        folder: is removed at the end.
+    """
+    log = Path(folder, "log")
+    try:
+        settings = _first_line(control)
+        _write_to(log)
+        os.chdir(folder)
+        config = load({**DEFAULTS, "data": Path(folder, "data"), **settings}, environ={}).config
+        logging_setup.configure(config)
+        serve(config, partial(ControlledApplication, control, folder))
+    except RioniError as ex:
+        os.write(control, line(error=str(ex)))
+    except BaseException as ex:  # gunicorn ends with SystemExit
+        said = log.read_text()[-LOG_CHARACTERS:] if log.exists() else ""
+        os.write(control, line(error=f"The broker ended with {ex!r}. Its log:\n{said}"))
+        raise
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _first_line(control: int) -> dict[str, Any]:
+    """The settings, with which the tests begin."""
+    data = b""
+    while not data.endswith(b"\n"):
+        if not (piece := os.read(control, READ_BYTES)):
+            sys.exit(0)
+        data += piece
+    return msgspec.json.decode(data, type=dict[str, Any])
+
+
+def _write_to(log: Path) -> None:
+    """Let this process, and all that it forks, write to a file what they say."""
+    fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    for standard in (sys.stdout.fileno(), sys.stderr.fileno()):
+        os.dup2(fd, standard)
+    os.close(fd)
+
+
+class ControlledApplication(Application):
+    """Serves what `rioni serve` does, and does what the tests ask for on the control socket."""
+
+    def __init__(self, control: int, folder: str, *args: Any) -> None:
+        """Keep what the workers need.
+
+        Args:
+            control: see `run`.
+            folder: likewise.
+            args: of the base class.
+        """
+        self._control, self._folder = control, folder
+        self.clock = self._movable = MovableClock()
+        self._faults = Faults()
+        self._one_at_a_time = Semaphore()
+        super().__init__(*args)
+
+    def load(self) -> WsgiApp:
+        """As the base class; requests meet faults."""
+        return self._faults.around(super().load())
+
+    def begun(self, gunicorn_worker: Any) -> None:
+        """Listen to the tests from now on."""
+        super().begun(gunicorn_worker)
+        gevent.spawn(self._obey, gunicorn_worker)
+
+    def announce(self) -> None:
+        """Tell the tests the address."""
+        super().announce()
+        os.write(self._control, line(url=self.url, folder=self._folder))
+
+    def run_background_jobs(self, worker: Worker) -> None:
+        """Run the periodic jobs until the worker ends; tests may have them run meanwhile."""
+        while not self._leaving.wait(HOUSEKEEPING_S):
+            self._run_jobs(worker)
+
+    def _run_jobs(self, worker: Worker) -> None:
+        with self._one_at_a_time:
+            worker.run_background_jobs()
+
+    def _obey(self, gunicorn_worker: Any) -> None:
+        """Do what the tests ask for; they end when they close the socket, or with their process."""
+        with contextlib.suppress(OSError), socket.socket(fileno=os.dup(self._control)) as sock:
+            for text in _lines(sock):
+                sock.sendall(self._answer(text, gunicorn_worker))
+        shutil.rmtree(self._folder, ignore_errors=True)
+        os.killpg(0, signal.SIGKILL)
+
+    def _answer(self, text: bytes, gunicorn_worker: Any) -> bytes:
+        try:
+            return line(ok=self._do(decode_command(text), gunicorn_worker))
+        except (BadFault, msgspec.MsgspecError) as ex:
+            return line(error=str(ex))
+
+    def _do(self, command: Command, gunicorn_worker: Any) -> int:
+        assert self._worker is not None, "it has begun"
+        match command:
+            case Advance(milliseconds):
+                self._movable.advance(milliseconds)
+                self._run_jobs(self._worker)
+                self._worker.wake()
+                return self._movable.now_ms()
+            case AddFault(fault):
+                self._faults.add(fault)
+                return 0
+            case ClearFaults():
+                return self._faults.clear()
+            case DropConnections():
+                found: int = gunicorn_worker.drop_connections()
+                return found
+
+
+def _lines(sock: socket.socket) -> Iterator[bytes]:
+    data = b""
+    while piece := sock.recv(READ_BYTES):
+        *complete, data = (data + piece).split(b"\n")
+        yield from complete
+        if len(data) > LINE_BYTES_MAX:
+            return

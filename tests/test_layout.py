@@ -20,6 +20,7 @@ PACKAGES = (
     "projections",
     "spark",
     "storage",
+    "testing",
     "tools",
 )
 TESTS = [path for package in PACKAGES for path in sorted((ROOT / "tests" / package).rglob("test_*.py"))]

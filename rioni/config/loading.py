@@ -24,6 +24,7 @@ from rioni.config.variables import OF_CLIENTS
 FILE = "rioni.toml"
 FILE_VARIABLE = "RIONI_CONFIG"
 COMMAND_LINE = "command line"
+PROGRAM = "settings"
 DEFAULT = "default"
 RENAMED: Mapping[str, str] = {
     "admin_default": "default_admin",
@@ -62,6 +63,7 @@ def load(
     *,
     file: Path | None = None,
     environ: Mapping[str, str] = os.environ,
+    program: Mapping[str, object] = MappingProxyType({}),
 ) -> Loaded:
     """Gather the settings from all sources.
 
@@ -69,6 +71,7 @@ def load(
         flags: values from the command line by the names of the settings; None where nothing was given.
         file: the TOML file that the command line names.
         environ: the environment; an empty variable counts as not set.
+        program: values from a program that runs the broker, by the names of the settings; stronger than all others.
 
     Raises:
         ConfigError: names every unknown setting and every value that can't be used.
@@ -76,7 +79,7 @@ def load(
     errors: list[str] = []
     values: dict[str, Any] = {}
     sources = dict.fromkeys(SETTINGS, DEFAULT)
-    for source in (_file(file, environ), _environment(environ), _flags(flags)):
+    for source in (_file(file, environ), _environment(environ), _flags(flags), _Source(PROGRAM, str, program)):
         for given, value in source.values.items():
             name = RENAMED.get(given, given)
             if name != given:

@@ -78,14 +78,21 @@ class Broker:
         with self._lock:
             if self._url is None:
                 assert self._control is not None, "it has begun"
-                self._url, folder = self._control.wait_until_ready(READY_WITHIN_S)
+                try:
+                    self._url, folder = self._control.wait_until_ready(READY_WITHIN_S)
+                except BrokerError:
+                    self._control.close()
+                    self._control = None
+                    raise
                 self._folder = Path(folder)
 
     def stop(self) -> None:
         """End it with all it has stored, and close its clients; it may be started again then, as a new one."""
         with self._lock:
             self._clients.close()
-            self._own_client = None
+            if self._own_client is not None:
+                self._own_client.close()
+                self._own_client = None
             if self._control is not None:
                 self._control.close()
                 self._control = self._url = self._folder = None
@@ -163,7 +170,9 @@ class Broker:
 
     def publish(self, event_type: str, *events: Any) -> None:
         """Publish events as the code under test would; raises as `rioni.client.Client.publish`."""
-        self._own.publish(event_type, events)
+        # A client remembers categories of event types, which another test may have given another one.
+        with self._new_own() as client:
+            client.publish(event_type, events)
 
     def published(self, event_type: str) -> list[Event]:
         """The events that were published in this test, in the order of each partition; raises ClientError."""
@@ -312,10 +321,13 @@ class Broker:
         """For the requests of the broker itself."""
         with self._lock:
             if self._own_client is None:
-                from rioni.client import Client  # noqa: PLC0415 - as above
-
-                self._own_client = Client(self.url, token=self._token, headers=OWN_REQUESTS)
+                self._own_client = self._new_own()
             return self._own_client
+
+    def _new_own(self) -> "Client":
+        from rioni.client import Client  # noqa: PLC0415 - as above
+
+        return Client(self.url, token=self._token, headers=OWN_REQUESTS)
 
     @property
     def _controlled(self) -> ControlSocket:

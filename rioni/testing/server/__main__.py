@@ -27,25 +27,23 @@ MEMORY, MEMORY_BYTES_MIN = "/dev/shm", 1_000_000_000  # noqa: S108 - only as a p
 so much is free there, unless `TMPDIR` says where temporary files belong."""
 
 # NOTE: as they are before patching. This process only waits and forks; no event loop runs in it.
-_requests = socket.socket(fileno=int(sys.argv[1]))
-_close, _sleep = os.close, time.sleep
+_close, _sleep, _waitpid = os.close, time.sleep, os.waitpid
 
 
 def main() -> None:
     """Fork brokers until the tests end."""
+    requests = socket.socket(fileno=int(sys.argv[1]))  # as the functions above
     patch()
     # In the forked process event loops begin anew.
     from gevent.os import fork  # noqa: PLC0415 - after patching
 
     from rioni.testing.server.application import run  # noqa: PLC0415 - after patching
 
-    # Brokers that end leave nothing behind that must be asked for.
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     folders: dict[int, str] = {}
-    while (control := _receive()) is not None:
+    while (control := _receive(requests)) is not None:
         folder = tempfile.mkdtemp(prefix="rioni-testing-", dir=_parent())
         if (pid := fork()) == 0:
-            _requests.close()
+            requests.close()
             _broker(run, control, folder)
         _close(control)
         for gone in [each for each in folders if not _runs(each)]:
@@ -55,10 +53,10 @@ def main() -> None:
     _end(folders)
 
 
-def _receive() -> int | None:
+def _receive(requests: socket.socket) -> int | None:
     """Wait for the next broker's socket; None at the end."""
     fds = array.array("i")
-    data, ancillary, *_ = _requests.recvmsg(1, socket.CMSG_SPACE(fds.itemsize))
+    data, ancillary, *_ = requests.recvmsg(1, socket.CMSG_SPACE(fds.itemsize))
     if not data:
         return None
     for _level, _kind, received in ancillary:
@@ -76,7 +74,6 @@ def _broker(run: Callable[[int, str], None], control: int, folder: str) -> None:
     """Run a broker in this process, which is the first one of its group; does not return."""
     status = 1
     try:
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         os.setpgid(0, 0)
         run(control, folder)
         status = 0
@@ -88,10 +85,9 @@ def _broker(run: Callable[[int, str], None], control: int, folder: str) -> None:
 
 def _runs(pid: int) -> bool:
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
+        return _waitpid(pid, os.WNOHANG) == (0, 0)
+    except ChildProcessError:
         return False
-    return True
 
 
 def _end(folders: dict[int, str]) -> None:
@@ -104,6 +100,8 @@ def _end(folders: dict[int, str]) -> None:
         _sleep(LOOK_EVERY_S)
     for folder in folders.values():
         shutil.rmtree(folder, ignore_errors=True)
+    # There is nothing to tidy up in this process, which has loaded so much.
+    os._exit(0)
 
 
 if __name__ == "__main__":

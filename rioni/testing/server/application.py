@@ -58,7 +58,7 @@ def run(control: int, folder: str) -> None:
         settings = _first_line(control)
         _write_to(log)
         os.chdir(folder)
-        config = load({**DEFAULTS, "data": Path(folder, "data"), **settings}, environ={}).config
+        config = load(environ={}, program={**DEFAULTS, "data": Path(folder, "data"), **settings}).config
         logging_setup.configure(config)
         serve(config, partial(ControlledApplication, control, folder))
     except RioniError as ex:

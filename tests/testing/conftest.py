@@ -1,0 +1,25 @@
+from collections.abc import Iterator
+
+import pytest
+
+from rioni.testing import Broker, launcher
+
+
+@pytest.fixture(scope="session")
+def _launcher() -> Iterator[None]:
+    yield
+    launcher.stop()
+
+
+@pytest.fixture(scope="module")
+def shared_broker(_launcher) -> Iterator[Broker]:
+    """One for the tests of a file."""
+    with Broker() as broker:
+        yield broker
+
+
+@pytest.fixture
+def broker(shared_broker: Broker) -> Iterator[Broker]:
+    """As the fixture `rioni` of the plugin."""
+    with shared_broker.isolated():
+        yield shared_broker

@@ -6,6 +6,9 @@ ClientError
 │   └── TimedOut                no answer in time
 ├── UnexpectedAnswer            an answer that is not of this API, such as a page of a proxy
 ├── PublishingFailed            a batch of which events were not stored; has the result of each event
+├── EventFailed                 an event of a producer that was not stored; has its result
+├── EventsNotStored             events of a producer that failed and that the application did not look at
+├── ProducerClosed              a producer takes no more events
 └── Problem                     the broker refused the request, and says why
     ├── BadRequest              400: can't be read
     ├── Unauthorized            401: no valid token
@@ -41,7 +44,7 @@ class ConnectionFailed(ClientError):
 
 
 class TimedOut(ConnectionFailed):
-    """There was no answer in time."""
+    """There was no answer, or no result, in time."""
 
 
 class UnexpectedAnswer(ClientError):
@@ -122,6 +125,31 @@ class PublishingFailed(ClientError):
         culprit = next((result for result in failed if result.publishing_status == "failed"), None)
         reason = f": {culprit.step}: {culprit.detail}" if culprit else ""
         super().__init__(f"{len(failed)} of {len(results)} events were not stored in {event_type}{reason}")
+
+
+class EventFailed(ClientError):
+    """The broker refused an event, or could not store it."""
+
+    def __init__(self, event_type: str, event: bytes, result: ItemResult) -> None:
+        self.event_type, self.event, self.result = event_type, event, result
+        self.step, self.detail = result.step, result.detail
+        super().__init__(f"{event_type}: {result.step}: {result.detail or result.publishing_status}")
+
+
+class EventsNotStored(ClientError):
+    """Events that a producer took over were not stored, or this is unknown, and the application does not know yet."""
+
+    def __init__(self, event_type: str, count: int, failures: Sequence[tuple[bytes, ClientError]]) -> None:
+        self.event_type = event_type
+        self.count = count
+        self.failures = failures
+        """Events as JSON and why they failed; not all if there are very many."""
+        reason = f": {failures[0][1]}" if failures else ""
+        super().__init__(f"{count} events were not stored in {event_type}{reason}")
+
+
+class ProducerClosed(ClientError):
+    """A producer takes no more events."""
 
 
 _PROBLEMS: Mapping[int, type[Problem]] = {

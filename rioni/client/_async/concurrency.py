@@ -2,12 +2,22 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any
+from typing import Any, TypeAlias
 
 
 Lock = asyncio.Lock
 Event = asyncio.Event
-Task = asyncio.Task
+Task: TypeAlias = asyncio.Task[None]
+
+
+class Mutex:
+    """Nothing: tasks take turns only where they wait."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *ex: object) -> None:
+        pass
 
 
 async def sleep(seconds: float) -> None:
@@ -25,15 +35,28 @@ async def wait(event: Event, timeout_s: float) -> bool:
     return True
 
 
-def spawn(run: Callable[[], Coroutine[Any, Any, None]], name: str) -> Task[None]:
+def spawn(run: Callable[[], Coroutine[Any, Any, None]], name: str) -> Task:
     """Run a function beside the caller; it must handle its own errors."""
     return asyncio.create_task(run(), name=name)
 
 
-async def join(task: Task[None], timeout_s: float) -> bool:
+def cancel(task: Task) -> None:
+    """Have a task end where it waits."""
+    task.cancel()
+
+
+async def join(task: Task, timeout_s: float) -> bool:
     """Wait until a task has ended, at most so many seconds; whether it has."""
     done, _ = await asyncio.wait([task], timeout=timeout_s)
     return bool(done)
+
+
+def at_exit(_close: Callable[[float], object]) -> None:
+    """Nothing: the event loop cancels all tasks when it ends."""
+
+
+def not_at_exit(_close: Callable[[float], object]) -> None:
+    """As `at_exit`."""
 
 
 async def call(provider: Callable[[], str | Awaitable[str]]) -> str:

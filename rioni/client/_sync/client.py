@@ -1,17 +1,22 @@
 """The client: everything that a broker's API can do."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
+from weakref import WeakSet
 
 from rioni.client._sync.administration import Monitoring, Rebuilds, Settings, Storages
 from rioni.client._sync.audit import Audit, Log
+from rioni.client._sync.delivery import Delivery
 from rioni.client._sync.event_types import EventTypes
 from rioni.client._sync.low_level import low_level_stream
 from rioni.client._sync.partitions import Partitions, Timelines
+from rioni.client._sync.producer import Producer
 from rioni.client._sync.publishing import Publishing
 from rioni.client._sync.schemas import Schemas
+from rioni.client._sync.send_buffer import BufferLimits
 from rioni.client._sync.subscriptions import Subscriptions
 from rioni.client._sync.transport import Token, Transport
 from rioni.client.models.events import Batch, Cursor, ItemResult
@@ -58,6 +63,7 @@ class Client:
             headers=headers,
         )
         self._publishing = Publishing(self._transport)
+        self._producers: WeakSet[Producer] = WeakSet()
         self.event_types = EventTypes(self._transport)
         self.schemas = Schemas(self._transport)
         self.partitions = Partitions(self._transport)
@@ -82,8 +88,15 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Close all connections."""
-        self._transport.close()
+        """Close all producers and connections; blocks until events are stored, as `Producer.close`.
+
+        Raises:
+            EventsNotStored: events of a producer failed, and the application did not look at their errors.
+        """
+        with ExitStack() as stack:
+            stack.callback(self._transport.close)
+            for producer in [*self._producers]:
+                stack.callback(producer.close)
 
     def request(self, method: str, template: str, **request: Any) -> "httpx.Response":
         """Make any request, with the client's connections, token and retries.
@@ -118,6 +131,61 @@ class Client:
             headers=headers,
             compression=compression,
         )
+
+    def producer(
+        self,
+        event_type: str,
+        *,
+        batch_events: int = 500,
+        batch_bytes: int = 1_000_000,
+        linger_s: float = 0.01,
+        in_flight: int = 1,
+        key: Callable[[Any], Hashable] | None = None,
+        buffer_events: int = 10_000,
+        buffer_bytes: int = 32_000_000,
+        timeout_s: float = 120,
+        compression: str | None = None,
+        idempotent: bool = True,
+        headers: Mapping[str, str] | None = None,
+        on_result: Callable[[Delivery], object] | None = None,
+    ) -> Producer:
+        """A producer, which publishes events in batches in the background; close it before the client.
+
+        Args:
+            event_type: the name.
+            batch_events: of how many events a batch has at most.
+            batch_bytes: and how many bytes; a larger event is a batch of its own.
+            linger_s: how long a batch waits for more events at most.
+            in_flight: how many batches are sent at the same time.
+            key: what of an event, as it was passed to `send`, decides about order: with several batches in flight,
+                events for which it returns equal values are stored in the order of `send`.
+            buffer_events: how many events without a result are held; `send` waits beyond that.
+            buffer_bytes: and how many bytes.
+            timeout_s: how long an event is tried to be delivered, from `send` on.
+            compression: of bodies: `gzip` or `zstd`.
+            idempotent: whether batches have an idempotency key, so that repeating them stores nothing twice. Without,
+                which is for brokers that do not know such keys, only the failed events of a batch are sent again.
+            headers: of each request, such as `X-Flow-Id`.
+            on_result: called with each delivery that is done, in the background; must not block. Errors count as looked
+                at then.
+
+        Raises:
+            ValueError: a limit is not positive, or there is no such compression.
+        """
+        limits = BufferLimits(batch_events, batch_bytes, linger_s, buffer_events, buffer_bytes, timeout_s)
+        producer = Producer(
+            self._publishing,
+            event_type,
+            limits=limits,
+            in_flight=in_flight,
+            key=key,
+            compression=compression,
+            idempotent=idempotent,
+            headers=headers,
+            on_result=on_result,
+        )
+        self._producers.add(producer)
+        return producer
 
     def delete_events(
         self,

@@ -1,12 +1,20 @@
 """What tasks need of threads; `_async/concurrency.py` has the same names for asyncio."""
 
+import atexit
 import threading
 import time
 from collections.abc import Callable
 
 
 Lock = threading.Lock
+Mutex = threading.Lock
 Event = threading.Event
+
+
+EXIT_S = 10.0
+"""How long all that was not closed may take when the process ends."""
+
+_closers: dict[Callable[[float], None], None] = {}
 
 
 class Task(threading.Thread):
@@ -30,10 +38,31 @@ def spawn(run: Callable[[], None], name: str) -> Task:
     return task
 
 
+def cancel(task: Task) -> None:
+    """Nothing: a thread ends when its request ends."""
+
+
 def join(task: Task, timeout_s: float) -> bool:
     """Wait until a task has ended, at most so many seconds; whether it has."""
     task.join(timeout_s)
     return not task.is_alive()
+
+
+def at_exit(close: Callable[[float], None]) -> None:
+    """Have a function called when the process ends, with the seconds that it may take; it must not raise."""
+    _closers[close] = None
+
+
+def not_at_exit(close: Callable[[float], None]) -> None:
+    """Take that back."""
+    _closers.pop(close, None)
+
+
+@atexit.register
+def _close_all() -> None:
+    deadline_s = time.monotonic() + EXIT_S
+    for close in [*_closers]:
+        close(max(0.0, deadline_s - time.monotonic()))
 
 
 def call(provider: Callable[[], str]) -> str:

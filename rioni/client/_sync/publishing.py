@@ -71,14 +71,20 @@ class Publishing:
         event_type: str,
         body: bytes,
         *,
-        idempotency_key: str,
+        idempotency_key: str | None,
         consumer: str | None = None,
         headers: Mapping[str, str] | None = None,
         compression: str | None = None,
         template: str = _EVENTS,
+        **patience: Any,
     ) -> list[ItemResult]:
-        """Publish a batch that is encoded already; as `publish`."""
-        sent_headers = {"Content-Type": "application/json", "Idempotency-Key": idempotency_key, **(headers or {})}
+        """Publish a batch that is encoded already; as `publish`, without a key if there is none.
+
+        `patience` says how long a request is repeated: `deadline_s` and `sleep` of `Transport.request`.
+        """
+        sent_headers = {"Content-Type": "application/json", **(headers or {})}
+        if idempotency_key is not None:
+            sent_headers["Idempotency-Key"] = idempotency_key
         if consumer is not None:
             sent_headers["X-CONSUMER-TAG"] = f"consumer_subscription_id={consumer}"
         compress = encoding.compressor(compression)
@@ -94,6 +100,7 @@ class Publishing:
             # The key lets the broker recognise the batch; brokers that do not know the header store it at least once.
             repeatable=True,
             accept=(_MULTI_STATUS, _UNPROCESSABLE),
+            **patience,
         )
         if response.is_success and response.status_code != _MULTI_STATUS:
             return []

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -80,6 +81,8 @@ class Transport:
         headers: Mapping[str, str] | None = None,
         repeatable: bool | None = None,
         accept: tuple[int, ...] = (),
+        deadline_s: float | None = None,
+        sleep: Callable[[float], Any] = concurrency.sleep,
     ) -> "httpx.Response":
         """Make a request, again where that may help; blocks at most `attempts` times `timeout_s`, and between them.
 
@@ -94,15 +97,19 @@ class Transport:
             repeatable: whether the request may be sent again when it is unknown whether the broker processed it; by
                 default all but those with POST and PATCH.
             accept: statuses that are no errors, beside those of success.
+            deadline_s: until when the request is repeated, on the monotonic clock, in place of the number of attempts.
+            sleep: waits between attempts.
 
         Raises:
             ConnectionFailed: there was no answer.
             Problem: the broker refused the request.
         """
         again = method not in {"POST", "PATCH"} if repeatable is None else repeatable
-        for attempt in self._retrying(again=again):
+        for attempt in self._retrying(again, deadline_s, sleep):
             with attempt:
                 request = self._build(method, template, path, params, body, content, headers)
+                if deadline_s is not None:
+                    request.extensions["timeout"] = self._timeout_until(deadline_s)
                 response = self._send(request)
                 if response.status_code not in accept and not response.is_success:
                     raise self.problem(response)
@@ -165,7 +172,7 @@ class Transport:
         content: bytes | None,
         headers: Mapping[str, str] | None,
     ) -> "httpx.Request":
-        all_headers = {"Accept": "application/json", **_trace_headers(), **(headers or {})}
+        all_headers = {"Accept": "application/json", **trace_headers(), **(headers or {})}
         if body is not None:
             content = msgspec.json.encode(body)
             all_headers["Content-Type"] = "application/json"
@@ -209,7 +216,15 @@ class Transport:
         wait_s = retry_after_s(response.headers.get("Retry-After"))
         return errors.problem(response.status_code, members, request=request, retry_after_s=wait_s)
 
-    def _retrying(self, *, again: bool) -> "Retrying":
+    def _timeout_until(self, deadline_s: float) -> Mapping[str, float | None]:
+        import httpx  # noqa: PLC0415 - see __init__
+
+        left_s = deadline_s - time.monotonic()
+        if left_s <= 0:
+            raise errors.TimedOut(f"{self.url}: there was no time left to send a request", sent=False)
+        return httpx.Timeout(min(left_s, self.timeout_s)).as_dict()
+
+    def _retrying(self, again: bool, deadline_s: float | None, sleep: Callable[[float], Any]) -> "Retrying":  # noqa: FBT001
         from tenacity import Retrying, retry_if_exception, stop_after_attempt  # noqa: PLC0415 - as httpx
         from tenacity import wait_exponential_jitter as backoff  # noqa: PLC0415
 
@@ -219,11 +234,14 @@ class Transport:
             asked = getattr(state.outcome.exception(), "retry_after_s", None)
             return min(asked, RETRY_AFTER_MAX_S) if asked is not None else usual(state)
 
+        def is_too_late(state: Any) -> bool:
+            return deadline_s is not None and time.monotonic() + float(state.upcoming_sleep) >= deadline_s
+
         return Retrying(
             retry=retry_if_exception(lambda ex: may_help(ex, again=again)),
-            stop=stop_after_attempt(self.attempts),
+            stop=stop_after_attempt(self.attempts) if deadline_s is None else is_too_late,
             wait=wait_s,
-            sleep=concurrency.sleep,
+            sleep=sleep,
             reraise=True,
         )
 
@@ -266,7 +284,7 @@ def _trusted(ca_certificate: str | Path | None) -> "ssl.SSLContext":
         raise ValueError(f"The certificate {ca_certificate} can't be used: {ex.strerror or ex}") from ex
 
 
-def _trace_headers() -> dict[str, str]:
+def trace_headers() -> dict[str, str]:
     """The trace context of OpenTelemetry, where the application uses it."""
     carrier: dict[str, str] = {}
     if (propagate := sys.modules.get("opentelemetry.propagate")) is not None:

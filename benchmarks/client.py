@@ -1,0 +1,106 @@
+"""The client of Python beside `rioni bench`, in turns: `python -m benchmarks.client publish`.
+
+`rioni bench` writes ready-made bytes to sockets in one loop: it is what a client in Python can reach at best. The
+client takes events one by one as dictionaries, adds metadata, encodes them, and returns a delivery for each. Each
+figure is of a process of its own; client, server and disk share the machine. Ratios are taken within a round.
+"""
+
+import argparse
+import asyncio
+import os
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+
+from benchmarks.over_http import BATCH, SIZE, bench, server
+from rioni.client import AsyncClient, Client
+from rioni.client.encoding import encode_event
+
+
+CONNECTIONS = (1, 8, 32)
+EVENT_TYPE = "rioni-bench.business"
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=("publish",))
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=3.0, help="for each figure")
+    parser.add_argument("--connections", type=int, nargs="+", default=CONNECTIONS)
+    parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
+    options = parser.parse_args()
+    with server(options.workers) as (url, _):
+        publish(url, options.connections, options.rounds, options.seconds)
+
+
+def publish(url: str, connections: list[int], rounds: int, seconds: float) -> None:
+    """Compare the producers with `rioni bench publish`."""
+    print(f"events/s published, {SIZE} bytes each, batches of {BATCH}; medians of {rounds} rounds, ratio to rioni bench")
+    for count in connections:
+        rates: dict[str, list[float]] = {"rioni bench": [], "Producer": [], "AsyncProducer": []}
+        for _ in range(rounds):
+            rates["rioni bench"].append(_bench(url, count, seconds))
+            rates["Producer"].append(_alone(published, url, count, seconds))
+            rates["AsyncProducer"].append(_alone(published_async, url, count, seconds))
+        for name, found in rates.items():
+            ratios = [rate / base for rate, base in zip(found, rates["rioni bench"], strict=True)]
+            print(f"{count:>3} in flight  {name:<16}{statistics.median(found):>10,.0f}{statistics.median(ratios):>8.0%}")
+
+
+def _bench(url: str, connections: int, seconds: float) -> float:
+    options = ("--connections", str(connections), "--batch", str(BATCH), "--size", str(SIZE))
+    named = ("--event-type", EVENT_TYPE, "--category", "business")
+    return bench(url, "publish", *named, *options, "--seconds", str(seconds))["events_per_s"]
+
+
+def _alone(measure: Callable[[str, int, float], float], url: str, in_flight: int, seconds: float) -> float:
+    """The result of a measurement in a new process."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        return pool.submit(measure, url, in_flight, seconds).result()
+
+
+def published(url: str, in_flight: int, seconds: float) -> float:
+    """Events/s by the producer for threads."""
+    count = 0
+    with Client(url) as client, client.producer(EVENT_TYPE, batch_events=BATCH, in_flight=in_flight) as producer:
+        begin = time.perf_counter()
+        for event in _events(seconds):
+            producer.send(event)
+            count += 1
+        producer.flush()
+        return count / (time.perf_counter() - begin)
+
+
+def published_async(url: str, in_flight: int, seconds: float) -> float:
+    """Events/s by the producer for asyncio."""
+
+    async def run() -> float:
+        count = 0
+        async with (
+            AsyncClient(url) as client,
+            client.producer(EVENT_TYPE, batch_events=BATCH, in_flight=in_flight) as producer,
+        ):
+            begin = time.perf_counter()
+            for event in _events(seconds):
+                await producer.send(event)
+                count += 1
+            await producer.flush()
+            return count / (time.perf_counter() - begin)
+
+    return asyncio.run(run())
+
+
+def _events(seconds: float) -> Iterator[dict]:
+    """Events of `SIZE` bytes with metadata, for so long."""
+    text = "x" * (SIZE - len(encode_event({"number": 100_000, "text": ""}, add_metadata=True)))
+    number, until_s = 0, time.perf_counter() + seconds
+    while number % BATCH or time.perf_counter() < until_s:
+        number += 1
+        yield {"number": number, "text": text}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,149 @@
+"""What a producer holds: events in batches that fill, wait, and are sent, with limits on all of them."""
+
+import time
+from collections import deque
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from rioni.client._async import concurrency
+from rioni.client._async.delivery import AsyncDelivery, ProducerBatch
+from rioni.client._async.transport import trace_headers
+from rioni.client.errors import ProducerClosed, TimedOut
+
+
+IDLE_S = 60.0
+"""How long a sender waits before it looks again whether there is work; it is woken up for it."""
+
+
+class BufferLimits(NamedTuple):
+    """When batches are sent, and how much is held."""
+
+    batch_events: int
+    batch_bytes: int
+    linger_s: float
+    buffer_events: int
+    buffer_bytes: int
+    timeout_s: float
+
+
+class _Lane:
+    """Batches that are sent one after the other, and the last of which is being filled."""
+
+    def __init__(self) -> None:
+        self.batches: deque[ProducerBatch] = deque()
+        self.wake = concurrency.Event()
+
+
+class SendBuffer:
+    """Batches in lanes: order is kept within a lane that has one sender."""
+
+    def __init__(self, lanes: int, limits: BufferLimits) -> None:
+        self._limits = limits
+        self._lanes = [_Lane() for _ in range(lanes)]
+        self._mutex = concurrency.Mutex()
+        self._room = concurrency.Event()
+        self._events, self._bytes = 0, 0
+        self._unsettled: dict[ProducerBatch, None] = {}
+        self.closed = False
+
+    async def add(self, lane: int, event: bytes, timeout_s: float) -> AsyncDelivery:
+        """Take over an event; blocks while there is no room.
+
+        Raises:
+            TimedOut: there was no room in time; the event is not taken over.
+            ProducerClosed: the buffer was closed.
+        """
+        deadline_s = None
+        while True:
+            with self._mutex:
+                if self.closed:
+                    raise ProducerClosed("The producer is closed, and takes no more events")
+                if self._has_room(len(event)):
+                    return self._append(self._lanes[lane], event)
+                self._room.clear()
+            now_s = time.monotonic()
+            deadline_s = now_s + timeout_s if deadline_s is None else deadline_s
+            if now_s >= deadline_s or not await concurrency.wait(self._room, deadline_s - now_s):
+                raise TimedOut(
+                    f"The buffer was full for {timeout_s:g} s: events come faster than the broker stores them",
+                    sent=False,
+                )
+
+    def _has_room(self, size: int) -> bool:
+        # An event that is larger than the buffer has room when it is alone.
+        return self._events == 0 or (
+            self._events < self._limits.buffer_events and self._bytes + size <= self._limits.buffer_bytes
+        )
+
+    def _append(self, lane: _Lane, event: bytes) -> AsyncDelivery:
+        limits, size = self._limits, len(event)
+        batch = lane.batches[-1] if lane.batches else None
+        if batch is not None and batch.size + size > limits.batch_bytes:
+            batch.full = True
+        if batch is None or batch.full:
+            batch = self._open(lane)
+        batch.events.append(event)
+        batch.size += size + 1
+        self._events += 1
+        self._bytes += size
+        if len(batch.events) >= limits.batch_events or batch.size >= limits.batch_bytes:
+            batch.full = True
+            lane.wake.set()
+        return AsyncDelivery(batch, len(batch.events) - 1)
+
+    def _open(self, lane: _Lane) -> ProducerBatch:
+        now_s = time.monotonic()
+        batch = ProducerBatch(
+            due_s=now_s + self._limits.linger_s, deadline_s=now_s + self._limits.timeout_s, headers=trace_headers()
+        )
+        lane.batches.append(batch)
+        self._unsettled[batch] = None
+        lane.wake.set()
+        return batch
+
+    async def next(self, number: int) -> ProducerBatch | None:
+        """The next batch of a lane that is to be sent; blocks until there is one. None when the buffer is closed."""
+        lane = self._lanes[number]
+        while True:
+            with self._mutex:
+                wait_s = self._ready_in_s(lane)
+                if wait_s <= 0:
+                    return lane.batches.popleft()
+                if self.closed:
+                    return None
+                lane.wake.clear()
+            await concurrency.wait(lane.wake, wait_s)
+
+    def _ready_in_s(self, lane: _Lane) -> float:
+        if not lane.batches:
+            return IDLE_S
+        batch = lane.batches[0]
+        return 0.0 if batch.full or self.closed else batch.due_s - time.monotonic()
+
+    def send_now(self) -> Sequence[ProducerBatch]:
+        """Have all events sent without waiting for more; returns the batches that are not settled."""
+        with self._mutex:
+            for lane in self._lanes:
+                for batch in lane.batches:
+                    batch.full = True
+                lane.wake.set()
+            return [*self._unsettled]
+
+    def settle(self, batch: ProducerBatch) -> bool:
+        """Note that the results of a batch are known, which makes room; whether they were not before."""
+        with self._mutex:
+            if batch.settled:
+                return False
+            batch.settled = True
+            del self._unsettled[batch]
+            self._events -= len(batch.events)
+            self._bytes -= batch.size - len(batch.events)
+            self._room.set()
+            return True
+
+    def close(self) -> None:
+        """Take no more events; what is there is sent."""
+        with self._mutex:
+            self.closed = True
+            self._room.set()
+        self.send_now()

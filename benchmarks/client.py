@@ -38,7 +38,9 @@ def main() -> None:
 
 def publish(url: str, connections: list[int], rounds: int, seconds: float) -> None:
     """Compare the producers with `rioni bench publish`."""
-    print(f"events/s published, {SIZE} bytes each, batches of {BATCH}; medians of {rounds} rounds, ratio to rioni bench")
+    print(
+        f"events/s published, {SIZE} bytes each, batches of {BATCH}; medians of {rounds} rounds, ratio to rioni bench"
+    )
     for count in connections:
         rates: dict[str, list[float]] = {"rioni bench": [], "Producer": [], "AsyncProducer": []}
         for _ in range(rounds):
@@ -47,7 +49,9 @@ def publish(url: str, connections: list[int], rounds: int, seconds: float) -> No
             rates["AsyncProducer"].append(_alone(published_async, url, count, seconds))
         for name, found in rates.items():
             ratios = [rate / base for rate, base in zip(found, rates["rioni bench"], strict=True)]
-            print(f"{count:>3} in flight  {name:<16}{statistics.median(found):>10,.0f}{statistics.median(ratios):>8.0%}")
+            print(
+                f"{count:>3} in flight  {name:<16}{statistics.median(found):>10,.0f}{statistics.median(ratios):>8.0%}"
+            )
 
 
 def _bench(url: str, connections: int, seconds: float) -> float:

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+import httpx
+
 
 DROP = "drop"
 """In place of an answer: the connection is closed."""
@@ -67,7 +69,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def handle_any(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        answer = self.scripted.answer_to(Received(self.command, self.path, dict(self.headers.items()), body))
+        answer = self.scripted.answer_to(Received(self.command, self.path, httpx.Headers(self.headers.items()), body))
         if not isinstance(answer, Answer):
             self.close_connection = True
             return

@@ -30,6 +30,8 @@ NAMES: Mapping[str, str] = {
     "__aiter__": "__iter__",
     "__anext__": "__next__",
     "StopAsyncIteration": "StopIteration",
+    "AsyncHTTPTransport": "HTTPTransport",
+    "handle_async_request": "handle_request",
     "aclose": "close",
     "aread": "read",
     "aiter_bytes": "iter_bytes",

@@ -133,7 +133,7 @@ class EventFailed(ClientError):
     def __init__(self, event_type: str, event: bytes, result: ItemResult) -> None:
         self.event_type, self.event, self.result = event_type, event, result
         self.step, self.detail = result.step, result.detail
-        super().__init__(f"{event_type}: {result.step}: {result.detail or result.publishing_status}")
+        super().__init__(f"{result.step}: {result.detail or result.publishing_status}")
 
 
 class EventsNotStored(ClientError):

@@ -46,28 +46,28 @@ class SendBuffer:
         self._unsettled: dict[ProducerBatch, None] = {}
         self.closed = False
 
-    async def add(self, lane: int, event: bytes, timeout_s: float) -> AsyncDelivery:
-        """Take over an event; blocks while there is no room.
+    def add(self, lane: int, event: bytes) -> AsyncDelivery | None:
+        """Take over an event, if there is room.
 
         Raises:
-            TimedOut: there was no room in time; the event is not taken over.
             ProducerClosed: the buffer was closed.
         """
-        deadline_s = None
-        while True:
-            with self._mutex:
-                if self.closed:
-                    raise ProducerClosed("The producer is closed, and takes no more events")
-                if self._has_room(len(event)):
-                    return self._append(self._lanes[lane], event)
-                self._room.clear()
-            now_s = time.monotonic()
-            deadline_s = now_s + timeout_s if deadline_s is None else deadline_s
-            if now_s >= deadline_s or not await concurrency.wait(self._room, deadline_s - now_s):
-                raise TimedOut(
-                    f"The buffer was full for {timeout_s:g} s: events come faster than the broker stores them",
-                    sent=False,
-                )
+        with self._mutex:
+            if self.closed:
+                raise ProducerClosed("The producer is closed, and takes no more events")
+            if self._has_room(len(event)):
+                return self._append(self._lanes[lane], event)
+            self._room.clear()
+            return None
+
+    async def wait_for_room(self, timeout_s: float) -> None:
+        """Block until results have come since `add` has found no room.
+
+        Raises:
+            TimedOut: none came in time.
+        """
+        if not await concurrency.wait(self._room, timeout_s):
+            raise TimedOut("The buffer is full: events come faster than the broker stores them", sent=False)
 
     def _has_room(self, size: int) -> bool:
         # An event that is larger than the buffer has room when it is alone.

@@ -60,8 +60,9 @@ class ProducerBatch:
         """Set a moment after `settled`, when `on_result` was called for all events."""
 
     def fail(self, indexes: Iterable[int], error: ClientError) -> None:
-        """Note why events failed."""
-        self.errors.update(dict.fromkeys(indexes, error))
+        """Note why events failed, unless that is known."""
+        for index in indexes:
+            self.errors.setdefault(index, error)
 
     def fail_rest(self, error: ClientError) -> None:
         """Note why all events failed whose result is not known."""

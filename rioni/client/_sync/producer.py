@@ -4,6 +4,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping
+from contextvars import Context
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
@@ -110,7 +111,13 @@ class Producer:
             self._start()
         encoded = encoding.encode_event(event, add_metadata=bool(self._add_metadata))
         lane = 0 if self._key is None else hash(self._key(event)) % self._lanes
-        return self._buffer.add(lane, encoded, self._timeout_s if timeout_s is None else timeout_s)
+        delivery = self._buffer.add(lane, encoded)
+        if delivery is None:
+            deadline_s = time.monotonic() + (self._timeout_s if timeout_s is None else timeout_s)
+            while delivery is None:
+                self._buffer.wait_for_room(max(0.0, deadline_s - time.monotonic()))
+                delivery = self._buffer.add(lane, encoded)
+        return delivery
 
     def flush(self, timeout_s: float | None = None) -> None:
         """Send all events that were put in so far; blocks until each is stored or has failed.
@@ -125,7 +132,7 @@ class Producer:
         self._check_process()
         timeout_s = self._timeout_s if timeout_s is None else timeout_s
         if not self._wait(self._buffer.send_now(), timeout_s):
-            raise TimedOut(f"Events of {self.event_type} have no result after {timeout_s:g} s")
+            raise TimedOut(f"Events of {self.event_type} have no result after {timeout_s:.3g} s")
         self._raise_failures()
 
     def close(self, timeout_s: float | None = None) -> None:
@@ -143,7 +150,7 @@ class Producer:
         timeout_s = self._timeout_s if timeout_s is None else timeout_s
         self._buffer.close()
         if not self._wait(self._buffer.send_now(), timeout_s):
-            self._abandon(TimedOut(f"The producer was closed, and the event had no result after {timeout_s:g} s"))
+            self._abandon(TimedOut(f"The producer was closed, and the event had no result after {timeout_s:.3g} s"))
             for task in self._tasks:
                 concurrency.cancel(task)
         for task in self._tasks:
@@ -162,9 +169,11 @@ class Producer:
         add_metadata = self._publishing.has_metadata(self.event_type)
         with self._mutex:
             if self._add_metadata is None and not self._buffer.closed:
+                # A request has the trace context of its events, not that of the first one.
+                context = Context()
                 for number in range(self._in_flight):
-                    lane = number % self._lanes
-                    self._tasks.append(concurrency.spawn(partial(self._run, lane), "rioni producer"))
+                    run = partial(self._run, number % self._lanes)
+                    self._tasks.append(context.run(concurrency.spawn, run, "rioni producer"))
                 concurrency.at_exit(self._close_at_exit)
             self._add_metadata = add_metadata
 
@@ -219,11 +228,11 @@ class Producer:
 
     def _abandon(self, error: ClientError) -> None:
         """Let all events fail that have no result."""
-        self._stopping.set()
         self._buffer.close()
         for batch in self._buffer.send_now():
             batch.fail_rest(error)
             self._settle(batch)
+        self._stopping.set()
 
     def _wait(self, batches: Iterable[ProducerBatch], timeout_s: float) -> bool:
         deadline_s = time.monotonic() + timeout_s

@@ -20,8 +20,8 @@ from rioni.client.errors import ClientError, EventsNotStored, ProducerClosed, Ti
 
 FAILURES_MAX = 1_000
 """Failed events that are remembered until `flush`; of others the number."""
-STOP_S = 1.0
-"""How long senders that were told to end may take."""
+STOP_S = 0.2
+"""How long senders that have no more to do may take to end; threads whose broker does not answer end later."""
 
 _log = logging.getLogger("rioni.client")
 
@@ -155,8 +155,9 @@ class AsyncProducer:
             self._abandon(TimedOut(f"The producer was closed, and the event had no result after {timeout_s:.3g} s"))
             for task in self._tasks:
                 concurrency.cancel(task)
+        deadline_s = time.monotonic() + STOP_S
         for task in self._tasks:
-            await concurrency.join(task, STOP_S)
+            await concurrency.join(task, max(0.0, deadline_s - time.monotonic()))
         self._tasks = []
         concurrency.not_at_exit(self._close_at_exit)
         self._raise_failures()

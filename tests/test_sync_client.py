@@ -1,5 +1,7 @@
 """The synchronous client is the asynchronous one without `await`."""
 
+import re
+
 from tests.support import sync_client
 
 
@@ -13,5 +15,5 @@ def test_the_synchronous_client_is_generated_from_the_asynchronous_one():
 
 def test_what_is_written_by_hand_has_the_same_names():
     texts = [(folder / "concurrency.py").read_text() for folder in (sync_client.SOURCE, sync_client.TARGET)]
-    names = [{line.split("(")[0].split()[-1] for line in text.splitlines() if "def " in line[:10]} for text in texts]
+    names = [set(re.findall(r"^(?:async )?def ([a-z]\w*)", text, re.MULTILINE)) for text in texts]
     assert names[0] == names[1]

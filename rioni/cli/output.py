@@ -82,6 +82,10 @@ class Output:
             typer.echo(printable(text))
         sys.stdout.flush()
 
+    def remark(self, text: str) -> None:
+        """Say something to people beside the output: on stderr where that is for programs."""
+        typer.echo(printable(text), err=self.json)
+
     def note(self, text: str) -> None:
         """Say something to people that is not part of the output, on stderr."""
         typer.echo(printable(text), err=True)

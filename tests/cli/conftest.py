@@ -1,3 +1,4 @@
+import contextlib
 import os
 import uuid
 from functools import partial
@@ -5,7 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from rioni.bootstrap.consistency.anchoring import StoreMarks
+from rioni.bootstrap.infrastructure import build_infrastructure
+from rioni.bootstrap.startup import prepare_startup
 from rioni.client import Client
+from rioni.config.settings import Config
 from tests.support.commands import run_command
 from tests.support.server import running_server
 from tests.support.snapshots import compare
@@ -52,3 +57,12 @@ def name():
 def snapshot():
     """Compare the output of a command with the file of this name; see `tests.support.snapshots`."""
     return compare
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> str:
+    """A data directory as `rioni serve` leaves it: with the default storage, created by the broker itself."""
+    config = Config(data=tmp_path / "data")
+    with prepare_startup(config) as directory, contextlib.closing(build_infrastructure(config, directory)) as base:
+        StoreMarks(base).note(everything=True)
+    return str(config.data)

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from rioni import __version__
-from rioni.bootstrap.consistency.anchoring import StoreMarks
 from rioni.bootstrap.infrastructure import build_infrastructure
 from rioni.bootstrap.startup import prepare_startup
 from rioni.commands.system.storages import CreateStorage
@@ -152,15 +151,6 @@ def test_a_benchmark_without_a_server_gives_instructions(run):
 
 
 # --- on real data ---
-
-
-@pytest.fixture
-def data(tmp_path: Path) -> str:
-    """A data directory as `rioni serve` leaves it: with the default storage, created by the broker itself."""
-    config = Config(data=tmp_path / "data")
-    with prepare_startup(config) as directory, contextlib.closing(build_infrastructure(config, directory)) as base:
-        StoreMarks(base).note(everything=True)
-    return str(config.data)
 
 
 def _change(data: str, statement: str) -> None:

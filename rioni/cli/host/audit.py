@@ -9,7 +9,8 @@ import typer
 from rioni.cli.host import checkpoints, history
 from rioni.cli.host.audit_trail import write_json_lines, write_table
 from rioni.cli.host.options import ConfigFile, Data, load_settings
-from rioni.cli.output import opened, progress_bars
+from rioni.cli.options import Json
+from rioni.cli.output import Output, opened, progress_bars
 from rioni.cli.times import log_time
 
 
@@ -39,6 +40,7 @@ def audit(
     output: Annotated[Path | None, typer.Option(help="File to write; for Parquet a folder.")] = None,
     data: Data = None,
     config_file: ConfigFile = None,
+    json: Json = False,
 ) -> None:
     """Show or export who changed what, when, from where: every administrative change ever made.
 
@@ -49,6 +51,8 @@ def audit(
     if context.invoked_subcommand is not None:
         return
     wanted = {"since": _time(since), "until": _time(until), "actor": actor, "resource": resource}
+    if json and form is AuditFormat.TABLE:
+        form = AuditFormat.JSONL
     if form is AuditFormat.PARQUET and output is None:
         raise typer.BadParameter("Parquet needs a folder to write to: --output FOLDER", param_hint="--format")
     settings = load_settings(config_file, data=data)
@@ -58,7 +62,10 @@ def audit(
         with progress_bars() as progress:
             report = admin_operations.export_audit(settings, output, **wanted, progress=progress)
         position, digest = report.head
-        typer.echo(f"{report.rows:,} entries written to {output}; the log ends at {position} with {digest.hex()}")
+        Output(json).line(
+            {"folder": str(output), "entries": report.rows, "position": position, "log_hash": digest.hex()},
+            f"{report.rows:,} entries written to {output}; the log ends at {position} with {digest.hex()}",
+        )
         return
     write = write_table if form is AuditFormat.TABLE else write_json_lines
     with opened(output) as file:

@@ -6,7 +6,8 @@ from typing import Annotated
 import typer
 
 from rioni.cli.host.options import ConfigFile, Data, load_settings
-from rioni.cli.output import progress_bars
+from rioni.cli.options import Json
+from rioni.cli.output import Output, progress_bars
 
 
 app = typer.Typer()
@@ -19,6 +20,7 @@ def backup(
     no_check: Annotated[bool, typer.Option("--no-check", help="Do not check the copy as `rioni verify` does.")] = False,
     data: Data = None,
     config_file: ConfigFile = None,
+    json: Json = False,
 ) -> None:
     """Back up log, read models, cursors and events as of one instant, while the broker works.
 
@@ -30,17 +32,29 @@ def backup(
 
     with progress_bars(only_on_terminal=True) as progress:
         report = run(settings, to, progress, checked=not no_check)
-    for name, entry in report.manifest.files.items():
-        typer.echo(f"{name}: {entry.size / 1e6:,.1f} MB")
+    files = {name: entry.size for name, entry in report.manifest.files.items()}
     done = "not checked" if no_check else "checked"
     what = "Updated" if report.incremental else "Made"
-    typer.echo(
-        f"{what} the backup of {report.manifest.taken_at} in {to}: position {report.manifest.position} of the log, "
+    output = Output(json)
+    output.line(
+        {
+            "folder": str(to),
+            "taken_at": report.manifest.taken_at,
+            "position": report.manifest.position,
+            "bytes": report.size,
+            "written_bytes": report.written,
+            "incremental": report.incremental,
+            "checked": not no_check,
+            "seconds": round(report.seconds, 3),
+            "files": files,
+        },
+        "".join(f"{name}: {size / 1e6:,.1f} MB\n" for name, size in files.items())
+        + f"{what} the backup of {report.manifest.taken_at} in {to}: position {report.manifest.position} of the log, "
         f"{report.size / 1e6:,.1f} MB, of which {report.written / 1e6:,.1f} MB were written, {done}, in "
-        f"{report.seconds:.1f} s."
+        f"{report.seconds:.1f} s.",
     )
     if (settings.data / "log-signing.key").exists():
-        typer.echo("The key log-signing.key was not copied: keep a copy of it in another, safe place.")
+        output.remark("The key log-signing.key was not copied: keep a copy of it in another, safe place.")
 
 
 @app.command(epilog="Example: rioni restore --from /backup/rioni --data /srv/rioni")
@@ -55,6 +69,7 @@ def restore(
         bool, typer.Option("--delete-old", help="Delete the replaced files instead of keeping them.")
     ] = False,
     config_file: ConfigFile = None,
+    json: Json = False,
 ) -> None:
     """Restore a backup into the data directory of a broker that is stopped, or into a new one.
 
@@ -65,9 +80,14 @@ def restore(
 
     with progress_bars(only_on_terminal=True) as progress:
         report = run(source, settings.data, progress, accept_lost_events=accept_lost_events, delete_old=delete_old)
+    output = Output(json)
     if report.lost:
-        typer.echo(f"Lost, and recorded in the internal log: {report.lost}.")
+        output.remark(f"Lost, and recorded in the internal log: {report.lost}.")
     if report.kept_in is not None:
-        typer.echo(f"The files from before are in {report.kept_in}. Delete them when you no longer need them.")
-    position = report.manifest.position
-    typer.echo(f"Restored the backup of {report.manifest.taken_at}, position {position} of the log.")
+        output.remark(f"The files from before are in {report.kept_in}. Delete them when you no longer need them.")
+    taken_at, position = report.manifest.taken_at, report.manifest.position
+    kept_in = None if report.kept_in is None else str(report.kept_in)
+    output.line(
+        {"taken_at": taken_at, "position": position, "lost": str(report.lost or ""), "kept_in": kept_in},
+        f"Restored the backup of {taken_at}, position {position} of the log.",
+    )

@@ -9,7 +9,8 @@ import typer
 
 from rioni.cli.exit_codes import FOUND
 from rioni.cli.host.options import ConfigFile, Data, Master, Scratch, SparkConf, load_settings, spark_settings
-from rioni.cli.output import progress_bars
+from rioni.cli.options import Json
+from rioni.cli.output import Output, opened, progress_bars
 from rioni.cli.times import log_time
 
 
@@ -23,6 +24,7 @@ def checkpoint(
     output: Annotated[Path | None, typer.Option(help="File to write; by default standard output.")] = None,
     data: Data = None,
     config_file: ConfigFile = None,
+    as_json: Json = False,
 ) -> None:
     """Sign the present state of the log. Keep it: it shows later whether the log was changed.
 
@@ -33,10 +35,8 @@ def checkpoint(
     from rioni.bootstrap import checkpoint_operations
 
     note = str(checkpoint_operations.checkpoint(settings))
-    if output is None:
-        typer.echo(note, nl=False)
-    else:
-        output.write_text(note, encoding="utf-8")
+    with opened(output) as file:
+        file.write(json.dumps({"note": note}) + "\n" if as_json else note)
 
 
 class TableFormat(StrEnum):
@@ -64,6 +64,7 @@ def export(
     scratch: Scratch = None,
     data: Data = None,
     config_file: ConfigFile = None,
+    as_json: Json = False,
 ) -> None:
     """Export the log with a signed checkpoint; `verify_export.py` in the folder verifies it offline.
 
@@ -91,6 +92,7 @@ def export(
         order = TableOrder(to, form.value, master, options, scratch)
         with progress_bars() as progress:
             added, last = export_table(settings, order, progress)
+        done = {"added": added, "position": last}
         said = f"{added:,} entries added, the table ends at position {last:,}"
     else:
         from rioni.bootstrap import export_operations
@@ -100,8 +102,9 @@ def export(
         wanted = AuditFilter(since=times[0], until=times[1], actor=actor, resource=resource)
         with progress_bars(only_on_terminal=True) as progress:
             report = export_operations.export(settings, to, wanted, progress)
+        done = {"entries": report.entries, "size": report.size}
         said = f"{report.entries:,} of {report.size:,} entries exported"
-    typer.echo(f"{said}. Verify them: python {to}/verify_export.py {to}")
+    Output(as_json).line({"folder": str(to), **done}, f"{said}. Verify them: python {to}/verify_export.py {to}")
 
 
 def prove(
@@ -125,6 +128,7 @@ def rotate_key(
     ] = False,
     data: Data = None,
     config_file: ConfigFile = None,
+    as_json: Json = False,
 ) -> None:
     """Replace the key that signs checkpoints; the present one signs the new one, so that witnesses accept it.
 
@@ -139,13 +143,14 @@ def rotate_key(
 
     verifier = checkpoint_operations.rotate_key(settings, lost=lost)
     path = key_file(settings)
-    typer.echo(f"{path} has a new key. The broker records it when it signs the next checkpoint; no restart is needed.")
-    typer.echo("In a cluster copy the file to all nodes now: those with the earlier key sign no more checkpoints.")
+    output = Output(as_json)
+    output.remark(f"{path} has a new key. The broker records it when it signs the next checkpoint, without a restart.")
+    output.remark("In a cluster copy the file to all nodes now: those with the earlier key sign no more checkpoints.")
     if lost:
-        typer.echo(
+        output.remark(
             "Tell all witnesses and auditors the new key: nothing but the log says that it follows the lost one."
         )
-    typer.echo(f"Verifier key: {verifier}")
+    output.line({"file": str(path), "verifier": str(verifier)}, f"Verifier key: {verifier}")
 
 
 def consistency(

@@ -1,12 +1,10 @@
 """Commands about the settings."""
 
-import sys
-
 import typer
 
 from rioni.cli.host.options import ConfigFile
-from rioni.cli.output import console_on
-from rioni.cli.tables import plain_table
+from rioni.cli.options import Json
+from rioni.cli.output import Output
 from rioni.config.loading import load
 from rioni.config.settings import SETTINGS
 
@@ -15,11 +13,11 @@ app = typer.Typer(name="config", no_args_is_help=True, help="Look at the setting
 
 
 @app.command("show", epilog="Example: RIONI_PORT=8081 rioni config show")
-def config_show(*, config_file: ConfigFile = None) -> None:
+def config_show(*, config_file: ConfigFile = None, json: Json = False) -> None:
     """Show every setting, its value, and where the value comes from."""
     loaded = load(file=config_file)
-    table = plain_table("setting", "value", "source")
-    for setting in SETTINGS.values():
-        value = setting.show(getattr(loaded.config, setting.name))
-        table.add_row(setting.name, value, loaded.sources[setting.name])
-    console_on(sys.stdout).print(table)
+    shown = (
+        {"setting": name, "value": setting.show(getattr(loaded.config, name)), "source": loaded.sources[name]}
+        for name, setting in SETTINGS.items()
+    )
+    Output(json).items(shown, {"setting": "setting", "value": "value", "source": "source"})

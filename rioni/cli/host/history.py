@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rioni.cli.host.options import ConfigFile, Data, load_settings
-from rioni.cli.output import console_on, opened
+from rioni.cli.options import Json
+from rioni.cli.output import Output, console_on, opened
 from rioni.cli.times import moment
 
 
@@ -23,11 +24,10 @@ STYLES = {"+": "green", "-": "red", "~": "yellow"}
 Resource = Annotated[
     str, typer.Argument(help="Kind and key, such as `event-type:order.created`; a name alone is that of an event type.")
 ]
-Lines = Annotated[bool, typer.Option("--json", help="Print a line of JSON for each entry, with whole values.")]
 MOMENT = "A position of the log, or a time: RFC 3339 or a day in UTC."
 
 
-def log(resource: Resource, *, json: Lines = False, data: Data = None, config_file: ConfigFile = None) -> None:
+def log(resource: Resource, *, json: Json = False, data: Data = None, config_file: ConfigFile = None) -> None:
     """Show everything that ever happened to a resource.
 
     Oldest first: position, time, client, what happened, and each changed member (`+` added, `-` removed, `~` replaced;
@@ -60,15 +60,16 @@ def show(
     as_of: Annotated[str | None, typer.Option(help=f"{MOMENT} By default now.", metavar="MOMENT")] = None,
     data: Data = None,
     config_file: ConfigFile = None,
+    json: Json = False,
 ) -> None:
-    """Show a resource as it was, as JSON."""
+    """Show a resource as it was, as JSON; with `--json` in one line."""
     settings = load_settings(config_file, data=data)
     import orjson
 
     from rioni.bootstrap import history_operations
 
     _, state = history_operations.state_as_of(settings, resource, None if as_of is None else moment(as_of))
-    typer.echo(orjson.dumps(state, option=orjson.OPT_INDENT_2).decode())
+    Output(json).line(state, orjson.dumps(state, option=orjson.OPT_INDENT_2).decode())
 
 
 def diff(
@@ -78,7 +79,7 @@ def diff(
     resource: Annotated[
         str | None, typer.Option(help="Only this one: `kind:name`, or the name of an event type.")
     ] = None,
-    json: Lines = False,
+    json: Json = False,
     data: Data = None,
     config_file: ConfigFile = None,
 ) -> None:

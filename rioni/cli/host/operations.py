@@ -8,7 +8,8 @@ import typer
 from rioni.cli.exit_codes import FOUND
 from rioni.cli.host.options import ConfigFile, Data, load_settings
 from rioni.cli.host.problems import write_problems
-from rioni.cli.output import progress_bars
+from rioni.cli.options import Json
+from rioni.cli.output import Output, progress_bars
 from rioni.config.settings import Config
 
 
@@ -22,6 +23,7 @@ def migrate(
         Path, typer.Option("--to", help="TOML file with the settings of the cluster's nodes.", metavar="FILE")
     ],
     data: Data = None,
+    json: Json = False,
 ) -> None:
     """Move log, events and cursors of a broker that is stopped to a cluster; interrupted, do it again.
 
@@ -33,16 +35,22 @@ def migrate(
 
     with progress_bars() as progress:
         report = migration.migrate(data or Config().data, target, progress)
-    typer.echo(
-        f"Moved {report.head.position:,} entries of the log, {report.events:,} events and {report.subscriptions:,} "
-        f"subscriptions, and found them as they were. The log that was moved ends with {report.head.hash.hex()}."
+    position, digest = report.head.position, report.head.hash.hex()
+    Output(json).line(
+        {
+            "log_entries": position,
+            "events": report.events,
+            "subscriptions": report.subscriptions,
+            "log_hash": digest,
+        },
+        f"Moved {position:,} entries of the log, {report.events:,} events and {report.subscriptions:,} "
+        f"subscriptions, and found them as they were. The log that was moved ends with {digest}.",
     )
 
 
 @app.command(epilog="Example: rioni verify --data /srv/rioni")
 def verify(
     *,
-    as_json: Annotated[bool, typer.Option("--json", help="Print an object a line, the last one a summary.")] = False,
     restored: Annotated[
         bool, typer.Option("--restored", help="Compare also the servers of a stopped cluster that was restored.")
     ] = False,
@@ -54,6 +62,7 @@ def verify(
     ] = None,
     data: Data = None,
     config_file: ConfigFile = None,
+    json: Json = False,
 ) -> None:
     """Check log, read models, stored events and whether all files fit; exit code 1 on a finding.
 
@@ -74,7 +83,7 @@ def verify(
 
     with progress_bars(only_on_terminal=True) as progress:
         problems = admin_operations.check(settings, progress, restored=restored, checkpoints=checkpoint, key=log_key)
-        found = write_problems(problems, as_json=as_json)
+        found = write_problems(problems, as_json=json)
     if found:
         raise typer.Exit(FOUND)
 
@@ -85,6 +94,7 @@ def accept_loss(
     reason: Annotated[str, typer.Option(help="Recorded in the internal log, with what was found.")],
     data: Data = None,
     config_file: ConfigFile = None,
+    json: Json = False,
 ) -> None:
     """Accept inconsistent stores, and lose what is missing; the broker has to be stopped.
 
@@ -96,6 +106,5 @@ def accept_loss(
     from rioni.bootstrap.consistency import acceptance
 
     findings = acceptance.accept_loss(settings, reason)
-    for finding in findings:
-        typer.echo(finding)
-    typer.echo("Accepted; the decision is in the internal log." if findings else "Nothing is missing.")
+    said = "Accepted; the decision is in the internal log." if findings else "Nothing is missing."
+    Output(json).line({"accepted": [str(finding) for finding in findings]}, "\n".join([*map(str, findings), said]))

@@ -1,0 +1,78 @@
+"""Completion of names: from the broker of the command line so far, in time, and silent on errors."""
+
+import socket
+import subprocess
+
+import pytest
+
+from rioni.cli import completions
+from rioni.client import EventType, Schema, Storage
+
+
+@pytest.fixture
+def complete(run, monkeypatch):
+    """What bash offers for the last word of a command line."""
+
+    def ask(line):
+        words = line.split(" ")
+        monkeypatch.setenv("_RIONI_COMPLETE", "complete_bash")
+        monkeypatch.setenv("COMP_WORDS", "\n".join(words))
+        monkeypatch.setenv("COMP_CWORD", str(len(words) - 1))
+        code, out, err = run()
+        assert (code, err) == (0, "")
+        return out.split()
+
+    return ask
+
+
+def test_commands_and_options_are_completed(complete):
+    assert complete("rioni stora") == ["storages"]
+    assert complete("rioni storages l") == ["list"]
+    assert complete("rioni storages list --ca") == ["--ca-certificate"]
+    assert complete("rioni completion z") == ["zsh"]
+
+
+def test_names_are_those_of_the_broker_of_the_command_line(complete, broker, client, name):
+    client.event_types.create(EventType(name=name, owning_application="shop", schema=Schema.json({})))
+    client.storages.create(Storage(id=name, storage_type="embedded"))
+    assert complete(f"rioni schemas list --url {broker.url} {name[:6]}") == [name]
+    assert complete(f"rioni storages show --url {broker.url} {name}") == [name]
+    client.storages.delete(name)
+
+
+def test_contexts_are_completed(complete, run, monkeypatch):
+    for each in ("prod", "preview", "test"):
+        run("context", "add", each, "--url", "http://localhost:1")
+    assert complete("rioni storages list --context pr") == ["preview", "prod"]
+    assert complete("rioni context use pro") == ["prod"]
+
+
+def test_topics_are_completed(complete):
+    assert complete("rioni cheat stor") == ["storages"]
+
+
+def test_a_broker_that_does_not_answer_offers_nothing_and_does_not_delay(complete, monkeypatch):
+    """The system accepts the connection, but there is never an answer."""
+    monkeypatch.setattr(completions, "DEADLINE_S", 0.05)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        assert complete(f"rioni schemas list --url http://127.0.0.1:{silent.getsockname()[1]} ") == []
+
+
+def test_errors_are_silent(complete, tmp_path):
+    assert complete("rioni schemas list --url ftp://nowhere ") == []
+    (tmp_path / "contexts.toml").write_text("[")
+    assert complete("rioni context use ") == []
+    assert complete("rioni schemas list ") == []
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_script_asks_this_program(run, shell):
+    code, script, _ = run("completion", shell)
+    assert code == 0
+    assert f"_RIONI_COMPLETE=complete_{shell}" in script
+
+
+def test_bash_accepts_the_script(run):
+    script = run("completion", "bash")[1]
+    done = subprocess.run(["bash", "-c", f"{script}\ncomplete -p rioni"], capture_output=True, text=True, check=True)
+    assert "_rioni_completion rioni" in done.stdout

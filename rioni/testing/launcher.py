@@ -53,8 +53,12 @@ class Launcher:
             OSError: the process has ended.
         """
         here, there = socket.socketpair()
-        with there:
-            socket.send_fds(self._requests, [b"+"], [there.fileno()])
+        try:
+            with there:
+                socket.send_fds(self._requests, [b"+"], [there.fileno()])
+        except OSError:
+            here.close()
+            raise
         return here
 
     def close(self) -> None:

@@ -6,13 +6,14 @@ from rioni.testing import Broker, launcher
 
 
 @pytest.fixture(scope="session")
-def _launcher() -> Iterator[None]:
+def launched() -> Iterator[None]:
+    """Ends what brokers are forked from when all tests have run."""
     yield
     launcher.stop()
 
 
 @pytest.fixture(scope="module")
-def shared_broker(_launcher) -> Iterator[Broker]:
+def shared_broker(launched) -> Iterator[Broker]:
     """One for the tests of a file."""
     with Broker() as broker:
         yield broker

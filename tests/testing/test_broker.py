@@ -33,7 +33,7 @@ def test_a_broker_serves_the_api_and_leaves_nothing_behind():
         gone.event_types.list()
 
 
-def test_a_broker_can_be_started_again_and_is_empty_then(broker: Broker):
+def test_a_broker_can_be_started_again_and_is_empty_then():
     own = Broker()
     own.start()
     own.start()
@@ -66,7 +66,7 @@ def test_a_port_that_is_taken_is_named(shared_broker: Broker):
         Broker({"port": port}).start()
 
 
-def test_events_expire_when_the_time_is_moved(broker: Broker):
+def test_events_expire_when_the_time_is_moved():
     with Broker() as own:
         own.create_event_type("order.created", options={"retention_time": RETENTION_MS})
         own.publish("order.created", {"order": 1})
@@ -78,7 +78,7 @@ def test_events_expire_when_the_time_is_moved(broker: Broker):
         assert [event["order"] for event in own.published("order.created")] == [2]
 
 
-def test_streams_that_commit_nothing_end_when_their_time_is_over(broker: Broker):
+def test_streams_that_commit_nothing_end_when_their_time_is_over():
     with Broker() as own:
         own.create_event_type("order.created")
         client = own.client()

@@ -5,6 +5,7 @@ given bytes, an answer is read by looking for its length, and nothing is copied 
 """
 
 import contextlib
+import math
 import selectors
 import socket
 import ssl
@@ -19,6 +20,8 @@ from rioni.domain.errors import Invalid, Unavailable
 CONNECT_TIMEOUT_S = 5
 READ_BYTES = 1 << 18
 HEAD_BYTES_MAX = 65_536
+TOKEN_KEPT_S = 60
+"""Tokens are valid for longer when they are issued."""
 LOST = 0
 """The status of a request whose connection broke before its answer was complete."""
 
@@ -34,11 +37,18 @@ class Server:
     The certificate of a server with HTTPS is always checked: against `ca_certificate`, otherwise against the
     authorities of the system, or those that `SSL_CERT_FILE` and `SSL_CERT_DIR` name.
 
+    Args:
+        url: the base URL.
+        token: what is shown, or a function that returns it.
+        ca_certificate: PEM file with the authorities to trust.
+
     Raises:
         Invalid: this is not an http or https URL, or the file of the authorities can't be used.
     """
 
-    def __init__(self, url: str, token: str | None = None, ca_certificate: Path | None = None) -> None:
+    def __init__(
+        self, url: str, token: str | Callable[[], str | None] | None = None, ca_certificate: Path | None = None
+    ) -> None:
         try:
             parts = urlsplit(url)
             port = parts.port or _PORTS.get(parts.scheme, 0)
@@ -47,10 +57,23 @@ class Server:
         if parts.scheme not in _PORTS or not parts.hostname:
             raise Invalid(f"{url} is not a base URL of a broker; write it like http://localhost:8080.")
         self.tls = _tls(ca_certificate) if parts.scheme == "https" else None
-        self.url, self.token = url.rstrip("/"), token
+        self.url = url.rstrip("/")
+        self._source = token
+        self._token: str | None = None
+        self._asked_again_s = -math.inf
         self.address = (parts.hostname, port)
         self.netloc = parts.netloc
         self.path = parts.path.rstrip("/")
+
+    @property
+    def token(self) -> str | None:
+        """The token; a function is asked for it once in `TOKEN_KEPT_S`, may block, and raises what it raises."""
+        if not callable(self._source):
+            return self._source
+        if time.monotonic() >= self._asked_again_s:
+            self._token = self._source()
+            self._asked_again_s = time.monotonic() + TOKEN_KEPT_S
+        return self._token
 
     def head(self, method: str, path: str, body_bytes: int | None = None, **headers: str) -> bytes:
         """The bytes of a request up to its body.

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def server(connection: Connection) -> "Server":
-    """The broker, with the token of now; raises Invalid and Unavailable."""
+    """The broker; raises Invalid."""
     from rioni.tools.load_client import Server
 
-    return Server(connection.url, connection.bearer(), connection.ca_certificate)
+    return Server(connection.url, connection.token, connection.ca_certificate)

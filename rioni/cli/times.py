@@ -1,7 +1,7 @@
 """Times on the command line."""
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import typer
 
@@ -19,10 +19,30 @@ def log_time(text: str) -> str:
         time = datetime.fromisoformat(text)
     except ValueError as ex:
         raise typer.BadParameter(f"{text} is not a time; write 2026-01-31 or 2026-01-31T12:00:00Z") from ex
-    time = time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
-    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return _utc(time).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def moment(text: str) -> int | str:
     """A position of the log, or a time as `log_time`."""
     return int(text) if POSITION.fullmatch(text) else log_time(text)
+
+
+_AGO = re.compile(r"-?([0-9]{1,9})(s|m|h|d|w)")
+_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+
+
+def point_in_time(text: str) -> datetime:
+    """A time, in UTC: RFC 3339, a day in UTC, or how long ago, such as `10m` or `-10m`."""
+    if ago := _AGO.fullmatch(text):
+        return datetime.now(UTC) - timedelta(seconds=int(ago[1]) * _SECONDS[ago[2]])
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError as ex:
+        raise typer.BadParameter(
+            f"{text} is not a time; write 2026-01-31, 2026-01-31T12:00:00Z, or 10m for ten minutes ago"
+        ) from ex
+    return _utc(time)
+
+
+def _utc(time: datetime) -> datetime:
+    return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)

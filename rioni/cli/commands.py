@@ -48,20 +48,13 @@ SECTIONS: Mapping[str, Section] = {
     "registry": Section(
         "Event types and subscriptions",
         {
+            "event-types": ("remote.event_types", "remote.event_type_files"),
+            "subscriptions": ("remote.subscriptions", "remote.subscription_lag", "remote.subscription_cursors"),
             "schemas": ("remote.schemas",),
             "partitions": ("remote.partitions",),
             "timelines": ("remote.timelines",),
             "registry": ("remote.registry",),
             "dead-letters": ("remote.dead_letters",),
-        },
-    ),
-    "events": Section(
-        "Events",
-        {
-            "publish": ("remote.publish",),
-            "tail": ("remote.tail",),
-            "search": ("remote.search",),
-            "events": ("remote.events",),
         },
     ),
     "broker": Section(

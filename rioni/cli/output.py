@@ -119,6 +119,23 @@ def confirm(question: str, *, yes: bool) -> None:
         raise NotConfirmed("Nothing was changed.")
 
 
+def confirm_name(what: str, name: str) -> None:
+    """Ask for the name of what will be lost, on a terminal.
+
+    Args:
+        what: what will happen, such as `All events of orders will be deleted.`
+        name: what has to be typed.
+
+    Raises:
+        NotConfirmed: another text was typed.
+        Invalid: there is no terminal to ask on.
+    """
+    if not sys.stdin.isatty():
+        raise Invalid(f"{what} There is no terminal to ask on: say it with --yes.")
+    if typer.prompt(f"{what} Type its name to go on", err=True) != name:
+        raise NotConfirmed("That is not its name; nothing was changed.")
+
+
 def _plain(value: Any) -> Any:
     import msgspec
 

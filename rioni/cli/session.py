@@ -65,7 +65,10 @@ class Session:
             from rioni.client import ClientError
 
             if isinstance(ex, ClientError):
-                raise Refused(f"{str(ex).removesuffix('.')}.{_advice(ex)}") from ex
+                refused = Refused(f"{str(ex).removesuffix('.')}.{_advice(ex)}")
+                for note in getattr(ex, "__notes__", ()):
+                    refused.add_note(note)
+                raise refused from ex
 
 
 def _advice(ex: Exception) -> str:

@@ -54,9 +54,37 @@ COMMANDS = {
     "monitoring-version": "monitoring version",
     "dead-letters-list": "dead-letters list {subscription}",
     "dead-letters-redrive": "dead-letters redrive {subscription}",
+    "event-types-list": "event-types list --name order*",
+    "event-types-show": "event-types show orders",
+    "event-types-create": "event-types create payments --owning-application shop --schema wider.json --label a=b",
+    "event-types-producers": "event-types producers orders",
+    "event-types-consumers": "event-types consumers orders",
+    "event-types-diff": "event-types diff orders --against @1.0.0",
+    "event-types-diff-files": "event-types diff definitions.yaml",
+    "event-types-check": "event-types check definitions.yaml wrong.yaml",
+    "event-types-apply-dry-run": "event-types apply definitions.yaml --dry-run",
+    "event-types-apply": "event-types apply definitions.yaml --yes",
+    "event-types-apply-schema": "event-types apply --schema",
+    "event-types-delete": "event-types delete payments --yes",
+    "subscriptions-list": "subscriptions list --owning-application shop --status",
+    "subscriptions-show": "subscriptions show {subscription}",
+    "subscriptions-create": "subscriptions create --owning-application shop --event-type orders --read-from begin",
+    "subscriptions-reset-dry-run": "subscriptions reset {subscription} --to begin --dry-run",
+    "subscriptions-reset": "subscriptions reset {subscription} --to begin --yes",
+    "subscriptions-cursors": "subscriptions cursors {subscription}",
+    "subscriptions-lag": "subscriptions lag {subscription}",
+    "subscriptions-lag-by-subscription": "subscriptions lag --by subscription",
+    "subscriptions-watch": "subscriptions watch --count 1",
+    "subscriptions-delete": "subscriptions delete {subscription} --yes",
     "storages-delete": "storages delete unused --yes",
 }
-FOUND = {"schemas-check-fails"}
+FOUND = {
+    "schemas-check-fails",
+    "event-types-diff",
+    "event-types-diff-files",
+    "event-types-check",
+    "event-types-apply-dry-run",
+}
 """Those with the exit code 1."""
 
 
@@ -88,6 +116,12 @@ def _prepare(url: str) -> str:
     """Make what the commands are about; returns the id of a subscription."""
     Path("wider.json").write_text(json.dumps(SCHEMA | {"properties": SCHEMA["properties"] | {"note": {}}}))
     Path("narrower.json").write_text(json.dumps({"type": "string"}))
+    Path("definitions.yaml").write_text(
+        "{name: orders, labels: {team: shop}}\n---\n"
+        "{name: refunds, owning_application: shop, schema: {schema: {type: object}}}\n---\n"
+        "{kind: subscription, owning_application: audit, event_types: [orders]}\n"
+    )
+    Path("wrong.yaml").write_text("name: orders\nschema_file: narrower.json\ncategory: datta\n")
     with Client(url) as client:
         client.storages.create(Storage(id="unused", storage_type="embedded"))
         client.event_types.create(EventType(name="orders", owning_application="shop", schema=Schema.json(SCHEMA)))

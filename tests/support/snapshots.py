@@ -12,6 +12,8 @@ VARYING: Mapping[str, str] = {
     r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)": "TIME",
     r"http://127\.0\.0\.1:\d+": "URL",
     r"127\.0\.0\.1:\d+": "ADDRESS",
+    r'"etag":"[^,]*"': '"etag":"ETAG"',
+    r'"consumer_lag_seconds":\d+': '"consumer_lag_seconds":N',
     r'"flow_id":"[^"]*"': '"flow_id":"FLOW"',
     r'"worker":"[^"]*"': '"worker":"WORKER"',
     r"done \d+ s ago": "done N s ago",

@@ -11,6 +11,8 @@ from rioni.client.models.subscriptions import DeadLetter, Redriven, Subscription
 
 
 PAGE = 1_000
+RESET_S = 90
+"""How long a reset may take: the broker waits 61 s for commits by default."""
 
 _LIST = "/subscriptions"
 _ITEM = "/subscriptions/{subscription_id}"
@@ -126,7 +128,7 @@ class Subscriptions:
         """Set committed cursors, backwards too; ends all streams first, for which it waits about a minute at most."""
         body = {"items": [cursor.members() for cursor in cursors]}
         path = {"subscription_id": subscription_id}
-        await self._transport.request("PATCH", f"{_ITEM}/cursors", path=path, body=body)
+        await self._transport.request("PATCH", f"{_ITEM}/cursors", path=path, body=body, idle_s=RESET_S)
 
     async def close_stream(self, subscription_id: str, stream_id: str) -> None:
         """End a stream; raises NotFound if there is none."""

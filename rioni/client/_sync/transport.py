@@ -96,6 +96,7 @@ class Transport:
         repeatable: bool | None = None,
         accept: tuple[int, ...] = (),
         deadline_s: float | None = None,
+        idle_s: float | None = None,
         sleep: Callable[[float], Any] = concurrency.sleep,
     ) -> "httpx.Response":
         """Make a request, again where that may help; blocks at most `attempts` times `timeout_s`, and between them.
@@ -112,6 +113,7 @@ class Transport:
                 default all but those with POST and PATCH.
             accept: statuses that are no errors, beside those of success.
             deadline_s: until when the request is repeated, on the monotonic clock, in place of the number of attempts.
+            idle_s: how long the broker may take to answer; by default as long as the client's time-out.
             sleep: waits between attempts.
 
         Raises:
@@ -124,6 +126,8 @@ class Transport:
             request = self._build(method, template, path, params, body, content, headers)
             if deadline_s is not None:
                 request.extensions["timeout"] = self._timeout_until(deadline_s)
+            elif idle_s is not None:
+                request.extensions["timeout"] = self._timeout_of(idle_s)
             response = self._send(request)
             if response.status_code not in accept and not response.is_success:
                 raise self.problem(response)
@@ -177,7 +181,7 @@ class Transport:
 
         request = self._build(method, template, path, params, body, None, headers)
         if idle_s is not None:
-            request.extensions["timeout"] = httpx.Timeout(self.timeout_s, read=idle_s).as_dict()
+            request.extensions["timeout"] = self._timeout_of(idle_s)
         response = self._send(request, stream=True)
         try:
             if not response.is_success:
@@ -258,6 +262,11 @@ class Transport:
             members = {"title": response.reason_phrase, "detail": response.text[:500]}
         wait_s = retry_after_s(response.headers.get("Retry-After"))
         return errors.problem(response.status_code, members, request=request, retry_after_s=wait_s)
+
+    def _timeout_of(self, idle_s: float) -> Mapping[str, float | None]:
+        import httpx  # noqa: PLC0415 - see __init__
+
+        return httpx.Timeout(self.timeout_s, read=idle_s).as_dict()
 
     def _timeout_until(self, deadline_s: float) -> Mapping[str, float | None]:
         import httpx  # noqa: PLC0415 - see __init__

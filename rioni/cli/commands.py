@@ -57,6 +57,15 @@ SECTIONS: Mapping[str, Section] = {
             "dead-letters": ("remote.dead_letters",),
         },
     ),
+    "events": Section(
+        "Events",
+        {
+            "publish": ("remote.publish",),
+            "tail": ("remote.tail",),
+            "search": ("remote.search",),
+            "events": ("remote.events",),
+        },
+    ),
     "broker": Section(
         "The whole broker",
         {

@@ -122,7 +122,9 @@ class PublishingFailed(ClientError):
         failed = [result for result in results if result.publishing_status != "submitted"]
         self.failed = failed
         """The results of those that were not stored."""
-        culprit = next((result for result in failed if result.publishing_status == "failed"), None)
+        # Where no event is at fault, all of them may carry the reason.
+        culprits = [result for result in failed if result.publishing_status == "failed"] or failed
+        culprit = next((result for result in culprits if result.detail), None)
         reason = f": {culprit.step}: {culprit.detail}" if culprit else ""
         super().__init__(f"{len(failed)} of {len(results)} events were not stored in {event_type}{reason}")
 

@@ -6,14 +6,30 @@ import subprocess
 
 import httpx
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
+from rioni.bootstrap.database import database_url
 from rioni.cli.cheat_topics import FOLDER, topics
+from rioni.config.settings import Config
+from rioni.domain.transparency.signed_note import COSIGNATURE, verifier_of
 from rioni.http.openapi.document import document
+from rioni.projections.generations.engine import open_engine
+from rioni.projections.generations.rebuilds import DONE, Plan, begin
 from tests.support.command_server import commands_on_path
 from tests.support.server import running_server
 
 
 SCRIPT_TIMEOUT_S = 120
+WITNESS = Ed25519PrivateKey.from_private_bytes(bytes(32))
+PLAN = Plan("green", ["states"], incremental=False, fold=1, upto=None, position=7, hash="00" * 32, tasks=2)
+ONLY_FOR_OTHERS = {
+    # The same as PUT, for clients that can't send it.
+    "POST /event-types/{}/partition-count",
+    # The same as POST, with parameters in the query.
+    "GET /subscriptions/{}/events",
+}
+"""Operations that the client and this command line need not call."""
 MISSING = {
     "DELETE /subscriptions/{}/streams/{}",
     "GET /avro-schemas/{}/versions",
@@ -23,18 +39,14 @@ MISSING = {
     "GET /event-types/{}/schemas",
     "GET /event-types/{}/schemas/{}",
     "GET /event-types/{}/timelines",
-    "GET /rebuilds/{}",
     "GET /registry/enrichment-strategies",
     "GET /registry/partition-strategies",
     "GET /subscriptions/{}/dead-letters",
-    "GET /subscriptions/{}/events",
     "POST /event-types/{}/deleted-events",
     "POST /event-types/{}/events",
-    "POST /event-types/{}/partition-count",
     "POST /event-types/{}/schemas",
     "POST /event-types/{}/schemas/{}/compatibility-check",
     "POST /event-types/{}/timelines",
-    "POST /log/cosignatures",
     "POST /subscriptions/{}/cursors",
     "POST /subscriptions/{}/dead-letters/redrive",
     "POST /subscriptions/{}/events",
@@ -51,8 +63,13 @@ def programs(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory):
-    """A broker of its own, whose requests are counted."""
-    with running_server(tmp_path_factory.mktemp("data") / "rioni", "--workers", "1") as running:
+    """A broker of its own, whose requests are counted; it knows the witness of the examples, and had a rebuild."""
+    data = tmp_path_factory.mktemp("data") / "rioni"
+    environment = {"RIONI_LOG_WITNESSES": str(verifier_of("auditor", WITNESS, COSIGNATURE))}
+    with running_server(data, "--workers", "1", environment=environment) as running:
+        engine = open_engine(database_url(Config(data=data)))
+        begin(engine, PLAN, lambda _: False).finish(DONE, "7 entries, 0 differences")
+        engine.dispose()
         yield running
 
 
@@ -64,6 +81,10 @@ def run_topic(programs, broker, tmp_path_factory):
     def run(name):
         if name not in outcomes:
             folder = tmp_path_factory.mktemp(name)
+            (folder / "auditor.key").write_bytes(
+                WITNESS.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+            )
+            (folder / "auditor.key").chmod(0o600)
             environment = {
                 **{name: value for name, value in os.environ.items() if not name.startswith("RIONI_")},
                 "PATH": f"{programs}:{os.environ['PATH']}",
@@ -113,7 +134,7 @@ def test_every_operation_of_the_api_is_reached(run_topic, broker):
     described = {
         f"{method.upper()} {_normal(path)}" for path, methods in document()["paths"].items() for method in methods
     }
-    assert sorted(described - reached) == sorted(MISSING)
+    assert sorted(described - reached - ONLY_FOR_OTHERS) == sorted(MISSING)
 
 
 def _normal(path: str) -> str:

@@ -18,3 +18,4 @@ rioni audit denials --limit 20
 
 # Rebuilds of the read models, and how far they are.
 rioni rebuilds list
+rioni rebuilds show

@@ -14,5 +14,8 @@ rioni log inclusion 1
 rioni log tile 0 "000.p/$(sed -n 2p monday.checkpoint)" --output hashes
 rioni log tile entries "000.p/$(sed -n 2p monday.checkpoint)" --output entries
 
-# A witness verifies all of that each time, and cosigns; once the broker knows it, its cosignatures can be shown.
-rioni witness --state broker.witness --name auditor
+# A witness verifies all of that each time, and cosigns. The broker keeps the cosignatures of witnesses that it knows, by
+# the setting log_witnesses; others can be given to it later.
+rioni witness --state broker.witness --key auditor.key --name auditor
+rioni log checkpoint --cosigned > cosigned.checkpoint
+rioni log cosign cosigned.checkpoint

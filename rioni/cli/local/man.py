@@ -13,7 +13,7 @@ from rioni.domain.errors import Invalid
 app = typer.Typer()
 
 
-@app.command(epilog="Example: rioni man audit log | man -l -\nExample: rioni man --to ~/.local/share/man/man1")
+@app.command(epilog="Example: rioni man audit log | man -l -\n\nExample: rioni man --to ~/.local/share/man/man1")
 def man(
     command: Annotated[list[str] | None, typer.Argument(help="Words of a command; by default `rioni` itself.")] = None,
     *,

@@ -87,7 +87,7 @@ def consistency(
 
 
 @app.command(
-    epilog="Example: rioni log tile 0 000.p/12 --output tile\nExample: rioni log tile entries 000 --output entries"
+    epilog="Example: rioni log tile 0 000.p/12 --output tile\n\nExample: rioni log tile entries 000 --output entries"
 )
 @connected
 def tile(

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from rioni.cli.session import Session, connected
+from rioni.domain.errors import NotFound
 
 
 app = typer.Typer(name="rebuilds", no_args_is_help=True, help="How far rebuilds of the read models are.")
@@ -29,8 +30,17 @@ def list_rebuilds(session: Session) -> None:
     session.output.items(session.client.rebuilds.list(), COLUMNS)
 
 
-@app.command(epilog="Example: rioni rebuilds show 2f6c9f6e-3b1c-4a52-9d3c-0a7c3e4ab1f7")
+@app.command(epilog="Example: rioni rebuilds show")
 @connected
-def show(session: Session, rebuild: Annotated[str, typer.Argument(help="Id of the rebuild.")]) -> None:
+def show(
+    session: Session,
+    rebuild: Annotated[str | None, typer.Argument(help="Id of the rebuild; by default the newest.")] = None,
+) -> None:
     """Show a rebuild."""
-    session.output.item(session.client.rebuilds.get(rebuild))
+    client = session.client.rebuilds
+    if rebuild is None:
+        found = client.list()
+        if not found:
+            raise NotFound(f"There was no rebuild on {session.client.url}.")
+        rebuild = found[0].id
+    session.output.item(client.get(rebuild))

@@ -1,0 +1,102 @@
+"""Options of the commands that read events, and what they mean."""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rioni.cli import completions
+from rioni.cli.times import point_in_time
+from rioni.domain.errors import Invalid
+
+
+if TYPE_CHECKING:
+    from rioni.client import Client
+    from rioni.tools.events.ranges import Selection
+    from rioni.tools.events.reading import Reader
+
+
+EventTypeNames = Annotated[
+    list[str], typer.Argument(help="Names of event types.", autocompletion=completions.event_types)
+]
+Since = Annotated[
+    datetime | None,
+    typer.Option(
+        help="Only events stored then or later: RFC 3339, a day in UTC, or how long ago, such as `10m`.",
+        parser=point_in_time,
+        metavar="TIME",
+    ),
+]
+Until = Annotated[
+    datetime | None,
+    typer.Option(help="Only events stored before; as `--since`.", parser=point_in_time, metavar="TIME"),
+]
+PartitionNames = Annotated[
+    list[str] | None, typer.Option("--partition", "-p", help="Only events of this partition; may be repeated.")
+]
+FromOffset = Annotated[
+    str | None,
+    typer.Option(help="Begin with the event at this offset of the `--partition`, or with `begin` or `end`."),
+]
+Filter = Annotated[
+    str | None,
+    typer.Option(
+        "--filter",
+        "-f",
+        help="Only events for which this is true: CEL, as in the filters of subscriptions.",
+        metavar="EXPRESSION",
+    ),
+]
+Limit = Annotated[int | None, typer.Option("--limit", "-l", help="End after so many events.", min=1)]
+Template = Annotated[
+    str | None,
+    typer.Option(help=r"Write each event by a template: `'{order.id}\t{cursor.offset}'`.", metavar="TEXT"),
+]
+Table = Annotated[bool, typer.Option("--table", "-t", help="Write a table, in place of the events themselves.")]
+Columns = Annotated[
+    str | None,
+    typer.Option(
+        help="Columns of the table: members such as `order.id`, or `time`, `partition`, `offset`, `event_type`, "
+        "`event`; with commas between them.",
+        metavar="NAMES",
+    ),
+]
+Metadata = Annotated[
+    bool | None,
+    typer.Option(
+        "--metadata/--no-metadata",
+        help="Whether to show the member `metadata`.",
+        show_default="--metadata, but --no-metadata for tables",
+    ),
+]
+
+
+def split_columns(columns: str | None) -> list[str]:
+    """The names in the option `--columns`."""
+    return [name.strip() for name in (columns or "").split(",") if name.strip()]
+
+
+def selection(
+    partitions: list[str] | None, since: datetime | None, until: datetime | None, from_offset: str | None = None
+) -> "Selection":
+    """What the options select; raises Invalid where they contradict each other."""
+    from rioni.tools.events.ranges import Selection
+
+    return Selection(partitions=tuple(partitions or ()), since=since, until=until, from_offset=from_offset)
+
+
+def readers(client: "Client", event_types: list[str], note: Callable[[str], None]) -> "list[Reader]":
+    """A reader of each event type; raises Invalid where one is named twice."""
+    from rioni.tools.events.reading import Reader
+
+    if len(set(event_types)) < len(event_types):
+        raise Invalid("An event type is named twice.")
+    return [Reader(client, name, note=note) for name in event_types]
+
+
+def note_lost(readers: "list[Reader]", note: Callable[[str], None]) -> None:
+    """Say how many events could not be read, if any."""
+    for reader in readers:
+        if reader.lost:
+            note(f"{reader.lost:,} events of {reader.event_type} had expired before they could be read.")

@@ -1,0 +1,102 @@
+"""The command that publishes events from files and pipes."""
+
+from typing import Annotated
+
+import typer
+
+from rioni.cli.remote.event_files import (
+    STDIN,
+    BatchSize,
+    Continue,
+    Files,
+    Format,
+    Key,
+    RejectedFile,
+    ToPartition,
+    Types,
+    lines_of_files,
+    upload,
+)
+from rioni.cli.remote.options import EventTypeName
+from rioni.cli.session import Session, connected
+
+
+app = typer.Typer()
+
+
+@app.command(
+    epilog="Example: rioni publish orders orders.jsonl\n\n"
+    "Example: psql --csv -c 'SELECT * FROM orders' | rioni publish orders --continue --rejected rejected.jsonl\n\n"
+    "Example: rioni publish orders orders.csv --dry-run",
+)
+@connected
+def publish(
+    session: Session,
+    event_type: EventTypeName,
+    files: Files = None,
+    *,
+    file_format: Format = None,
+    types: Types = "",
+    key: Key = None,
+    partition: ToPartition = None,
+    batch: BatchSize = 500,
+    once: Annotated[
+        bool, typer.Option("--once", help="Let a repetition with the same input store only what is missing.")
+    ] = False,
+    go_on: Continue = False,
+    rejected: RejectedFile = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only check the events; publish nothing.")] = False,
+) -> None:
+    """Publish events from files, or from standard input.
+
+    The input is JSON, an object in each line or any number of objects one after the other or in an array, or CSV or
+    TSV with a header. Headers with dots, such as `order.id`, are members of members; cells get the types of the event
+    type's schema, or those of `--types`. Empty cells are null where the schema allows null, empty texts where the
+    column is a text, and otherwise left out.
+
+    Events get the `eid` and `occurred_at` that they lack. Metadata that only a broker may set is removed, so that what
+    [tail](cli/events.md#rioni-tail) shows can be published again. Events are stored in the order of the input, batch by
+    batch; memory is bounded, whatever the length. From a pipe events are published half a second after they came, at
+    the latest.
+
+    An event that the broker refuses is named by its line, with the broker's reason. What stands before it is stored,
+    what stands behind it is not, unless `--continue` goes on. The exit code is 1 if events were refused.
+
+    With `--once` the broker recognises batches that it stored before, by
+    [idempotency keys](reference/publishing.md#idempotency-keys) made from the input: after an interruption, or a loss
+    of the connection, run the same command again. Keep the same `--batch`, and do so within the time that the broker
+    keeps keys, by default 24 hours. Servers that do not know such keys store batches again.
+
+    `--dry-run` reads all of the input, and checks it against the schema and the partition strategy of the event type.
+    """
+    from rioni.client.encoding import CATEGORY_WITHOUT_METADATA
+    from rioni.tools.events.checking import Check
+    from rioni.tools.events.metadata import Completion
+    from rioni.tools.events.publishing import BatchPublisher
+
+    client = session.client
+    found = client.event_types.get(event_type)
+    sources = files or [STDIN]
+    stop = not (go_on or dry_run)
+    if dry_run:
+        publisher = BatchPublisher(Check(found, len(client.partitions.list(event_type))).publish, stop=False)
+    else:
+        publisher = BatchPublisher(
+            lambda events, batch_key: client.publish(event_type, events, idempotency_key=batch_key),
+            repeats=once,
+            stop=stop,
+        )
+    completion = Completion(event_type, key=key, partition=partition)
+    upload(
+        session,
+        sources,
+        lines_of_files(sources, file_format, types, found),
+        publisher,
+        event_type=event_type,
+        complete=(lambda event: event) if found.category == CATEGORY_WITHOUT_METADATA else completion.complete,
+        batch=batch,
+        once=once,
+        stop=stop,
+        rejected=rejected,
+        done="can be published" if dry_run else f"published to {event_type}",
+    )

@@ -3,8 +3,10 @@
 Without an answer within a second, or with any error, there are none: a shell has no place for messages.
 """
 
+import os
 import signal
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import typer
@@ -72,9 +74,24 @@ def _in_time(ask: Callable[[], Iterable[str]]) -> list[str]:
     before = signal.signal(signal.SIGALRM, stop)
     signal.setitimer(signal.ITIMER_REAL, DEADLINE_S)
     try:
-        return list(ask())
+        with _silent_stderr():
+            return list(ask())
     except (Exception, _TooLateError):  # noqa: BLE001 - as the module says
         return []
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+
+
+@contextmanager
+def _silent_stderr() -> Iterator[None]:
+    """Keep messages of this process and of token commands from the prompt."""
+    kept = os.dup(2)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)

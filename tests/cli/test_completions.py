@@ -1,7 +1,9 @@
 """Completion of names: from the broker of the command line so far, in time, and silent on errors."""
 
+import os
 import socket
 import subprocess
+import sys
 
 import pytest
 
@@ -76,3 +78,17 @@ def test_bash_accepts_the_script(run):
     script = run("completion", "bash")[1]
     done = subprocess.run(["bash", "-c", f"{script}\ncomplete -p rioni"], capture_output=True, text=True, check=True)
     assert "_rioni_completion rioni" in done.stdout
+
+
+def test_a_token_command_does_not_write_to_the_prompt(run, broker, tmp_path):
+    command = "sh -c 'echo please log in >&2; exit 1'"
+    assert run("context", "add", "a", "--url", broker.url, "--token-command", command)[0] == 0
+    words = "rioni\nschemas\nlist\n"
+    done = subprocess.run(
+        [sys.executable, "-m", "rioni"],
+        env={**os.environ, "_RIONI_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": "3"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert (done.stdout.strip(), done.stderr) == ("", "")

@@ -32,25 +32,12 @@ ONLY_FOR_OTHERS = {
 """Operations that the client and this command line need not call."""
 MISSING = {
     "DELETE /subscriptions/{}/streams/{}",
-    "GET /avro-schemas/{}/versions",
-    "GET /avro-schemas/{}/versions/{}",
     "GET /event-types/{}/events",
-    "GET /event-types/{}/partitions/{}",
-    "GET /event-types/{}/schemas",
-    "GET /event-types/{}/schemas/{}",
-    "GET /event-types/{}/timelines",
-    "GET /registry/enrichment-strategies",
-    "GET /registry/partition-strategies",
     "GET /subscriptions/{}/dead-letters",
     "POST /event-types/{}/deleted-events",
-    "POST /event-types/{}/events",
-    "POST /event-types/{}/schemas",
-    "POST /event-types/{}/schemas/{}/compatibility-check",
-    "POST /event-types/{}/timelines",
     "POST /subscriptions/{}/cursors",
     "POST /subscriptions/{}/dead-letters/redrive",
     "POST /subscriptions/{}/events",
-    "PUT /event-types/{}/partition-count",
 }
 """Operations that no topic reaches yet."""
 

@@ -1,16 +1,20 @@
 """compose.yaml and the Dockerfile, as far as they can be checked without Docker."""
 
+import json
 import re
+import tomllib
 import xml.etree.ElementTree as ET
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import typer
 import yaml
 
 from rioni.config.loading import load
 from rioni.config.setting import PREFIX
 from rioni.config.settings import SETTINGS
 from rioni.http.openapi.document import document
+from rioni.testing import __main__ as program_for_tests
 from rioni.tools.dev_cluster import jars
 
 
@@ -55,7 +59,7 @@ def test_postgres_allows_connections_of_all_workers():
 
 
 def test_data_are_in_separate_volumes():
-    volumes = [volume for service in SERVICES.values() for volume in service["volumes"]]
+    volumes = [volume for service in SERVICES.values() for volume in service.get("volumes", ())]
     names = [volume.partition(":")[0] for volume in volumes]
     assert sorted(names) == sorted(COMPOSE["volumes"])
     assert "VOLUME /data\n" in DOCKERFILE
@@ -73,6 +77,24 @@ def test_health_checks_use_existing_endpoints():
         (path,) = re.findall(r"http://localhost:8080(/\w+)", node["healthcheck"]["test"][-1])
         assert path in document()["paths"]
         assert node["ports"][0].endswith(":8080")
+
+
+def test_the_broker_for_tests_is_the_program_of_its_stage_and_keeps_nothing():
+    service = SERVICES["broker-for-tests"]
+    target = service["build"]["target"]
+    stages = dict(re.findall(r"^FROM \S+(?: AS (\w+))?\n(.*?)(?=^FROM |\Z)", DOCKERFILE, re.DOTALL | re.MULTILINE))
+    assert "VOLUME" not in stages[target] + stages["installed"]
+    assert service["tmpfs"] == ["/tmp"]
+    (program,) = json.loads(re.search(r"^ENTRYPOINT (.*)", stages[target], re.MULTILINE)[1])
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+    assert scripts[program] == "rioni.testing.__main__:main"
+    command, *options = json.loads(re.search(r"^CMD (.*)", stages[target], re.MULTILINE)[1])
+    parameters = typer.main.get_command(program_for_tests.app).commands[command].params
+    assert {each for each in options if each.startswith("--")} <= {name for each in parameters for name in each.opts}
+    assert json.loads(re.search(r"^    CMD (.*)", stages[target], re.MULTILINE)[1])[0] == "python"
+    (path,) = re.findall(r"http://localhost:8080(/\w+)", stages[target])
+    assert path in document()["paths"]
+    assert service["ports"][0].endswith(f":{program_for_tests.PORT}")
 
 
 def test_the_servers_have_the_tested_versions():

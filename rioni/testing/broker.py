@@ -112,6 +112,11 @@ class Broker:
             raise BrokerError("The broker has not started: use `with Broker() as broker`, or call start().")
         return self._url
 
+    @property
+    def running(self) -> bool:
+        """Whether it runs; one that was started elsewhere counts as running."""
+        return self._url is not None and (self._control is None or not self._control.has_ended())
+
     def log(self) -> str:
         """What the broker has logged; empty where it was started elsewhere."""
         return "" if self._folder is None else (self._folder / "log").read_text(errors="replace")

@@ -56,6 +56,17 @@ class ControlSocket:
             ok: int = self._answer(ANSWER_WITHIN_S)["ok"]
             return ok
 
+    def has_ended(self) -> bool:
+        """Whether the broker has ended by itself."""
+        with self._lock:
+            self._socket.settimeout(0)
+            try:
+                return not self._socket.recv(1, socket.MSG_PEEK)
+            except BlockingIOError:
+                return False
+            except OSError:
+                return True
+
     def close(self) -> None:
         """End the broker, and wait until it is gone with all it has stored."""
         with self._lock, self._socket, contextlib.suppress(OSError):

@@ -1,0 +1,89 @@
+"""The broker for tests in other languages: a process, and commands for it."""
+
+import re
+import shlex
+import signal
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from rioni.client import Unavailable
+from rioni.testing import Broker, BrokerError, remote
+from rioni.testing.__main__ import app
+
+
+PAGE = (Path(__file__).parents[2] / "docs/testing.md").read_text()
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[tuple[Broker, str]]:
+    """A broker in a process of its own, and its port."""
+    command = [sys.executable, "-m", "rioni.testing", "serve", "--port", "0", "--set", "owning_applications=shop"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        url = re.search(r"http://\S+", process.stderr.readline())[0]
+        port = url.rpartition(":")[2]
+        path = remote.socket_path(int(port))
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        with Broker.at(url) as broker:
+            yield broker, port
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+        assert not path.exists()
+
+
+def run(served: tuple[Broker, str], *command: str) -> str:
+    done = CliRunner().invoke(app, [*command, "--port", served[1]], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.output.strip()
+
+
+def test_faults_are_asked_for_and_forgotten(served):
+    client = served[0].client(attempts=1)
+    run(served, "fail-next", "503", "--count", "2", "--path", "/event-types", "--retry-after", "3")
+    with pytest.raises(Unavailable) as failed:
+        client.event_types.list()
+    assert failed.value.retry_after_s == 3
+    run(served, "delay-next", "60", "--method", "POST")
+    run(served, "drop-next", "--processed")
+    assert run(served, "clear-faults") == "3"
+    client.event_types.list()
+    assert int(run(served, "drop-connections")) >= 1
+
+
+def test_a_reset_deletes_what_was_created(served):
+    for _ in range(2):
+        served[0].create_event_type("order.created", owning_application="shop")
+        run(served, "reset")
+    assert served[0].client().event_types.list() == []
+
+
+def test_the_commands_of_the_documentation_work(served):
+    commands = re.findall(r"^docker exec CONTAINER rioni-testing (.*)$", PAGE, re.MULTILINE)
+    assert len(commands) == len(remote.COMMANDS) + 1
+    for command in commands:
+        run(served, *shlex.split(command))
+
+
+def test_time_is_moved(served):
+    first = run(served, "advance", "--minutes", "1")
+    assert run(served, "advance", "--hours", "24") > first
+
+
+def test_what_can_not_be_done_is_an_error(served):
+    path = remote.socket_path(int(served[1]))
+    with pytest.raises(BrokerError, match="200 is not the HTTP status of an error"):
+        remote.call(path, "fail_next", status=200)
+    with pytest.raises(BrokerError, match="'stop' is not one of fail_next"):
+        remote.call(path, "stop")
+    with pytest.raises(BrokerError, match="years"):
+        remote.call(path, "advance", years=3)
+
+
+def test_where_no_broker_runs_the_socket_is_named(tmp_path: Path):
+    with pytest.raises(BrokerError, match=rf"No broker for tests is controlled at {tmp_path}/none"):
+        remote.call(tmp_path / "none", "reset")

@@ -1,6 +1,7 @@
 """All commands by name: what `rioni --help`, the documentation and the completion show, imported when it is used."""
 
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping, MutableMapping
 from importlib import import_module
@@ -90,6 +91,8 @@ SECTIONS: Mapping[str, Section] = {
     ),
 }
 MODULES = {name: modules for section in SECTIONS.values() for name, modules in section.commands.items()}
+LINK = re.compile(r"\[([^\]]+)\]\(([^)]+)\)")
+"""Of Markdown: its text and its target."""
 PANELS = {name: section.title for section in SECTIONS.values() for name in section.commands}
 
 
@@ -137,6 +140,13 @@ class Commands(TyperGroup):
         return result
 
 
+def _summarise(command: Any) -> None:
+    """Let lists and completions show the whole first sentence, without the targets of its links."""
+    command.short_help = LINK.sub(r"\1", " ".join((command.help or "").partition("\n\n")[0].split()))
+    for each in getattr(command, "commands", {}).values():
+        _summarise(each)
+
+
 def _load(name: str) -> TyperCommand | TyperGroup:
     groups = []
     for module in MODULES[name]:
@@ -147,4 +157,5 @@ def _load(name: str) -> TyperCommand | TyperGroup:
     for other in groups[1:]:
         command.commands.update(other.commands)
     command.rich_help_panel = PANELS[name]
+    _summarise(command)
     return cast("TyperCommand | TyperGroup", command)

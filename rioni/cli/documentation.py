@@ -10,13 +10,12 @@ from typer.main import get_command
 from rioni import __version__
 from rioni.cli.app import app
 from rioni.cli.cheat_topics import topics
-from rioni.cli.commands import PANELS, SECTIONS
+from rioni.cli.commands import LINK, PANELS, SECTIONS
 from rioni.cli.options import PANEL
 
 
 EXAMPLE = "Example: "
 CODE = re.compile(r"`([^`]+)`")
-LINK = re.compile(r"\[([^\]]+)\]\(([^)]+)\)")
 
 
 class Parameter(NamedTuple):

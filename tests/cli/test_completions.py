@@ -34,6 +34,13 @@ def test_commands_and_options_are_completed(complete):
     assert complete("rioni completion z") == ["zsh"]
 
 
+def test_commands_are_described_without_the_targets_of_links(run, monkeypatch):
+    monkeypatch.setenv("_RIONI_COMPLETE", "complete_fish")
+    monkeypatch.setenv("_TYPER_COMPLETE_FISH_ACTION", "get-args")
+    monkeypatch.setenv("_TYPER_COMPLETE_ARGS", "rioni storages li")
+    assert run()[1] == "list\tShow all storages.\n"
+
+
 def test_names_are_those_of_the_broker_of_the_command_line(complete, broker, client, name):
     client.event_types.create(EventType(name=name, owning_application="shop", schema=Schema.json({})))
     client.storages.create(Storage(id=name, storage_type="embedded"))

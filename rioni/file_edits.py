@@ -56,6 +56,16 @@ def _replace(path: Path, text: str, status: os.stat_result | None, mode: int) ->
                 os.fchown(beside.fileno(), status.st_uid, status.st_gid)
             os.fsync(beside.fileno())
             Path(beside.name).replace(path)
+            _fsync_directory(path.parent)
         except BaseException:
             Path(beside.name).unlink(missing_ok=True)
             raise
+
+
+def _fsync_directory(path: Path) -> None:
+    """Otherwise the former file may be back after a power cut."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -64,6 +64,7 @@ SECTIONS: Mapping[str, Section] = {
             "publish": ("remote.publish",),
             "tail": ("remote.tail",),
             "search": ("remote.search",),
+            "copy": ("remote.copy",),
             "events": ("remote.events",),
         },
     ),

@@ -44,9 +44,12 @@ class Session:
     @cached_property
     def client(self) -> "Client":
         """The client of the broker; made when it is first used."""
+        return self.client_of(self.connection)
+
+    def client_of(self, wanted: Connection) -> "Client":
+        """A client of another broker, which is closed with the command."""
         from rioni.client import Client
 
-        wanted = self.connection
         try:
             client = Client(
                 wanted.url, token=wanted.token, ca_certificate=wanted.ca_certificate, timeout_s=wanted.timeout_s

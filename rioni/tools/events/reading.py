@@ -65,16 +65,23 @@ class Reader:
         note: tells people what they should know.
         exact: whether the place of each event matters. The broker names only that of the last event of a batch; where
             there are gaps between its events, they are read again one by one.
+        batch_events: of a piece at most.
     """
 
     def __init__(
-        self, client: Client, event_type: str, *, note: Callable[[str], None] = lambda _: None, exact: bool = True
+        self,
+        client: Client,
+        event_type: str,
+        *,
+        note: Callable[[str], None] = lambda _: None,
+        exact: bool = True,
+        batch_events: int = BATCH_EVENTS,
     ) -> None:
         self.locator = Locator(client, event_type)
         self.event_type = event_type
         self.lost = 0
         """Events that retention has removed before they were read."""
-        self._client, self._note, self._exact = client, note, exact
+        self._client, self._note, self._exact, self._batch_events = client, note, exact, batch_events
 
     def read(self, part: Range) -> Generator[Piece, None, None]:
         """The events of a range, in their order; blocks until they come.
@@ -134,7 +141,7 @@ class Reader:
         """Pieces of one stream, each with whether it is the last one of the range."""
         limit = min(count, EVENTS_MAX)
         quiet = delivered = 0
-        with closing(self._stream({part.partition: after}, min(limit, BATCH_EVENTS), limit)) as batches:
+        with closing(self._stream({part.partition: after}, min(limit, self._batch_events), limit)) as batches:
             for batch in batches:
                 pieces = self._pieces(after, batch)
                 moved = pieces[-1].read_to > after

@@ -1,5 +1,6 @@
 """Chooses events: by a filter, and up to a limit."""
 
+import threading
 from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
@@ -22,10 +23,18 @@ def wanted_by(expression: str | None) -> Wanted:
     if expression is None:
         return lambda _: True
     # PERF: 0.3 s, which only those wait for who have a filter.
-    from rioni.domain.subscriptions.event_filter import event_filter  # noqa: PLC0415
+    from rioni.domain.subscriptions.event_filter import EventFilter  # noqa: PLC0415
 
-    matches = event_filter(expression).matches
-    return lambda event: matches(bytes(event))
+    EventFilter(expression)
+    # A filter must not be used by two threads at the same time.
+    own = threading.local()
+
+    def wanted(event: msgspec.Raw) -> bool:
+        if not hasattr(own, "matches"):
+            own.matches = EventFilter(expression).matches
+        return bool(own.matches(bytes(event)))
+
+    return wanted
 
 
 def selected(pieces: Iterable[Piece], wanted: Wanted) -> Iterator[Piece]:

@@ -1,0 +1,149 @@
+"""`rioni copy`: what is copied, and that nothing is twice or missing when the process is killed."""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from rioni.client import EventType, Schema, Statistic
+from tests.support.campaigns import length
+
+
+KILLS = length(3, 200)
+EVENTS = 600
+"""Published before each of them: more than is copied in the meantime, to begin with."""
+
+
+@pytest.fixture
+def event_type(client, name):
+    """Creates event types with three partitions, and events with numbers."""
+
+    def create(count=0, suffix=""):
+        statistic = Statistic(messages_per_minute=1, message_size=1, read_parallelism=3, write_parallelism=3)
+        client.event_types.create(
+            EventType(
+                name=f"{name}{suffix}",
+                owning_application="shop",
+                schema=Schema.json({"properties": {"number": {"type": "integer"}, "key": {"type": "string"}}}),
+                default_statistic=statistic,
+                partition_strategy="hash",
+                partition_key_fields=["key"],
+            )
+        )
+        if count:
+            events = [{"number": number, "key": f"key-{number % 7}"} for number in range(count)]
+            client.publish(f"{name}{suffix}", events)
+        return f"{name}{suffix}"
+
+    return create
+
+
+@pytest.fixture
+def read(rioni):
+    """The numbers of an event type's events, in the order of each partition."""
+
+    def run(name):
+        found = {}
+        for line in rioni("tail", name, "--no-follow", "--json")[1].splitlines():
+            entry = json.loads(line)
+            found.setdefault(entry["cursor"]["partition"], []).append(entry["event"]["number"])
+        return found
+
+    return run
+
+
+def test_events_are_copied_to_an_event_type_that_is_made(rioni, event_type, read, snapshot):
+    source = event_type(50)
+    target = f"{source}-copy"
+    code, _, err = rioni("copy", source, target)
+    assert code == 2
+    assert "--create makes one like" in err
+    code, out, err = rioni("copy", source, target, "--create", "--filter", "event.number < 20", "--json")
+    assert (code, err) == (0, f"The event type {target} is made.\n")
+    snapshot("copy", out, target=target, source=source)
+    assert read(target) == {name: [n for n in numbers if n < 20] for name, numbers in read(source).items()}
+    code, out, _ = rioni("copy", source, target, "--since", "1h", "--partition", "0")
+    count = len(read(source)["0"])
+    assert out == f"{count} events copied to {target}; the target has grown by {count}.\n"
+
+
+def test_copies_between_two_brokers_name_them(rioni, broker, event_type, read):
+    source = event_type(5)
+    assert rioni("context", "add", "one", "--url", broker.url)[0] == 0
+    target = f"{source}-copy"
+    assert rioni("copy", source, target, "--create", "--from-context", "one", "--to-url", broker.url)[0] == 0
+    assert rioni("copy", source, target, "--to-context", "one")[0] == 0
+    assert sorted(map(len, read(target).values())) == sorted(2 * len(numbers) for numbers in read(source).values())
+    code, _, err = rioni("copy", source, target, "--to-context", "one", "--to-url", broker.url)
+    assert code == 2
+    assert "Name the broker of the target once" in err
+
+
+def test_an_event_type_is_not_copied_to_itself(rioni, event_type):
+    source = event_type()
+    assert "the same event type" in rioni("copy", source, source)[2]
+
+
+def test_refused_events_are_named_and_written_to_a_file(rioni, client, event_type, name):
+    source = event_type(4)
+    target = f"{name}-narrow"
+    schema = {"properties": {"key": {"type": "string"}, "number": {"enum": [0, 1, 3]}}}
+    client.event_types.create(EventType(name=target, owning_application="shop", schema=Schema.json(schema)))
+    arguments = ("copy", source, target, "--state", "state")
+    code, _, err = rioni(*arguments)
+    assert code == 1
+    assert ": validating: " in err
+    assert "--continue goes on without it" in err
+    code, out, _ = rioni(*arguments, "--continue", "--rejected", "rejected.jsonl")
+    assert code == 1
+    assert "3 events copied" in out
+    assert "1 refused" in out
+    (refused,) = map(json.loads, Path("rejected.jsonl").read_text().splitlines())
+    assert refused["event"]["number"] == 2
+
+
+def test_a_state_that_can_not_be_used_is_an_error(rioni, event_type):
+    source, target = event_type(), event_type(suffix="-copy")
+    Path("state").write_text("x")
+    code, _, err = rioni("copy", source, target, "--state", "state")
+    assert code == 2
+    assert "state is not the state of a copy" in err
+
+
+@pytest.mark.nightly
+def test_a_copy_that_is_killed_at_random_moments_copies_everything_once(
+    broker, rioni, client, event_type, read, tmp_path
+):
+    random = Random(length(7, time.time_ns()))
+    source, target = event_type(), event_type(suffix="-copy")
+    state = tmp_path / "state"
+    command = [sys.executable, "-m", "rioni", "copy", source, target, "--url", broker.url]
+    command += ["--batch", "10", "--state", str(state)]
+    count = 0
+    for _ in range(KILLS):
+        client.publish(source, [{"number": count + n, "key": f"key-{n % 7}"} for n in range(EVENTS)])
+        count += EVENTS
+        with subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as copying:
+            # So many changes of the state, whatever the speed, and then a part of a batch.
+            for _ in range(random.randrange(1, 40)):
+                before = _changed_ns(state)
+                while copying.poll() is None and _changed_ns(state) == before:
+                    time.sleep(0.001)
+            time.sleep(random.random() / 100)
+            copying.kill()
+    code, out, err = rioni("copy", source, target, "--batch", "10", "--state", str(state), "--json")
+    assert code == 0, err
+    assert read(target) == read(source)
+    told = json.loads(out)
+    assert (told["copied"], told["target_growth"]) == (count, count)
+
+
+def _changed_ns(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except FileNotFoundError:
+        return 0

@@ -59,7 +59,7 @@ def not_at_exit(_close: Callable[[float], object]) -> None:
     """As `at_exit`."""
 
 
-async def call(provider: Callable[[], str | Awaitable[str]]) -> str:
+async def call(provider: Callable[[], str | Awaitable[str | None] | None]) -> str | None:
     """Call a provider of the application, which may be a plain function or a coroutine function."""
     found = provider()
-    return found if isinstance(found, str) else await found
+    return found if found is None or isinstance(found, str) else await found

@@ -230,10 +230,11 @@ class Transport:
 
         try:
             response = await self._exchange(request, stream=stream)
-            if response.status_code == httpx.codes.UNAUTHORIZED and callable(self._token_source):
+            renewable = response.status_code == httpx.codes.UNAUTHORIZED and callable(self._token_source)
+            if renewable and (token := await self._new_token()) is not None:
                 await response.aclose()
-                self._token = await self._new_token()
-                request.headers["Authorization"] = f"Bearer {self._token}"
+                self._token = token
+                request.headers["Authorization"] = f"Bearer {token}"
                 response = await self._exchange(request, stream=stream)
         except httpx.TransportError as ex:
             raise _connection_error(ex, self.url) from ex
@@ -248,7 +249,8 @@ class Transport:
             await response.aread()
         return response
 
-    async def _new_token(self) -> str:
+    async def _new_token(self) -> str | None:
+        """The token now; None where its source has none, and requests are made without."""
         if callable(self._token_source):
             return await concurrency.call(self._token_source)
         return str(self._token_source)

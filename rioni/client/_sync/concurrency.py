@@ -65,6 +65,6 @@ def _close_all() -> None:
         close(max(0.0, deadline_s - time.monotonic()))
 
 
-def call(provider: Callable[[], str]) -> str:
+def call(provider: Callable[[], str | None]) -> str | None:
     """Call a provider of the application."""
     return provider()

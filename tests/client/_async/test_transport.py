@@ -113,6 +113,14 @@ def test_a_refused_token_is_renewed_once(make_client, server):
     assert [request.headers["Authorization"] for request in server.requests] == ["Bearer new", "Bearer newer"]
 
 
+def test_a_source_that_has_no_token_sends_none(make_client, server):
+    with make_client(server.url, token=lambda: None) as client:
+        server.script(Answer(401, {"title": "Unauthorized"}))
+        with pytest.raises(Unauthorized):
+            client.monitoring.version()
+    assert [request.headers.get("Authorization") for request in server.requests] == [None]
+
+
 def test_url_and_token_come_from_the_environment(make_client, server, monkeypatch):
     monkeypatch.setenv("RIONI_URL", server.url)
     monkeypatch.setenv("RIONI_TOKEN", "of the environment")

@@ -9,6 +9,7 @@ from sphinx.util.docutils import SphinxDirective
 
 from rioni import __version__
 from rioni.config.settings import SETTINGS, Config
+from rioni.tools.doctor.documentation import checks_as_markdown
 
 
 project = "Rioni"
@@ -37,9 +38,22 @@ class SettingsTable(SphinxDirective):
             default = "one per core" if setting.name == "workers" else setting.show(getattr(defaults, setting.name))
             cells = (f"`{setting.name}`", f"`{default}`" if default else "none", setting.expected, setting.description)
             lines.append(f"| {' | '.join(cells)} |")
-        table = nodes.Element()
-        self.state.nested_parse(StringList(lines, source=self.get_source_info()[0]), 0, table)
-        return table.children
+        return parsed(self, lines)
+
+
+class ChecksTable(SphinxDirective):
+    """All checks of `rioni doctor`."""
+
+    def run(self) -> list[nodes.Node]:
+        """Make the table."""
+        return parsed(self, checks_as_markdown())
+
+
+def parsed(directive: SphinxDirective, lines: list[str]) -> list[nodes.Node]:
+    """The nodes of lines of Markdown."""
+    table = nodes.Element()
+    directive.state.nested_parse(StringList(lines, source=directive.get_source_info()[0]), 0, table)
+    return table.children
 
 
 class Diagram(SphinxDirective):
@@ -63,5 +77,6 @@ def load_mermaid(app: Sphinx, _page: str, _template: str, _context: object, docu
 def setup(app: Sphinx) -> None:
     """Register the directives."""
     app.add_directive("settings-table", SettingsTable)
+    app.add_directive("checks-table", ChecksTable)
     app.add_directive("mermaid", Diagram)
     app.connect("html-page-context", load_mermaid)

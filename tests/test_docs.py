@@ -10,6 +10,7 @@ from prometheus_client import generate_latest
 
 from rioni.config.settings import SETTINGS
 from rioni.http.metrics.collectors import Metrics
+from rioni.tools.doctor.table import CHECKS
 from tests.support import cli_docs
 from tests.support.browser import browser, needs_browser
 from tests.support.cli_docs import generated
@@ -54,6 +55,14 @@ def test_every_setting_is_documented_with_its_default_and_purpose(site: Path):
     for setting in SETTINGS.values():
         assert f">{setting.name}</span>" in page
         assert setting.description.split("`")[0].split("'")[0] in page
+
+
+@pytest.mark.slow
+def test_every_check_of_the_doctor_is_documented(site: Path):
+    page = (site / "operating/doctor.html").read_text()
+    for check in CHECKS.values():
+        assert f">{check.name}</span>" in page
+        assert check.looks_at.split("`")[0].split("'")[0] in page
 
 
 @pytest.mark.slow

@@ -79,6 +79,7 @@ SECTIONS: Mapping[str, Section] = {
             "witness": ("remote.witness",),
             "archive": ("remote.archive",),
             "bench": ("remote.bench",),
+            "doctor": ("remote.doctor",),
         },
     ),
     "local": Section(

@@ -3,7 +3,7 @@
 import json
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -42,24 +42,38 @@ class ScriptedServer:
         self.url = url
         self.requests: list[Received] = []
         self._answers: deque[Answer | str] = deque([Answer()])
+        self._answers_by_path: dict[str, deque[Answer | str]] = {}
         self._lock = threading.Lock()
 
     def script(self, *answers: Answer | str) -> None:
         """What comes next; forgets what came before."""
         with self._lock:
-            self._answers = deque(answers)
+            self._answers, self._answers_by_path = deque(answers), {}
             self.requests.clear()
+
+    def script_paths(self, answers: Mapping[str, Sequence[Answer | str]]) -> None:
+        """What comes in turn for each path, with or without its query; 404 for others; forgets what came before."""
+        self.script(Answer(404, {"title": "Not Found", "status": 404}))
+        with self._lock:
+            self._answers_by_path = {path: deque(each) for path, each in answers.items()}
 
     def answer_to(self, request: Received) -> Answer | str:
         """Take the next answer."""
         with self._lock:
             self.requests.append(request)
-            return self._answers.popleft() if len(self._answers) > 1 else self._answers[0]
+            for path in (request.path, request.path.partition("?")[0]):
+                if path in self._answers_by_path:
+                    return _next_of(self._answers_by_path[path])
+            return _next_of(self._answers)
 
     @property
     def keys(self) -> Iterable[str | None]:
         """The idempotency key of each request."""
         return [request.headers.get("Idempotency-Key") for request in self.requests]
+
+
+def _next_of(answers: deque[Answer | str]) -> Answer | str:
+    return answers.popleft() if len(answers) > 1 else answers[0]
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -74,7 +88,10 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             return
         content = answer.body if isinstance(answer.body, bytes) else json.dumps(answer.body).encode()
-        self.send_response(answer.status)
+        if "Date" in answer.headers:
+            self.send_response_only(answer.status)
+        else:
+            self.send_response(answer.status)
         for name, value in answer.headers.items():
             self.send_header(name, value)
         self.send_header("Content-Length", str(len(content)))

@@ -1,0 +1,96 @@
+"""Packs what was found into one file for those who help: without secrets, without events, of bounded size."""
+
+import io
+import os
+import tarfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from rioni.domain.errors import Invalid
+from rioni.tools.doctor.facts.files import LogFile
+from rioni.tools.doctor.facts.metrics import Metrics
+from rioni.tools.doctor.model import Missing, Result
+from rioni.tools.doctor.redaction import Redactor
+
+
+FILE_BYTES_MAX = 5_000_000
+"""A longer file is cut: one of a log at its beginning, all others at their end."""
+BUNDLE_BYTES_MAX = 50_000_000
+"""Files that would exceed it are left out; the manifest names them."""
+MANIFEST = "manifest.json"
+_NEVER = frozenset({"config", "last_lines"})
+"""Settings as they are; and what is in `logs`, too."""
+
+
+def write_bundle(path: Path, results: Sequence[Result], facts: Mapping[str, Any], redactor: Redactor) -> list[str]:
+    """Write a bundle, with a manifest of the SHA-256 of its files; return their names.
+
+    Args:
+        path: of the new file, which only its owner may read.
+        results: of the checks.
+        facts: by source.
+        redactor: removes secrets from all of it.
+
+    Raises:
+        Invalid: the file exists already, or can't be written.
+    """
+    now = datetime.now(UTC)
+    files, left_out = _bounded(_files(results, facts, redactor))
+    manifest = {
+        "created_at": now.isoformat(timespec="seconds"),
+        "files": {name: {"bytes": len(data), "sha256": sha256(data).hexdigest()} for name, data in files.items()},
+        "left_out": left_out,
+    }
+    files[MANIFEST] = _json(manifest)
+    folder = f"rioni-doctor-{now:%Y%m%dT%H%M%SZ}"
+    try:
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError as ex:
+        raise Invalid(f"{path} exists already; name a new file for the bundle.") from ex
+    except OSError as ex:
+        raise Invalid(f"The bundle {path} can't be written: {ex.strerror}.") from ex
+    with os.fdopen(fd, "wb") as file, tarfile.open(fileobj=file, mode="w:gz") as archive:
+        for name, data in files.items():
+            member = tarfile.TarInfo(f"{folder}/{name}")
+            member.size, member.mtime = len(data), int(time.time())
+            archive.addfile(member, io.BytesIO(data))
+    return list(files)
+
+
+def _files(results: Sequence[Result], facts: Mapping[str, Any], redactor: Redactor) -> Iterator[tuple[str, bytes]]:
+    """Names and contents, what matters most first."""
+    lines = [msgspec.json.encode(redactor.value(msgspec.to_builtins(each))) for each in results]
+    yield "results.jsonl", b"".join(line + b"\n" for line in lines)
+    for name, each in facts.items():
+        if name in _NEVER or isinstance(each, Missing | Metrics) or name == "logs":
+            continue
+        yield f"{name}.json", _json(redactor.value(msgspec.to_builtins(each)))[:FILE_BYTES_MAX]
+    metrics = facts.get("metrics")
+    if isinstance(metrics, Metrics):
+        yield "metrics.txt", redactor.text(metrics.text).encode()[:FILE_BYTES_MAX]
+    logs = facts.get("logs")
+    for number, log in enumerate(logs if isinstance(logs, list) else [], 1):
+        if isinstance(log, LogFile):
+            yield f"logs/{number}-{Path(log.path).name}", redactor.text(log.text).encode()[-FILE_BYTES_MAX:]
+
+
+def _bounded(files: Iterator[tuple[str, bytes]]) -> tuple[dict[str, bytes], list[str]]:
+    kept: dict[str, bytes] = {}
+    left_out, size = [], 0
+    for name, data in files:
+        if size + len(data) > BUNDLE_BYTES_MAX:
+            left_out.append(name)
+        else:
+            kept[name] = data
+            size += len(data)
+    return kept, left_out
+
+
+def _json(value: Any) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"

@@ -1,0 +1,62 @@
+import pytest
+
+from rioni.tools.doctor.facts.registry import EventTypeFacts, Lag, SubscriptionFacts, Subscriptions
+from tests.support.doctor_cases import Cases, ago, check_healthy, check_sick, error, healthy, sick, warning
+
+
+HOUR_S, DAY_S = 3_600, 86_400
+TYPES = [EventTypeFacts("order", "shop", ago(days=90), authorization=True, open_to=[], retention_ms=2 * DAY_S * 1_000)]
+
+
+def lag(unconsumed=0, *, streamed=True, **changes):
+    return Lag("order", "0", streamed, unconsumed, **changes)
+
+
+def of(*lags, created_at=None, dead_letter_at=None):
+    item = SubscriptionFacts("4711", "shop", "default", created_at or ago(days=90), list(lags), dead_letter_at)
+    return Subscriptions([item], 3.0)
+
+
+CASES = {
+    "cursors": Cases([[of(lag())]], [error("partition 0: beyond", of(lag(error="beyond the end")))]),
+    "expiring-lag": Cases(
+        [[of(lag(5, lag_s=HOUR_S)), TYPES], [of(lag(5, lag_s=90 * DAY_S)), []]],
+        [warning("36 hours behind on order, whose events are kept for 2 days", of(lag(5, lag_s=36 * HOUR_S)), TYPES)],
+    ),
+    "growing-lag": Cases(
+        [
+            [of(lag(5, growth=3, lag_s=60))],
+            [of(lag(5, growth=-3, lag_s=HOUR_S))],
+            [of(lag(5, growth=3, lag_s=HOUR_S, streamed=False))],
+        ],
+        [warning("60 minutes behind, and had 3 more events", of(lag(5, growth=3, lag_s=HOUR_S)))],
+    ),
+    "without-streams": Cases(
+        [
+            [of(lag(5, lag_s=DAY_S))],
+            [of(lag(5, lag_s=60, streamed=False))],
+            [of(lag(0, streamed=False))],
+        ],
+        [warning("5 events wait for up to 3 days", of(lag(5, lag_s=3 * DAY_S, streamed=False)))],
+    ),
+    "unused-subscriptions": Cases(
+        [
+            [of(lag(None, streamed=False), created_at=ago(days=2))],
+            [of(lag(0, streamed=False))],
+            [of(lag(None))],
+            [of()],
+        ],
+        [warning("never streamed: 4711 (shop, default)", of(lag(None, streamed=False)))],
+    ),
+    "dead-letters": Cases([[of(lag())]], [warning("has dead letters", of(lag(), dead_letter_at=ago(days=1)))]),
+}
+
+
+@pytest.mark.parametrize(("name", "facts"), healthy(CASES))
+def test_nothing_is_found_where_consumers_are_healthy(name, facts):
+    check_healthy(name, facts)
+
+
+@pytest.mark.parametrize(("name", "case"), sick(CASES))
+def test_what_is_wrong_with_subscriptions_is_found(name, case):
+    check_sick(name, case)

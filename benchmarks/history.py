@@ -24,7 +24,6 @@ from rioni.http.audit_entries import rendered
 from rioni.projections.fold import EMPTY, Folded, fold
 from rioni.projections.queries import audit_pages, event_types, past, positions, schemas, storages, subscriptions
 from rioni.projections.queries.audit_pages import AuditQuery, Place
-from rioni.projections.queries.event_types import EventTypeFilter
 from rioni.projections.queries.past import Moment
 from rioni.projections.queries.settings import settings_at
 from rioni.projections.queries.subscriptions import SubscriptionFilter
@@ -120,9 +119,9 @@ def past_reads(sample: Callable[[], Any], head: int) -> Iterator[tuple[str, Call
     def several(connection: Any, query: Callable[..., Any], *given: Any) -> None:
         msgspec.json.encode(query(connection, *given, Moment(random.randrange(1, head + 1))))
 
-    everything, of_all = EventTypeFilter(), SubscriptionFilter()
-    yield "/event-types?limit=20", partial(several, query=lambda c, at: event_types.page(c, everything, 0, 20, at))
-    yield "/event-types (all)", partial(several, query=lambda c, at: event_types.page(c, everything, 0, None, at))
+    of_all = SubscriptionFilter()
+    yield "/event-types?limit=20", partial(several, query=lambda c, at: event_types.past_page(c, at, limit=20))
+    yield "/event-types (all)", partial(several, query=event_types.past_page)
     yield "/event-types/{name}", partial(one, query=event_types.body_of, kind="event-type")
     yield (
         "/event-types/{name}/schemas",

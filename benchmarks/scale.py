@@ -24,7 +24,13 @@ from benchmarks.over_http import bench, resident_bytes, served
 FEW = 10
 CLIENTS = 8
 """That create at the same time."""
-LISTS = ("/event-types?limit=20", "/event-types", "/subscriptions?limit=20")
+LISTS = (
+    "/event-types?limit=20",
+    "/event-types?limit=20&name=*.00000*",
+    "/event-types",
+    "/event-type-facets",
+    "/subscriptions?limit=20",
+)
 
 
 class Client:

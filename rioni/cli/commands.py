@@ -49,7 +49,7 @@ SECTIONS: Mapping[str, Section] = {
     "registry": Section(
         "Event types and subscriptions",
         {
-            "event-types": ("remote.event_types", "remote.event_type_files"),
+            "event-types": ("remote.event_types", "remote.event_type_files", "remote.event_type_facets"),
             "subscriptions": ("remote.subscriptions", "remote.subscription_lag", "remote.subscription_cursors"),
             "schemas": ("remote.schemas",),
             "partitions": ("remote.partitions",),

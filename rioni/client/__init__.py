@@ -52,6 +52,9 @@ from rioni.client.models.event_types import (
     ConsumingSubscription,
     EventOwnerSelector,
     EventType,
+    EventTypeFacets,
+    Facet,
+    FacetValue,
     Options,
     Partition,
     ProducingClient,
@@ -59,6 +62,7 @@ from rioni.client.models.event_types import (
     Schema,
     Statistic,
     Timeline,
+    Unused,
 )
 from rioni.client.models.events import Batch, CommitResult, Cursor, CursorSpecification, Distance, ItemResult
 from rioni.client.models.subscriptions import (
@@ -118,7 +122,10 @@ __all__ = [
     "EventOwnerSelector",
     "EventType",
     "EventTypeAuthorization",
+    "EventTypeFacets",
     "EventsNotStored",
+    "Facet",
+    "FacetValue",
     "Feature",
     "Forbidden",
     "Health",
@@ -153,6 +160,7 @@ __all__ = [
     "Unavailable",
     "UnexpectedAnswer",
     "Unprocessable",
+    "Unused",
     "VerifierKey",
     "metadata",
 ]

@@ -21,6 +21,7 @@ from rioni.http.resources.cursor_arithmetic import (
     ShiftedCursorsResource,
 )
 from rioni.http.resources.documentation import DocsResource, OpenApiResource
+from rioni.http.resources.event_type_facets import EventTypeFacetsResource
 from rioni.http.resources.event_types import EventTypeResource, EventTypesResource, RegistryResource
 from rioni.http.resources.events import DeletedEventsResource, EventsResource
 from rioni.http.resources.health import HealthResource, LiveResource, MetricsResource, ReadyResource, VersionResource
@@ -73,6 +74,7 @@ def routes(dependencies: Dependencies) -> list[tuple[str, Any]]:
         ("/event-types/{name}/schemas", SchemasResource(dependencies)),
         ("/event-types/{name}/schemas/{version}", SchemaResource(dependencies)),
         ("/event-types/{name}/schemas/{version}/compatibility-check", CompatibilityCheckResource(dependencies)),
+        ("/event-type-facets", EventTypeFacetsResource(dependencies)),
         ("/subscriptions", SubscriptionsResource(dependencies)),
         ("/subscriptions/{subscription_id}", SubscriptionResource(dependencies)),
         ("/subscriptions/{subscription_id}/events", SubscriptionEventsResource(dependencies)),

@@ -112,6 +112,7 @@ class Case:
 CASES = [
     Case("GET /event-types", UID, EVERYBODY, 200),
     Case("POST /event-types", TYPES, EVERYBODY, 422, body={}),
+    Case("GET /event-type-facets", UID, EVERYBODY, 200),
     Case("GET /event-types/{name}", UID, EVERYBODY, 200),
     Case("PUT /event-types/{name}", TYPES, ADMINISTRATORS, 200, ADMIN, body=DEFINITION),
     Case("DELETE /event-types/{name}", CONFIG, ADMINISTRATORS, 409, ADMIN),

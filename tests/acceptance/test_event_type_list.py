@@ -24,7 +24,10 @@ def test_the_list_supports_every_filter(client, create, name):
     who = {"admin": "user:alice", "reader": "user:alice", "writer": "user:alice"}
     assert _names(client.get("/event-types", params=asked | who)) == [f"{name}.a"]
     assert _names(client.get("/event-types", params=asked | {"label": "team:y"})) == []
+    assert _names(client.get("/event-types", params=asked | {"cleanup_policy": "DELETE"})) == [f"{name}.a"]
+    assert _names(client.get("/event-types", params=asked | {"cleanup_policy": "compact"})) == []
     problem(client.get("/event-types", params={"category": "x"}), 400, "Possible values: [undefined, data, business]")
+    problem(client.get("/event-types", params={"cleanup_policy": "x"}), 400, "Possible values: [delete, compact")
     for each in who:
         problem(client.get("/event-types", params={each: "alice"}), 400, "Should be data_type:value")
 
@@ -99,3 +102,65 @@ def test_an_unchanged_list_is_not_sent_again(client, create, names, name):
     assert again.headers["link"] == first.headers["link"]
     create(f"{name}.aa", owning_application=name)
     assert client.get("/event-types", params=asked, headers=known).status_code == 200
+
+
+@pytest.mark.both_modes
+def test_event_types_are_counted_by_what_they_have_in_common(client, create, name):
+    """Reference event-types#facets."""
+    create(f"{name}.a", owning_application=name, labels={"team": "x"}, annotations={"note": name})
+    create(f"{name}.b", owning_application=name, annotations={"note": name})
+    create(f"{name}.c", annotations={"note": name})
+    asked = {"annotation": f"note:{name}"}
+    counted = client.get("/event-type-facets", params=asked).json()
+    assert counted["total"] == 3
+    assert counted["owning_application"] == {
+        "values": [{"value": name, "count": 2}, {"value": "shop", "count": 1}],
+        "distinct": 2,
+    }
+    assert counted["category"]["values"] == [{"value": "business", "count": 3}]
+    assert counted["label"]["values"] == [{"value": "team:x", "count": 1}]
+    assert counted["unused"] == {"days": 30, "count": 0}
+    one = client.get("/event-type-facets", params=asked | {"limit": 1, "label": "team"}).json()
+    assert one["total"] == 1
+    assert one["owning_application"] == {"values": [{"value": name, "count": 1}], "distinct": 1}
+
+
+def test_event_types_are_counted_as_they_were(client, create, name):
+    """Reference event-types#facets, audit#as-of."""
+    create(f"{name}.a", labels={"team": "x"})
+    position = client.get("/audit", params={"limit": 1}).headers["Log-Position"]
+    create(f"{name}.b", labels={"team": "x"})
+    asked = {"name": f"{name}.*"}
+    assert client.get("/event-type-facets", params=asked).json()["total"] == 2
+    then = client.get("/event-type-facets", params=asked | {"as_of": position})
+    assert then.headers["Log-Position"] == position
+    assert (then.json()["total"], then.json()["label"]["values"]) == (1, [{"value": "team:x", "count": 1}])
+    assert "unused" not in then.json()
+
+
+def test_only_old_event_types_are_unused(client, create, name):
+    """Reference event-types#unused."""
+    create(name)
+    assert _names(client.get("/event-types", params={"name": name, "unused_days": 1})) == []
+    counted = client.get("/event-type-facets", params={"name": name, "unused_days": 7}).json()
+    assert (counted["total"], counted["unused"]) == (0, {"days": 7, "count": 0})
+
+
+@pytest.mark.parametrize(
+    ("query", "detail"),
+    [
+        ("unused_days=0", "'unused_days' parameter should have value between 1 and 90"),
+        ("unused_days=91", "'unused_days' parameter should have value between 1 and 90"),
+        ("unused_days=x", "unused_days: 'x' is not an integer"),
+        ("unused_days=1&as_of=1", "unused_days can't be combined with as_of"),
+    ],
+)
+@pytest.mark.parametrize("path", ["/event-types", "/event-type-facets"])
+def test_invalid_questions_about_use_are_rejected(client, path, query, detail):
+    """Reference event-types#unused."""
+    problem(client.get(f"{path}?{query}"), 400, detail)
+
+
+def test_an_invalid_number_of_values_is_rejected(client):
+    """Reference event-types#facets."""
+    problem(client.get("/event-type-facets?limit=0"), 400, "'limit' parameter should have value between 1 and 1000")

@@ -43,3 +43,12 @@ class ActivityContract:
         activity.add({ALICE: LastActivity(1, 99, 1), bob: LastActivity(1, 100, 1)})
         other.delete_before(100)
         assert list(activity.of("publish", "order")) == ["bob"]
+
+    def test_resources_with_activity_since_a_time_are_known(self, activity: Activity, other: Activity):
+        sub = ActivityKey("stream", "subscription", "bob")
+        activity.add({ALICE: LastActivity(1, 99, 1), ALICE._replace(client="bob"): LastActivity(1, 50, 1)})
+        other.add({sub: LastActivity(100, 100, 1)})
+        assert set(activity.active_since(50)) == {"order", "subscription"}
+        assert set(other.active_since(99)) == {"order", "subscription"}
+        assert set(activity.active_since(100)) == {"subscription"}
+        assert set(activity.active_since(101)) == set()

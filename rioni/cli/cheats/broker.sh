@@ -19,3 +19,6 @@ rioni audit denials --limit 20
 # Rebuilds of the read models, and how far they are.
 rioni rebuilds list
 rioni rebuilds show
+
+# Count event types by owner, category, clean-up policy and label, and those that nobody used for 60 days.
+rioni event-types facets --unused-days 60

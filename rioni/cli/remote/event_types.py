@@ -20,7 +20,7 @@ from rioni.cli.remote.definition_options import (
     texts,
 )
 from rioni.cli.remote.event_type_columns import COLUMNS, DAY_MS, MEMBERS
-from rioni.cli.remote.options import AsOf, EventTypeName
+from rioni.cli.remote.options import AsOf, CleanupPolicy, EventTypeName, UnusedDays
 from rioni.cli.session import Session, connected
 from rioni.cli.tables import printable
 
@@ -36,6 +36,7 @@ def list_event_types(
     name: Annotated[str | None, typer.Option(help="Only these names; `*` matches any text.")] = None,
     owning_application: Annotated[str | None, typer.Option(help="Only those of this application.")] = None,
     category: Annotated[str | None, typer.Option(help="`business`, `data` or `undefined`.")] = None,
+    cleanup_policy: CleanupPolicy = None,
     admin: Annotated[str | None, typer.Option(help="Only those that list it.", metavar="TYPE:VALUE")] = None,
     reader: Annotated[str | None, typer.Option(help="Only those that list it.", metavar="TYPE:VALUE")] = None,
     writer: Annotated[str | None, typer.Option(help="Only those that list it.", metavar="TYPE:VALUE")] = None,
@@ -45,6 +46,7 @@ def list_event_types(
     annotation: Annotated[
         list[str], typer.Option(help="Only those with this annotation; may be repeated.", metavar="KEY[:VALUE]")
     ] = [],  # noqa: B006 - never changed
+    unused_days: UnusedDays = None,
     as_of: AsOf = None,
 ) -> None:
     """Show the event types to which all that is given applies."""
@@ -52,11 +54,13 @@ def list_event_types(
         name=name,
         owning_application=owning_application,
         category=category,
+        cleanup_policy=cleanup_policy,
         admin=admin,
         reader=reader,
         writer=writer,
         labels=label,
         annotations=annotation,
+        unused_days=unused_days,
         as_of=as_of,
     )
     session.output.items(found, COLUMNS)
@@ -105,7 +109,7 @@ def create(
         list[str], typer.Option(help="With `hash`: path of a member whose value decides; may be repeated.")
     ] = [],  # noqa: B006 - never changed
     partitions: Annotated[int | None, typer.Option(help="How many partitions it has.", min=1)] = None,
-    cleanup_policy: Annotated[str | None, typer.Option(help="`delete`, `compact` or `compact_and_delete`.")] = None,
+    cleanup_policy: CleanupPolicy = None,
     retention_days: Annotated[float | None, typer.Option(help="How long events are kept.", min=0)] = None,
     compatibility_mode: Annotated[str | None, typer.Option(help="`forward`, `compatible` or `none`.")] = None,
     audience: Annotated[str | None, typer.Option(help="Who it is for, such as `company-internal`.")] = None,

@@ -15,6 +15,8 @@ EventTypeName = Annotated[str, typer.Argument(help="Name of the event type.", au
 SubscriptionId = Annotated[
     str, typer.Argument(help="Id of the subscription.", autocompletion=completions.subscriptions)
 ]
+CleanupPolicy = Annotated[str | None, typer.Option(help="`delete`, `compact` or `compact_and_delete`.")]
+UnusedDays = Annotated[int | None, typer.Option(help="Only those that nobody used for so many days.", min=1, max=90)]
 AsOf = Annotated[
     str | None,
     typer.Option(

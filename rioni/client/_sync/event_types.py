@@ -1,11 +1,12 @@
 """Event types."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
 from rioni.client._sync.transport import Transport, decode
-from rioni.client.models.event_types import Consumers, EventType, ProducingClient
+from rioni.client.models.event_types import Consumers, EventType, EventTypeFacets, ProducingClient
 
 
 _ITEM = "/event-types/{name}"
@@ -27,11 +28,13 @@ class EventTypes:
         name: str | None = None,
         owning_application: str | None = None,
         category: str | None = None,
+        cleanup_policy: str | None = None,
         admin: str | None = None,
         reader: str | None = None,
         writer: str | None = None,
         labels: Sequence[str] = (),
         annotations: Sequence[str] = (),
+        unused_days: int | None = None,
         as_of: str | int | None = None,
     ) -> Sequence[EventType]:
         """The event types to which all that is given applies, by name.
@@ -40,25 +43,77 @@ class EventTypes:
             name: a name, in which `*` matches any text.
             owning_application: exactly this one.
             category: exactly this one.
+            cleanup_policy: exactly this one.
             admin: an attribute like `user:jane` that must be listed.
             reader: likewise.
             writer: likewise.
             labels: keys, or `key:value`, that they must have.
             annotations: likewise.
+            unused_days: for how many days, at most 90, nobody has published to them or read them.
             as_of: a time (RFC 3339) or a position of the log: what was then.
         """
-        params = {
-            "name": name,
-            "owning_application": owning_application,
-            "category": category,
-            "admin": admin,
-            "reader": reader,
-            "writer": writer,
-            "label": list_or_none(labels),
-            "annotation": list_or_none(annotations),
-            "as_of": as_of,
-        }
+        params = _filters(
+            name=name,
+            owning_application=owning_application,
+            category=category,
+            cleanup_policy=cleanup_policy,
+            admin=admin,
+            reader=reader,
+            writer=writer,
+            labels=labels,
+            annotations=annotations,
+            unused_days=unused_days,
+            as_of=as_of,
+        )
         return self._transport.fetch(list[EventType], "GET", "/event-types", params=params)
+
+    def facets(
+        self,
+        *,
+        name: str | None = None,
+        owning_application: str | None = None,
+        category: str | None = None,
+        cleanup_policy: str | None = None,
+        admin: str | None = None,
+        reader: str | None = None,
+        writer: str | None = None,
+        labels: Sequence[str] = (),
+        annotations: Sequence[str] = (),
+        unused_days: int | None = None,
+        as_of: str | int | None = None,
+        limit: int | None = None,
+    ) -> EventTypeFacets:
+        """How many event types there are to which all that is given applies, in all and by their values.
+
+        Args:
+            name: as for `list`, as are those up to `as_of`.
+            owning_application: likewise.
+            category: likewise.
+            cleanup_policy: likewise.
+            admin: likewise.
+            reader: likewise.
+            writer: likewise.
+            labels: likewise.
+            annotations: likewise.
+            unused_days: likewise; `unused` of the answer is about so many days, by default 30.
+            as_of: likewise; the answer has no `unused` then.
+            limit: how many values of each member are listed, by default 100.
+        """
+        params = _filters(
+            name=name,
+            owning_application=owning_application,
+            category=category,
+            cleanup_policy=cleanup_policy,
+            admin=admin,
+            reader=reader,
+            writer=writer,
+            labels=labels,
+            annotations=annotations,
+            unused_days=unused_days,
+            as_of=as_of,
+        )
+        params["limit"] = limit
+        return self._transport.fetch(EventTypeFacets, "GET", "/event-type-facets", params=params)
 
     def get(self, name: str, *, as_of: str | int | None = None) -> EventType:
         """An event type; raises NotFound."""
@@ -123,3 +178,7 @@ class EventTypes:
 def list_or_none(values: Sequence[str]) -> Sequence[str] | None:
     """Values of a query parameter that may be repeated; None leaves it out."""
     return [*values] or None
+
+
+def _filters(*, labels: Sequence[str], annotations: Sequence[str], **others: str | int | None) -> dict[str, Any]:
+    return {"label": list_or_none(labels), "annotation": list_or_none(annotations), **others}

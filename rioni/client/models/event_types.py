@@ -149,6 +149,41 @@ class Consumers(Model):
     low_level: list[ReadingClient]
 
 
+class FacetValue(Model):
+    """How many event types have a value."""
+
+    value: str
+    count: int
+
+
+class Facet(Model):
+    """The values of a member of event types, the most frequent ones first."""
+
+    values: list[FacetValue]
+    distinct: int
+    """How many values there are; more than are listed if this is larger."""
+
+
+class Unused(Model):
+    """How many event types nobody used for some days."""
+
+    days: int
+    count: int
+
+
+class EventTypeFacets(Model):
+    """How many event types there are, in all and by their values."""
+
+    total: int
+    owning_application: Facet
+    category: Facet
+    cleanup_policy: Facet
+    label: Facet
+    """Values are `key:value`."""
+    unused: Unused | None = None
+    """None for the past."""
+
+
 class Compatibility(Model):
     """Whether a schema may follow another one."""
 

@@ -1,6 +1,6 @@
 """Client activity on event types and subscriptions, and the port that stores it."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -11,7 +11,9 @@ from rioni.domain.event_types.event_type import EventType
 PUBLISH, READ, STREAM, COMMIT = "publish", "read", "stream", "commit"
 """The first two are done with event types (`read` on the low-level API), the others with subscriptions."""
 
-RETENTION_MS = 90 * 24 * 3_600_000
+DAY_MS = 24 * 3_600_000
+RETENTION_DAYS = 90
+RETENTION_MS = RETENTION_DAYS * DAY_MS
 """Retention time of activity records, in milliseconds."""
 
 
@@ -47,6 +49,9 @@ class Activity(Protocol):
 
     def of(self, action: str, resource: str) -> Mapping[str, LastActivity]:
         """Activity on a resource, by client name, in order."""
+
+    def active_since(self, since_ms: int) -> Collection[str]:
+        """The resources on which there was any activity since a time."""
 
     def delete_before(self, before_ms: int) -> None:
         """Delete records without activity since this time."""

@@ -1,6 +1,5 @@
 """`/event-types`: the registry of event types (reference event-types#definition)."""
 
-from collections.abc import Iterable
 from http import HTTPStatus
 from urllib.parse import parse_qsl, urlencode
 
@@ -11,15 +10,15 @@ import orjson
 from rioni.commands.event_types import ChangeEventType, CreateEventType, DeleteEventType
 from rioni.domain.errors import Malformed
 from rioni.domain.event_types.event_type import EventType, EventTypeSpec, entity_tag
-from rioni.domain.event_types.rules import CATEGORIES
+from rioni.domain.event_types.filters import EVERYTHING, page
 from rioni.http.bodies import parsing
 from rioni.http.bodies.reading import DEFINITION_BYTES_MAX, JSON_BYTES_MAX, read_json
 from rioni.http.dependencies import Dependencies
+from rioni.http.event_type_selection import filter_from, unused_days_from, unused_for
 from rioni.http.history import as_of
-from rioni.http.request_parsing import attribute, dispatch, integer, listed
+from rioni.http.request_parsing import dispatch, integer
 from rioni.http.resources.resource import Resource
 from rioni.projections.queries import event_types
-from rioni.projections.queries.event_types import EventTypeFilter
 
 
 PAGE_MAX = 1_000
@@ -33,12 +32,22 @@ class EventTypesResource(Resource):
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """List event types by name; a page of them if there is a limit or an offset."""
-        wanted, (offset, limit) = _filter(req), _page(req)
-        at = as_of(req, resp, self._dependencies)
-        found, more = self._dependencies.query(event_types.page, wanted, offset, limit, at)
+        wanted, unused_days, (offset, limit) = filter_from(req), unused_days_from(req), _page(req)
+        dependencies = self._dependencies
+        at = as_of(req, resp, dependencies)
+        if at is not None:
+            found, more = dependencies.query(event_types.past_page, at, wanted, offset, limit)
+        elif wanted == EVERYTHING and unused_days is None:
+            found, more = dependencies.query(event_types.page, offset, limit)
+        else:
+            dependencies.registry.refresh()
+            listed = dependencies.registry.event_types()
+            if unused_days is not None:
+                listed = unused_for(unused_days, listed, dependencies)
+            found, more = dependencies.compute_pool(page, listed, wanted, offset, limit)
         if limit is not None:
             _link(req, resp, offset, limit, more=more)
-        _answer(req, resp, b"[" + ",".join(found).encode() + b"]")
+        _answer(req, resp, b"[" + b",".join(found) + b"]")
 
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Create an event type."""
@@ -83,28 +92,6 @@ class RegistryResource:
     def on_get(self, _req: falcon.Request, resp: falcon.Response) -> None:
         """List the strategies."""
         resp.data = self._body
-
-
-def _filter(req: falcon.Request) -> EventTypeFilter:
-    category = req.get_param("category")
-    if category is not None and category.lower() not in CATEGORIES:
-        raise Malformed(f"Illegal enum value: '{category}'. Possible values: [{', '.join(CATEGORIES)}]")
-    attributes = [(f"{each}s", attribute(req, each)) for each in ("admin", "reader", "writer")]
-    return EventTypeFilter(
-        name=req.get_param("name"),
-        owning_application=req.get_param("owning_application"),
-        category=category and category.lower(),
-        attributes=tuple((list_, listed) for list_, listed in attributes if listed is not None),
-        # Other than names and labels the value of an annotation may contain commas.
-        annotations=_pairs(req.get_param_as_list("annotation") or ()),
-        labels=_pairs(listed(req, "label")),
-    )
-
-
-def _pairs(texts: Iterable[str]) -> tuple[tuple[str, str | None], ...]:
-    """Keys with their values, `key:value`, or without."""
-    parts = [text.partition(":") for text in texts]
-    return tuple((key, value if colon else None) for key, colon, value in parts)
 
 
 def _page(req: falcon.Request) -> tuple[int, int | None]:

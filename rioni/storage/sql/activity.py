@@ -1,6 +1,6 @@
 """Stores client activity in a PostgreSQL table that all nodes share, unlike the embedded file."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from sqlalchemy import (
     BigInteger,
@@ -97,6 +97,12 @@ class SqlActivity:
         )
         with reading(self._engine) as connection:
             return {client.decode(): LastActivity(*figures) for client, *figures in connection.execute(query)}
+
+    def active_since(self, since_ms: int) -> Collection[str]:
+        """Return the resources with activity since this time; see the port."""
+        query = select(SIGHTINGS.c.resource).where(SIGHTINGS.c.last_ms >= since_ms).distinct()
+        with reading(self._engine) as connection:
+            return {resource.decode() for resource in connection.scalars(query)}
 
     def delete_before(self, before_ms: int) -> None:
         """Delete clients not seen since this time; see the port."""

@@ -7,7 +7,7 @@ from rioni.commands.system import client_activity
 from rioni.commands.system.client_activity import ActivityTracker
 from rioni.domain.errors import Unavailable
 from rioni.domain.ports.thread_pool import direct
-from rioni.domain.subscriptions.activity import RETENTION_MS, LastActivity
+from rioni.domain.subscriptions.activity import DAY_MS, RETENTION_MS, LastActivity
 from rioni.storage.embedded.activity import EmbeddedActivity
 from tests.support.clock import ManualClock
 
@@ -56,6 +56,21 @@ def test_repeated_queries_count_nothing_twice(process, clock):
         clock.advance(5_000)
         process.tick()
         assert process.of("publish", "order")["alice"].amount == 1
+
+
+def test_resources_are_active_for_days_and_this_is_remembered_for_a_moment(process, activity, clock):
+    """Reference event-types#unused."""
+    other = ActivityTracker(activity, clock, direct)
+    process.record("publish", "order", "alice")
+    assert set(process.active_within(1)) == {"order"}
+    process.record("stream", "subscription", "alice")
+    assert set(process.active_within(1)) == {"order"}
+    clock.advance(int(client_activity.ACTIVE_HOLDS_S * 1_000))
+    process.tick()
+    assert set(process.active_within(1)) == set(other.active_within(1)) == {"order", "subscription"}
+    clock.advance(DAY_MS)
+    assert set(process.active_within(2)) == {"order", "subscription"}
+    assert set(process.active_within(1)) == set()
 
 
 def test_activity_that_could_not_be_written_is_written_later(tmp_path, clock):

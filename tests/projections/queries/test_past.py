@@ -10,13 +10,14 @@ from sqlalchemy import create_engine, select
 
 from rioni.domain.access.authorization import Attribute
 from rioni.domain.errors import RioniError
+from rioni.domain.event_types import filters
 from rioni.domain.event_types.event_type import EventType
+from rioni.domain.event_types.filters import EVERYTHING, EventTypeFilter
 from rioni.domain.system.settings import SETTINGS, Settings
 from rioni.domain.timelines.timeline import Timelines
 from rioni.projections.fold import decode_state
 from rioni.projections.projector import Projector
 from rioni.projections.queries import event_types, schemas, storages, subscriptions
-from rioni.projections.queries.event_types import EventTypeFilter
 from rioni.projections.queries.past import Moment
 from rioni.projections.queries.settings import settings_at
 from rioni.projections.queries.subscriptions import SubscriptionFilter, TokenPosition
@@ -54,11 +55,11 @@ def outcome(query, *args):
 
 def queries(names, ids):
     """Queries that take a connection, and at last the moment."""
-    no_filter, none = EventTypeFilter(), SubscriptionFilter()
+    none = SubscriptionFilter()
     yield from (
-        partial(_in, event_types.page, no_filter, 0, None),
-        partial(_in, event_types.page, no_filter, 1, 2),
-        partial(_in, event_types.page, EventTypeFilter(owning_application=OWNER, name="*1*"), 0, 1),
+        partial(_event_types, EVERYTHING, 0, None),
+        partial(_event_types, EVERYTHING, 1, 2),
+        partial(_event_types, EventTypeFilter(owning_application=OWNER, name="*1*"), 0, 1),
         partial(_in, subscriptions.page, none, 0, 100),
         partial(_in, subscriptions.page, none, 1, 2),
         partial(_in, subscriptions.page, SubscriptionFilter(reader=READER), 0, 3),
@@ -76,6 +77,19 @@ def queries(names, ids):
         yield partial(_in, schemas.body_of, name, "latest")
         yield partial(_in, schemas.body_of, name, "2.0.0")
     yield from (partial(_in, subscriptions.get, each) for each in ids)
+
+
+def _event_types(wanted, offset, limit, connection, at):
+    if at is None and wanted == EVERYTHING:
+        return event_types.page(connection, offset, limit)
+    if at is None:
+        return filters.page(present_event_types(connection), wanted, offset, limit)
+    return event_types.past_page(connection, at, wanted, offset, limit)
+
+
+def present_event_types(connection):
+    query = select(STATES.c.state).where(STATES.c.kind == "event-type", STATES.c.state.is_not(None))
+    return [msgspec.json.decode(body, type=EventType) for body in connection.scalars(query)]
 
 
 def _in(query, *args):
@@ -117,13 +131,13 @@ def test_without_the_right_to_the_past_what_was_deleted_is_left_out(commands):
     log = list(entries(commands))
     with database() as full:
         append(full, log)
-        today = {_name(body) for body in event_types.page(full, EventTypeFilter())[0]}
+        today = {each.name for each in present_event_types(full)}
         ids_today = {each.id for each in subscriptions.page(full, SubscriptionFilter(), 0, 1_000)}
         for position in range(1, len(log) + 1):
             for deleted, kept in ((True, lambda _: True), (False, today.__contains__)):
                 at = Moment(position, deleted=deleted)
-                everything = event_types.page(full, EventTypeFilter(), at=Moment(position))[0]
-                names = [_name(body) for body in event_types.page(full, EventTypeFilter(), at=at)[0]]
+                everything = event_types.past_page(full, Moment(position))[0]
+                names = [_name(body) for body in event_types.past_page(full, at)[0]]
                 assert names == [name for name in map(_name, everything) if kept(name)]
             at, of_all = Moment(position, deleted=False), Moment(position)
             found = subscriptions.page(full, SubscriptionFilter(), 0, 1_000, at)

@@ -24,6 +24,7 @@ NDJSON = "application/x-ndjson"
 
 HISTORICAL = frozenset(
     (
+        "/event-type-facets",
         "/event-types",
         "/event-types/{name}",
         "/event-types/{name}/schemas",

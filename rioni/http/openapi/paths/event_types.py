@@ -1,7 +1,9 @@
 """OpenAPI operations of event types, their producers and their consumers."""
 
-from rioni.domain.event_types.rules import CATEGORIES
+from rioni.domain.event_types.rules import CATEGORIES, CLEANUP_POLICIES
+from rioni.domain.subscriptions.activity import RETENTION_DAYS
 from rioni.http.openapi.builders import (
+    INTEGER,
     MAY_BE_EMPTY,
     NAME,
     PAGE,
@@ -53,12 +55,27 @@ _FILTERS = (
     query("name", "Only those of this name; `*` matches any text.", example="order.*"),
     query("owning_application", "Only those of this application.", example="shop"),
     query("category", "Only those of this category.", {"enum": [*CATEGORIES]}, "business"),
+    query("cleanup_policy", "Only those of this clean-up policy.", {"enum": [*CLEANUP_POLICIES]}, "delete"),
     query("admin", f"Their admins {_EXPLICIT}", example="user:jane"),
     query("reader", f"Their readers {_EXPLICIT}", example="service:billing"),
     query("writer", f"Their writers {_EXPLICIT}", example="service:shop"),
     query("label", _KEY_LISTS, array(STRING), ["team:orders"]),
     query("annotation", _KEYS, array(STRING), ["nakadi.io/internal-event-type"]),
+    query(
+        "unused_days",
+        "Only those that nobody has published to, or read, for so many days, and that are older. Event types to which "
+        "the broker itself publishes count as used. Not to be combined with `as_of`.",
+        INTEGER | {"minimum": 1, "maximum": RETENTION_DAYS},
+        30,
+    ),
 )
+_FACET = structure(
+    {
+        "values": array(structure({"value": STRING, "count": INTEGER}), description="The most frequent ones first."),
+        "distinct": INTEGER | {"description": "How many values there are; more than are listed if this is larger."},
+    }
+)
+_FACETS = ("owning_application", "category", "cleanup_policy", "label")
 _CONSUMERS = {
     "subscriptions": [
         {
@@ -72,6 +89,14 @@ _CONSUMERS = {
         }
     ],
     "low_level": [{"client": "billing", "last_read_at": TIME, "since": TIME, "events": 42}],
+}
+_COUNTED = {
+    "total": 3,
+    "owning_application": {"values": [{"value": "shop", "count": 2}, {"value": "bank", "count": 1}], "distinct": 2},
+    "category": {"values": [{"value": "business", "count": 3}], "distinct": 1},
+    "cleanup_policy": {"values": [{"value": "delete", "count": 3}], "distinct": 1},
+    "label": {"values": [{"value": "team:orders", "count": 2}], "distinct": 1},
+    "unused": {"days": 30, "count": 1},
 }
 _STRATEGIES = array(STRING)
 
@@ -106,6 +131,37 @@ PATHS: Json = {
                 422: "",
                 501: "The creation of event types is switched off.",
             },
+        ),
+    },
+    "/event-type-facets": {
+        "get": operation(
+            EVENT_TYPES,
+            "Count event types",
+            {
+                200: answer(
+                    "The number of event types that match all filters, also by the values that they have.",
+                    structure(
+                        {
+                            "total": INTEGER,
+                            **dict.fromkeys(_FACETS, _FACET),
+                            "unused": structure({"days": INTEGER, "count": INTEGER})
+                            | {"description": "How many were not used for so many days; absent for the past."},
+                        },
+                        optional=("unused",),
+                    ),
+                    _COUNTED,
+                )
+            },
+            description="Filters are those of the list. `unused` is about `unused_days`, or 30 days.",
+            parameters=[
+                *_FILTERS,
+                query(
+                    "limit",
+                    "How many values of a facet are listed.",
+                    INTEGER | {"minimum": 1, "maximum": 1000, "default": 100},
+                    20,
+                ),
+            ],
         ),
     },
     "/event-types/{name}": {

@@ -32,11 +32,19 @@ class Broker:
     Args:
         settings: as of `rioni serve`, by name, in place of what is usual in tests: port 0, no authentication. Neither
             the environment nor a `rioni.toml` is looked at.
-        token: what the broker's own requests show, where `settings` ask for authentication: of an administrator.
+        token: of an administrator, where `settings` ask for authentication.
+        ca_certificate: PEM file with the authority to trust, where `settings` name a certificate.
     """
 
-    def __init__(self, settings: Mapping[str, object] | None = None, *, token: str | None = None) -> None:
-        self._settings, self._token = settings or {}, token
+    def __init__(
+        self,
+        settings: Mapping[str, object] | None = None,
+        *,
+        token: str | None = None,
+        ca_certificate: str | Path | None = None,
+    ) -> None:
+        self._settings = settings or {}
+        self._client_options: dict[str, Any] = {"token": token, "ca_certificate": ca_certificate}
         self._control: ControlSocket | None = None
         self._url: str | None = None
         self._folder: Path | None = None
@@ -49,14 +57,15 @@ class Broker:
         """Names of the event types that were created with `create_event_type`."""
 
     @classmethod
-    def at(cls, url: str, *, token: str | None = None) -> Self:
+    def at(cls, url: str, *, token: str | None = None, ca_certificate: str | Path | None = None) -> Self:
         """A broker that was started elsewhere: it has no faults, and its time is not moved.
 
         Args:
             url: where it is, such as `http://localhost:8080`.
             token: of an administrator, if it asks for one.
+            ca_certificate: PEM file with the authority to trust.
         """
-        broker = cls(token=token)
+        broker = cls(token=token, ca_certificate=ca_certificate)
         broker._url = url
         return broker
 
@@ -131,7 +140,7 @@ class Broker:
         """
         from rioni.client import Client  # noqa: PLC0415 - PERF: only tests that use a broker pay for it
 
-        client = Client(self.url, **{"token": self._token, **options})
+        client = Client(self.url, **{**self._client_options, **options})
         self._clients.callback(client.close)
         return client
 
@@ -143,7 +152,7 @@ class Broker:
         """
         from rioni.client import AsyncClient  # noqa: PLC0415 - as above
 
-        return AsyncClient(self.url, **{"token": self._token, **options})
+        return AsyncClient(self.url, **{**self._client_options, **options})
 
     def create_event_type(self, name: str, schema: Mapping[str, Any] | None = None, **members: Any) -> "EventType":
         """Create an event type, of the category `business` and with one partition.
@@ -232,13 +241,13 @@ class Broker:
         were published before do not count for `published` and `expect`. The time stays moved.
 
         In a broker that was started elsewhere nothing is deleted but what `create_event_type` has created, and the
-        subscriptions to that: others may use it.
+        subscriptions to that: others may use it. Of event types that there were before, all events count.
         """
         self.start()
         own = self._own
-        since = isolation.position(own) if self._control is not None else None
+        since, ends = (isolation.position(own), isolation.ends(own)) if self._control is not None else (None, {})
         outside = self._created, self._ends, self._clients
-        self._created, self._ends, self._clients = [], isolation.ends(own), contextlib.ExitStack()
+        self._created, self._ends, self._clients = [], ends, contextlib.ExitStack()
         try:
             yield self
         finally:
@@ -332,7 +341,7 @@ class Broker:
     def _new_own(self) -> "Client":
         from rioni.client import Client  # noqa: PLC0415 - as above
 
-        return Client(self.url, token=self._token, headers=OWN_REQUESTS)
+        return Client(self.url, **self._client_options, headers=OWN_REQUESTS)
 
     @property
     def _controlled(self) -> ControlSocket:

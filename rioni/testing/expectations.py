@@ -1,5 +1,6 @@
 """Which events have been published, and whether they are those that a test expects."""
 
+import contextlib
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -39,12 +40,16 @@ class EventReader:
         self._client, self._event_type = client, event_type
         self._offsets = {cursor.partition: cursor.offset for cursor in after}
         self._newest: list[str] = []
+        self.exists = False
+        """Whether there was such an event type at the last reading."""
 
     def read(self) -> list[Event]:
         """What has come since the last call, in the order of each partition; raises ClientError."""
         from rioni.client import Cursor  # noqa: PLC0415 - PERF: only tests that use a broker pay for the client
 
+        self.exists = False
         partitions = self._client.partitions.list(self._event_type)
+        self.exists = True
         newest = [each.newest_available_offset for each in partitions]
         if newest == self._newest:
             return []
@@ -73,11 +78,15 @@ class EventReader:
 
 def expect(reader: EventReader, event_type: str, match: Match, *, count: int | None, within_s: float) -> list[Event]:
     """Wait for events that match; see `Broker.expect`."""
+    from rioni.client import NotFound  # noqa: PLC0415 - as above
+
     __tracebackhide__ = True
     until_s = time.monotonic() + within_s
     came: list[Event] = []
     while True:
-        came += reader.read()
+        # The code under test may still be about to create it.
+        with contextlib.suppress(NotFound):
+            came += reader.read()
         found = [event for event in came if match is None or matches(event, match)]
         late = time.monotonic() >= until_s
         if count is None and found:
@@ -92,13 +101,13 @@ def expect(reader: EventReader, event_type: str, match: Match, *, count: int | N
     wanted = "an event" if count is None else f"{count} event{'' if count == 1 else 's'}"
     like = "" if match is None else f" like {_shown_match(match)}"
     raise AssertionError(
-        f"Expected {wanted} of {event_type}{like} within {within_s:g} s; {len(found)} came. {_came(came)}"
+        f"Expected {wanted} of {event_type}{like} within {within_s:g} s; {len(found)} came. {_came(came, reader)}"
     )
 
 
-def _came(came: Sequence[Event]) -> str:
+def _came(came: Sequence[Event], reader: EventReader) -> str:
     if not came:
-        return "Nothing else was published to it."
+        return "Nothing else was published to it." if reader.exists else "There is no event type of this name."
     shown = "\n".join(f"  {_shown(event)}" for event in came[-SHOWN_MAX:])
     which = f"The last {SHOWN_MAX} of all {len(came)}" if len(came) > SHOWN_MAX else f"All {len(came)}"
     return f"{which} that were published to it:\n{shown}"

@@ -65,12 +65,9 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """End the broker, if it has begun and no test has used it, and the process it came from."""
+    """End the broker, if it has begun and no test has used it."""
     if _BROKER in config.stash:
-        from rioni.testing import launcher  # noqa: PLC0415 - see above
-
         config.stash[_BROKER].stop()
-        launcher.stop()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from rioni.client import ConnectionFailed, NotFound, Subscription, Unavailable
+from rioni.client import ConnectionFailed, NotFound, Subscription, Unauthorized, Unavailable
 from rioni.testing import Broker, BrokerError
+from tests.support.certificates import authority
+from tests.support.tokens import write_tokens
 from tests.support.waiting import wait_until
 
 
@@ -60,6 +62,11 @@ def test_a_setting_that_does_not_exist_is_named():
         Broker({"partition_max": 3}).start()
 
 
+def test_there_is_one_worker_which_knows_the_faults():
+    with pytest.raises(BrokerError, match="has one worker"):
+        Broker({"workers": 2}).start()
+
+
 def test_a_port_that_is_taken_is_named(shared_broker: Broker):
     port = int(shared_broker.url.rpartition(":")[2])
     with pytest.raises(BrokerError, match=f"{port} is in use"):
@@ -92,6 +99,29 @@ def test_streams_that_commit_nothing_end_when_their_time_is_over():
             assert '"order":1' in next(lines)
             own.advance(minutes=2)
             assert "Commit timeout" in "".join(lines)
+
+
+def test_with_tls_and_tokens_that_expire_when_the_time_is_moved(tmp_path: Path):
+    certificate, key = authority().issue(tmp_path)
+    tokens = tmp_path / "tokens.toml"
+    write_tokens(tokens, {"admin-token": {"uid": "admin"}, "shop-token": {"uid": "shop"}})
+    tomorrow = datetime.now(UTC) + timedelta(days=1)
+    tokens.write_text(f"{tokens.read_text()}\nexpires = {tomorrow.isoformat(timespec='seconds')}\n")
+    settings = {
+        "auth_mode": "basic",
+        "auth_tokens": tokens,
+        "default_admin": "service:admin",
+        "tls_certificate": certificate,
+        "tls_key": key,
+    }
+    with Broker(settings, token="admin-token", ca_certificate=authority().write(tmp_path)) as broker:
+        assert broker.url.startswith("https://")
+        client = broker.client(token="shop-token")
+        with broker.isolated():
+            assert client.event_types.list() == []
+            broker.advance(days=2)
+            with pytest.raises(Unauthorized):
+                client.event_types.list()
 
 
 def test_time_does_not_go_back(shared_broker: Broker):

@@ -1,5 +1,8 @@
+import threading
+
 import pytest
 
+from rioni.client import NotFound
 from rioni.testing import Broker
 from rioni.testing.expectations import SHOWN_MAX, matches
 
@@ -61,6 +64,19 @@ def test_a_failed_expectation_shows_what_was_published(broker: Broker):
         broker.expect("order.created", {"order": lambda order: order == "3"}, within_s=0)
     assert "<lambda>" in str(failed.value)
     assert len(str(failed.value)) < 10_000
+
+
+def test_an_event_type_that_is_created_later_is_waited_for(broker: Broker):
+    with pytest.raises(AssertionError, match=r"There is no event type of this name\."):
+        broker.expect("order.created", within_s=0.1)
+    with pytest.raises(NotFound):
+        broker.published("order.created")
+    creation = threading.Timer(
+        0.1, lambda: (broker.create_event_type("order.created"), broker.publish("order.created", {}))
+    )
+    creation.start()
+    assert len(broker.expect("order.created", within_s=60)) == 1
+    creation.join()
 
 
 def test_more_events_than_expected_fail_at_once(broker: Broker):

@@ -6,7 +6,7 @@ import shutil
 import signal
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,8 @@ from gevent.lock import Semaphore
 from rioni import logging_setup
 from rioni.bootstrap.worker import Worker
 from rioni.config.loading import load
-from rioni.domain.errors import RioniError
+from rioni.config.settings import Config
+from rioni.domain.errors import Invalid, RioniError
 from rioni.server import HOUSEKEEPING_S, Application, serve
 from rioni.testing.server.clock import MovableClock
 from rioni.testing.server.commands import (
@@ -58,7 +59,7 @@ def run(control: int, folder: str) -> None:
         settings = _first_line(control)
         _write_to(log)
         os.chdir(folder)
-        config = load(environ={}, program={**DEFAULTS, "data": Path(folder, "data"), **settings}).config
+        config = _config({**DEFAULTS, "data": Path(folder, "data"), **settings})
         logging_setup.configure(config)
         serve(config, partial(ControlledApplication, control, folder))
     except RioniError as ex:
@@ -69,6 +70,13 @@ def run(control: int, folder: str) -> None:
         raise
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _config(settings: Mapping[str, object]) -> Config:
+    config = load(environ={}, program=settings).config
+    if config.workers != 1:
+        raise Invalid("A broker for tests has one worker, which knows all faults and the time.")
+    return config
 
 
 def _first_line(control: int) -> dict[str, Any]:

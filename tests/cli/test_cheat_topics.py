@@ -32,9 +32,7 @@ ONLY_FOR_OTHERS = {
 """Operations that the client and this command line need not call."""
 MISSING = {
     "DELETE /subscriptions/{}/streams/{}",
-    "GET /event-types/{}/events",
     "GET /subscriptions/{}/dead-letters",
-    "POST /event-types/{}/deleted-events",
     "POST /subscriptions/{}/cursors",
     "POST /subscriptions/{}/dead-letters/redrive",
     "POST /subscriptions/{}/events",

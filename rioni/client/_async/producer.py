@@ -12,7 +12,7 @@ from typing import Any, Self
 from rioni.client import encoding
 from rioni.client._async import concurrency
 from rioni.client._async.batch_sender import BatchSender
-from rioni.client._async.delivery import AsyncDelivery, ProducerBatch
+from rioni.client._async.delivery import GRACE_S, AsyncDelivery, ProducerBatch
 from rioni.client._async.publishing import Publishing
 from rioni.client._async.send_buffer import BufferLimits, SendBuffer
 from rioni.client.errors import ClientError, EventsNotStored, ProducerClosed, TimedOut
@@ -125,14 +125,14 @@ class AsyncProducer:
         """Send all events that were put in so far; blocks until each is stored or has failed.
 
         Args:
-            timeout_s: how long to wait; by default `timeout_s` of the producer.
+            timeout_s: how long to wait; by default until all events have a result.
 
         Raises:
             TimedOut: not all results are known in time; events are sent further.
             EventsNotStored: events failed since the last time, and the application did not look at their errors.
         """
         self._check_process()
-        timeout_s = self._timeout_s if timeout_s is None else timeout_s
+        timeout_s = self._timeout_s + GRACE_S if timeout_s is None else timeout_s
         if not await self._wait(self._buffer.send_now(), timeout_s):
             raise TimedOut(f"Events of {self.event_type} have no result after {timeout_s:.3g} s")
         self._raise_failures()
@@ -141,7 +141,7 @@ class AsyncProducer:
         """Take no more events, and wait until each is stored or has failed; closing again does nothing.
 
         Args:
-            timeout_s: how long to wait, by default `timeout_s` of the producer; what has no result then fails.
+            timeout_s: how long to wait, by default until all events have a result; what has none then fails.
 
         Raises:
             EventsNotStored: events failed, and the application did not look at their errors.
@@ -149,7 +149,7 @@ class AsyncProducer:
         if self._process != os.getpid():
             # The events belong to the process that made the producer.
             return
-        timeout_s = self._timeout_s if timeout_s is None else timeout_s
+        timeout_s = self._timeout_s + GRACE_S if timeout_s is None else timeout_s
         self._buffer.close()
         if not await self._wait(self._buffer.send_now(), timeout_s):
             self._abandon(TimedOut(f"The producer was closed, and the event had no result after {timeout_s:.3g} s"))

@@ -8,7 +8,7 @@ from rioni.client._sync import concurrency
 from rioni.client.errors import ClientError, TimedOut
 
 
-GRACE_S = 60.0
+GRACE_S = 10.0
 """How much later than its deadline the result of an event may come: the last request may still be under way."""
 
 

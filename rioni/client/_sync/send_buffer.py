@@ -31,6 +31,8 @@ class _Lane:
 
     def __init__(self) -> None:
         self.batches: deque[ProducerBatch] = deque()
+        self.turn = concurrency.Lock()
+        """Held by the sender that waits for the next batch."""
         self.wake = concurrency.Event()
 
 
@@ -104,15 +106,17 @@ class SendBuffer:
     def next(self, number: int) -> ProducerBatch | None:
         """The next batch of a lane that is to be sent; blocks until there is one. None when the buffer is closed."""
         lane = self._lanes[number]
-        while True:
-            with self._mutex:
-                wait_s = self._ready_in_s(lane)
-                if wait_s <= 0:
-                    return lane.batches.popleft()
-                if self.closed:
-                    return None
-                lane.wake.clear()
-            concurrency.wait(lane.wake, wait_s)
+        # PERF: an event wakes up all threads that wait for it, so only one waits for batches.
+        with lane.turn:
+            while True:
+                with self._mutex:
+                    wait_s = self._ready_in_s(lane)
+                    if wait_s <= 0:
+                        return lane.batches.popleft()
+                    if self.closed:
+                        return None
+                    lane.wake.clear()
+                concurrency.wait(lane.wake, wait_s)
 
     def _ready_in_s(self, lane: _Lane) -> float:
         if not lane.batches:

@@ -54,6 +54,7 @@ SECTIONS: Mapping[str, Section] = {
             "schemas": ("remote.schemas",),
             "partitions": ("remote.partitions",),
             "timelines": ("remote.timelines",),
+            "types": ("remote.event_models",),
             "registry": ("remote.registry",),
             "dead-letters": ("remote.dead_letters",),
         },

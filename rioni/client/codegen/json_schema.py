@@ -1,0 +1,136 @@
+"""What JSON schemas (draft 4, 6 and 7) say, with references followed and combined schemas taken together."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+
+DEPTH_MAX = 100
+"""Levels and references in a row; brokers accept fewer."""
+
+Schema = Mapping[str, Any]
+
+_KINDS = {
+    "object": ["dict"],
+    "array": ["list"],
+    "string": ["str"],
+    "integer": ["int"],
+    "number": ["int", "float"],
+    "boolean": ["bool"],
+    "null": ["null"],
+}
+_ABOUT_OBJECTS = ("properties", "additionalProperties", "patternProperties", "required")
+_ALTERNATIVES = ("anyOf", "oneOf")
+_CONDITIONAL = (*_ALTERNATIVES, "then", "else")
+
+
+class Declared(NamedTuple):
+    """A member of an object that a schema names."""
+
+    name: str
+    schema: Any
+    required: bool
+
+
+class Document:
+    """A JSON schema, in which references are looked up."""
+
+    def __init__(self, root: Schema) -> None:
+        self._root = root
+
+    def target(self, schema: Schema) -> Schema:
+        """The schema that another one refers to, if it does, with its `allOf` merged into it.
+
+        Raises:
+            ValueError: a reference leads nowhere or in a circle.
+        """
+        return self._target(schema, 0)
+
+    def members(self, schema: Schema, depth: int = 0) -> Iterator[Declared]:
+        """All members that a target declares; those of alternatives and conditions are optional.
+
+        Raises:
+            ValueError: as `target`.
+        """
+        required = schema.get("required")
+        names = frozenset(required if isinstance(required, list) else ())
+        for name, declared in _mapping(schema, "properties").items():
+            yield Declared(name, declared, name in names)
+        branches = [branch for key in _CONDITIONAL for branch in schemas_in(schema.get(key))]
+        for branch in [*branches, *schemas_in(list(_mapping(schema, "dependencies").values()))]:
+            for name, declared, _ in self.members(self._target(branch, depth + 1), depth + 1):
+                yield Declared(name, declared, name in names)
+
+    def _target(self, schema: Schema, depth: int) -> Schema:
+        if depth > DEPTH_MAX:
+            raise ValueError(f"The schema has more than {DEPTH_MAX} levels, or references that lead in a circle")
+        if isinstance(reference := schema.get("$ref"), str):
+            return self._target(self._look_up(reference), depth + 1)
+        if "allOf" not in schema:
+            return schema
+        merged = {key: value for key, value in schema.items() if key != "allOf"}
+        for part in schemas_in(schema["allOf"]):
+            for key, value in self._target(part, depth + 1).items():
+                merged[key] = _both(key, merged[key], value) if key in merged else value
+        return merged
+
+    def _look_up(self, reference: str) -> Schema:
+        if not reference.startswith("#"):
+            raise ValueError(f"The reference {reference} leads out of the schema")
+        node: Any = self._root
+        for part in filter(None, reference[1:].split("/")):
+            key = part.replace("~1", "/").replace("~0", "~")
+            try:
+                node = node[int(key)] if isinstance(node, list) else node[key]
+            except (KeyError, IndexError, ValueError, TypeError):
+                raise ValueError(f"The reference {reference} leads nowhere") from None
+        return node if isinstance(node, Mapping) else {}
+
+
+def alternatives(schema: Schema) -> list[Schema]:
+    """The schemas of `anyOf` and `oneOf`."""
+    return [branch for key in _ALTERNATIVES for branch in schemas_in(schema.get(key))]
+
+
+def kinds(schema: Schema) -> list[str] | None:
+    """The kinds of values that a target allows, without its alternatives; None if it does not say."""
+    stated = schema.get("type")
+    if isinstance(stated, str | list):
+        return [kind for name in ([stated] if isinstance(stated, str) else stated) for kind in _KINDS.get(name, ())]
+    if "properties" in schema or (any(key in schema for key in _ABOUT_OBJECTS) and not alternatives(schema)):
+        return ["dict"]
+    return ["list"] if "items" in schema else None
+
+
+def values_of_map(schema: Schema) -> Schema | None:
+    """The schema of all members of an object that declares none by name; None if there is no single one."""
+    further = schema.get("additionalProperties", True)
+    by_pattern = [*_mapping(schema, "patternProperties").values()]
+    if isinstance(further, Mapping):
+        return None if by_pattern else further
+    return by_pattern[0] if further is False and len(by_pattern) == 1 and isinstance(by_pattern[0], Mapping) else None
+
+
+def description(schema: Any) -> str:
+    """What a schema says about its purpose, in one line."""
+    text = schema.get("description") or schema.get("title") if isinstance(schema, Mapping) else None
+    return " ".join(text.split()) if isinstance(text, str) else ""
+
+
+def schemas_in(value: Any) -> list[Schema]:
+    """The schemas in a value: itself, or the items of a list."""
+    return [each for each in (value if isinstance(value, list) else [value]) if isinstance(each, Mapping)]
+
+
+def _mapping(schema: Schema, key: str) -> Mapping[str, Any]:
+    value = schema.get(key)
+    return value if isinstance(value, Mapping) else {}
+
+
+def _both(key: str, first: Any, second: Any) -> Any:
+    """What two schemas say together with the same keyword."""
+    if isinstance(first, Mapping) and isinstance(second, Mapping):
+        shared = {name: {"allOf": [first[name], second[name]]} for name in first.keys() & second.keys()}
+        return {**first, **second, **(shared if key == "properties" else {})}
+    if isinstance(first, list) and isinstance(second, list):
+        return [each for each in first if each in second] if key in {"enum", "type"} else [*first, *second]
+    return first if key in {"title", "description"} else second

@@ -1,6 +1,9 @@
 """The pages about the client: their code works, in order, against a broker."""
 
 import re
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -25,18 +28,31 @@ def clean_broker(broker):
 
 @pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda page: page.stem)
 def test_the_code_of_a_page_works(page, clean_broker, monkeypatch, tmp_path):
-    """Blocks of Python share their names, as in a file; lines below `# not run` are only compiled."""
+    """Blocks of Python share their names, as in a file; those of `sh` are run where they are commands of `rioni`.
+
+    A block that begins with `# not run` is only compiled, one that begins with `# the beginning of FILE` compared.
+    """
     monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("RIONI_URL", clean_broker.url)
     text = page.read_text()
-    blocks = [
-        (found.start(), found[1]) for found in re.finditer(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
-    ]
-    assert blocks
     names = {"__name__": "page"}
-    for start, block in blocks:
-        first_line = text.count("\n", 0, start) + 1
-        code = "\n" * first_line + block.replace("http://localhost:8080", clean_broker.url)
-        compiled = compile(code, str(page), "exec")
-        if not block.startswith("# not run"):
-            exec(compiled, names)
+    for block in re.finditer(r"^```(python|sh)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE):
+        language, code = block[1], block[2].replace("http://localhost:8080", clean_broker.url)
+        if language == "sh":
+            _run_commands(code)
+        elif found := re.match(r"# the beginning of (\S+)\n", code):
+            assert Path(found[1]).read_text().startswith(code[found.end() :])
+        else:
+            first_line = text.count("\n", 0, block.start()) + 1
+            compiled = compile("\n" * first_line + code, str(page), "exec")
+            if not code.startswith("# not run"):
+                exec(compiled, names)
+    assert "Client" in names
+
+
+def _run_commands(code):
+    for line in code.splitlines():
+        program, *arguments = shlex.split(line)
+        if program == "rioni":
+            subprocess.run([sys.executable, "-m", "rioni", *arguments], check=True)

@@ -132,7 +132,9 @@ def confirm_name(what: str, name: str) -> None:
     """
     if not sys.stdin.isatty():
         raise Invalid(f"{what} There is no terminal to ask on: say it with --yes.")
-    if typer.prompt(f"{what} Type its name to go on", err=True) != name:
+    # Not by a prompt of typer, which writes to stdout, too.
+    typer.echo(printable(f"{what} Type its name to go on: "), nl=False, err=True)
+    if sys.stdin.readline().strip() != name:
         raise NotConfirmed("That is not its name; nothing was changed.")
 
 

@@ -59,7 +59,7 @@ def asked(kind: str, file: str | None, given: Mapping[str, Any]) -> "Definition"
     Raises:
         Invalid: all that is wrong with it.
     """
-    from rioni.tools.definitions.definition import Definition
+    from rioni.tools.definitions.definition import EVENT_TYPE, Definition
     from rioni.tools.definitions.files import document_in
     from rioni.tools.definitions.format import definition
     from rioni.tools.definitions.yaml_text import Document
@@ -67,6 +67,9 @@ def asked(kind: str, file: str | None, given: Mapping[str, Any]) -> "Definition"
     document = Document({"kind": kind}, 0, {}) if file is None else document_in(file)
     options = {name: value for name, value in given.items() if value is not None}
     if isinstance(document.value, dict):
+        there = document.value.get("kind", EVENT_TYPE)
+        if there != kind:
+            raise Invalid(f"{file}:{document.line} is the definition of a {there}.")
         kept = {
             name: value for name, value in document.value.items() if name != "schema" or "schema_file" not in options
         }
@@ -74,8 +77,6 @@ def asked(kind: str, file: str | None, given: Mapping[str, Any]) -> "Definition"
     found = definition(document, file or "options")
     if not isinstance(found, Definition):
         raise Invalid("\n".join(map(str, found)))
-    if found.kind != kind:
-        raise Invalid(f"{found.place} is the definition of a {found.kind}.")
     return found
 
 

@@ -1,10 +1,10 @@
 """Commands that show how far subscriptions are behind, once and live."""
 
 import sys
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from time import monotonic, sleep
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -82,14 +82,8 @@ def lag(
         total = {"subscription": "total", "unconsumed_events": total_events(rows)}
         columns = _columns(by) | ({"problem": "errors"} if any(each.errors for each in rows) else {})
         session.output.items([*(each.as_json() for each in rows), *[total] * (len(rows) > 1)], columns)
-    if fail_above is None and fail_above_seconds is None:
-        return
-    if any(
-        each.errors
-        or (fail_above is not None and (each.events or 0) > fail_above)
-        or (fail_above_seconds is not None and (each.seconds or 0) > fail_above_seconds)
-        for each in rows
-    ):
+    is_checked = fail_above is not None or fail_above_seconds is not None
+    if is_checked and any(_is_too_much(each, fail_above, fail_above_seconds) for each in rows):
         raise typer.Exit(FOUND)
 
 
@@ -134,6 +128,14 @@ def watch(
             for each in rows:
                 histories[each.key].add(at_s, each.events)
             show([_sample(each, histories[each.key]) for each in rows], by)
+
+
+def _is_too_much(row: "Lag", events_max: int | None, seconds_max: int | None) -> bool:
+    return (
+        bool(row.errors)
+        or (events_max is not None and (row.events or 0) > events_max)
+        or (seconds_max is not None and (row.seconds or 0) > seconds_max)
+    )
 
 
 def _checked(by: str | None, subscriptions: Sequence[str]) -> str:
@@ -187,11 +189,11 @@ def _ticks(every: float, count: int | None) -> Iterator[float]:
     """The times to look at, on a monotonic clock; waits between them."""
     number = 0
     while count is None or number < count:
-        started_s = time.monotonic()
+        started_s = monotonic()
         yield started_s
         number += 1
         if number != count:
-            time.sleep(max(0.0, started_s + every - time.monotonic()))
+            sleep(max(0.0, started_s + every - monotonic()))
 
 
 @contextmanager

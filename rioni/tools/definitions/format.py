@@ -70,7 +70,8 @@ def document_of(kind: str, members: Mapping[str, Any]) -> dict[str, Any]:
 def comparable(members: Mapping[str, Any]) -> Mapping[str, Any]:
     """Members with the schema as a JSON value, if it is one."""
     try:
-        return {**members, "schema": {**members["schema"], "schema": json.loads(members["schema"]["schema"])}}
+        schema = members["schema"]
+        return {**members, "schema": {"type": schema.get("type"), **schema, "schema": json.loads(schema["schema"])}}
     except (KeyError, ValueError):
         return members
 

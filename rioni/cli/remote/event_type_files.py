@@ -63,21 +63,14 @@ def apply(
 ) -> None:
     """Make event types and subscriptions what files say: shows the plan, asks, and changes what differs.
 
-    A file has documents in YAML, separated by `---`, or in JSON, one after the other or in an array. Each one is a
-    whole definition as `rioni event-types show --yaml` prints it; with `kind: subscription` it is that of a
-    subscription. Instead of `schema` it may have `schema_file`, the path of a file beside it. YAML is read by the rules
-    of version 1.2: `no`, `on` and dates are texts.
-
-    Members that a document lacks keep the value they have, or get the default of the API; members that are there
-    replace it as a whole, so that `labels: {}` removes all labels. `null` is the same as absent. What only the broker
-    sets, such as `created_at`, is ignored. Where a subscription begins (`read_from`, `initial_cursors`) matters for a
-    new one only.
+    A file has documents in YAML, separated by `---`, or in JSON. Each one is a definition as `rioni event-types show --yaml`
+    prints it; with `kind: subscription` it is that of a subscription. `schema_file` may name a file in place of `schema`.
+    Members that a document lacks keep the value they have, or get the default of the API; members that are there replace
+    it as a whole. [Event types and subscriptions as files](operating/definitions.md) describes the format.
 
     Before anything is changed, all files are read, their problems are reported together with file and line, and the
-    broker is asked whether each changed schema is [compatible](reference/schemas.md). A greater `read_parallelism` or
-    `write_parallelism` of the `default_statistic` adds partitions. Event types come before subscriptions to them,
-    deletions last. An event type that another client changed after the plan was made is not changed. Whatever was
-    interrupted can be repeated; applying the same files again changes nothing.
+    broker is asked whether each changed schema is compatible. An event type that another client changed after the plan
+    was made is not changed. What was interrupted can be repeated; applying the same files again changes nothing.
     """
     from rioni.tools.definitions.format import json_schema
 
@@ -98,7 +91,7 @@ def apply(
 )
 @connected
 def check(session: Session, paths: Paths) -> None:
-    """Check definitions as [apply](cli/registry.md) does, and change nothing; exit code 1 if anything is wrong.
+    """Check definitions as `rioni event-types apply` does, and change nothing; exit code 1 if anything is wrong.
 
     Whether a changed schema is compatible is what the broker says, with an example of an event that would become
     invalid where it finds one.

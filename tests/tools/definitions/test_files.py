@@ -1,11 +1,14 @@
 import io
 import json
+import re
 import sys
 from pathlib import Path
 
 import pytest
 
+from rioni.tools.definitions.broker_rules import check
 from rioni.tools.definitions.files import definitions_in
+from rioni.tools.definitions.steps import step
 
 
 @pytest.fixture(autouse=True)
@@ -143,3 +146,13 @@ def test_what_only_the_broker_sets_is_left_out_and_null_is_absent():
         "options": {},
         "schema": {"type": "json_schema", "schema": '{"default": null}'},
     }
+
+
+def test_the_definitions_of_the_documentation_are_right():
+    page = (Path(__file__).parents[3] / "docs/operating/definitions.md").read_text()
+    write(page_DOT_yaml=re.search(r"```yaml\n(.*?)```", page, re.DOTALL)[1])
+    found, problems = definitions_in(["page.yaml"])
+    assert not problems
+    for each in found:
+        check(step(each, None))
+    assert [each.kind for each in found] == ["event-type", "subscription"]

@@ -63,10 +63,11 @@ def apply(
 ) -> None:
     """Make event types and subscriptions what files say: shows the plan, asks, and changes what differs.
 
-    A file has documents in YAML, separated by `---`, or in JSON. Each one is a definition as `rioni event-types show --yaml`
-    prints it; with `kind: subscription` it is that of a subscription. `schema_file` may name a file in place of `schema`.
-    Members that a document lacks keep the value they have, or get the default of the API; members that are there replace
-    it as a whole. [Event types and subscriptions as files](operating/definitions.md) describes the format.
+    A file has documents in YAML, separated by `---`, or in JSON. Each one is a definition as `rioni event-types show
+    --yaml` prints it; with `kind: subscription` it is that of a subscription. `schema_file` may name a file in place of
+    `schema`. Members that a document lacks keep the value they have, or get the default of the API; members that are
+    there replace it as a whole. [Event types and subscriptions as files](operating/definitions.md) describes the
+    format.
 
     Before anything is changed, all files are read, their problems are reported together with file and line, and the
     broker is asked whether each changed schema is compatible. An event type that another client changed after the plan

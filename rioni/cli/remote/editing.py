@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from rioni.cli.output import confirm
 from rioni.cli.remote import plans
 from rioni.cli.session import Session
-from rioni.domain.errors import Invalid, RioniError
+from rioni.domain.errors import Invalid
 
 
 if TYPE_CHECKING:
@@ -63,22 +63,23 @@ def edit(session: Session, read: "Callable[[], Resource]", *, yes: bool) -> None
     Raises:
         Invalid: there is no editor, or what is written can't be used; its file is named.
     """
-    from rioni.client import ClientError
-
     current = read()
     handle, name = tempfile.mkstemp(prefix="rioni-", suffix=".yaml")
     os.close(handle)
     file = Path(name)
-    original = as_yaml(current)
     try:
         _rounds(session, read, current, file, yes=yes)
-    except (ClientError, RioniError, KeyboardInterrupt) as ex:
-        if _without_comments(file.read_text(encoding="utf-8")) not in ("", original):
-            ex.add_note(f"What was written is in {file}.")
+    except BaseException:
+        # Also when it ends by Ctrl-C.
+        if file.exists() and _without_comments(file.read_bytes().decode(errors="replace")) not in (
+            "",
+            as_yaml(current),
+        ):
+            session.output.note(f"What was written is in {file}.")
         else:
-            file.unlink()
+            file.unlink(missing_ok=True)
         raise
-    file.unlink()
+    file.unlink(missing_ok=True)
 
 
 def _rounds(session: Session, read: "Callable[[], Resource]", current: "Resource", file: Path, *, yes: bool) -> None:
@@ -164,7 +165,10 @@ def _edited(file: Path, said: "Sequence[str]", text: str) -> str:
         raise Invalid(f"The editor {command[0]} can't be started: {ex.strerror}; set EDITOR to another one.") from ex
     if done.returncode != 0:
         raise Invalid(f"The editor ended with code {done.returncode}; nothing was changed.")
-    return _without_comments(file.read_text(encoding="utf-8"))
+    try:
+        return _without_comments(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as ex:
+        raise Invalid(f"What the editor left in {file} can't be read: {ex}; nothing was changed.") from ex
 
 
 def _without_comments(text: str) -> str:

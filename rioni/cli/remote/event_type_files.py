@@ -110,7 +110,7 @@ def check(session: Session, paths: Paths) -> None:
     if rows or session.output.json:
         session.output.items(rows, columns)
     else:
-        session.output.line(None, f"Nothing is wrong with {len(found):,} definitions.")
+        session.output.line(None, f"Nothing is wrong with {plans.counted(len(found), 'definition')}.")
     if rows:
         raise typer.Exit(FOUND)
 
@@ -209,7 +209,7 @@ def _plan(session: Session, paths: "Sequence[str]", prune: "Prune | None") -> "P
     planned = plan(session.client, found, prune)
     plans.report(session.output, planned.problems)
     if count := len(problems) + len(planned.problems):
-        raise Invalid(f"{count:,} {'problem' if count == 1 else 'problems'}; nothing was changed.")
+        raise Invalid(f"{plans.counted(count, 'problem')}; nothing was changed.")
     return planned
 
 

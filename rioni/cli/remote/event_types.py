@@ -231,6 +231,7 @@ def _statistic(partitions: int) -> dict[str, int]:
 
 def _pretty(schema: str) -> str:
     try:
-        return json.dumps(json.loads(schema), indent=2, ensure_ascii=False)
+        schema = json.dumps(json.loads(schema), indent=2, ensure_ascii=False)
     except ValueError:
-        return printable(schema)
+        pass
+    return printable(schema)

@@ -27,6 +27,11 @@ Line = tuple[str, str]
 """A text and its style."""
 
 
+def counted(count: int, noun: str) -> str:
+    """A number with its noun, such as `1 problem`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
 def show_steps(steps: Sequence["Step"]) -> None:
     """Show people what steps do, and how many there are of each kind."""
     _print(line for each in steps if each.action != "keep" or each.notes for line in _lines_of(each))

@@ -9,6 +9,7 @@ import typer
 from rioni.cli import completions
 from rioni.cli.options import Yes
 from rioni.cli.output import confirm
+from rioni.cli.remote import plans
 from rioni.cli.remote.options import SubscriptionId
 from rioni.cli.session import Session, connected
 from rioni.cli.times import point_in_time
@@ -140,7 +141,7 @@ def reset(
     if session.output.json:
         _show(session, rows)
     else:
-        session.output.line(None, f"The cursors of {len(wanted):,} partitions are moved.")
+        session.output.line(None, f"The cursors of {plans.counted(len(wanted), 'partition')} are moved.")
 
 
 def _wanted(

@@ -7,7 +7,7 @@ import typer
 from rioni.cli import completions
 from rioni.cli.options import Yes
 from rioni.cli.output import confirm
-from rioni.cli.remote import editing
+from rioni.cli.remote import editing, plans
 from rioni.cli.remote.definition_options import (
     Annotations,
     Attributes,
@@ -172,7 +172,7 @@ def delete(session: Session, subscription: SubscriptionId, *, yes: Yes = False) 
         }
         confirm(
             f"Delete the subscription of {found.owning_application}/{found.consumer_group} to "
-            f"{', '.join(found.event_types)} on {session.connection.url}? It has {len(streams)} streams.",
+            f"{', '.join(found.event_types)} on {session.connection.url}? It has {plans.counted(len(streams), 'stream')}.",
             yes=False,
         )
     session.client.subscriptions.delete(subscription)

@@ -40,7 +40,7 @@ def comments(number):
 
 
 def kept_file(err):
-    path = Path(re.search(r"What was written is in (\S+)\.$", err)[1])
+    path = Path(re.search(r"^What was written is in (\S+)\.$", err, re.MULTILINE)[1])
     text = path.read_text()
     path.unlink()
     return text
@@ -127,6 +127,24 @@ def test_what_was_written_is_kept_where_it_is_not_confirmed(rioni, client, event
     assert "There is no terminal to ask on" in err
     assert "team: pay" in kept_file(err)
     assert client.event_types.get(event_type.name) == event_type
+
+
+def test_what_is_no_text_is_kept(rioni, event_type, editor):
+    editor('printf "\\377" >> "$1"')
+    code, _, err = rioni("event-types", "edit", event_type.name, "--yes")
+    assert code == 2
+    assert "can't be read: 'utf-8' codec" in err
+    path = Path(re.search(r"^What was written is in (\S+)\.$", err, re.MULTILINE)[1])
+    assert path.read_bytes().endswith(b"\377")
+    path.unlink()
+
+
+def test_an_editor_may_remove_the_file(rioni, event_type, editor):
+    editor('rm "$1"')
+    code, _, err = rioni("event-types", "edit", event_type.name, "--yes")
+    assert code == 2
+    assert "No such file or directory" in err
+    assert "What was written" not in err
 
 
 def test_another_name_is_not_a_change(rioni, event_type, editor):

@@ -135,7 +135,7 @@ def test_all_problems_are_reported_together_and_nothing_is_changed(rioni, client
         ("d/syntax.yaml", 1),
         ("d/unknown.yaml", 2),
     ]
-    assert rioni("event-types", "check", "d/mode.yaml") == (0, "Nothing is wrong with 1 definitions.\n", "")
+    assert rioni("event-types", "check", "d/mode.yaml") == (0, "Nothing is wrong with 1 definition.\n", "")
 
 
 def test_what_was_interrupted_can_be_repeated(rioni, client, name, files):

@@ -111,11 +111,7 @@ def confirm(question: str, *, yes: bool) -> None:
         NotConfirmed: the answer was no.
         Invalid: there is no terminal to ask on.
     """
-    if yes:
-        return
-    if not sys.stdin.isatty():
-        raise Invalid(f"{question} There is no terminal to ask on: say it with --yes.")
-    if not typer.confirm(question, err=True):
+    if not yes and _answer(question, "[y/N]").lower() not in {"y", "yes"}:
         raise NotConfirmed("Nothing was changed.")
 
 
@@ -130,12 +126,16 @@ def confirm_name(what: str, name: str) -> None:
         NotConfirmed: another text was typed.
         Invalid: there is no terminal to ask on.
     """
-    if not sys.stdin.isatty():
-        raise Invalid(f"{what} There is no terminal to ask on: say it with --yes.")
-    # Not by a prompt of typer, which writes to stdout, too.
-    typer.echo(printable(f"{what} Type its name to go on: "), nl=False, err=True)
-    if sys.stdin.readline().strip() != name:
+    if _answer(what, "Type its name to go on") != name:
         raise NotConfirmed("That is not its name; nothing was changed.")
+
+
+def _answer(question: str, choice: str) -> str:
+    """What a person types; asked on stderr, as a prompt of typer would write to stdout, too."""
+    if not sys.stdin.isatty():
+        raise Invalid(f"{question} There is no terminal to ask on: say it with --yes.")
+    typer.echo(printable(f"{question} {choice}: "), nl=False, err=True)
+    return sys.stdin.readline().strip()
 
 
 def _plain(value: Any) -> Any:

@@ -1,5 +1,6 @@
 """Tables for people: columns from JSON, numbers to the right, times to read, nothing that controls a terminal."""
 
+import contextlib
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -73,6 +74,13 @@ def shown(value: Any) -> str:
     if not isinstance(value, str):
         value = json.dumps(value, ensure_ascii=False)
     return printable(_TIME.sub(r"\1 \2\3", value) if _TIME.fullmatch(value) else value)
+
+
+def indented(text: str) -> str:
+    """JSON in several lines, without what controls a terminal; other texts as they are."""
+    with contextlib.suppress(ValueError):
+        text = json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+    return printable(text)
 
 
 def printable(text: str) -> str:

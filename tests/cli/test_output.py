@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from rioni.cli.output import NotConfirmed, Output, confirm
+from rioni.cli.output import NotConfirmed, Output, confirm, confirm_name
 from rioni.client.models.base import Model
 from rioni.domain.errors import Invalid
 
@@ -64,4 +64,14 @@ def test_a_person_is_asked(monkeypatch, capsys, answer, goes_on):
     else:
         with pytest.raises(NotConfirmed):
             confirm("Delete?", yes=False)
-    assert "Delete?" in capsys.readouterr().err
+    assert capsys.readouterr() == ("", "Delete? [y/N]: ")
+
+
+def test_a_person_types_the_name_of_what_will_be_lost(monkeypatch, capsys):
+    terminal = io.StringIO("orders\nother\n")
+    terminal.isatty = lambda: True
+    monkeypatch.setattr("sys.stdin", terminal)
+    confirm_name("All events will be deleted.", "orders")
+    with pytest.raises(NotConfirmed):
+        confirm_name("All events will be deleted.", "orders")
+    assert capsys.readouterr() == ("", "All events will be deleted. Type its name to go on: " * 2)

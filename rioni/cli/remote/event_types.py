@@ -1,6 +1,5 @@
 """Commands that show, create and delete event types."""
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,7 +21,7 @@ from rioni.cli.remote.definition_options import (
 from rioni.cli.remote.event_type_columns import COLUMNS, DAY_MS, MEMBERS
 from rioni.cli.remote.options import AsOf, CleanupPolicy, EventTypeName, UnusedDays
 from rioni.cli.session import Session, connected
-from rioni.cli.tables import printable
+from rioni.cli.tables import indented
 
 
 app = typer.Typer(name="event-types", no_args_is_help=True, help="Event types: what events may be published.")
@@ -85,7 +84,7 @@ def show(
         return
     session.output.item(found, MEMBERS)
     if not session.output.json:
-        typer.echo(f"\n{_pretty(found.schema.schema)}")
+        typer.echo(f"\n{indented(found.schema.schema)}")
 
 
 @app.command(
@@ -227,11 +226,3 @@ def _statistic(partitions: int) -> dict[str, int]:
         "read_parallelism": partitions,
         "write_parallelism": partitions,
     }
-
-
-def _pretty(schema: str) -> str:
-    try:
-        schema = json.dumps(json.loads(schema), indent=2, ensure_ascii=False)
-    except ValueError:
-        pass
-    return printable(schema)

@@ -9,7 +9,7 @@ import typer
 from rioni.cli.exit_codes import FOUND
 from rioni.cli.remote.options import AsOf, EventTypeName, read_json
 from rioni.cli.session import Session, connected
-from rioni.cli.tables import printable
+from rioni.cli.tables import indented
 
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def show(
 ) -> None:
     """Show a version of the schema of an event type; without `--json` only the schema, in several lines."""
     found = session.client.schemas.get(event_type, version, as_of=as_of)
-    session.output.line(found, _indented(found.schema))
+    session.output.line(found, indented(found.schema))
 
 
 @app.command(epilog="Example: rioni schemas add order.created schema.json")
@@ -84,10 +84,3 @@ def _schema(file: Path, kind: str) -> "Schema":
     from rioni.client import Schema
 
     return Schema(schema=json.dumps(read_json(file), ensure_ascii=False), type=kind)
-
-
-def _indented(text: str) -> str:
-    try:
-        return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
-    except ValueError:
-        return printable(text)

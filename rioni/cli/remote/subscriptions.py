@@ -172,7 +172,8 @@ def delete(session: Session, subscription: SubscriptionId, *, yes: Yes = False) 
         }
         confirm(
             f"Delete the subscription of {found.owning_application}/{found.consumer_group} to "
-            f"{', '.join(found.event_types)} on {session.connection.url}? It has {plans.counted(len(streams), 'stream')}.",
+            f"{', '.join(found.event_types)} on {session.connection.url}? "
+            f"It has {plans.counted(len(streams), 'stream')}.",
             yes=False,
         )
     session.client.subscriptions.delete(subscription)

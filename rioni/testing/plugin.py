@@ -20,6 +20,8 @@ _BROKER = pytest.StashKey["Broker"]()
 _LOGGED = pytest.StashKey[int]()
 """How much the broker had logged when a test began."""
 _FIXTURE = "rioni_broker"
+_CACHED = "rioni/used"
+"""Under which name pytest's cache says whether tests used the broker in the last run."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -32,6 +34,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     parser.addini("rioni_url", "as --rioni-url", default="")
     parser.addini("rioni_settings", "settings of the broker, name=value each", type="linelist", default=[])
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Begin the broker before any test is imported, if tests used it in the last run of this project."""
+    cache = _cache(config)
+    if cache is not None and cache.get(_CACHED, default=False) and not _is_controller(config):
+        _begin(config)
 
 
 @pytest.fixture(scope="session")
@@ -55,13 +64,16 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     """Begin the broker as soon as there is a test that uses it, unless that may be deselected."""
     option = item.config.option
     if not (option.keyword or option.markexpr or getattr(option, "lf", False)):
-        _begin(item)
+        _begin_for(item)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Begin the broker if one of the tests that are left uses it."""
     for item in session.items:
-        _begin(item)
+        _begin_for(item)
+    config, cache = session.config, _cache(session.config)
+    if cache is not None and not (config.option.collectonly or _is_controller(config)):
+        cache.set(_CACHED, any(map(_uses_broker, session.items)))
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -81,9 +93,28 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     return report
 
 
-def _begin(item: pytest.Item) -> None:
-    if _FIXTURE in getattr(item, "fixturenames", ()) and not item.config.option.collectonly:
-        _broker(item.config).begin()
+def _cache(config: pytest.Config) -> pytest.Cache | None:
+    """What pytest remembers between runs, unless that is switched off."""
+    return getattr(config, "cache", None)
+
+
+def _is_controller(config: pytest.Config) -> bool:
+    """Whether this process of pytest-xdist runs no tests itself."""
+    return getattr(config.option, "dist", "no") != "no" and not hasattr(config, "workerinput")
+
+
+def _uses_broker(item: pytest.Item) -> bool:
+    return _FIXTURE in getattr(item, "fixturenames", ())
+
+
+def _begin_for(item: pytest.Item) -> None:
+    if _uses_broker(item):
+        _begin(item.config)
+
+
+def _begin(config: pytest.Config) -> None:
+    if not config.option.collectonly:
+        _broker(config).begin()
 
 
 def _broker(config: pytest.Config) -> "Broker":

@@ -61,7 +61,7 @@ def test_the_code_of_the_documentation_works_in_several_processes(project: Path)
 @pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("mypy") is None, reason="needs the dependency group typing")
 def test_the_types_of_the_documentation_are_right(project: Path):
-    command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(ROOT / ".mypy_cache"), "."]
+    command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(project / "cache"), "."]
     done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -95,6 +95,19 @@ def test_nothing_is_loaded_and_nothing_begins_where_no_test_uses_a_broker(tmp_pa
     )
     assert "1 passed, 1 deselected" in run(tmp_path, "-q", "-k", "none").stdout
     assert "2 tests collected" in run(tmp_path, "-q", "--collect-only").stdout
+
+
+def test_a_broker_begins_before_the_tests_are_imported_where_the_last_run_used_one(tmp_path: Path):
+    (tmp_path / "pyproject.toml").write_text(CONFIGURATION.replace(', "-p", "no:cacheprovider"', ""))
+    (tmp_path / "test_it.py").write_text(
+        "import sys\n"
+        "BEGUN = 'rioni.testing.launcher' in sys.modules\n"
+        "def test_it(rioni): pass\n"
+        "def test_without(): assert not BEGUN\n"
+    )
+    assert "2 passed" in run(tmp_path, "-q").stdout
+    assert "1 failed" in run(tmp_path, "-q", "-k", "without").stdout
+    assert "1 passed" in run(tmp_path, "-q", "-k", "without").stdout
 
 
 def test_a_broker_that_was_started_elsewhere_is_used(shared_broker: Broker, tmp_path: Path):

@@ -32,7 +32,6 @@ ONLY_FOR_OTHERS = {
 """Operations that the client and this command line need not call."""
 MISSING = {
     "DELETE /subscriptions/{}/streams/{}",
-    "GET /subscriptions/{}/dead-letters",
     "POST /subscriptions/{}/cursors",
     "POST /subscriptions/{}/dead-letters/redrive",
     "POST /subscriptions/{}/events",

@@ -59,17 +59,16 @@ def asked(kind: str, file: str | None, given: Mapping[str, Any]) -> "Definition"
     Raises:
         Invalid: all that is wrong with it.
     """
-    from rioni.tools.definitions.definition import EVENT_TYPE, Definition
+    from rioni.tools.definitions.definition import Definition
     from rioni.tools.definitions.files import document_in
-    from rioni.tools.definitions.format import definition
+    from rioni.tools.definitions.format import definition, kind_of
     from rioni.tools.definitions.yaml_text import Document
 
     document = Document({"kind": kind}, 0, {}) if file is None else document_in(file)
     options = {name: value for name, value in given.items() if value is not None}
     if isinstance(document.value, dict):
-        there = document.value.get("kind", EVENT_TYPE)
-        if there != kind:
-            raise Invalid(f"{file}:{document.line} is the definition of a {there}.")
+        if kind_of(document.value) != kind:
+            raise Invalid(f"{file}:{document.line} is no definition of the kind {kind}.")
         kept = {
             name: value for name, value in document.value.items() if name != "schema" or "schema_file" not in options
         }

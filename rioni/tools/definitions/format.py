@@ -41,7 +41,7 @@ def definition(document: Document, file: str) -> Definition | list[Problem]:
     if not isinstance(document.value, dict):
         return [Problem(place, "", "a definition is an object, with members such as name")]
     value = {name: _without_nulls(value) for name, value in document.value.items() if value is not None}
-    kind = value.get("kind", EVENT_TYPE)
+    kind = kind_of(value)
     if not isinstance(kind, str) or kind not in KINDS:
         return [Problem(place, "", f"kind is {' or '.join(KINDS)}, not {json.dumps(kind)}")]
     problems = [
@@ -55,6 +55,11 @@ def definition(document: Document, file: str) -> Definition | list[Problem]:
     except ValueError as ex:
         return [Problem(Place(file, document.line_of(("schema_file",))), name_of(kind, value), str(ex))]
     return Definition(kind, members, place)
+
+
+def kind_of(value: Mapping[str, Any]) -> Any:
+    """What a document is about: `kind`, or what its members say; not checked."""
+    return value.get("kind", SUBSCRIPTION if "event_types" in value else EVENT_TYPE)
 
 
 def document_of(kind: str, members: Mapping[str, Any]) -> dict[str, Any]:

@@ -88,7 +88,7 @@ def test_options_replace_members_of_the_definition(rioni, client, name):
         (["--schema", "s.json", "--partition-strategy", "hash"], "partition_key_fields field should be set"),
         (["--schema", "s.json", "--retention-days", "900"], "can not be more than 345600000"),
         (["--file", "two.yaml"], "two.yaml has 2 definitions instead of one."),
-        (["--file", "subscription.yaml"], "subscription.yaml:1 is the definition of a subscription."),
+        (["--file", "subscription.yaml"], "subscription.yaml:1 is no definition of the kind event-type."),
         (["--file", "wrong.yaml"], "wrong.yaml:1: while parsing"),
     ],
 )

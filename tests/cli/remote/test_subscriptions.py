@@ -86,6 +86,8 @@ def test_a_subscription_is_shown_and_found(rioni, orders, create):
         assert (code, len(out.splitlines())) == (0, 2)
         assert subscription in out
     assert out.splitlines()[1].endswith("0 of 1                 0")
+    code, out, _ = rioni("subscriptions", "list", "--event-type", orders, "--json")
+    assert rioni("event-types", "apply", "-", "--dry-run", stdin=out) == (0, "1 unchanged.\n", "")
     code, out, _ = rioni("subscriptions", "show", subscription, "--yaml")
     assert (code, out.splitlines()[0]) == (0, "kind: subscription")
     assert rioni("event-types", "apply", "-", "--dry-run", stdin=out)[0] == 0

@@ -34,6 +34,8 @@ def test_the_json_schema_as_a_whole_tells_the_kinds_apart():
     assert validator.is_valid({"name": "a"})
     assert validator.is_valid({"kind": "event-type", "name": "a", "category": "data"})
     assert validator.is_valid({"kind": "subscription", "owning_application": "shop", "event_types": ["a"]})
+    assert validator.is_valid({"owning_application": "shop", "event_types": ["a"]})
+    assert not validator.is_valid({"kind": "event-type", "owning_application": "shop", "event_types": ["a"]})
     assert not validator.is_valid({"kind": "subscription", "name": "a"})
     assert not validator.is_valid({"name": "a", "event_types": ["a"]})
 
@@ -66,6 +68,12 @@ def test_all_that_is_wrong_with_a_definition_is_said(text, expected):
     assert len(found) == len(expected)
     for one, other in zip(sorted(found), sorted(expected), strict=True):
         assert one.startswith(other)
+
+
+def test_what_has_event_types_is_a_subscription():
+    (document,) = read("owning_application: shop\nevent_types: [b, a]")
+    found = definition(document, "f.yaml")
+    assert (found.kind, found.key) == ("subscription", ("subscription", "shop", "default", "a", "b"))
 
 
 def test_a_schema_may_be_an_object_or_a_text():

@@ -181,7 +181,7 @@ def _sample(row: "Lag", history: "History") -> dict[str, Any]:
         "at": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         "change_per_s": None if history.change_per_s is None else round(history.change_per_s, 1),
         "empty_in_s": None if history.empty_in_s is None else round(history.empty_in_s),
-        "sparkline": history.sparkline(SPARKLINE_WIDTH),
+        "sparkline": history.sparkline(SPARKLINE_WIDTH).rjust(SPARKLINE_WIDTH),
     }
 
 

@@ -198,6 +198,17 @@ class Copy:
         if pieces:
             self._publish(part.partition, after, pieces)
 
+    def _publish_part(self, partition: str, chosen: Sequence[tuple[TimelinePosition, "msgspec.Raw"]], key: str) -> int:
+        """Publish events in one request; returns how many were refused."""
+        events = [self.transform(bytes(event), partition, at) for at, event in chosen]
+        outcome = self.publisher.publish(events, key)
+        for number, step, reason in outcome.refused:
+            at, event = chosen[number]
+            self.refused(RefusedEvent(partition, at.offset, step, reason, bytes(event)))
+        if outcome.refused and self.stop:
+            raise Stopped
+        return len(outcome.refused)
+
     def _publish(self, partition: str, after: TimelinePosition, pieces: Sequence[Piece]) -> TimelinePosition:
         """Publish a batch; returns the place up to which everything is copied now."""
         to = pieces[-1].read_to
@@ -208,18 +219,25 @@ class Copy:
         refused = 0
         if chosen:
             self.state.begin_batch(partition, to.offset)
-            events = [self.transform(bytes(event), partition, at) for at, event in chosen]
             key = f"rioni-copy-{self.state.state.id}-{partition}-{after.offset}-{to.offset}"
-            outcome = self.publisher.publish(events, key)
-            for number, step, reason in outcome.refused:
-                at, event = chosen[number]
-                self.refused(RefusedEvent(partition, at.offset, step, reason, bytes(event)))
-            refused = len(outcome.refused)
-            if refused and self.stop:
-                raise Stopped
+            for number, part in enumerate(_parts(chosen)):
+                refused += self._publish_part(partition, part, f"{key}-{number}")
         self.state.end_batch(partition, to.offset, read=read, stored=len(chosen) - refused, refused=refused)
         self.progress()
         return to
+
+
+def _parts(
+    chosen: Sequence[tuple[TimelinePosition, "msgspec.Raw"]],
+) -> Iterator[Sequence[tuple[TimelinePosition, "msgspec.Raw"]]]:
+    """Events that fit into a request together; the same ones for the same batch."""
+    start = size = 0
+    for number, (_, event) in enumerate(chosen):
+        if number > start and size + len(event) > BATCH_BYTES_MAX:
+            yield chosen[start:number]
+            start, size = number, 0
+        size += len(event)
+    yield chosen[start:]
 
 
 def growth(client: Client, state: CopyState) -> int | None:

@@ -20,6 +20,8 @@ from rioni.tools.events.places import Locator, Places, place
 BATCH_EVENTS = 500
 EVENTS_MAX = 1_000_000
 """Events of a stream; the next one goes on."""
+PIECE_BYTES = 8_000_000
+"""What the events of a piece may have together; where they have more, the following pieces have fewer events."""
 FLUSH_TIMEOUT_S = 1
 QUIET_MAX = 5
 """Keep-alives in a row, that do not move, after which a range counts as read: other servers do not show it."""
@@ -155,8 +157,16 @@ class Reader:
                     yield _cut(piece, part.to), is_last and piece is pieces[-1]
                 if quiet == QUIET_MAX:
                     self._note(f"Partition {part.partition} of {self.event_type} has no events behind {after.offset}.")
-                if is_last:
+                if is_last or self._reads_smaller(batch):
                     return
+
+    def _reads_smaller(self, batch: Batch) -> bool:
+        """Whether a batch was so large that the next stream should have smaller ones."""
+        size, count = sum(map(len, batch.events)), len(batch.events)
+        if size <= PIECE_BYTES or count == 1:
+            return False
+        self._batch_events = max(1, count * PIECE_BYTES // size)
+        return True
 
     def _is_end(self, part: Range, after: TimelinePosition) -> bool:
         return self.locator.distance(part.partition, after, part.to) <= 0

@@ -46,6 +46,17 @@ def test_all_events_of_a_partition_are_read_with_their_places(client, event_type
     assert _read(Reader(client, name)) == ([(n, _place(n)) for n in range(1_100)], {"0": _place(1_099)})
 
 
+def test_large_events_are_read_in_small_pieces(client, event_type, monkeypatch):
+    monkeypatch.setattr(reading, "PIECE_BYTES", 3_000)
+    name = event_type()
+    _publish(client, name, range(1_000))
+    reader = Reader(client, name)
+    (part,) = _ranges(reader)
+    sizes = [len(piece.events) for piece in reader.read(part)]
+    assert sum(sizes) == 1_000
+    assert max(sizes[1:]) < 20 < sizes[0]
+
+
 def test_an_event_type_without_events_has_nothing_to_read(client, event_type):
     assert _ranges(Reader(client, event_type(3))) == []
 

@@ -1,3 +1,5 @@
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -34,6 +36,13 @@ def test_a_filter_is_an_expression_of_subscriptions():
     assert not wanted(b'{"total":100,"metadata":{"flow_id":"a"}}')
     assert not wanted(b"{}")
     assert wanted_by(None)(b"{}")
+
+
+def test_a_filter_may_be_used_by_several_threads():
+    wanted = wanted_by("event.number % 2 == 0")
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda number: wanted(b'{"number":%d}' % number), range(4_000)))
+    assert found == [number % 2 == 0 for number in range(4_000)]
 
 
 def test_an_expression_that_is_none_is_refused():

@@ -13,6 +13,7 @@ import msgspec
 
 from rioni.client import Batch, Client, ClientError, Cursor, PreconditionFailed, Unprocessable
 from rioni.domain.timelines.position import TimelinePosition
+from rioni.tools.events.pace import Pace
 from rioni.tools.events.patience import Patience
 from rioni.tools.events.places import Locator, Places, place
 
@@ -122,18 +123,16 @@ class Reader:
             ClientError: as `read`.
         """
         places = dict(places)
-        patience = Patience(self._note)
+        patience, pace = Patience(self._note), Pace()
         while True:
             try:
-                with closing(self._follow(places)) as pieces:
+                with closing(self._follow(places, pace)) as pieces:
                     for piece in pieces:
                         places[piece.partition] = piece.read_to
                         patience.succeeded()
                         yield piece
-                added = self._added(places)
-                places |= added
-                if not added:
-                    patience.failed()
+                places |= self._added(places)
+                patience.failed()
             except PreconditionFailed as ex:
                 places |= self._behind_expired(places, ex)
             except ClientError as ex:
@@ -171,15 +170,17 @@ class Reader:
     def _is_end(self, part: Range, after: TimelinePosition) -> bool:
         return self.locator.distance(part.partition, after, part.to) <= 0
 
-    def _follow(self, places: Places) -> Generator[Piece, None, None]:
-        """Pieces of one stream, which ends where partitions were added."""
+    def _follow(self, places: Places, pace: Pace) -> Generator[Piece, None, None]:
+        """Pieces of one stream, which ends where partitions were added, or another pace is better."""
         keep_alives = 0
         places = dict(places)
-        with closing(self._stream(places, 1)) as batches:
+        with closing(self._stream(places, pace.batch_limit)) as batches:
             for batch in batches:
                 for piece in self._pieces(places[batch.cursor.partition], batch):
                     places[piece.partition] = piece.read_to
                     yield piece
+                if pace.changes(len(batch.events)):
+                    return
                 keep_alives += not batch.events
                 if keep_alives > NEW_PARTITIONS_S * len(places):
                     keep_alives = 0

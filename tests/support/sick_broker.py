@@ -56,6 +56,13 @@ def _event_type(name: str, **members: Any) -> dict[str, Any]:
     }
 
 
+def facets(*, unused: int) -> Answer:
+    """The answer of a broker with so many event types that nobody uses."""
+    facet = {"values": [], "distinct": 0}
+    members = dict.fromkeys(("owning_application", "category", "cleanup_policy", "label"), facet)
+    return Answer(200, {"total": 2, "unused": {"days": 30, "count": unused}, **members})
+
+
 def _timeline(order: int, **members: Any) -> dict[str, Any]:
     return {
         "id": str(order),
@@ -133,8 +140,8 @@ def sick_broker() -> dict[str, list[Answer]]:
         "/log/checkpoint": Answer(200, checkpoint.encode()),
         "/log/checkpoint?cosigned=true": Answer(200, cosigned.encode()),
         "/event-types": Answer(200, [_event_type("order", authorization=everybody), _event_type("open")]),
-        "/event-types/order/producers": Answer(200, {"items": []}),
-        "/event-types/order/consumers": Answer(200, {"subscriptions": [], "low_level": []}),
+        "/event-types?unused_days=30": Answer(200, [_event_type("open")]),
+        "/event-type-facets": facets(unused=1),
         "/event-types/order/timelines": Answer(
             200, [_timeline(1, cleaned_up_at=time(days=1)), _timeline(2, cleaned_up_at=time(hours=3)), _timeline(3)]
         ),

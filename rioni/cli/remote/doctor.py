@@ -86,7 +86,7 @@ def doctor(
     if session.output.json:
         session.output.items(shown, {})
     else:
-        doctor_report.write(shown, _subject(session, site), verbose=verbose)
+        doctor_report.write(shown, redactor.text(_subject(session, site)), verbose=verbose)
     if bundle is not None:
         names = write_bundle(bundle, results, facts, redactor)
         session.output.note(f"{bundle} has {len(names)} files; look through them before you send it to others.")
@@ -111,14 +111,13 @@ def _site(session: Session, data: Path | None, config_file: Path | None, scope: 
     except RioniError as ex:
         token_error = str(ex)
     url = url_of(host) if host is not None and connection.origin == "default" else connection.url
-    client = Client(
-        url,
-        token=lambda: token,
-        ca_certificate=connection.ca_certificate,
-        timeout_s=min(REQUEST_S, connection.timeout_s),
-        attempts=1,
-    )
-    stack.enter_context(client)
+    timeout_s = min(REQUEST_S, connection.timeout_s)
+    try:
+        client = stack.enter_context(
+            Client(url, token=lambda: token, ca_certificate=connection.ca_certificate, timeout_s=timeout_s, attempts=1)
+        )
+    except ValueError as ex:
+        raise Invalid(f"{ex}.") from ex
     return Site(url, client, scope, Deadline(scope.deadline_s), token, token_error, connection.ca_certificate, host)
 
 

@@ -19,9 +19,9 @@ from rioni.tools.doctor.model import Missing, Result
 from rioni.tools.doctor.redaction import Redactor
 
 
-FILE_BYTES_MAX = 5_000_000
+FILE_BYTES_MAX = 2_000_000
 """A longer file is cut: one of a log at its beginning, all others at their end."""
-BUNDLE_BYTES_MAX = 50_000_000
+BUNDLE_BYTES_MAX = 20_000_000
 """Files that would exceed it are left out; the manifest names them."""
 MANIFEST = "manifest.json"
 _NEVER = frozenset({"config", "last_lines"})
@@ -73,11 +73,11 @@ def _files(results: Sequence[Result], facts: Mapping[str, Any], redactor: Redact
         yield f"{name}.json", _json(redactor.value(msgspec.to_builtins(each)))[:FILE_BYTES_MAX]
     metrics = facts.get("metrics")
     if isinstance(metrics, Metrics):
-        yield "metrics.txt", redactor.text(metrics.text).encode()[:FILE_BYTES_MAX]
+        yield "metrics.txt", redactor.text(metrics.text[:FILE_BYTES_MAX]).encode()
     logs = facts.get("logs")
     for number, log in enumerate(logs if isinstance(logs, list) else [], 1):
         if isinstance(log, LogFile):
-            yield f"logs/{number}-{Path(log.path).name}", redactor.text(log.text).encode()[-FILE_BYTES_MAX:]
+            yield f"logs/{number}-{Path(log.path).name}", redactor.text(log.text[-FILE_BYTES_MAX:]).encode()
 
 
 def _bounded(files: Iterator[tuple[str, bytes]]) -> tuple[dict[str, bytes], list[str]]:

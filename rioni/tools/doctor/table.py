@@ -10,7 +10,7 @@ from rioni.tools.doctor.model import Check, Source
 
 
 _CHECKS = ("connection", "state", "metrics", "administration", "consumers", "settings", "host", "installation")
-_FACTS = ("connection", "state", "metrics", "registry", "settings", "files", "machine", "installation")
+_FACTS = ("connection", "state", "metrics", "registry", "settings", "files", "machine", "servers", "installation")
 
 
 def _members(package: str, modules: Sequence[str]) -> list[object]:

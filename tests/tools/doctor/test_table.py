@@ -86,5 +86,5 @@ def test_checks_are_chosen_by_name_or_group():
 
 
 def test_only_sources_are_asked_whose_facts_are_needed():
-    assert {each.name for each in needed(chosen(["unused-event-types"]))} == {"usage", "event_types"}
+    assert {each.name for each in needed(chosen(["timelines"]))} == {"overdue_timelines", "event_types"}
     assert needed([]) == []

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from rioni.client.models.administration import Admins, Blacklist, Feature, Health, Storage
 from rioni.config.server_settings import WELL_KNOWN_ADMIN
 from rioni.domain.access.authentication import Mode
-from rioni.tools.doctor.facts.registry import EVERYBODY, EventTypeFacts, Overdues, Usage
+from rioni.tools.doctor.facts.registry import EVERYBODY, EventTypeFacts, Overdues, Unused
 from rioni.tools.doctor.model import ERROR, Finding, check, error, warning
 
 
@@ -23,7 +23,6 @@ RESTRICTING = {
 """Features that keep clients from their work, which are off by default."""
 LATE = timedelta(hours=2)
 """Retention runs each minute; a broker that was stopped catches up."""
-UNUSED_AFTER = timedelta(days=30)
 
 
 @check(GROUP, ERROR)
@@ -119,20 +118,17 @@ def event_type_owners(event_types: list[EventTypeFacts]) -> Iterator[Finding]:
     if without := [each.name for each in event_types if not each.owner.strip()]:
         yield warning(
             f"{len(without):,} event types have no owning application: {listed(without)}.",
-            "Ask who publishes to them (`GET /event-types/NAME/producers`), and set owning_application.",
+            "Ask who publishes to them (rioni event-types producers), and set owning_application.",
         )
 
 
 @check(GROUP)
-def unused_event_types(usage: Usage, event_types: list[EventTypeFacts]) -> Iterator[Finding]:
-    """Whether event types older than 30 days were neither published to nor read within 90 days."""
-    before = datetime.now(UTC) - UNUSED_AFTER
-    old = {each.name for each in event_types if each.created_at is not None and each.created_at < before}
-    unused = sorted(each.event_type for each in usage.uses if not each.producers and not each.consumers)
-    if names := [name for name in unused if name in old]:
+def unused_event_types(unused: Unused) -> Iterator[Finding]:
+    """Whether there are event types to which nobody published, and which nobody read, for 30 days."""
+    if unused.names:
         yield warning(
-            f"{len(names):,} event types have no producer and no consumer: {listed(names)}.",
-            "Ask their owners whether they can be deleted.",
+            f"Nobody has used {len(unused.names):,} event types for {unused.days} days: {listed(unused.names)}.",
+            f"Ask their owners whether they can be deleted: rioni event-types list --unused-days {unused.days}",
         )
 
 

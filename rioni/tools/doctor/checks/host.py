@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 
+from rioni.config.settings import Config
 from rioni.tools.doctor.checks.administration import listed
 from rioni.tools.doctor.checks.connection import expiry
 from rioni.tools.doctor.facts.connection import Certificate, Reach
@@ -12,6 +13,7 @@ from rioni.tools.doctor.model import ERROR, Finding, check, error, warning
 
 
 GROUP = "Host"
+REGISTRY = "registry.db"
 LINES_SHOWN = 3
 LINE_CHARACTERS_MAX = 300
 DISK_FULL_BYTES = 16 * 2**20
@@ -52,13 +54,21 @@ _BACKUP = "docs/operating/backup.md"
 
 
 @check(GROUP, ERROR)
-def process(processes: Processes, last_lines: list[LogFile]) -> Iterator[Finding]:
+def process(processes: Processes, reach: Reach, last_lines: list[LogFile]) -> Iterator[Finding]:
     """Whether a broker runs on the data directory."""
-    if not processes.items:
+    if processes.items:
+        return
+    if not reach.error:
+        yield warning(
+            f"{reach.url} answers, but no process that this host shows has locked {processes.data}.",
+            "It is the data directory of another broker, or the broker runs in a container: run the command there.",
+        )
+    else:
         said = "".join(f" {each.path} ends with: {' | '.join(_last(each))}" for each in last_lines if each.text)
         yield error(
             f"No broker runs on {processes.data}.{said}",
-            "Start it (`rioni serve`), and look at what it says; with --log FILE the end of its log is shown here.",
+            "Start it (`rioni serve`), and look at what it says; with --log FILE the end of its log is shown here. "
+            "`rioni verify` finds what is damaged or missing.",
         )
 
 
@@ -67,14 +77,14 @@ def _last(file: LogFile) -> list[str]:
 
 
 @check(GROUP, ERROR)
-def port_in_use(port: Port) -> Iterator[Finding]:
+def port_in_use(port: Port, reach: Reach) -> Iterator[Finding]:
     """Whether the port of the broker is free for it, or the broker listens there."""
     if port.broker and not port.listening:
         yield error(
             f"The broker runs, but nothing listens on its port {port.port}.",
             "It is starting, or another port was chosen: its log names the address (`serves http`).",
         )
-    elif port.listening and not port.broker:
+    elif port.listening and not port.broker and reach.error:
         who = f"the process {port.pid} ({port.command})" if port.pid else "another process"
         yield error(
             f"The broker does not run, and {who} uses its port {port.port}.",
@@ -112,6 +122,16 @@ def data(data_directory: DataDirectory) -> Iterator[Finding]:
         )
     if found.mode & 0o077:
         yield warning(f"Other users may look into {path} ({found.mode:04o}).", f"chmod 700 {path}")
+
+
+@check(GROUP, ERROR)
+def registry(data_directory: DataDirectory, config: Config) -> Iterator[Finding]:
+    """Whether the database of the registry is where the others are."""
+    if config.database is None and data_directory.stores and REGISTRY not in data_directory.stores:
+        yield error(
+            f"{data_directory.path} has {listed(data_directory.stores)}, but no {REGISTRY}: no broker starts on it.",
+            f"Restore a backup: {_BACKUP}#restoring",
+        )
 
 
 @check(GROUP)

@@ -8,6 +8,7 @@ from rioni.config.settings import Config
 from rioni.domain.access.authentication import Mode
 from rioni.tools.doctor.facts.installation import DRIVERS, Installation
 from rioni.tools.doctor.facts.machine import Memory
+from rioni.tools.doctor.facts.servers import Server
 from rioni.tools.doctor.facts.settings import SecretFile, Shown
 from rioni.tools.doctor.model import ERROR, Finding, check, error, warning
 
@@ -122,6 +123,17 @@ def debug_log(config: Config) -> Iterator[Finding]:
     """Whether the broker writes a log for developers."""
     if config.log_level == "debug":
         yield warning("log_level is debug, which writes a lot.", "Set log_level to info.")
+
+
+@check(GROUP, ERROR)
+def reachable_servers(servers: list[Server]) -> Iterator[Finding]:
+    """Whether PostgreSQL, Kafka, ZooKeeper and token info services accept connections from this host."""
+    for each in servers:
+        if each.error:
+            yield error(
+                f"{each.setting}: no connection to {each.address}: {each.error}.",
+                "See whether that server runs, and whether a firewall or a wrong name is in between.",
+            )
 
 
 @check(GROUP, ERROR)

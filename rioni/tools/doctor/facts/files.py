@@ -37,6 +37,8 @@ class DataDirectory(msgspec.Struct, frozen=True):
     """User id."""
     layout: str = FORMAT
     """The content of the file that names the format."""
+    stores: list[str] = []
+    """Databases of the broker that are there."""
     restoring: bool = False
     """Whether a restore was interrupted."""
     unknown: list[str] = []
@@ -98,6 +100,7 @@ def data_directory(site: Site) -> DataDirectory:
         mode=stat.S_IMODE(status.st_mode),
         owner=status.st_uid,
         layout=text,
+        stores=sorted(name for name in stats if name.endswith(".db")),
         restoring="restore.json" in stats,
         unknown=sorted(name for name in stats if name.endswith("-unknown")),
         wal_bytes={name: each.st_size for name, each in sorted(stats.items()) if name.endswith("-wal")},

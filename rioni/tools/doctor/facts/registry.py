@@ -25,6 +25,7 @@ SUBSCRIPTIONS_MAX = 200
 """How many of them are looked at each by itself; of more, these are chosen at random."""
 LAGGING_MAX = 50
 """For how many that lag the age of the lag is asked for, which reads an event of each partition."""
+UNUSED_DAYS = 30
 RESERVE_S = 2.0
 """What is left of the time when looking at one after the other ends."""
 EVERYBODY = Attribute("*", "*")
@@ -52,21 +53,12 @@ class EventTypeFacts(msgspec.Struct, frozen=True):
         return self.name.startswith(OWN)
 
 
-class Use(msgspec.Struct, frozen=True):
-    """Who has used an event type in the last 90 days."""
+class Unused(msgspec.Struct, frozen=True):
+    """Event types that nobody uses."""
 
-    event_type: str
-    producers: int
-    consumers: int
-    """Subscriptions, and clients that read without one."""
-
-
-class Usage(msgspec.Struct, frozen=True):
-    """The use of event types."""
-
-    uses: list[Use]
-    partial: str = ""
-    """What was not looked at."""
+    names: list[str]
+    days: int
+    """For how long."""
 
 
 class Overdue(msgspec.Struct, frozen=True):
@@ -146,17 +138,11 @@ def facts_of(event_type: EventType) -> EventTypeFacts:
 
 
 @source
-def usage(site: Site, event_types: list[EventTypeFacts]) -> Usage:
-    """Ask who uses each event type; of many, some that are chosen at random."""
-    uses = []
-    chosen = _chosen([each.name for each in event_types if not each.own], EVENT_TYPES_MAX)
-    for name in _in_time(site, chosen):
-        try:
-            producers, consumers = site.client.event_types.producers(name), site.client.event_types.consumers(name)
-        except errors.NotFound:
-            continue
-        uses.append(Use(name, len(producers), len(consumers.subscriptions) + len(consumers.low_level)))
-    return Usage(uses, _partial(len(uses), sum(not each.own for each in event_types), "event types"))
+def unused(site: Site) -> Unused:
+    """Ask which event types nobody has used; the number of them first, as other servers ignore the filter of lists."""
+    count = site.client.event_types.facets(unused_days=UNUSED_DAYS).unused
+    listed = site.client.event_types.list(unused_days=UNUSED_DAYS) if count is not None and count.count else []
+    return Unused([each.name for each in listed], UNUSED_DAYS)
 
 
 @source
@@ -209,8 +195,8 @@ def subscriptions(site: Site) -> Subscriptions:
         for each in chosen
         if each.id in statistics
     ]
-    more = len(listed) == LISTED_MAX
-    return Subscriptions(items, seconds, _partial(len(items), len(listed) + more, "subscriptions"))
+    what = "subscriptions" if len(listed) < LISTED_MAX else "subscriptions or more"
+    return Subscriptions(items, seconds, _partial(len(items), len(listed), what))
 
 
 def _stats(site: Site, subscription_id: str, *, show_time_lag: bool = False) -> list[SubscriptionStatistics] | None:

@@ -2,7 +2,7 @@ import pytest
 
 from rioni.client.models.access import Attribute
 from rioni.client.models.administration import Admins, Blacklist, Blocked, Check, Feature, Health, Storage
-from rioni.tools.doctor.facts.registry import EventTypeFacts, Overdue, Overdues, Usage, Use
+from rioni.tools.doctor.facts.registry import EventTypeFacts, Overdue, Overdues, Unused
 from tests.support.doctor_cases import Cases, ago, check_healthy, check_sick, error, healthy, sick, warning
 
 
@@ -92,12 +92,7 @@ CASES = {
     ),
     "event-type-owners": Cases([[[event_type()]]], [warning("no owning application", [event_type(owner=" ")])]),
     "unused-event-types": Cases(
-        [
-            [Usage([Use("order.created", 1, 0)]), [event_type()]],
-            [Usage([Use("order.created", 0, 1)]), [event_type()]],
-            [Usage([Use("order.created", 0, 0)]), [event_type(created_at=ago(days=3))]],
-        ],
-        [warning("no producer and no consumer: order.created", Usage([Use("order.created", 0, 0)]), [event_type()])],
+        [[Unused([], 30)]], [warning("Nobody has used 2 event types for 30 days: a, b.", Unused(["a", "b"], 30))]
     ),
     "timelines": Cases(
         [[Overdues([])], [Overdues([Overdue("a", 1, ago(minutes=5))])]],

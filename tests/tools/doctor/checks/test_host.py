@@ -1,5 +1,6 @@
 import pytest
 
+from rioni.config.settings import Config
 from rioni.tools.doctor.facts.connection import Certificate, Reach
 from rioni.tools.doctor.facts.files import DataDirectory, Disk, FileSystem, Fsyncs, LogFile
 from rioni.tools.doctor.facts.machine import ClockSync, Memory, Port, Process, Processes
@@ -9,6 +10,7 @@ from tests.support.doctor_cases import Cases, ago, check_healthy, check_sick, er
 GIB, MIB = 2**30, 2**20
 RUNNING = Processes("data", [Process(1, 30, 65_536, GIB, 0), Process(2, 900, 65_536, GIB, 0), Process(3)])
 STOPPED = Processes("data", [])
+REFUSED = Reach("http://x", error="http://x does not answer: refused")
 LOG = LogFile("rioni.log", "one\ntwo\nthree\nError: the port 8080 is in use\n")
 
 
@@ -18,18 +20,25 @@ def certificate(days):
 
 CASES = {
     "process": Cases(
-        [[RUNNING, []]],
+        [[RUNNING, REFUSED, []]],
         [
-            error("No broker runs on data.", STOPPED, []),
-            error("rioni.log ends with: two | three | Error: the port 8080 is in use", STOPPED, [LOG]),
+            error("No broker runs on data.", STOPPED, REFUSED, []),
+            warning("http://x answers, but no process", STOPPED, Reach("http://x"), []),
+            error("rioni.log ends with: two | three | Error: the port 8080 is in use", STOPPED, REFUSED, [LOG]),
         ],
     ),
     "port-in-use": Cases(
-        [[Port(8080, listening=True, broker=True)], [Port(8080, listening=False)]],
         [
-            error("nothing listens", Port(8080, listening=False, broker=True)),
-            error("the process 7 (nginx) uses its port 8080", Port(8080, listening=True, pid=7, command="nginx")),
-            error("another process uses", Port(8080, listening=True)),
+            [Port(8080, listening=True, broker=True), REFUSED],
+            [Port(8080, listening=False), REFUSED],
+            [Port(8080, listening=True, pid=7, command="docker-proxy"), Reach("http://x")],
+        ],
+        [
+            error("nothing listens", Port(8080, listening=False, broker=True), REFUSED),
+            error(
+                "the process 7 (nginx) uses its port 8080", Port(8080, listening=True, pid=7, command="nginx"), REFUSED
+            ),
+            error("another process uses", Port(8080, listening=True), REFUSED),
         ],
     ),
     "data": Cases(
@@ -43,6 +52,14 @@ CASES = {
             error("registry.db-wal in data belong to another user", DataDirectory("data", foreign=["registry.db-wal"])),
             warning("Other users may look into data (0755)", DataDirectory("data", mode=0o755)),
         ],
+    ),
+    "registry": Cases(
+        [
+            [DataDirectory("data", stores=["events.db", "registry.db"]), Config()],
+            [DataDirectory("data"), Config()],
+            [DataDirectory("data", stores=["activity.db"]), Config(database="postgresql://db/rioni")],
+        ],
+        [error("no registry.db", DataDirectory("data", stores=["events.db"]), Config())],
     ),
     "write-ahead-logs": Cases(
         [[DataDirectory("data", wal_bytes={"events.db-wal": 5 * MIB})]],

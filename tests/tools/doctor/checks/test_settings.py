@@ -6,6 +6,7 @@ from rioni.client.models.administration import Feature
 from rioni.config.settings import Config
 from rioni.tools.doctor.facts.installation import Installation
 from rioni.tools.doctor.facts.machine import Memory
+from rioni.tools.doctor.facts.servers import Server
 from rioni.tools.doctor.facts.settings import SecretFile, Shown
 from tests.support.doctor_cases import Cases, check_healthy, check_sick, error, healthy, sick, warning
 
@@ -63,6 +64,14 @@ CASES = {
         ],
     ),
     "debug-log": Cases([[Config()]], [warning("debug", Config(log_level="debug"))]),
+    "reachable-servers": Cases(
+        [[[Server("kafka", "k:9092")]]],
+        [
+            error(
+                "kafka: no connection to k:9092: Connection refused.", [Server("kafka", "k:9092", "Connection refused")]
+            )
+        ],
+    ),
     "drivers": Cases(
         [[Config(), Installation("", "", "", {})], [Config(**CLUSTER), INSTALLED]],
         [error("confluent_kafka", Config(kafka="k:9092"), Installation("", "", "", {}, drivers=["psycopg"]))],

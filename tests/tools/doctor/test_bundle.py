@@ -1,0 +1,52 @@
+import json
+import tarfile
+
+from rioni.tools.doctor import bundle
+from rioni.tools.doctor.facts.connection import Access
+from rioni.tools.doctor.facts.files import LogFile
+from rioni.tools.doctor.facts.metrics import Metrics
+from rioni.tools.doctor.model import Missing, Result
+from rioni.tools.doctor.redaction import Redactor
+
+
+def written(tmp_path, facts):
+    path = tmp_path / "bundle.tar.gz"
+    bundle.write_bundle(path, [Result("reachable", "Connection", "ok", "Whether.")], facts, Redactor(["known-secret"]))
+    with tarfile.open(path) as archive:
+        return {each.name.partition("/")[2]: archive.extractfile(each).read() for each in archive.getmembers()}
+
+
+def test_facts_are_files_and_missing_ones_are_left_out(tmp_path):
+    facts = {
+        "access": Access("0.1.1", "known-secret"),
+        "usage": Missing("no right"),
+        "config": "never",
+        "metrics": Metrics([], 3.0, "rioni_streams 1\n"),
+        "logs": [LogFile("b/rioni.log", "one known-secret\n"), LogFile("a/rioni.log", "two\n")],
+        "last_lines": ["never"],
+    }
+    files = written(tmp_path, facts)
+    assert list(files) == [
+        "results.jsonl",
+        "access.json",
+        "metrics.txt",
+        "logs/1-rioni.log",
+        "logs/2-rioni.log",
+        "manifest.json",
+    ]
+    assert json.loads(files["access.json"])["broker"] == "***"
+    assert files["logs/1-rioni.log"] == b"one ***\n"
+
+
+def test_long_files_are_cut_logs_at_their_beginning(tmp_path, monkeypatch):
+    monkeypatch.setattr(bundle, "FILE_BYTES_MAX", 10)
+    facts = {"metrics": Metrics([], 3.0, "begin 56789 end"), "logs": [LogFile("x", "begin 56789 end")]}
+    files = written(tmp_path, facts)
+    assert (files["metrics.txt"], files["logs/1-x"]) == (b"begin 5678", b" 56789 end")
+
+
+def test_files_that_would_exceed_the_bound_are_named_in_the_manifest(tmp_path, monkeypatch):
+    monkeypatch.setattr(bundle, "BUNDLE_BYTES_MAX", 1_000)
+    files = written(tmp_path, {"logs": [LogFile("long", "x\n" * 1_000), LogFile("short", "y\n")]})
+    assert json.loads(files["manifest.json"])["left_out"] == ["logs/1-long"]
+    assert files["logs/2-short"] == b"y\n"

@@ -1,29 +1,25 @@
 """A broker for tests: a process of its own, whose time, faults and contents a test controls."""
 
 import contextlib
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from rioni.testing import isolation
-from rioni.testing.control import BrokerError, ControlSocket
 from rioni.testing.expectations import LOOK_EVERY_S, Event, EventReader, Match, expect
+from rioni.testing.process import BrokerProcess
 
 
 if TYPE_CHECKING:
     from rioni.client import AsyncClient, Client, Cursor, EventType
 
 
-READY_WITHIN_S = 60.0
 OWN_REQUESTS = {"Rioni-Testing": "broker"}
 """Header of requests that tests make through the broker itself: faults are for the code under test."""
 
 
-class Broker:
+class Broker(BrokerProcess):
     """A broker on this machine: `with Broker() as broker:`. It is as `rioni serve`, with one worker.
 
     Its data are in a temporary folder, in memory where there is enough. It ends, and the folder is removed, with
@@ -43,14 +39,10 @@ class Broker:
         token: str | None = None,
         ca_certificate: str | Path | None = None,
     ) -> None:
-        self._settings = settings or {}
+        super().__init__(settings or {})
         self._client_options: dict[str, Any] = {"token": token, "ca_certificate": ca_certificate}
-        self._control: ControlSocket | None = None
-        self._url: str | None = None
-        self._folder: Path | None = None
         self._clients = contextlib.ExitStack()
         self._own_client: Client | None = None
-        self._lock = threading.Lock()
         self._ends: Mapping[str, Sequence[Cursor]] = {}
         """Where event types ended that there were before this test."""
         self._created: list[str] = []
@@ -69,68 +61,14 @@ class Broker:
         broker._url = url
         return broker
 
-    # --- its life ---
-
-    def begin(self) -> None:
-        """Begin to start it, without waiting."""
-        with self._lock:
-            if self._control is None and self._url is None:
-                self._control = ControlSocket(self._settings)
-
-    def start(self) -> None:
-        """Start it, and wait until it answers; a broker that has started stays as it is.
-
-        Raises:
-            BrokerError: it can't start; the text has the reason.
-        """
-        self.begin()
-        with self._lock:
-            if self._url is None:
-                assert self._control is not None, "it has begun"
-                try:
-                    self._url, folder = self._control.wait_until_ready(READY_WITHIN_S)
-                except BrokerError:
-                    self._control.close()
-                    self._control = None
-                    raise
-                self._folder = Path(folder)
-
     def stop(self) -> None:
         """End it with all it has stored, and close its clients; it may be started again then, as a new one."""
-        with self._lock:
-            self._clients.close()
-            if self._own_client is not None:
-                self._own_client.close()
-                self._own_client = None
-            if self._control is not None:
-                self._control.close()
-                self._control = self._url = self._folder = None
-                self._created, self._ends = [], {}
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, ex: BaseException | None, trace: TracebackType | None) -> None:
-        self.stop()
-
-    @property
-    def url(self) -> str:
-        """Where it is; raises BrokerError before it has started."""
-        if self._url is None:
-            raise BrokerError("The broker has not started: use `with Broker() as broker`, or call start().")
-        return self._url
-
-    @property
-    def running(self) -> bool:
-        """Whether it runs; one that was started elsewhere counts as running."""
-        return self._url is not None and (self._control is None or not self._control.has_ended())
-
-    def log(self) -> str:
-        """What the broker has logged; empty where it was started elsewhere."""
-        return "" if self._folder is None else (self._folder / "log").read_text(errors="replace")
-
-    # --- its contents ---
+        self._clients.close()
+        if self._own_client is not None:
+            self._own_client.close()
+            self._own_client = None
+        self._created, self._ends = [], {}
+        super().stop()
 
     def client(self, **options: Any) -> "Client":
         """A client of the broker, closed with it or with `isolated`.
@@ -259,77 +197,6 @@ class Broker:
                 isolation.undo(own, since)
             self._created, self._ends, self._clients = outside
 
-    # --- faults and time ---
-
-    def fail_next(
-        self,
-        status: int,
-        *,
-        count: int = 1,
-        method: str | None = None,
-        path: str = "*",
-        retry_after_s: int | None = None,
-    ) -> None:
-        """Answer the next requests with an error; they are not processed.
-
-        Args:
-            status: of HTTP, 400 or above.
-            count: of requests.
-            method: only those with this verb.
-            path: only those for a path like this one, such as `/event-types/*/events`.
-            retry_after_s: value of the header `Retry-After`.
-
-        Raises:
-            BrokerError: there is no such status, or the broker was started elsewhere.
-        """
-        self._add_fault(status=status, count=count, method=method, path=path, retry_after_s=retry_after_s)
-
-    def delay_next(self, seconds: float, *, count: int = 1, method: str | None = None, path: str = "*") -> None:
-        """Process the next requests so many seconds later; the rest as for `fail_next`."""
-        self._add_fault(delay_s=seconds, count=count, method=method, path=path)
-
-    def drop_next(self, *, count: int = 1, method: str | None = None, path: str = "*", processed: bool = False) -> None:
-        """Close the connections of the next requests in place of an answer.
-
-        Args:
-            count: of requests.
-            method: only those with this verb.
-            path: only those for a path like this one.
-            processed: whether they are processed before, so that the client can't know whether they were.
-
-        Raises:
-            BrokerError: the broker was started elsewhere.
-        """
-        self._add_fault(drop=True, count=count, method=method, path=path, processed=processed)
-
-    def drop_connections(self) -> int:
-        """Close all connections that are open, streams as well; return how many; raises as `drop_next`."""
-        return self._controlled.request("drop_connections")
-
-    def clear_faults(self) -> int:
-        """Forget the faults that have not happened; return for how many requests they were; raises as `drop_next`."""
-        return self._controlled.request("clear_faults")
-
-    def advance(self, time: timedelta | None = None, **units: float) -> datetime:
-        """Move the broker's time ahead, and do all that is due then: events expire, streams time out.
-
-        Args:
-            time: by how much.
-            units: likewise, such as `hours=3`; see `datetime.timedelta`.
-
-        Returns:
-            The broker's time then.
-
-        Raises:
-            ValueError: time does not go back.
-            BrokerError: the broker was started elsewhere.
-        """
-        by = (time or timedelta()) + timedelta(**units)
-        if by < timedelta():
-            raise ValueError("Time can only be moved ahead; begin another broker for an earlier time.")
-        now_ms = self._controlled.request("advance", milliseconds=round(by / timedelta(milliseconds=1)))
-        return datetime.fromtimestamp(now_ms / 1_000, UTC)
-
     @property
     def _own(self) -> "Client":
         """For the requests of the broker itself."""
@@ -342,16 +209,6 @@ class Broker:
         from rioni.client import Client  # noqa: PLC0415 - as above
 
         return Client(self.url, **self._client_options, headers=OWN_REQUESTS)
-
-    @property
-    def _controlled(self) -> ControlSocket:
-        if self._control is None:
-            where = "was started elsewhere" if self._url else "has not started"
-            raise BrokerError(f"Faults and time need a broker of the tests; this one {where}.")
-        return self._control
-
-    def _add_fault(self, **fault: object) -> None:
-        self._controlled.request("add_fault", fault=fault)
 
     def _reader(self, event_type: str) -> EventReader:
         return EventReader(self._own, event_type, self._ends.get(event_type, ()))

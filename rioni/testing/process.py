@@ -1,0 +1,165 @@
+"""The process of a broker for tests: its life, its faults and its time."""
+
+import threading
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from rioni.testing.control import BrokerError, ControlSocket
+
+
+READY_WITHIN_S = 60.0
+
+
+class BrokerProcess:
+    """A broker on this machine, as `rioni serve` with one worker; see `Broker`."""
+
+    def __init__(self, settings: Mapping[str, object]) -> None:
+        """Start nothing yet.
+
+        Args:
+            settings: as of `rioni serve`, by name.
+        """
+        self._settings = settings
+        self._url: str | None = None
+        """Where it is, once it has started; of one that was started elsewhere from the beginning."""
+        self._control: ControlSocket | None = None
+        self._folder: Path | None = None
+        self._lock = threading.Lock()
+
+    def begin(self) -> None:
+        """Begin to start it, without waiting."""
+        with self._lock:
+            if self._control is None and self._url is None:
+                self._control = ControlSocket(self._settings)
+
+    def start(self) -> None:
+        """Start it, and wait until it answers; a broker that has started stays as it is.
+
+        Raises:
+            BrokerError: it can't start; the text has the reason.
+        """
+        self.begin()
+        with self._lock:
+            if self._url is None:
+                assert self._control is not None, "it has begun"
+                try:
+                    self._url, folder = self._control.wait_until_ready(READY_WITHIN_S)
+                except BrokerError:
+                    self._control.close()
+                    self._control = None
+                    raise
+                self._folder = Path(folder)
+
+    def stop(self) -> None:
+        """End it with all it has stored; it may be started again then, as a new one."""
+        with self._lock:
+            if self._control is not None:
+                self._control.close()
+                self._control = self._url = self._folder = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, ex: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()
+
+    @property
+    def url(self) -> str:
+        """Where it is; raises BrokerError before it has started."""
+        if self._url is None:
+            raise BrokerError("The broker has not started: use `with Broker() as broker`, or call start().")
+        return self._url
+
+    @property
+    def running(self) -> bool:
+        """Whether it runs; one that was started elsewhere counts as running."""
+        return self._url is not None and (self._control is None or not self._control.has_ended())
+
+    def log(self) -> str:
+        """What the broker has logged; empty where it was started elsewhere."""
+        return "" if self._folder is None else (self._folder / "log").read_text(errors="replace")
+
+    # --- faults and time ---
+
+    def fail_next(
+        self,
+        status: int,
+        *,
+        count: int = 1,
+        method: str | None = None,
+        path: str = "*",
+        retry_after_s: int | None = None,
+    ) -> None:
+        """Answer the next requests with an error; they are not processed.
+
+        Args:
+            status: of HTTP, 400 or above.
+            count: of requests.
+            method: only those with this verb.
+            path: only those for a path like this one, such as `/event-types/*/events`.
+            retry_after_s: value of the header `Retry-After`.
+
+        Raises:
+            BrokerError: there is no such status, or the broker was started elsewhere.
+        """
+        self._add_fault(status=status, count=count, method=method, path=path, retry_after_s=retry_after_s)
+
+    def delay_next(self, seconds: float, *, count: int = 1, method: str | None = None, path: str = "*") -> None:
+        """Process the next requests so many seconds later; the rest as for `fail_next`."""
+        self._add_fault(delay_s=seconds, count=count, method=method, path=path)
+
+    def drop_next(self, *, count: int = 1, method: str | None = None, path: str = "*", processed: bool = False) -> None:
+        """Close the connections of the next requests in place of an answer.
+
+        Args:
+            count: of requests.
+            method: only those with this verb.
+            path: only those for a path like this one.
+            processed: whether they are processed before, so that the client can't know whether they were.
+
+        Raises:
+            BrokerError: the broker was started elsewhere.
+        """
+        self._add_fault(drop=True, count=count, method=method, path=path, processed=processed)
+
+    def drop_connections(self) -> int:
+        """Close all connections that are open, streams as well; return how many; raises as `drop_next`."""
+        return self._controlled.request("drop_connections")
+
+    def clear_faults(self) -> int:
+        """Forget the faults that have not happened; return for how many requests they were; raises as `drop_next`."""
+        return self._controlled.request("clear_faults")
+
+    def advance(self, time: timedelta | None = None, **units: float) -> datetime:
+        """Move the broker's time ahead, and do all that is due then: events expire, streams time out.
+
+        Args:
+            time: by how much.
+            units: likewise, such as `hours=3`; see `datetime.timedelta`.
+
+        Returns:
+            The broker's time then.
+
+        Raises:
+            ValueError: time does not go back.
+            BrokerError: the broker was started elsewhere.
+        """
+        by = (time or timedelta()) + timedelta(**units)
+        if by < timedelta():
+            raise ValueError("Time can only be moved ahead; begin another broker for an earlier time.")
+        now_ms = self._controlled.request("advance", milliseconds=round(by / timedelta(milliseconds=1)))
+        return datetime.fromtimestamp(now_ms / 1_000, UTC)
+
+    @property
+    def _controlled(self) -> ControlSocket:
+        if self._control is None:
+            where = "was started elsewhere" if self._url else "has not started"
+            raise BrokerError(f"Faults and time need a broker of the tests; this one {where}.")
+        return self._control
+
+    def _add_fault(self, **fault: object) -> None:
+        self._controlled.request("add_fault", fault=fault)

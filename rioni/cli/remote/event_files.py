@@ -111,13 +111,21 @@ def _lines(
 @contextmanager
 def _opened(name: str) -> Iterator[BinaryIO]:
     if name == STDIN:
-        yield sys.stdin.buffer
+        yield _standard_input()
         return
     try:
         with Path(name).open("rb") as file:
             yield cast("BinaryIO", gzip.GzipFile(fileobj=file)) if name.endswith(".gz") else file
     except (OSError, EOFError, zlib.error) as ex:
         raise Invalid(f"{name} can't be read: {getattr(ex, 'strerror', None) or ex}.") from ex
+
+
+def _standard_input() -> BinaryIO:
+    """A file of its own: at its end Python closes `sys.stdin`, which fails while a thread reads that."""
+    try:
+        return os.fdopen(os.dup(sys.stdin.fileno()), "rb")
+    except (OSError, ValueError):
+        return sys.stdin.buffer
 
 
 def is_interactive(files: Sequence[str]) -> bool:
@@ -143,6 +151,7 @@ def upload(
     stop: bool,
     rejected: Path | None,
     done: str,
+    variant: str = "",
 ) -> None:
     """Publish events, and report; ends the command with 1 if some were refused.
 
@@ -158,6 +167,7 @@ def upload(
         stop: whether to stop at the first event that is refused.
         rejected: file for what is refused.
         done: what was done with the events, such as `published to orders`.
+        variant: what else events depend on, where a repetition is recognised.
     """
     from rioni.client import ClientError
     from rioni.tools.events.uploading import Upload, as_they_arrive
@@ -170,6 +180,7 @@ def upload(
             event_type=event_type,
             batch=batch,
             once=once,
+            variant=variant,
             stop=stop,
             rejected=report.refused,
             progress=lambda _: report.progress(work),

@@ -96,6 +96,7 @@ def publish(
         complete=(lambda event: event) if found.category == CATEGORY_WITHOUT_METADATA else completion.complete,
         batch=batch,
         once=once,
+        variant=f"{key} {partition}",
         stop=stop,
         rejected=rejected,
         done="can be published" if dry_run else f"published to {event_type}",

@@ -2,12 +2,16 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from rioni.domain.errors import Invalid
 from rioni.domain.timelines.position import TimelinePosition
 from rioni.tools.events.places import Bounds, Locator, Places, place
 from rioni.tools.events.reading import Range
+
+
+CLOCKS_DIFFER = timedelta(minutes=1)
+"""How far the clocks of a broker and of this machine may be apart."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +35,8 @@ class Selection:
             raise Invalid("A read begins at a time or at an offset: give --since or --from-offset.")
         if self.since is not None and self.until is not None and self.since >= self.until:
             raise Invalid("--since has to be before --until.")
+        if self.since is not None and self.since > datetime.now(UTC) + CLOCKS_DIFFER:
+            raise Invalid("--since is in the future.")
 
     @property
     def is_open(self) -> bool:

@@ -61,6 +61,7 @@ class Upload:
         event_type: the name, for the keys.
         batch: events of a batch at most.
         once: whether the keys are made from the content and its position, so that a repetition stores nothing again.
+        variant: what else events depend on, for such keys.
         stop: whether to stop at the first event that is refused.
         rejected: is told about each one.
         progress: is told after each batch.
@@ -74,10 +75,11 @@ class Upload:
     stop: bool
     rejected: Callable[[Rejected], None]
     progress: Callable[[Totals], None] = lambda _: None
+    variant: str = ""
     totals: Totals = field(default_factory=Totals)
 
     def __post_init__(self) -> None:
-        self._digest = hashlib.sha256(f"{self.event_type} {self.batch}".encode())
+        self._digest = hashlib.sha256(f"{self.event_type} {self.batch} {self.variant}".encode())
         self._run, self._batches = uuid4(), 0
 
     def publish(self, lines: Iterable[Line | None]) -> Totals:

@@ -10,6 +10,7 @@ from random import Random
 import pytest
 
 from rioni.client import EventType, Schema, Statistic
+from rioni.testing import Broker
 from tests.support.campaigns import length
 
 
@@ -71,14 +72,18 @@ def test_events_are_copied_to_an_event_type_that_is_made(rioni, event_type, read
     assert out == f"{count} events copied to {target}; the target has grown by {count}.\n"
 
 
-def test_copies_between_two_brokers_name_them(rioni, broker, event_type, read):
+def test_events_are_copied_to_another_broker(rioni, broker, event_type, read):
     source = event_type(5)
-    assert rioni("context", "add", "one", "--url", broker.url)[0] == 0
-    target = f"{source}-copy"
-    assert rioni("copy", source, target, "--create", "--from-context", "one", "--to-url", broker.url)[0] == 0
-    assert rioni("copy", source, target, "--to-context", "one")[0] == 0
-    assert sorted(map(len, read(target).values())) == sorted(2 * len(numbers) for numbers in read(source).values())
-    code, _, err = rioni("copy", source, target, "--to-context", "one", "--to-url", broker.url)
+    with Broker() as other:
+        assert rioni("context", "add", "one", "--url", broker.url)[0] == 0
+        assert rioni("context", "add", "other", "--url", other.url)[0] == 0
+        arguments = ("copy", source, source, "--from-context", "one")
+        assert rioni(*arguments, "--to-context", "other", "--create", "--state", "state")[0] == 0
+        assert rioni(*arguments, "--to-url", other.url, "--state", "state")[0] == 0
+        expected = read(source)
+        copied = rioni("tail", source, "--no-follow", "--context", "other")[1]
+        assert len(copied.splitlines()) == 5 == sum(map(len, expected.values()))
+    code, _, err = rioni(*arguments, "--to-context", "one", "--to-url", broker.url)
     assert code == 2
     assert "Name the broker of the target once" in err
 

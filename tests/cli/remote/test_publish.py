@@ -5,11 +5,14 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from rioni.client import EventType, Schema, Statistic
+from tests.support.campaigns import length
 
 
 SCHEMA = {
@@ -118,6 +121,35 @@ def test_a_repetition_with_once_stores_what_is_missing(rioni, orders, stored):
     assert stored(orders) == events
 
 
+@pytest.mark.nightly
+def test_what_is_killed_and_repeated_with_once_is_stored_once(broker, client, orders, stored):
+    random = Random(length(7, time.time_ns()))
+    events = [_order(str(number)) for number in range(2_000)]
+    Path("orders.jsonl").write_text(_lines(*events))
+    command = [sys.executable, "-m", "rioni", "publish", orders, "orders.jsonl", "--once", "--batch", "10"]
+    command += ["--url", broker.url]
+    for _ in range(length(2, 50)):
+        wanted = _count(client, orders) + random.randrange(10, 300)
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL) as publishing:
+            while publishing.poll() is None and _count(client, orders) < wanted:
+                pass
+            publishing.kill()
+    assert subprocess.run(command, stdout=subprocess.DEVNULL, check=False).returncode == 0
+    assert stored(orders) == events
+
+
+def _count(client, name):
+    (partition,) = client.partitions.list(name)
+    return int(partition.newest_available_offset.rpartition("-")[2]) + 1
+
+
+def test_a_repetition_with_once_knows_the_parts_of_batches_with_refused_events(rioni, orders, stored):
+    text = _lines(_order("A"), {}, _order("B"), {}, _order("C"))
+    for _ in range(2):
+        assert rioni("publish", orders, "--once", "--continue", stdin=text)[0] == 1
+    assert stored(orders) == [_order("A"), _order("B"), _order("C")]
+
+
 def test_a_dry_run_checks_everything_and_publishes_nothing(rioni, client, name, stored):
     orders = _create(client, name, 2, partition_strategy="hash", partition_key_fields=["order.id"])
     text = _lines(_order("A"), {}, {"order": {}}) + '{"order":{"id":"a","id":"b"}}\n{"order":\n'
@@ -185,6 +217,17 @@ def test_events_from_a_pipe_are_published_while_it_is_open(broker, orders, store
         publishing.communicate(_lines(_order("B")).encode(), timeout=60)
     assert publishing.returncode == 0
     assert stored(orders) == [_order("A"), _order("B")]
+
+
+def test_a_refused_event_ends_the_command_although_the_pipe_is_open(broker, orders):
+    command = [sys.executable, "-m", "rioni", "publish", orders, "--url", broker.url]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as publishing:
+        publishing.stdin.write("{}\n")
+        publishing.stdin.flush()
+        assert publishing.wait(60) == 1
+        assert publishing.stderr.read().count("\n") == 1
 
 
 def test_events_are_deleted_by_their_keys(rioni, client, name, snapshot):

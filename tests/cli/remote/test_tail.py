@@ -108,6 +108,7 @@ def test_forms_of_output(rioni, event_type, snapshot):
         (["--last", "1", "--since", "1h"], "give --last, --since or --from-offset"),
         (["--since", "1h", "--from-offset", "begin"], "--since or --from-offset"),
         (["--since", "1h", "--until", "2h"], "--since has to be before --until"),
+        (["--since", "2999-01-01"], "--since is in the future"),
         (["--since", "yesterday"], "10m for ten minutes ago"),
         (["--partition", "7"], "has no partition 7; it has 0, 1"),
         (["--from-offset", "001-0001-000000000000000001"], "name that by --partition"),

@@ -62,9 +62,8 @@ def encode_event(event: Any, *, add_metadata: bool) -> bytes:
 
 def _new_metadata() -> bytes:
     """As `metadata`. PERF: 1.3 µs instead of 4 µs."""
-    digits = os.urandom(16).hex()
-    variant = "89ab"[int(digits[16], 16) & 3]
-    eid = f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
+    digits = os.urandom(15).hex()
+    eid = f"{digits[:8]}-{digits[8:12]}-4{digits[12:15]}-8{digits[15:18]}-{digits[18:]}"
     return _ENCODER.encode({"eid": eid, "occurred_at": datetime.now(UTC)})
 
 

@@ -21,6 +21,7 @@ PARTITIONS = 8
 OWNER = "rioni-bench"
 STREAM_ID = "X-Nakadi-StreamId"
 
+_KEY = b"00000000000000000000000000000000"
 _OCCURRED_AT = "2020-01-01T00:00:00Z"
 _PAYLOAD = {"number": {"type": "integer"}, "text": {"type": "string"}}
 
@@ -39,6 +40,8 @@ class Publish(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes of one event; never less than an event of the category needs."""
     seconds: float
     requests: int | None = None
+    keys: bool = False
+    """Whether each request has an idempotency key."""
 
 
 class Consume(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,7 +127,9 @@ class _Publisher:
     def __init__(self, server: Server, loop: Loop, plan: Publish, bodies: Bodies, report: Report) -> None:
         self._connection = LoadConnection(server, loop)
         self._plan, self._bodies, self._report = plan, bodies, report
-        self._head = server.head("POST", f"/event-types/{plan.event_type}/events", bodies.size)
+        keys = {"Idempotency_Key": _KEY.decode()} if plan.keys else {}
+        self._head = server.head("POST", f"/event-types/{plan.event_type}/events", bodies.size, **keys)
+        self._next_key = secrets.randbits(100)
         self._stop_s = report.started_s + plan.seconds
         self._sent_s = 0.0
         self.done = False
@@ -135,12 +140,16 @@ class _Publisher:
         if self._sent_s >= self._stop_s or not self._report.take_turn(self._plan.requests):
             self.done = True
             return
-        self._connection.send(self._head + self._bodies.next(), self._answered)
+        self._connection.send(self._next_head() + self._bodies.next(), self._answered)
 
     def give_up(self) -> None:
         """Count the request that is still without an answer."""
         if not self._connection.idle:
             self._report.add_answer(LOST, b"", self._sent_s)
+
+    def _next_head(self) -> bytes:
+        self._next_key += 1
+        return self._head.replace(_KEY, b"%032x" % self._next_key, 1) if self._plan.keys else self._head
 
     def _answered(self, status: int, body: bytes) -> None:
         self._report.add_answer(status, body, self._sent_s)

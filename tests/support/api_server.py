@@ -20,6 +20,8 @@ class ApiServer:
         self.commits: list[dict] = []
         self.frames: list[bytes] = []
         self.deleted: list[str] = []
+        self.keys: list[str | None] = []
+        """The idempotency keys of publish requests."""
         self.authorizations: set[str | None] = set()
         self.publish_status = 200
         self.stream_status = 200
@@ -68,6 +70,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _publish(self, body: bytes) -> None:
         with self.api.lock:
             self.api.bodies.append(body)
+            self.api.keys.append(self.headers["Idempotency-Key"])
             number = len(self.api.bodies)
         if self.api.closes_after and number >= self.api.closes_after:
             self.close_connection = True

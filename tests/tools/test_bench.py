@@ -38,6 +38,13 @@ def test_publishing_sends_exactly_the_events_asked_for_all_different_and_of_the_
     assert api.event_types["e.t"]["category"] == category
 
 
+def test_each_request_has_a_key_of_its_own_if_wanted(api):
+    publish(_publish(api))
+    assert set(api.keys) == {None}
+    publish(_publish(api, keys=True))
+    assert len({key for key in api.keys if key}) == 20
+
+
 def test_an_event_is_never_smaller_than_its_minimum():
     bodies = Bodies("data", 1, 0)
     (event,) = json.loads(bodies.next())

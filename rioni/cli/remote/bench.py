@@ -51,6 +51,9 @@ def bench_publish(
     ] = 200,
     seconds: Seconds = 10,
     requests: Annotated[int | None, typer.Option(min=1, help="End after so many requests.")] = None,
+    idempotency_keys: Annotated[
+        bool, typer.Option("--idempotency-keys", help="Send an idempotency key with each request.")
+    ] = False,
 ) -> None:
     """Publish valid events as fast as they are acknowledged; exit code 1 if some were not.
 
@@ -68,6 +71,7 @@ def bench_publish(
         size=size,
         seconds=seconds,
         requests=requests,
+        keys=idempotency_keys,
     )
     _report(load.publish(plan), json=session.output.json)
 

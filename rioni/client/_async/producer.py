@@ -55,7 +55,7 @@ class AsyncProducer:
         """Start nothing yet; see `AsyncClient.producer`."""
         for name, value in (*limits._asdict().items(), ("in_flight", in_flight)):
             if value < 0 or (value == 0 and name != "linger_s"):
-                raise ValueError(f"{name} is {value}; it must be greater")
+                raise ValueError(f"{name} is {value}; it must be positive")
         encoding.compressor(compression)
         self.event_type = event_type
         self._publishing, self._timeout_s = publishing, limits.timeout_s
@@ -97,7 +97,7 @@ class AsyncProducer:
         Args:
             event: a mapping, a msgspec struct, a dataclass, a Pydantic model, or JSON as bytes or text. It gets
                 `metadata` as in `AsyncClient.publish`.
-            timeout_s: how long to wait for room; by default `timeout_s` of the producer.
+            timeout_s: how long to wait for room, or for the category; by default `timeout_s` of the producer.
 
         Returns:
             The delivery, for the result of this event; it may be ignored.
@@ -110,7 +110,7 @@ class AsyncProducer:
         """
         self._check_process()
         if self._add_metadata is None:
-            await self._start()
+            await self._start(self._timeout_s if timeout_s is None else timeout_s)
         encoded = encoding.encode_event(event, add_metadata=bool(self._add_metadata))
         lane = 0 if self._key is None else hash(self._key(event)) % self._lanes
         delivery = self._buffer.add(lane, encoded)
@@ -168,8 +168,9 @@ class AsyncProducer:
         except ClientError as ex:
             _log.error("%s", ex)
 
-    async def _start(self) -> None:
-        add_metadata = await self._publishing.has_metadata(self.event_type)
+    async def _start(self, timeout_s: float) -> None:
+        deadline_s = time.monotonic() + timeout_s
+        add_metadata = await self._publishing.has_metadata(self.event_type, deadline_s=deadline_s)
         with self._mutex:
             if self._add_metadata is None and not self._buffer.closed:
                 # A request has the trace context of its events, not that of the first one.

@@ -4,10 +4,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from uuid import uuid4
 
+import msgspec
+
 from rioni.client import encoding
-from rioni.client._async.event_types import EventTypes
 from rioni.client._async.transport import Transport, decode
-from rioni.client.errors import Problem, PublishingFailed, UnexpectedAnswer
+from rioni.client.errors import Problem, PublishingFailed, ServerError, UnexpectedAnswer
 from rioni.client.models.events import ItemResult
 
 
@@ -18,6 +19,10 @@ _UNPROCESSABLE = 422
 
 _EVENTS = "/event-types/{name}/events"
 _DELETED_EVENTS = "/event-types/{name}/deleted-events"
+
+
+class _Categorized(msgspec.Struct):
+    category: str
 
 
 class Publishing:
@@ -111,16 +116,25 @@ class Publishing:
             raise PublishingFailed(event_type, results)
         return results
 
-    async def has_metadata(self, event_type: str) -> bool:
-        """Whether events of an event type have metadata; the broker is asked once, about unknown ones each time."""
+    async def has_metadata(self, event_type: str, *, deadline_s: float | None = None) -> bool:
+        """Whether events of an event type have metadata; the broker is asked once, about unknown ones each time.
+
+        Args:
+            event_type: the name.
+            deadline_s: until when the broker is asked, on the monotonic clock; by default as often as by all requests.
+        """
         category = self._categories.get(event_type)
         if category is None:
             try:
-                category = (await EventTypes(self._transport).get(event_type)).category
+                found = await self._transport.fetch(
+                    _Categorized, "GET", "/event-types/{name}", path={"name": event_type}, deadline_s=deadline_s
+                )
+            except ServerError:
+                raise
             except (Problem, UnexpectedAnswer):
                 # The broker says what is wrong when the batch is published.
                 return True
             if len(self._categories) >= CATEGORIES_MAX:
                 self._categories.clear()
-            self._categories[event_type] = category
+            category = self._categories[event_type] = found.category
         return category != encoding.CATEGORY_WITHOUT_METADATA

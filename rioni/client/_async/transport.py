@@ -31,6 +31,8 @@ STREAMS_MAX = 1_000
 """Connections of a client at the same time."""
 URLS_MAX = 1_000
 """Addresses that are not parsed again."""
+TIMEOUT_MIN_S = 0.001
+"""For a request that begins just before its deadline."""
 WAIT_FIRST_S = 0.1
 WAIT_MAX_S = 10.0
 
@@ -134,6 +136,8 @@ class Transport:
             return response
 
         # PERF: preparing retries takes 80 µs, and hardly any request needs them.
+        if _is_over(deadline_s):
+            raise errors.TimedOut(f"{self.url}: there was no time left to send a request", sent=False)
         failure: errors.ClientError | None = None
         try:
             return await make()
@@ -141,7 +145,7 @@ class Transport:
             failure = ex
         async for attempt in self._retrying(again, deadline_s, sleep):
             with attempt:
-                if attempt.retry_state.attempt_number == 1:
+                if attempt.retry_state.attempt_number == 1 or _is_over(deadline_s):
                     raise failure
                 response = await make()
         return response
@@ -273,9 +277,7 @@ class Transport:
     def _timeout_until(self, deadline_s: float) -> Mapping[str, float | None]:
         import httpx  # noqa: PLC0415 - see __init__
 
-        left_s = deadline_s - time.monotonic()
-        if left_s <= 0:
-            raise errors.TimedOut(f"{self.url}: there was no time left to send a request", sent=False)
+        left_s = max(deadline_s - time.monotonic(), TIMEOUT_MIN_S)
         return httpx.Timeout(min(left_s, self.timeout_s)).as_dict()
 
     def _retrying(self, again: bool, deadline_s: float | None, sleep: Callable[[float], Any]) -> "AsyncRetrying":  # noqa: FBT001
@@ -327,6 +329,10 @@ def _connection_error(ex: "httpx.TransportError", url: str) -> errors.Connection
     sent = not isinstance(ex, (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout))
     kind = errors.TimedOut if isinstance(ex, httpx.TimeoutException) else errors.ConnectionFailed
     return kind(f"{url} does not answer: {str(ex) or type(ex).__name__}", sent=sent)
+
+
+def _is_over(deadline_s: float | None) -> bool:
+    return deadline_s is not None and time.monotonic() >= deadline_s
 
 
 def _lowered(headers: Mapping[str, str]) -> dict[str, str]:

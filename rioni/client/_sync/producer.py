@@ -55,7 +55,7 @@ class Producer:
         """Start nothing yet; see `Client.producer`."""
         for name, value in (*limits._asdict().items(), ("in_flight", in_flight)):
             if value < 0 or (value == 0 and name != "linger_s"):
-                raise ValueError(f"{name} is {value}; it must be greater")
+                raise ValueError(f"{name} is {value}; it must be positive")
         encoding.compressor(compression)
         self.event_type = event_type
         self._publishing, self._timeout_s = publishing, limits.timeout_s
@@ -95,7 +95,7 @@ class Producer:
         Args:
             event: a mapping, a msgspec struct, a dataclass, a Pydantic model, or JSON as bytes or text. It gets
                 `metadata` as in `Client.publish`.
-            timeout_s: how long to wait for room; by default `timeout_s` of the producer.
+            timeout_s: how long to wait for room, or for the category; by default `timeout_s` of the producer.
 
         Returns:
             The delivery, for the result of this event; it may be ignored.
@@ -108,7 +108,7 @@ class Producer:
         """
         self._check_process()
         if self._add_metadata is None:
-            self._start()
+            self._start(self._timeout_s if timeout_s is None else timeout_s)
         encoded = encoding.encode_event(event, add_metadata=bool(self._add_metadata))
         lane = 0 if self._key is None else hash(self._key(event)) % self._lanes
         delivery = self._buffer.add(lane, encoded)
@@ -166,8 +166,9 @@ class Producer:
         except ClientError as ex:
             _log.error("%s", ex)
 
-    def _start(self) -> None:
-        add_metadata = self._publishing.has_metadata(self.event_type)
+    def _start(self, timeout_s: float) -> None:
+        deadline_s = time.monotonic() + timeout_s
+        add_metadata = self._publishing.has_metadata(self.event_type, deadline_s=deadline_s)
         with self._mutex:
             if self._add_metadata is None and not self._buffer.closed:
                 # A request has the trace context of its events, not that of the first one.

@@ -54,13 +54,17 @@ class SendBuffer:
         Raises:
             ProducerClosed: the buffer was closed.
         """
+        size, limits = len(event), self._limits
         with self._mutex:
             if self.closed:
                 raise ProducerClosed("The producer is closed, and takes no more events")
-            if self._has_room(len(event)):
-                return self._append(self._lanes[lane], event)
-            self._room.clear()
-            return None
+            # An event that is larger than the buffer has room when it is alone.
+            if self._events and (self._events >= limits.buffer_events or self._bytes + size > limits.buffer_bytes):
+                self._room.clear()
+                return None
+            self._events += 1
+            self._bytes += size
+            return self._append(self._lanes[lane], event)
 
     def wait_for_room(self, timeout_s: float) -> None:
         """Block until results have come since `add` has found no room.
@@ -71,12 +75,6 @@ class SendBuffer:
         if not concurrency.wait(self._room, timeout_s):
             raise TimedOut("The buffer is full: events come faster than the broker stores them", sent=False)
 
-    def _has_room(self, size: int) -> bool:
-        # An event that is larger than the buffer has room when it is alone.
-        return self._events == 0 or (
-            self._events < self._limits.buffer_events and self._bytes + size <= self._limits.buffer_bytes
-        )
-
     def _append(self, lane: _Lane, event: bytes) -> Delivery:
         limits, size = self._limits, len(event)
         batch = lane.batches[-1] if lane.batches else None
@@ -86,12 +84,11 @@ class SendBuffer:
             batch = self._open(lane)
         batch.events.append(event)
         batch.size += size + 1
-        self._events += 1
-        self._bytes += size
-        if len(batch.events) >= limits.batch_events or batch.size >= limits.batch_bytes:
+        count = len(batch.events)
+        if count >= limits.batch_events or batch.size >= limits.batch_bytes:
             batch.full = True
             lane.wake.set()
-        return Delivery(batch, len(batch.events) - 1)
+        return Delivery(batch, count - 1)
 
     def _open(self, lane: _Lane) -> ProducerBatch:
         now_s = time.monotonic()

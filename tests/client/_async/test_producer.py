@@ -123,7 +123,7 @@ def test_order_is_kept_by_key_with_several_batches_in_flight(client, event_type)
 
 def test_without_a_key_batches_in_flight_keep_order_within_each(client, event_type):
     name = event_type()
-    with client.producer(name, in_flight=4, batch_events=10) as producer:
+    with client.producer(name, in_flight=4, batch_events=10, linger_s=60) as producer:
         for number in range(200):
             producer.send({"number": number})
     numbers = _numbers(client, name)

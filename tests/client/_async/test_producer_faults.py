@@ -19,6 +19,7 @@ from rioni.client import (
     ProducerClosed,
     TimedOut,
     TooLarge,
+    Unavailable,
     Unprocessable,
 )
 from tests.support.scripted_server import DROP, Answer, scripted_server
@@ -170,6 +171,16 @@ def test_results_that_do_not_fit_the_batch_fail_it(produce):
 def test_a_broker_that_stays_away_fails_events_at_their_deadline(produce):
     (error,) = produce(1, DROP, timeout_s=0.1)
     assert isinstance(error, ConnectionFailed)
+
+
+def test_events_are_not_taken_over_as_long_as_their_category_is_unknown(make_client, server):
+    server.script(BUSY)
+    with make_client(server.url) as client, client.producer("a") as producer:
+        with pytest.raises(Unavailable):
+            producer.send({"n": 0}, timeout_s=0.2)
+        server.script(EVENT_TYPE, OK)
+        producer.send({"n": 1}).result()
+    assert _sent(server) == [[1]]
 
 
 def test_requests_have_the_headers_of_the_producer_and_the_trace_of_their_first_event(produce, server, monkeypatch):

@@ -110,7 +110,7 @@ def test_each_event_is_stored_once_and_in_order_or_has_failed(
         producer = client.producer("a", timeout_s=30 if last == "ok" else 0.02, **options)
         deliveries = []
         for n, (k, bad) in enumerate(events):
-            deliveries.append(producer.send({"n": n, "k": k, "bad": bad}))
+            deliveries.append(producer.send({"n": n, "k": k, "bad": bad}, timeout_s=60))
             if n in pauses:
                 with contextlib.suppress(EventsNotStored):
                     producer.flush()

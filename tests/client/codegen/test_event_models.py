@@ -304,7 +304,9 @@ def _nested(values):
 
 
 SCHEMAS = st.recursive(VALUES, _nested, max_leaves=8)
-ROOTS = st.tuples(_objects(SCHEMAS), _objects(VALUES)).map(lambda both: {**both[0], "definitions": {"shared": both[1]}})
+ROOTS = st.tuples(_objects(SCHEMAS), _objects(VALUES)).map(
+    lambda both: {**both[0], "definitions": {"shared": both[1] | {"required": []}}}
+)
 SCALARS = {
     "string": st.text(max_size=3),
     "date-time": st.datetimes().map(lambda time: f"{time.isoformat()}Z"),

@@ -49,8 +49,8 @@ def serve(
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
         with broker:
-            typer.echo(f"A broker for tests serves {broker.url}", err=True)
-            remote.serve(broker, remote.socket_path(int(broker.url.rpartition(":")[2])))
+            path = remote.socket_path(int(broker.url.rpartition(":")[2]))
+            remote.serve(broker, path, lambda: typer.echo(f"A broker for tests serves {broker.url}", err=True))
     except KeyboardInterrupt:
         sys.exit(0)
 

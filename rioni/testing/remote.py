@@ -5,7 +5,7 @@ import json
 import os
 import socket
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,18 +31,20 @@ def socket_path(port: int) -> Path:
     return Path(folder, f"rioni-testing-{os.getuid()}-{port}")
 
 
-def serve(broker: Broker, path: Path) -> None:
+def serve(broker: Broker, path: Path, ready: Callable[[], None]) -> None:
     """Do what others ask for, one after the other, until the broker ends.
 
     Args:
         broker: has started.
         path: of the socket, which only this user can connect to.
+        ready: is called when others can connect.
 
     Raises:
         BrokerError: the broker has ended, or the socket can't be made.
     """
     with _listening(path) as listener, contextlib.ExitStack() as contents:
         contents.enter_context(broker.isolated())
+        ready()
         while broker.running:
             try:
                 connection, _ = listener.accept()

@@ -2,7 +2,6 @@
 
 import re
 import shlex
-import signal
 import stat
 import subprocess
 import sys
@@ -25,13 +24,15 @@ def served() -> Iterator[tuple[Broker, str]]:
     """A broker in a process of its own, and its port."""
     command = [sys.executable, "-m", "rioni.testing", "serve", "--port", "0", "--set", "owning_applications=shop"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        url = re.search(r"http://\S+", process.stderr.readline())[0]
-        port = url.rpartition(":")[2]
-        path = remote.socket_path(int(port))
-        assert stat.S_IMODE(path.stat().st_mode) == 0o600
-        with Broker.at(url) as broker:
-            yield broker, port
-        process.send_signal(signal.SIGTERM)
+        try:
+            url = re.search(r"http://\S+", process.stderr.readline())[0]
+            port = url.rpartition(":")[2]
+            path = remote.socket_path(int(port))
+            assert stat.S_IMODE(path.stat().st_mode) == 0o600
+            with Broker.at(url) as broker:
+                yield broker, port
+        finally:
+            process.terminate()
         assert process.wait(60) == 0
         assert not path.exists()
 

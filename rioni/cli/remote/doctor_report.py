@@ -61,7 +61,9 @@ def _write_group(group: str, results: Sequence[Shown], line: Line, *, verbose: b
     in_order = f"  ok: {', '.join(fine)}" if fine else ""
     line(group + in_order, "bold" if shown else "")
     for each in shown:
-        about = "; ".join(filter(None, (each["looks_at"] if verbose else "", each["reason"], each["note"])))
+        about = "; ".join(
+            filter(None, (each["looks_at"].removesuffix(".") if verbose else "", each["reason"], each["note"]))
+        )
         line(f"  {each['status']:8} {each['check']}{f' ({about})' if about else ''}", STYLES[each["status"]])
         for finding in each["findings"] if verbose else each["findings"][:FINDINGS_SHOWN]:
             line(f"           {finding['text']}")

@@ -85,7 +85,7 @@ def test_people_see_findings_with_advice_and_what_was_left_out(run, sick):
     assert "checks: this is not known to be the broker's host" in out
     assert "Whether the broker answers" not in out
     _, out, _ = run("doctor", *QUICK, "--url", sick.url, "--verbose", "--only", "connection")
-    assert "  ok       reachable (Whether the broker answers `GET /health`.)\n" in out
+    assert "  ok       reachable (Whether the broker answers `GET /health`)\n" in out
     assert "  skipped  tls-certificate" in out
 
 

@@ -55,7 +55,10 @@ _BACKUP = "docs/operating/backup.md"
 
 @check(GROUP, ERROR)
 def process(processes: Processes, reach: Reach, last_lines: list[LogFile]) -> Iterator[Finding]:
-    """Whether a broker runs on the data directory."""
+    """Whether a broker runs on the data directory, and none of its processes is suspended."""
+    for each in processes.items:
+        if each.suspended:
+            yield error(f"The process {each.pid} of the broker is suspended.", f"kill -CONT {each.pid}")
     if processes.items:
         return
     if not reach.error:

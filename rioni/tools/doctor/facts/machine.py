@@ -29,6 +29,8 @@ class Process(msgspec.Struct, frozen=True):
     open_files_max: int | None = None
     resident_bytes: int | None = None
     swapped_bytes: int | None = None
+    suspended: bool = False
+    """Whether a signal has stopped it, until another one lets it go on."""
 
 
 class Processes(msgspec.Struct, frozen=True):
@@ -133,12 +135,20 @@ def clock_sync(site: Site) -> ClockSync:
 
 def _process(pid: int) -> Process:
     folder = PROC / str(pid)
-    sizes = _sizes(_text(folder / "status"))
+    status = _text(folder / "status")
+    sizes = _sizes(status)
     limit = re.search(r"^Max open files +(\d+)", _text(folder / "limits"), re.MULTILINE)
     open_files = None
     with contextlib.suppress(OSError):
         open_files = sum(1 for _ in (folder / "fd").iterdir())
-    return Process(pid, open_files, int(limit[1]) if limit else None, sizes.get("VmRSS"), sizes.get("VmSwap"))
+    return Process(
+        pid,
+        open_files,
+        int(limit[1]) if limit else None,
+        sizes.get("VmRSS"),
+        sizes.get("VmSwap"),
+        suspended=re.search(r"^State:\s*[Tt]", status, re.MULTILINE) is not None,
+    )
 
 
 def _sizes(text: str) -> Mapping[str, int]:

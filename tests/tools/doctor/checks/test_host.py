@@ -23,6 +23,12 @@ CASES = {
         [[RUNNING, REFUSED, []]],
         [
             error("No broker runs on data.", STOPPED, REFUSED, []),
+            error(
+                "process 2 of the broker is suspended",
+                Processes("data", [Process(1), Process(2, suspended=True)]),
+                REFUSED,
+                [],
+            ),
             warning("http://x answers, but no process", STOPPED, Reach("http://x"), []),
             error("rioni.log ends with: two | three | Error: the port 8080 is in use", STOPPED, REFUSED, [LOG]),
         ],

@@ -54,6 +54,11 @@ def test_processes_are_the_broker_and_its_workers(site, proc):
     assert found.items[0] == machine.Process(7, 1, 1024, 2048 * 1024, 4096)
 
 
+def test_a_suspended_process_is_known(site, proc):
+    (proc / "8" / "status").write_text("Name:\tpython\nState:\tT (stopped)\n")
+    assert [each.suspended for each in machine.processes.gather(on(site, pid=7)).items] == [False, True]
+
+
 def test_what_may_not_be_seen_of_a_process_is_unknown(site, proc):
     for name in ("status", "limits"):
         (proc / "7" / name).unlink()

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from rioni.domain.errors import Invalid
+from rioni.tools.doctor.redaction import Redactor
 from rioni.tools.doctor.table import CHECKS, SOURCES, chosen, needed
 from tests.support.commands import all_commands
 from tests.support.doctor_cases import sick
@@ -72,6 +73,13 @@ def test_advice_names_commands_and_options_that_exist():
         match = max((each for each in commands if f"{name} ".startswith(f"{each} ")), key=len, default=None)
         assert match is not None, f"rioni {name}"
         assert set(re.findall(r"--[a-z-]+", rest)) <= commands[match], f"rioni {name} {rest}"
+
+
+def test_findings_and_advice_do_not_look_like_secrets():
+    redactor = Redactor()
+    for each in FINDINGS:
+        assert redactor.text(each.text) == each.text
+        assert redactor.text(each.advice) == each.advice
 
 
 def test_checks_are_chosen_by_name_or_group():

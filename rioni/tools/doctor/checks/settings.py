@@ -54,7 +54,7 @@ def tokens_in_clear(config: Config) -> Iterator[Finding]:
         yield warning(
             f"The broker accepts tokens on {config.host} without TLS.",
             "Set tls_certificate and tls_key; or let a proxy end TLS, see that only it can reach the port, and use "
-            f"--skip tokens-in-clear: {_SECURITY}#a-proxy-in-front-of-the-broker",
+            f"--skip tokens-in-clear; {_SECURITY}#a-proxy-in-front-of-the-broker",
         )
 
 
@@ -99,7 +99,7 @@ def cluster_settings(config: Config) -> Iterator[Finding]:
             )
     if config.zookeeper_options is None:
         yield warning(
-            "ZooKeeper asks for no password: every client that reaches it can change cursors and assignments.",
+            "Every client that reaches ZooKeeper can change cursors and assignments: no user is set.",
             "Set zookeeper_options, or see that only nodes reach it: docs/operating/zookeeper.md",
         )
 

@@ -53,7 +53,7 @@ CASES = {
         [
             warning("kafka names a single server", Config(**CLUSTER | {"kafka": "k1:9092"})),
             warning("zookeeper names a single server", Config(**CLUSTER | {"zookeeper": "z1:2181/rioni"})),
-            warning("no password", Config(**CLUSTER | {"zookeeper_options": None})),
+            warning("Every client that reaches ZooKeeper", Config(**CLUSTER | {"zookeeper_options": None})),
         ],
     ),
     "memory-budget": Cases(

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from rioni.bootstrap.consistency.anchoring import StoreMarks
 from rioni.bootstrap.custom_projections import CustomProjections
 from rioni.bootstrap.database import cluster_identity, database_lease
-from rioni.bootstrap.from_config import default_admin, log_consumers, token_policy
+from rioni.bootstrap.from_config import default_admin, key_file, log_consumers, token_policy
 from rioni.bootstrap.infrastructure import Infrastructure, build_infrastructure
 from rioni.bootstrap.log_tree import TileBuilder, build_checkpoint_signer
 from rioni.bootstrap.memory import trim_memory
@@ -32,6 +32,9 @@ from rioni.commands.system.client_activity import ActivityTracker
 from rioni.commands.system.denied_requests import DeniedRequests
 from rioni.commands.system.usage_metrics import UsageRecorder
 from rioni.config.settings import Config
+from rioni.console.app import create_console
+from rioni.console.sessions import Sessions
+from rioni.domain.access.authentication import Mode
 from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.notifier import LOG_KEY
 from rioni.domain.ports.spool import Spools
@@ -48,6 +51,7 @@ from rioni.storage.clock import ExpiryClock, SystemClock
 from rioni.storage.embedded.activity import EmbeddedActivity
 from rioni.storage.embedded.data_directory import DataDirectory
 from rioni.storage.embedded.spool import FileSpool
+from rioni.storage.signing_key import load_key
 from rioni.storage.sql.database_lease import DatabaseLease
 from rioni.storage.sql.denials import SqlDenials
 from rioni.storage.tokens.sources import sources_of_tokens
@@ -119,7 +123,16 @@ def worker(config: Config, directory: DataDirectory, pools: Pools, clock: Clock 
         marks.tick()
 
     run_background_jobs = job_watchdog.watched(do_jobs)
-    return Worker(create_app(dependencies), stop, wake, run_background_jobs, close, metrics, watchdog)
+    return Worker(_application(dependencies), stop, wake, run_background_jobs, close, metrics, watchdog)
+
+
+def _application(dependencies: Dependencies) -> Any:
+    api, config = create_app(dependencies), dependencies.config
+    if not config.console:
+        return api
+    # All nodes have this key, and nothing else does.
+    sessions = Sessions(lambda: load_key(key_file(config)).private_bytes_raw())
+    return create_console(api, sessions, needs_token=config.auth_mode != Mode.OFF)
 
 
 def _dependencies(

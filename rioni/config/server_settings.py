@@ -53,6 +53,9 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     tls_key: Annotated[
         Path | None, Meta(description="PEM file with the private key of `tls_certificate`, without a passphrase.")
     ] = None
+    console: Annotated[
+        bool, Meta(description="Whether the broker serves the console, pages for browsers below `/console`.")
+    ] = True
     data: Annotated[
         Path, Meta(description="Data directory, created if missing; relative to the working directory.")
     ] = Path("rioni-data")

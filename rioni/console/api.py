@@ -1,0 +1,193 @@
+"""The broker's own API, called in this process with the rights of the browser's user.
+
+The console has no other way to the broker: what it shows and changes, a client of the API could show and change.
+"""
+
+import contextlib
+import io
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import quote, unquote, urlencode
+
+import orjson
+
+
+Wsgi = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+
+HISTORICAL = ("/event-types", "/subscriptions", "/settings", "/storages")
+"""How the paths begin of what can be read as it was."""
+NOT_HISTORICAL = ("stats", "events", "cursors", "partitions", "producers", "consumers", "dead-letters")
+"""How the paths below them end that show only what is now."""
+# Headers of the browser that are meant for the console; and what the WSGI server made of the browser's body.
+_OWN = frozenset(
+    (
+        "HTTP_ACCEPT",
+        "HTTP_ACCEPT_ENCODING",
+        "HTTP_AUTHORIZATION",
+        "HTTP_CONTENT_ENCODING",
+        "HTTP_COOKIE",
+        "HTTP_IF_MATCH",
+        "HTTP_IF_NONE_MATCH",
+        "HTTP_LAST_EVENT_ID",
+        "HTTP_ORIGIN",
+        "HTTP_TRANSFER_ENCODING",
+        "CONTENT_LENGTH",
+        "CONTENT_TYPE",
+        "wsgi.input",
+        "wsgi.input_terminated",
+    )
+)
+
+
+class ApiProblem(Exception):
+    """The API refused a request."""
+
+    def __init__(self, status: int, members: Mapping[str, Any]) -> None:
+        self.status = status
+        self.title = str(members.get("title", HTTPStatus(status).phrase))
+        self.detail = str(members.get("detail") or "").strip()
+        self.members = members
+        super().__init__(self.detail or self.title)
+
+    def as_object(self) -> dict[str, Any]:
+        """What is shown in place of the answer."""
+        return {"problem": {"status": self.status, "title": self.title, "detail": self.detail}}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An answer of the API."""
+
+    status: int
+    headers: Mapping[str, str]
+    content: bytes
+
+    def json(self) -> Any:
+        """The JSON of the body; None where there is none."""
+        return orjson.loads(self.content) if self.content else None
+
+
+class Api:
+    """Makes requests to the API on behalf of one request of a browser."""
+
+    def __init__(self, app: Wsgi, environ: Mapping[str, Any], token: str | None, as_of: str | None = None) -> None:
+        self._app, self._token, self._as_of = app, token, as_of
+        kept = {name: value for name, value in environ.items() if name not in _OWN and "SEC_FETCH" not in name}
+        self._environ = {
+            **kept,
+            "SCRIPT_NAME": "",
+            "HTTP_USER_AGENT": f"rioni-console {environ.get('HTTP_USER_AGENT', '')}",
+        }
+
+    def get(self, path: str, **params: Any) -> Any:
+        """The JSON of an answer; as it was where the console shows the past.
+
+        Args:
+            path: quoted where names are in it, see `path_of`.
+            params: of the query; None leaves one out, lists are repeated.
+
+        Raises:
+            ApiProblem: the API refused it.
+        """
+        if self._as_of is not None and _is_historical(path):
+            params.setdefault("as_of", self._as_of)
+        return self.send("GET", path, params=params).json()
+
+    def attempt(self, path: str, **params: Any) -> Any:
+        """As `get`, but a refusal is an object with a member `problem`, which the page shows in its place."""
+        try:
+            return self.get(path, **params)
+        except ApiProblem as ex:
+            return ex.as_object()
+
+    def send(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, Any] | None = None,
+        body: Any = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Answer:
+        """Make a request; raises ApiProblem where it is refused.
+
+        Args:
+            method: the verb.
+            path: as for `get`.
+            params: as for `get`.
+            body: sent as JSON; bytes as they are; None for no body.
+            headers: further ones.
+        """
+        status, answered, pieces = self.open(method, path, params=params, body=body, headers=headers)
+        content = b"".join(pieces)
+        if status >= HTTPStatus.BAD_REQUEST:
+            raise ApiProblem(status, _members(content))
+        return Answer(status, answered, content)
+
+    def open(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, Any] | None = None,
+        body: Any = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> tuple[int, Mapping[str, str], Iterator[bytes]]:
+        """Make a request whose answer is read in pieces, such as a stream; close the iterator."""
+        content = body if isinstance(body, bytes) else b"" if body is None else orjson.dumps(body)
+        given = {name: value for name, value in (params or {}).items() if value not in (None, "")}
+        environ = self._environ | {
+            "REQUEST_METHOD": method,
+            "PATH_INFO": unquote(path, "latin-1"),
+            "RAW_URI": path,
+            "QUERY_STRING": urlencode(given, doseq=True),
+            "CONTENT_LENGTH": str(len(content)),
+            "CONTENT_TYPE": "application/json" if content else "",
+            "wsgi.input": io.BytesIO(content),
+            "HTTP_ACCEPT": "application/json",
+        }
+        if self._token is not None:
+            environ["HTTP_AUTHORIZATION"] = f"Bearer {self._token}"
+        environ |= {"HTTP_" + name.upper().replace("-", "_"): value for name, value in (headers or {}).items()}
+        begun: list[Any] = []
+        pieces = self._app(environ, lambda status, answered, *_: begun.extend((status, answered)))
+        iterator = _closing(pieces)
+        # An application may begin its answer with the first piece only.
+        first = next(iterator, b"") if not begun else b""
+        status, answered = begun
+        return int(status[:3]), dict(answered), _chain(first, iterator)
+
+
+def path_of(*parts: str) -> str:
+    """The path of these parts, each of which may hold any character."""
+    return "/" + "/".join(quote(part, safe="") for part in parts)
+
+
+def _is_historical(path: str) -> bool:
+    return path.startswith(HISTORICAL) and path.rpartition("/")[2] not in NOT_HISTORICAL
+
+
+def _members(content: bytes) -> Mapping[str, Any]:
+    try:
+        members = orjson.loads(content)
+    except orjson.JSONDecodeError:
+        members = None
+    # Publishing answers with the result of each event.
+    return members if isinstance(members, dict) else {"items": members}
+
+
+def _closing(pieces: Iterable[bytes]) -> Generator[bytes, None, None]:
+    try:
+        yield from pieces
+    finally:
+        if close := getattr(pieces, "close", None):
+            close()
+
+
+def _chain(first: bytes, rest: Generator[bytes, None, None]) -> Iterator[bytes]:
+    with contextlib.closing(rest):
+        if first:
+            yield first
+        yield from rest

@@ -1,0 +1,187 @@
+"""The console as a WSGI application: pages, changes, login, files, and the API for the scripts of pages."""
+
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from typing import Any
+
+import falcon
+import orjson
+
+from rioni.console.api import Api, ApiProblem, Wsgi
+from rioni.console.assets import asset_url, assets
+from rioni.console.login import LoginResource, LogoutResource
+from rioni.console.pages.page import Done, Page, Visit
+from rioni.console.pages.table import PAGES, SECTIONS
+from rioni.console.rendering import render, url
+from rioni.console.security import SecurityMiddleware, session_of
+from rioni.console.sessions import Sessions
+
+
+FORM_BYTES_MAX = 2_000_000
+"""As large as the definition of an event type may be."""
+_HTML = "text/html; charset=utf-8"
+
+
+class PageResource:
+    """Shows a page, and makes the changes that its forms send."""
+
+    def __init__(self, page: Page, api: Wsgi) -> None:
+        self._page, self._api = page, api
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response, **path: str) -> None:
+        """Show the page, or what it shows as JSON."""
+        self._show(req, resp, self._visit(req, path))
+
+    def on_post(self, req: falcon.Request, resp: falcon.Response, **path: str) -> None:
+        """Make a change, and go where its outcome is shown; a refusal is shown on the page."""
+        form = req.context.form
+        visit = self._visit(req, path, form)
+        action = self._page.actions.get(form.get("action", ""))
+        if action is None:
+            raise falcon.HTTPBadRequest(description="This page has no such action.")
+        try:
+            done = action(visit)
+        except ApiProblem as ex:
+            if _wants_json(req):
+                _answer_json(resp, ex.as_object(), ex.status)
+                return
+            resp.status = str(ex.status)
+            self._show(req, resp, visit, refused=ex)
+            return
+        self._finish(req, resp, done)
+
+    def _visit(self, req: falcon.Request, path: Mapping[str, str], form: Mapping[str, str] | None = None) -> Visit:
+        session = session_of(req)
+        as_of = req.get_param("as_of") or None
+        api = Api(self._api, req.env, session.token, as_of)
+        params = {name: value if isinstance(value, str) else value[0] for name, value in req.params.items()}
+        return Visit(api=api, path=path, params=params, form=form or {}, user=session.user, as_of=as_of)
+
+    def _show(
+        self, req: falcon.Request, resp: falcon.Response, visit: Visit, *, refused: ApiProblem | None = None
+    ) -> None:
+        try:
+            data = self._page.load(visit)
+        except ApiProblem as ex:
+            if ex.status == HTTPStatus.UNAUTHORIZED and not _wants_json(req):
+                raise falcon.HTTPSeeOther(url("/login", None, next=req.relative_uri)) from ex
+            resp.status = str(ex.status)
+            data, template = ex.as_object(), "problem.html.jinja"
+        else:
+            template = self._page.template
+        if _wants_json(req):
+            resp.content_type = "application/json"
+            resp.data = orjson.dumps(data)
+            return
+        session = session_of(req)
+        context = {
+            "title": self._page.title.format(**visit.path),
+            "sections": SECTIONS,
+            "asset": asset_url,
+            "url": lambda path, **params: url(path, visit.as_of, **params),
+            "visit": visit,
+            "session": session,
+            "here": req.path.removeprefix("/console") or "/",
+            "refused": refused,
+            "data": data,
+        }
+        resp.content_type = _HTML
+        resp.text = render(template, context)
+        if session.notice:
+            req.context.session_changes = {"notice": ""}
+
+    def _finish(self, req: falcon.Request, resp: falcon.Response, done: Done) -> None:
+        if _wants_json(req):
+            _answer_json(resp, {"notice": done.notice}, HTTPStatus.OK)
+            return
+        req.context.session_changes = {"notice": done.notice}
+        resp.status = falcon.HTTP_SEE_OTHER
+        resp.location = url(done.path, None) if done.path else req.relative_uri
+
+
+class ApiResource:
+    """The API for the scripts of pages, which have no token: streams, and everything else."""
+
+    def __init__(self, api: Wsgi) -> None:
+        self._api = api
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response, path: str) -> None:
+        """Answer as the API does."""
+        api = Api(self._api, req.env, session_of(req).token)
+        wanted = {"Accept": req.accept, "Last-Event-ID": req.get_header("Last-Event-ID")}
+        headers = {name: value for name, value in wanted.items() if value}
+        status, answered, pieces = api.open("GET", f"/{path}", params=req.params, headers=headers)
+        resp.status = str(status)
+        for name in ("Content-Type", "X-Nakadi-StreamId"):
+            if name in answered:
+                resp.set_header(name, answered[name])
+        resp.stream = pieces
+
+
+class AssetResource:
+    """`/console/static`: files that never change under their address."""
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response, digest: str, name: str) -> None:
+        """Answer with a file."""
+        asset = assets().get(name)
+        if asset is None or asset.digest != digest:
+            raise falcon.HTTPNotFound
+        resp.content_type = asset.content_type
+        resp.set_header("Cache-Control", "public, max-age=31536000, immutable")
+        compress = "gzip" in (req.get_header("Accept-Encoding") or "")
+        resp.data = asset.compressed if compress else asset.content
+        if compress:
+            resp.set_header("Content-Encoding", "gzip")
+
+
+class HomeResource:
+    """`/` leads browsers to the console."""
+
+    def on_get(self, _req: falcon.Request, _resp: falcon.Response) -> None:
+        """Redirect."""
+        raise falcon.HTTPFound("/console")
+
+
+def create_console(api: Wsgi, sessions: Sessions, *, needs_token: bool) -> Wsgi:
+    """The API with the console beside it.
+
+    Args:
+        api: the WSGI application of the API.
+        sessions: of browsers.
+        needs_token: whether users have to log in.
+    """
+    console = falcon.App(middleware=[SecurityMiddleware(sessions, needs_token=needs_token)])
+    console.req_options.strip_url_path_trailing_slash = True
+    console.req_options.keep_blank_qs_values = True
+    console.add_route("/", HomeResource())
+    console.add_route("/console/static/{digest}/{name:path}", AssetResource())
+    console.add_route("/console/api/{path:path}", ApiResource(api))
+    console.add_route("/console/login", LoginResource(api, sessions))
+    console.add_route("/console/logout", LogoutResource())
+    for page in PAGES:
+        console.add_route("/console" + page.path.rstrip("/"), PageResource(page, api))
+    return _beside(api, console)
+
+
+def _beside(api: Wsgi, console: Wsgi) -> Wsgi:
+    """Requests below `/console` go to the console, and those of browsers for `/`; all others to the API."""
+
+    def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
+        path = environ["PATH_INFO"]
+        if path.startswith("/console") and path[8:9] in ("", "/"):
+            return console(environ, start_response)
+        if path == "/" and "text/html" in environ.get("HTTP_ACCEPT", ""):
+            return console(environ, start_response)
+        return api(environ, start_response)
+
+    return application
+
+
+def _wants_json(req: falcon.Request) -> bool:
+    return bool(req.get_param("format") == "json")
+
+
+def _answer_json(resp: falcon.Response, data: Any, status: int) -> None:
+    resp.status = str(int(status))
+    resp.content_type = "application/json"
+    resp.data = orjson.dumps(data)

@@ -1,0 +1,70 @@
+"""Login with a token that the user pastes, and logout."""
+
+from typing import Any
+
+import falcon
+
+from rioni.console.api import Api, ApiProblem, Wsgi
+from rioni.console.assets import asset_url
+from rioni.console.rendering import render
+from rioni.console.security import session_of
+from rioni.console.sessions import Session, Sessions
+
+
+_HTML = "text/html; charset=utf-8"
+
+
+class LoginResource:
+    """`/console/login`."""
+
+    def __init__(self, api: Wsgi, sessions: Sessions) -> None:
+        self._api, self._sessions = api, sessions
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Ask for a token."""
+        self._show(req, resp, "")
+
+    def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Try the token, and begin a session with it."""
+        token = req.context.form.get("token", "").strip().removeprefix("Bearer ").strip()
+        if not token or not token.isascii() or not token.isprintable():
+            self._show(req, resp, "Paste a token: printable characters without spaces.", falcon.HTTP_422)
+            return
+        try:
+            Api(self._api, req.env, token).get("/registry/partition-strategies")
+        except ApiProblem as ex:
+            self._show(req, resp, f"The broker refuses this token: {ex}", falcon.HTTP_403)
+            return
+        req.context.session = Session.new(token)
+        req.context.session_changes = {"csrf": None}
+        resp.status = falcon.HTTP_SEE_OTHER
+        resp.location = local_path(req.context.form.get("next", ""))
+
+    def _show(self, req: falcon.Request, resp: falcon.Response, problem: str, status: str = falcon.HTTP_200) -> None:
+        context: dict[str, Any] = {
+            "title": "Log in",
+            "asset": asset_url,
+            "session": session_of(req),
+            "problem": problem,
+            "next": local_path(req.get_param("next") or req.context.form.get("next", "")),
+        }
+        resp.status = status
+        resp.content_type = _HTML
+        resp.text = render("login.html.jinja", context)
+
+
+class LogoutResource:
+    """`/console/logout`."""
+
+    def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Forget the token."""
+        req.context.session = Session.new()
+        req.context.session_changes = {"csrf": None}
+        resp.status = falcon.HTTP_SEE_OTHER
+        resp.location = "/console/login"
+
+
+def local_path(text: str) -> str:
+    """A page of the console; the first one where the text leads elsewhere."""
+    is_local = text == "/console" or text.startswith(("/console/", "/console?"))
+    return text if is_local and "\\" not in text and "//" not in text and text.isprintable() else "/console"

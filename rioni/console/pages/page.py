@@ -1,0 +1,51 @@
+"""What a page of the console is made of."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from rioni.console.api import Api
+
+
+@dataclass(frozen=True)
+class Visit:
+    """A request of a browser for a page."""
+
+    api: Api
+    path: Mapping[str, str]
+    """Names in the path, such as that of an event type."""
+    params: Mapping[str, str]
+    """The query, of which the first value of a name counts."""
+    form: Mapping[str, str] = field(default_factory=dict)
+    """What was sent with a change."""
+    user: str = ""
+    as_of: str | None = None
+    """The moment that the console shows; None for now."""
+
+
+@dataclass(frozen=True)
+class Done:
+    """The outcome of a change: where the browser goes, and what it is told there."""
+
+    notice: str
+    path: str = ""
+    """Below `/console`; empty for the same page."""
+
+
+Load = Callable[[Visit], dict[str, Any]]
+"""Loads what a page shows: JSON, which `?format=json` answers as it is. Raises ApiProblem."""
+Action = Callable[[Visit], Done]
+"""Makes a change, with `visit.form`. Raises ApiProblem, which the page then shows above the form."""
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page at a path below `/console`."""
+
+    path: str
+    template: str
+    title: str
+    """May name members of the path in braces."""
+    load: Load
+    actions: Mapping[str, Action] = field(default_factory=dict)
+    """By the value of the member `action` of the form."""

@@ -1,0 +1,25 @@
+"""All pages, and the sections of the menu."""
+
+from typing import NamedTuple
+
+from rioni.console.pages import event_types, overview
+from rioni.console.pages.page import Page
+
+
+class Section(NamedTuple):
+    """An entry of the menu."""
+
+    title: str
+    path: str
+    key: str
+    """Typed after `g`, leads there."""
+
+
+SECTIONS = (
+    Section("Overview", "/", "o"),
+    Section("Event types", "/event-types", "e"),
+)
+PAGES: tuple[Page, ...] = (
+    overview.OVERVIEW,
+    event_types.EVENT_TYPES,
+)

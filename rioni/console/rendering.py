@@ -1,0 +1,77 @@
+"""Renders pages: Jinja templates that escape everything, with the filters they share."""
+
+import functools
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import orjson
+from markupsafe import Markup
+
+
+NOTHING = "-"
+
+
+@functools.cache
+def environment() -> Any:
+    """The templates; imported when a page is first asked for."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415 - PERF: 40 ms of every start
+
+    loaded = Environment(
+        loader=PackageLoader("rioni.console", "templates"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=StrictUndefined,
+    )
+    loaded.filters |= {
+        "number": number,
+        "pretty": pretty,
+        "time": time,
+        "segment": lambda text: quote(str(text), safe=""),
+    }
+    return loaded
+
+
+def render(template: str, data: Mapping[str, Any]) -> str:
+    """A page."""
+    text: str = environment().get_template(template).render(data)
+    return text
+
+
+def url(path: str, as_of: str | None, **params: Any) -> str:
+    """A link within the console, which keeps the moment that is shown."""
+    given = {name: value for name, value in params.items() if value not in (None, "", False)}
+    if as_of is not None:
+        given["as_of"] = as_of
+    return f"/console{path}" + (f"?{urlencode(given, doseq=True)}" if given else "")
+
+
+def number(value: Any) -> str:
+    """A number with separators; a dash where there is none."""
+    if value is None:
+        return NOTHING
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.1f}"
+
+
+def pretty(value: Any) -> str:
+    """JSON as it is read best."""
+    if isinstance(value, str):
+        try:
+            value = orjson.loads(value)
+        except orjson.JSONDecodeError:
+            return str(value)
+    return orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()
+
+
+def time(text: str | None) -> Markup:
+    """A time in UTC, which a script completes with that of the browser's zone."""
+    if not text:
+        return Markup(NOTHING)
+    try:
+        moment = datetime.fromisoformat(text).astimezone(UTC)
+    except ValueError:
+        return Markup("{}").format(text)
+    shown = moment.strftime("%Y-%m-%d %H:%M:%S")
+    return Markup('<time datetime="{}" title="{} UTC">{} UTC</time>').format(moment.isoformat(), shown, shown)

@@ -1,0 +1,139 @@
+// What every page does with scripts: keys, commands, theme, local times, copying. Pages work without it.
+
+const goTimeoutMs = 1500;
+let goUntil = 0;
+
+function isTyping(target) {
+  return target.closest("input, textarea, select, [contenteditable]") !== null;
+}
+
+function openPalette() {
+  let dialog = document.getElementById("palette");
+  if (!dialog) {
+    dialog = document.createElement("dialog");
+    dialog.id = "palette";
+    dialog.setAttribute("aria-label", "Commands");
+    const input = document.createElement("input");
+    input.type = "search";
+    input.placeholder = "Go to a page, or search event types";
+    input.setAttribute("aria-label", "Command");
+    const list = document.createElement("ul");
+    dialog.append(input, list);
+    document.body.append(dialog);
+    input.addEventListener("input", () => showCommands(list, input.value));
+    dialog.addEventListener("keydown", (event) => moveInPalette(event, input, list));
+    dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
+  }
+  const input = dialog.querySelector("input");
+  input.value = "";
+  showCommands(dialog.querySelector("ul"), "");
+  dialog.showModal();
+  input.focus();
+}
+
+function commands() {
+  const links = [...document.querySelectorAll(".menu a, main h1 a, main nav a, [data-command]")];
+  return links.map((link) => ({ title: link.dataset.command || link.textContent.trim(), href: link.getAttribute("href") }));
+}
+
+function showCommands(list, text) {
+  const wanted = text.trim().toLowerCase();
+  const found = commands().filter(({ title }) => title.toLowerCase().includes(wanted));
+  if (wanted) found.push({ title: `Search event types for “${text.trim()}”`, href: `/console/event-types?q=${encodeURIComponent(text.trim())}` });
+  list.replaceChildren(
+    ...found.slice(0, 12).map(({ title, href }) => {
+      const item = document.createElement("li");
+      const link = document.createElement("a");
+      link.href = href;
+      link.textContent = title;
+      item.append(link);
+      return item;
+    }),
+  );
+}
+
+function moveInPalette(event, input, list) {
+  const links = [...list.querySelectorAll("a")];
+  const at = links.indexOf(document.activeElement);
+  if (event.key === "ArrowDown") (links[at + 1] || links[0])?.focus();
+  else if (event.key === "ArrowUp") (at > 0 ? links[at - 1] : input).focus();
+  else if (event.key === "Enter" && document.activeElement === input) links[0]?.click();
+  else return;
+  event.preventDefault();
+}
+
+function moveInTable(step) {
+  const links = [...document.querySelectorAll("main table tbody th a")];
+  if (!links.length) return;
+  const at = links.indexOf(document.activeElement);
+  links[Math.min(Math.max(at + step, 0), links.length - 1)].focus();
+}
+
+document.addEventListener("keydown", (event) => {
+  if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") {
+    event.preventDefault();
+    openPalette();
+    return;
+  }
+  if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target) || document.querySelector("dialog[open]")) return;
+  if (Date.now() < goUntil) {
+    goUntil = 0;
+    const link = document.querySelector(`.menu a[data-key="${CSS.escape(event.key)}"]`);
+    if (link) {
+      event.preventDefault();
+      link.click();
+    }
+    return;
+  }
+  if (event.key === "g") goUntil = Date.now() + goTimeoutMs;
+  else if (event.key === "/") {
+    event.preventDefault();
+    document.getElementById("search")?.focus();
+  } else if (event.key === "j") moveInTable(1);
+  else if (event.key === "k") moveInTable(-1);
+  else if (event.key === "?") openPalette();
+});
+
+document.addEventListener("click", (event) => {
+  if (event.target.closest("[data-palette]")) openPalette();
+  if (event.target.closest("[data-theme-toggle]")) {
+    const dark = getComputedStyle(document.documentElement).colorScheme === "dark";
+    document.documentElement.dataset.theme = dark ? "light" : "dark";
+    localStorage.setItem("theme", document.documentElement.dataset.theme);
+  }
+  const copy = event.target.closest("[data-copy]");
+  if (copy) {
+    const text = copy.dataset.copy || copy.parentElement.querySelector("code").textContent;
+    navigator.clipboard.writeText(text).then(() => {
+      copy.textContent = "Copied";
+    });
+  }
+});
+
+function prepare(root) {
+  for (const time of root.querySelectorAll("time[datetime]:not([data-local])")) {
+    const moment = new Date(time.dateTime);
+    time.dataset.local = "";
+    time.title = `${time.title}\n${moment.toLocaleString()} here`;
+  }
+  for (const block of root.querySelectorAll("pre.copyable:not([data-ready])")) {
+    block.dataset.ready = "";
+    const button = document.createElement("button");
+    button.type = "button";
+    button.className = "quiet";
+    button.dataset.copy = "";
+    button.textContent = "Copy";
+    block.append(button);
+  }
+  for (const hidden of root.querySelectorAll("[data-palette], [data-theme-toggle], [data-needs-script]")) hidden.hidden = false;
+}
+
+// A refusal is a page as well; what is hidden until scripts run must be shown after each swap.
+document.addEventListener("htmx:beforeSwap", (event) => {
+  if (event.detail.xhr.status >= 400 && event.detail.xhr.getResponseHeader("Content-Type")?.startsWith("text/html")) {
+    event.detail.shouldSwap = true;
+    event.detail.isError = false;
+  }
+});
+document.addEventListener("htmx:afterSettle", (event) => prepare(event.detail.elt.ownerDocument));
+prepare(document);

@@ -19,6 +19,7 @@ from rioni.console.sessions import Sessions
 
 FORM_BYTES_MAX = 2_000_000
 """As large as the definition of an event type may be."""
+EVENTS = "text/event-stream"
 _HTML = "text/html; charset=utf-8"
 
 
@@ -108,8 +109,9 @@ class ApiResource:
     def on_get(self, req: falcon.Request, resp: falcon.Response, path: str) -> None:
         """Answer as the API does."""
         api = Api(self._api, req.env, session_of(req).token)
-        wanted = {"Accept": req.accept, "Last-Event-ID": req.get_header("Last-Event-ID")}
-        headers = {name: value for name, value in wanted.items() if value}
+        headers = {}
+        if EVENTS in req.accept:
+            headers = {"Accept": EVENTS, "Last-Event-ID": req.get_header("Last-Event-ID") or ""}
         status, answered, pieces = api.open("GET", f"/{path}", params=req.params, headers=headers)
         resp.status = str(status)
         for name in ("Content-Type", "X-Nakadi-StreamId"):

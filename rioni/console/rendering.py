@@ -68,7 +68,7 @@ def pretty(value: Any) -> str:
 def time(text: str | None) -> Markup:
     """A time in UTC, which a script completes with that of the browser's zone."""
     if not text:
-        return Markup(NOTHING)
+        return Markup("-")
     try:
         moment = datetime.fromisoformat(text).astimezone(UTC)
     except ValueError:

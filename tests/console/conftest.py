@@ -1,0 +1,107 @@
+import re
+
+import httpx
+import pytest
+
+from tests.support.browser import browser as browser  # noqa: PLC0414 - a fixture
+from tests.support.builders import event_type_body
+from tests.support.server import running_server
+from tests.support.tokens import ADMINISTRATOR, FULL_SCOPES, write_tokens
+
+
+ADMIN, READER = "token-of-the-administrator", "token-of-a-reader"
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory):
+    """A broker without authentication, for all tests of the console; each uses names of its own."""
+    with running_server(tmp_path_factory.mktemp("data") / "rioni", "--workers", "1") as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def guarded(tmp_path_factory):
+    """A broker that asks for tokens: one of its administrator, and one of a user without special rights."""
+    folder = tmp_path_factory.mktemp("guarded")
+    scopes = {"scopes": list(FULL_SCOPES)}
+    write_tokens(
+        folder / "tokens.toml",
+        {ADMIN: {"uid": "stups_nakadi", "realm": "services", **scopes}, READER: {"uid": "jane", **scopes}},
+    )
+    settings = {
+        **ADMINISTRATOR,
+        "RIONI_AUTH_MODE": "full",
+        "RIONI_AUTH_TOKENS": str(folder / "tokens.toml"),
+        "RIONI_AUTH_SERVICE_REALMS": "services",
+    }
+    with running_server(folder / "data", "--workers", "1", environment=settings) as running:
+        yield running
+
+
+@pytest.fixture
+def api(broker):
+    """A client of the API."""
+    with broker.client() as client:
+        yield client
+
+
+@pytest.fixture
+def event_type(api):
+    """Creates an event type and returns its name."""
+
+    def create(name, **changes):
+        response = api.post("/event-types", json=event_type_body(name=name, **changes))
+        assert response.status_code == 201, response.text
+        return name
+
+    return create
+
+
+class Visitor:
+    """A browser without scripts: keeps cookies, and sends forms with what they hold."""
+
+    def __init__(self, url):
+        self.http = httpx.Client(base_url=url, headers={"Accept": "text/html"}, verify=False, timeout=30)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_ex):
+        self.http.close()
+
+    def get(self, path, **options):
+        return self._kept(self.http.get(path, **options))
+
+    def post(self, path, form, *, csrf=None, **options):
+        data = {"csrf": self.csrf if csrf is None else csrf, **form}
+        return self._kept(self.http.post(path, data=data, **options))
+
+    def log_in(self, token):
+        self.get("/console/login")
+        return self.post("/console/login", {"token": token, "next": "/console/event-types"})
+
+    @property
+    def csrf(self):
+        text = self.get("/console/login").text
+        return re.search(r'name="csrf" value="([^"]+)"', text)[1]
+
+    def _kept(self, response):
+        # Cookies are for secure connections; browsers take loopback addresses for such, httpx does not.
+        for cookie in response.headers.get_list("set-cookie"):
+            name, _, value = cookie.partition(";")[0].partition("=")
+            self.http.headers["Cookie"] = f"{name}={value}"
+        return response
+
+
+@pytest.fixture
+def visitor(broker):
+    """A browser without scripts, at the broker without authentication."""
+    with Visitor(broker.url) as visitor:
+        yield visitor
+
+
+@pytest.fixture
+def guest(guarded):
+    """A browser without scripts, at the broker that asks for tokens."""
+    with Visitor(guarded.url) as visitor:
+        yield visitor

@@ -33,6 +33,7 @@ from rioni.commands.system.denied_requests import DeniedRequests
 from rioni.commands.system.usage_metrics import UsageRecorder
 from rioni.config.settings import Config
 from rioni.console.app import create_console
+from rioni.console.oidc import Provider
 from rioni.console.sessions import Sessions
 from rioni.domain.access.authentication import Mode
 from rioni.domain.ports.clock import Clock
@@ -132,7 +133,20 @@ def _application(dependencies: Dependencies) -> Any:
         return api
     # All nodes have this key, and nothing else does.
     sessions = Sessions(lambda: load_key(key_file(config)).private_bytes_raw())
-    return create_console(api, sessions, needs_token=config.auth_mode != Mode.OFF)
+    needs_token = config.auth_mode != Mode.OFF
+    return create_console(api, sessions, needs_token=needs_token, provider=_provider(config))
+
+
+def _provider(config: Config) -> Provider | None:
+    if not config.console_oidc_issuer:
+        return None
+    return Provider(
+        config.console_oidc_issuer,
+        config.console_oidc_client_id,
+        config.console_oidc_client_secret,
+        config.console_oidc_scope,
+        config.console_oidc_token,
+    )
 
 
 def _dependencies(

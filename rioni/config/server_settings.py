@@ -56,6 +56,32 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     console: Annotated[
         bool, Meta(description="Whether the broker serves the console, pages for browsers below `/console`.")
     ] = True
+    console_oidc_issuer: Annotated[
+        str,
+        Meta(
+            pattern="^(https?://.*)?$",
+            description="URL of the OpenID Connect provider at which users of the console log in; without it they "
+            "paste a token. Its tokens must be ones that the broker accepts, see `auth_issuers`.",
+            extra={"expected": "an http or https URL"},
+        ),
+    ] = ""
+    console_oidc_client_id: Annotated[
+        str, Meta(min_length=1, description="The console's client id at that provider.")
+    ] = "rioni"
+    console_oidc_client_secret: Annotated[
+        str | None, Meta(description="Its secret; without one it is a public client.", extra=SECRET)
+    ] = None
+    console_oidc_scope: Annotated[
+        str, Meta(min_length=1, description="Scopes that the console asks for, separated by spaces.")
+    ] = "openid"
+    console_oidc_token: Annotated[
+        str,
+        Meta(
+            pattern="^(access_token|id_token)$",
+            description="Which of the provider's tokens the console uses: `access_token` or `id_token`.",
+            extra={"expected": "one of access_token, id_token"},
+        ),
+    ] = "access_token"  # noqa: S105
     data: Annotated[
         Path, Meta(description="Data directory, created if missing; relative to the working directory.")
     ] = Path("rioni-data")

@@ -6,10 +6,12 @@ from typing import Any
 
 import falcon
 import orjson
+import structlog
 
 from rioni.console.api import Api, ApiProblem, Wsgi
 from rioni.console.assets import asset_url, assets
 from rioni.console.login import LoginResource, LogoutResource
+from rioni.console.oidc import CALLBACK, Provider, ProviderCallbackResource, ProviderLoginResource
 from rioni.console.pages.page import Done, Page, Visit
 from rioni.console.pages.table import PAGES, SECTIONS
 from rioni.console.rendering import render, url
@@ -20,6 +22,7 @@ from rioni.console.sessions import Sessions
 FORM_BYTES_MAX = 2_000_000
 """As large as the definition of an event type may be."""
 EVENTS = "text/event-stream"
+_log = structlog.get_logger("rioni.console")
 _HTML = "text/html; charset=utf-8"
 
 
@@ -144,22 +147,28 @@ class HomeResource:
         raise falcon.HTTPFound("/console")
 
 
-def create_console(api: Wsgi, sessions: Sessions, *, needs_token: bool) -> Wsgi:
+def create_console(api: Wsgi, sessions: Sessions, *, needs_token: bool, provider: Provider | None = None) -> Wsgi:
     """The API with the console beside it.
 
     Args:
         api: the WSGI application of the API.
         sessions: of browsers.
         needs_token: whether users have to log in.
+        provider: where they can log in; None if they can only paste a token.
     """
     console = falcon.App(middleware=[SecurityMiddleware(sessions, needs_token=needs_token)])
     console.req_options.strip_url_path_trailing_slash = True
     console.req_options.keep_blank_qs_values = True
+    console.set_error_serializer(_serialize_error)
+    console.add_error_handler(Exception, _on_unexpected)
     console.add_route("/", HomeResource())
     console.add_route("/console/static/{digest}/{name:path}", AssetResource())
     console.add_route("/console/api/{path:path}", ApiResource(api))
-    console.add_route("/console/login", LoginResource(api, sessions))
+    console.add_route("/console/login", LoginResource(api, None if provider is None else provider.name))
     console.add_route("/console/logout", LogoutResource())
+    if provider is not None:
+        console.add_route("/console/login/provider", ProviderLoginResource(provider, sessions))
+        console.add_route(CALLBACK, ProviderCallbackResource(provider, api, sessions))
     for page in PAGES:
         console.add_route("/console" + page.path.rstrip("/"), PageResource(page, api))
     return _beside(api, console)
@@ -177,6 +186,21 @@ def _beside(api: Wsgi, console: Wsgi) -> Wsgi:
         return api(environ, start_response)
 
     return application
+
+
+def _serialize_error(req: falcon.Request, resp: falcon.Response, error: falcon.HTTPError) -> None:
+    if _wants_json(req) or req.path.startswith("/console/api/"):
+        resp.content_type = "application/problem+json"
+        members = {"title": error.title, "status": error.status_code, "detail": error.description}
+        resp.data = orjson.dumps(members)
+        return
+    resp.content_type = _HTML
+    resp.text = render("refused.html.jinja", {"error": error, "asset": asset_url})
+
+
+def _on_unexpected(_req: falcon.Request, _resp: falcon.Response, ex: Exception, _params: Any) -> None:
+    _log.error("A page of the console failed", exc_info=ex)
+    raise falcon.HTTPInternalServerError(description="The page failed; the log of the broker says why.") from ex
 
 
 def _wants_json(req: falcon.Request) -> bool:

@@ -8,7 +8,7 @@ from rioni.console.api import Api, ApiProblem, Wsgi
 from rioni.console.assets import asset_url
 from rioni.console.rendering import render
 from rioni.console.security import session_of
-from rioni.console.sessions import Session, Sessions
+from rioni.console.sessions import Session
 
 
 _HTML = "text/html; charset=utf-8"
@@ -17,8 +17,8 @@ _HTML = "text/html; charset=utf-8"
 class LoginResource:
     """`/console/login`."""
 
-    def __init__(self, api: Wsgi, sessions: Sessions) -> None:
-        self._api, self._sessions = api, sessions
+    def __init__(self, api: Wsgi, provider: str | None) -> None:
+        self._api, self._provider = api, provider
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Ask for a token."""
@@ -46,6 +46,7 @@ class LoginResource:
             "asset": asset_url,
             "session": session_of(req),
             "problem": problem,
+            "provider": self._provider,
             "next": local_path(req.get_param("next") or req.context.form.get("next", "")),
         }
         resp.status = status

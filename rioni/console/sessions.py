@@ -10,7 +10,7 @@ import functools
 import secrets
 from collections.abc import Callable, Iterator
 from http.cookies import CookieError, SimpleCookie
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypeVar
 
 import msgspec
 
@@ -18,6 +18,8 @@ import msgspec
 if TYPE_CHECKING:
     from cryptography.fernet import Fernet
 
+
+T = TypeVar("T")
 
 SESSION_S = 12 * 3_600
 """How long a session lasts at most; the token may end earlier."""
@@ -66,18 +68,22 @@ class Sessions:
 
     def open(self, cookies: str) -> Session | None:
         """The session in a header `Cookie`; None if there is none, or it has ended or was changed."""
+        return self.unseal(_joined(cookies), Session, SESSION_S)
+
+    def seal(self, session: msgspec.Struct) -> str:
+        """The session, or a login that has begun, as text for cookies."""
+        return self._fernet.encrypt(msgspec.json.encode([type(session).__name__, session])).decode()
+
+    def unseal(self, sealed: str, kind: type[T], age_s: int) -> T | None:
+        """What was sealed; None if it was something else, is older, or was changed."""
         from cryptography.fernet import InvalidToken  # noqa: PLC0415 - as above
 
-        sealed = _joined(cookies)
         try:
-            plain = self._fernet.decrypt(sealed.encode(), ttl=SESSION_S)
-            return msgspec.json.decode(plain, type=Session)
+            plain = self._fernet.decrypt(sealed.encode(), ttl=age_s)
+            name, members = msgspec.json.decode(plain, type=tuple[str, msgspec.Raw])
+            return msgspec.json.decode(members, type=kind) if name == kind.__name__ else None
         except (InvalidToken, msgspec.MsgspecError, UnicodeEncodeError):
             return None
-
-    def seal(self, session: Session) -> str:
-        """The session as text for cookies."""
-        return self._fernet.encrypt(msgspec.json.encode(session)).decode()
 
 
 def set_cookies(sealed: str, before: str, *, secure: bool) -> Iterator[str]:

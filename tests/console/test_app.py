@@ -58,7 +58,9 @@ def test_files_are_compressed_small_and_for_ever(visitor):
 
 
 def test_an_unknown_page_says_so(visitor):
-    assert visitor.get("/console/no-such-page").status_code == 404
+    answer = visitor.get("/console/no-such-page")
+    assert answer.status_code == 404
+    assert "To the overview" in answer.text
 
 
 def test_every_section_is_a_page_with_a_key_of_its_own():

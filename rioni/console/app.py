@@ -52,7 +52,10 @@ class PageResource:
             resp.status = str(ex.status)
             self._show(req, resp, visit, refused=ex)
             return
-        self._finish(req, resp, done)
+        if done is None:
+            self._show(req, resp, visit)
+        else:
+            self._finish(req, resp, done)
 
     def _visit(self, req: falcon.Request, path: Mapping[str, str], form: Mapping[str, str] | None = None) -> Visit:
         session = session_of(req)

@@ -14,7 +14,7 @@ pytestmark = [needs_browser, pytest.mark.slow]
 
 HOSTILE = """<img src=x onerror="window.ran=1"><script>window.ran=1</script>'"`{{7*7}}${7*7}<svg onload=window.ran=1>"""
 SIZES = {"desktop": {"width": 1440, "height": 900}, "phone": {"width": 390, "height": 844}}
-EXAMPLES = {page.path: page.path for page in PAGES if "{" not in page.path}
+EXAMPLES = {}
 """An address of each page; those with names in their paths are filled in by `example`."""
 
 

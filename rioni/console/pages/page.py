@@ -34,8 +34,11 @@ class Done:
 
 Load = Callable[[Visit], dict[str, Any]]
 """Loads what a page shows: JSON, which `?format=json` answers as it is. Raises ApiProblem."""
-Action = Callable[[Visit], Done]
-"""Makes a change, with `visit.form`. Raises ApiProblem, which the page then shows above the form."""
+Action = Callable[[Visit], Done | None]
+"""Makes a change, with `visit.form`; None shows the same page, with what was typed.
+
+Raises ApiProblem, which the page then shows above the form.
+"""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from rioni.console.pages import event_types, overview
+from rioni.console.pages import event_type, event_types, overview
 from rioni.console.pages.page import Page
 
 
@@ -22,4 +22,5 @@ SECTIONS = (
 PAGES: tuple[Page, ...] = (
     overview.OVERVIEW,
     event_types.EVENT_TYPES,
+    event_type.EVENT_TYPE,
 )

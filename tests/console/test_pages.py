@@ -32,7 +32,9 @@ def sample(broker):
     with broker.client() as api:
         assert api.post("/event-types", json=definition).status_code in {201, 409}
         api.post("/event-types/console.hostile/events", json=[{"text": HOSTILE}])
-    return {"name": "console.hostile"}
+        wanted = {"owning_application": HOSTILE, "event_types": ["console.hostile"], "read_from": "begin"}
+        subscription = api.post("/subscriptions", json=wanted).json()
+    return {"name": "console.hostile", "id": subscription["id"]}
 
 
 @pytest.fixture

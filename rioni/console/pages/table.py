@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from rioni.console.pages import event_type, event_types, overview
+from rioni.console.pages import event_type, event_types, overview, subscriptions
 from rioni.console.pages.page import Page
 
 
@@ -18,9 +18,12 @@ class Section(NamedTuple):
 SECTIONS = (
     Section("Overview", "/", "o"),
     Section("Event types", "/event-types", "e"),
+    Section("Subscriptions", "/subscriptions", "s"),
 )
 PAGES: tuple[Page, ...] = (
     overview.OVERVIEW,
     event_types.EVENT_TYPES,
     event_type.EVENT_TYPE,
+    subscriptions.SUBSCRIPTIONS,
+    subscriptions.SUBSCRIPTION,
 )

@@ -1,0 +1,187 @@
+"""Subscriptions: the list, and each with its partitions, streams, reset, filter and dead letters."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rioni.console.api import ApiProblem, path_of
+from rioni.console.pages.page import Done, Page, Visit
+from rioni.console.pages.paging import PAGE, offset_of, page
+
+
+TABS = ("partitions", "reset", "dead letters", "definition")
+PLACES = ("begin", "end", "time")
+DEAD_LETTERS = 100
+_UNPROCESSABLE = 422
+
+
+def _list(visit: Visit) -> dict[str, Any]:
+    wanted = {name: visit.params.get(name) for name in ("owning_application", "event_type", "reader")}
+    status = None if visit.as_of else "true"
+    offset = offset_of(visit)
+    found = visit.api.get("/subscriptions", limit=PAGE + 1, offset=offset, show_status=status, **wanted)["items"]
+    for subscription in found:
+        partitions = [each for status in subscription.pop("status", []) for each in status["partitions"]]
+        streams = {each["stream_id"] for each in partitions} - {""}
+        subscription["streams"], subscription["partitions"] = len(streams), len(partitions)
+        subscription["assigned"] = sum(1 for each in partitions if each["stream_id"])
+    return page(found, offset)
+
+
+def _load(visit: Visit) -> dict[str, Any]:
+    path = path_of("subscriptions", visit.path["id"])
+    tab = visit.params.get("tab", TABS[0])
+    data: dict[str, Any] = {"subscription": visit.api.get(path), "tabs": TABS, "tab": tab}
+    if tab == "dead letters":
+        return data | {"dead_letters": _dead_letters(visit)}
+    if tab == "definition":
+        return data
+    stats = visit.api.attempt(f"{path}/stats", show_time_lag="true")
+    data |= {"stats": stats, "cursors": visit.api.attempt(f"{path}/cursors"), "places": PLACES}
+    if "items" in stats:
+        data["summary"] = _summary(stats["items"])
+    if tab == "reset" and visit.form.get("action") == "preview":
+        data["preview"] = _preview(visit, data["subscription"])
+    return data
+
+
+def _summary(stats: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Lag and streams over all partitions."""
+    partitions = [each for item in stats for each in item["partitions"]]
+    events = [each["unconsumed_events"] for each in partitions if "unconsumed_events" in each]
+    seconds = [each["consumer_lag_seconds"] for each in partitions if "consumer_lag_seconds" in each]
+    streams = {each["stream_id"] for each in partitions} - {""}
+    return {
+        "events": sum(events) if events else None,
+        "seconds": max(seconds, default=None),
+        "streams": len(streams),
+        "partitions": len(partitions),
+        "assigned": sum(1 for each in partitions if each["stream_id"]),
+    }
+
+
+def _dead_letters(visit: Visit) -> Any:
+    path = path_of("subscriptions", visit.path["id"], "dead-letters")
+    wanted = {name: visit.params.get(name) for name in ("event_type", "partition")}
+    return visit.api.attempt(path, limit=DEAD_LETTERS, **wanted)
+
+
+# --- changes ---
+
+
+def _place(visit: Visit) -> dict[str, str]:
+    """Where the form asks to go; raises ApiProblem."""
+    match visit.form.get("to"):
+        case "begin":
+            return {"offset": "BEGIN"}
+        case "end":
+            return {"offset": "END"}
+        case "time" if visit.form.get("time"):
+            return {"timestamp": visit.form["time"]}
+    detail = "Say where to: the beginning, the end, or a time such as 2026-01-31T12:00:00Z."
+    raise ApiProblem(_UNPROCESSABLE, {"title": "Nothing was reset", "detail": detail})
+
+
+def _preview(visit: Visit, subscription: Mapping[str, Any]) -> Any:
+    """Where the cursors would be, and how many events would come from there, by partition."""
+    try:
+        place = _place(visit)
+        found = []
+        for name in _chosen(visit, subscription):
+            path = path_of("event-types", name)
+            partitions = visit.api.get(f"{path}/partitions")
+            cursors = [{"partition": each["partition"], **place} for each in partitions]
+            lags = visit.api.send("POST", f"{path}/cursors-lag", body=cursors).json()
+            found += [{"event_type": name, **each} for each in lags]
+    except ApiProblem as ex:
+        return ex.as_object()
+    return {"items": found, "events": sum(each["unconsumed_events"] for each in found)}
+
+
+def _chosen(visit: Visit, subscription: Mapping[str, Any]) -> list[str]:
+    wanted = visit.form.get("event_type")
+    return [wanted] if wanted else list(subscription["event_types"])
+
+
+def _show_preview(_visit: Visit) -> None:
+    """The page shows where a reset would lead; nothing is changed."""
+
+
+def _reset(visit: Visit) -> Done:
+    path = path_of("subscriptions", visit.path["id"])
+    place = _place(visit)
+    items = [{"event_type": name, **place} for name in _chosen(visit, visit.api.get(path))]
+    visit.api.send("PATCH", f"{path}/cursors", body={"items": items})
+    return Done("The cursors are reset; streams have ended and begin there", f"{path}?tab=partitions")
+
+
+def _close_stream(visit: Visit) -> Done:
+    path = path_of("subscriptions", visit.path["id"])
+    visit.api.send("DELETE", f"{path}{path_of('streams', visit.form.get('stream_id', ''))}")
+    return Done("The stream is closed", path)
+
+
+def _delete(visit: Visit) -> Done:
+    path = path_of("subscriptions", visit.path["id"])
+    application = visit.api.get(path)["owning_application"]
+    if visit.form.get("name") != application:
+        detail = f"Type the owning application {application} to delete its subscription."
+        raise ApiProblem(_UNPROCESSABLE, {"title": "Not deleted", "detail": detail})
+    visit.api.send("DELETE", path)
+    return Done("The subscription is deleted", "/subscriptions")
+
+
+def _set_filter(visit: Visit) -> Done:
+    path = path_of("subscriptions", visit.path["id"])
+    body = visit.api.get(path) | {"filter": visit.form.get("filter", "").strip()}
+    visit.api.send("PUT", path, body=body)
+    return Done("The filter is changed", f"{path}?tab=definition")
+
+
+def _clone(visit: Visit) -> Done:
+    """A subscription like this one for another consumer group, which begins where this one is."""
+    path = path_of("subscriptions", visit.path["id"])
+    like = visit.api.get(path)
+    cursors = visit.api.get(f"{path}/cursors")
+    begins = [
+        {name: each[name] for name in ("event_type", "partition", "offset")}
+        for each in (cursors or {}).get("items", [])
+    ]
+    kept = ("owning_application", "event_types", "authorization", "annotations", "labels", "filter")
+    body = {name: like[name] for name in kept if name in like}
+    body |= {"consumer_group": visit.form.get("consumer_group", "")}
+    body |= {"read_from": "cursors", "initial_cursors": begins} if begins else {"read_from": like["read_from"]}
+    answer = visit.api.send("POST", "/subscriptions", body=body)
+    made = answer.json()
+    said = "The subscription is created" if answer.status == 201 else "There was such a subscription already"  # noqa: PLR2004
+    return Done(said, path_of("subscriptions", made["id"]))
+
+
+def _redrive(visit: Visit) -> Done:
+    path = path_of("subscriptions", visit.path["id"], "dead-letters", "redrive")
+    members = {
+        name: visit.form[name]
+        for name in ("event_type", "partition", "from_offset", "to_offset")
+        if visit.form.get(name)
+    }
+    body: dict[str, Any] = {**members, "force": visit.form.get("force") == "on"}
+    done = visit.api.send("POST", path, body=body).json()
+    said = f"{done['redriven']} published again, {done['already_redriven']} had been before"
+    return Done(said, f"{path_of('subscriptions', visit.path['id'])}?tab=dead+letters")
+
+
+SUBSCRIPTIONS = Page("/subscriptions", "subscriptions.html.jinja", "Subscriptions", _list)
+SUBSCRIPTION = Page(
+    "/subscriptions/{id}",
+    "subscription.html.jinja",
+    "Subscription",
+    _load,
+    {
+        "preview": _show_preview,
+        "reset": _reset,
+        "close": _close_stream,
+        "delete": _delete,
+        "filter": _set_filter,
+        "clone": _clone,
+        "redrive": _redrive,
+    },
+)

@@ -102,6 +102,13 @@ class Api:
         except ApiProblem as ex:
             return ex.as_object()
 
+    def attempt_text(self, path: str) -> Any:
+        """As `attempt`, for an answer that is text."""
+        try:
+            return self.send("GET", path, headers={"Accept": "*/*"}).content.decode()
+        except ApiProblem as ex:
+            return ex.as_object()
+
     def send(
         self,
         method: str,

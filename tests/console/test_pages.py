@@ -34,7 +34,7 @@ def sample(broker):
         api.post("/event-types/console.hostile/events", json=[{"text": HOSTILE}])
         wanted = {"owning_application": HOSTILE, "event_types": ["console.hostile"], "read_from": "begin"}
         subscription = api.post("/subscriptions", json=wanted).json()
-    return {"name": "console.hostile", "id": subscription["id"]}
+    return {"name": "console.hostile", "id": subscription["id"], "position": 1}
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from rioni.console.pages import event_type, event_types, overview, subscriptions
+from rioni.console.pages import audit, event_type, event_types, overview, subscriptions
 from rioni.console.pages.page import Page
 
 
@@ -19,6 +19,7 @@ SECTIONS = (
     Section("Overview", "/", "o"),
     Section("Event types", "/event-types", "e"),
     Section("Subscriptions", "/subscriptions", "s"),
+    Section("Audit", "/audit", "a"),
 )
 PAGES: tuple[Page, ...] = (
     overview.OVERVIEW,
@@ -26,4 +27,6 @@ PAGES: tuple[Page, ...] = (
     event_type.EVENT_TYPE,
     subscriptions.SUBSCRIPTIONS,
     subscriptions.SUBSCRIPTION,
+    audit.AUDIT,
+    audit.AUDIT_ENTRY,
 )

@@ -1,0 +1,58 @@
+"""The audit trail: who changed what, the states before and after, and what proves it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from rioni.console.pages.event_type import difference
+from rioni.console.pages.page import Page, Visit
+from rioni.console.rendering import pretty
+
+
+PAGE = 50
+FILTERS = ("resource", "kind", "actor", "flow_id", "since", "until")
+CHECKPOINT_LINES = 3
+"""Origin, size and root."""
+
+
+def _load(visit: Visit) -> dict[str, Any]:
+    wanted = {name: visit.params.get(name) for name in (*FILTERS, "after", "before")}
+    found = visit.api.get("/audit", limit=PAGE, **wanted)
+    return {
+        "items": found["items"],
+        "next": _place(found["_links"], "next"),
+        "prev": _place(found["_links"], "prev"),
+        "filters": FILTERS,
+        "checkpoint": _checkpoint(visit),
+        "denials": visit.api.attempt("/audit/denials", limit=10),
+    }
+
+
+def _place(links: Mapping[str, Mapping[str, str]], name: str) -> str | None:
+    """The query of a neighbouring page."""
+    return links[name]["href"].partition("?")[2] if name in links else None
+
+
+def _checkpoint(visit: Visit) -> Any:
+    """Size and root of the log as its checkpoint has them, and how many witnesses have cosigned it."""
+    found = visit.api.attempt_text("/log/checkpoint")
+    if not isinstance(found, str):
+        return found
+    text, _, signatures = found.partition("\n\n")
+    origin, size, root = text.splitlines()[:CHECKPOINT_LINES]
+    return {"origin": origin, "size": int(size), "root": root, "witnesses": signatures.strip().count("\n")}
+
+
+def _entry(visit: Visit) -> dict[str, Any]:
+    position = visit.path["position"]
+    number = int(position) if position.isdecimal() else 0
+    found = visit.api.get("/audit", after=str(max(number - 1, 0)), order="asc", limit=1, states="true")
+    entry = next((each for each in found["items"] if each["position"] == number), None)
+    proof = visit.api.attempt("/log/proof/inclusion", position=position)
+    if entry is None:
+        return {"entry": None, "position": position, "proof": proof}
+    lines = difference(pretty(entry.get("before")), pretty(entry.get("after")))
+    return {"entry": entry, "position": position, "difference": lines, "proof": proof}
+
+
+AUDIT = Page("/audit", "audit.html.jinja", "Audit", _load)
+AUDIT_ENTRY = Page("/audit/{position}", "audit_entry.html.jinja", "Audit entry {position}", _entry)

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from rioni.console.pages import audit, event_type, event_types, overview, subscriptions
+from rioni.console.pages import administration, audit, event_type, event_types, overview, subscriptions
 from rioni.console.pages.page import Page
 
 
@@ -20,6 +20,9 @@ SECTIONS = (
     Section("Event types", "/event-types", "e"),
     Section("Subscriptions", "/subscriptions", "s"),
     Section("Audit", "/audit", "a"),
+    Section("Storages", "/storages", "t"),
+    Section("Settings", "/settings", "c"),
+    Section("Rebuilds", "/rebuilds", "r"),
 )
 PAGES: tuple[Page, ...] = (
     overview.OVERVIEW,
@@ -29,4 +32,7 @@ PAGES: tuple[Page, ...] = (
     subscriptions.SUBSCRIPTION,
     audit.AUDIT,
     audit.AUDIT_ENTRY,
+    administration.STORAGES,
+    administration.SETTINGS,
+    administration.REBUILDS,
 )

@@ -1,0 +1,124 @@
+"""Storages, settings and rebuilds of the broker."""
+
+from typing import Any
+
+import orjson
+
+from rioni.console.api import ApiProblem, path_of
+from rioni.console.pages.page import Done, Page, Visit
+
+
+KINDS = ("admins", "readers", "writers")
+BLACKLIST = {
+    "CONSUMER_APP": ("consumers", "apps", "Applications that may not consume"),
+    "CONSUMER_ET": ("consumers", "event_types", "Event types that nobody may consume"),
+    "PRODUCER_APP": ("producers", "apps", "Applications that may not publish"),
+    "PRODUCER_ET": ("producers", "event_types", "Event types that nobody may publish to"),
+}
+_UNPROCESSABLE = 422
+
+
+def _refused(title: str, detail: str) -> ApiProblem:
+    return ApiProblem(_UNPROCESSABLE, {"title": title, "detail": detail})
+
+
+# --- settings ---
+
+
+def _settings(visit: Visit) -> dict[str, Any]:
+    return {
+        "admins": visit.api.attempt("/settings/admins"),
+        "features": visit.api.attempt("/settings/features"),
+        "blacklist": visit.api.attempt("/settings/blacklist"),
+        "kinds": KINDS,
+        "lists": {kind: {"path": path[:2], "title": path[2]} for kind, path in BLACKLIST.items()},
+    }
+
+
+def _switch(visit: Visit) -> Done:
+    feature, enabled = visit.form.get("feature", ""), visit.form.get("enabled") == "true"
+    visit.api.send("POST", "/settings/features", body={"feature": feature, "enabled": enabled})
+    return Done(f"{feature} is switched {'on' if enabled else 'off'}")
+
+
+def _set_admins(visit: Visit) -> Done:
+    body = {kind: [_attribute(line) for line in visit.form.get(kind, "").split()] for kind in KINDS}
+    visit.api.send("POST", "/settings/admins", body=body)
+    return Done("The administrators are changed")
+
+
+def _attribute(text: str) -> dict[str, str]:
+    data_type, colon, value = text.partition(":")
+    if not colon or not data_type or not value:
+        raise _refused("Not changed", f"{text} is no attribute: write data_type:value, such as service:shop.")
+    return {"data_type": data_type, "value": value}
+
+
+def _block(visit: Visit) -> Done:
+    kind, name = visit.form.get("kind", ""), visit.form.get("name", "").strip()
+    if not name:
+        raise _refused("Not blocked", "Name an application or event type.")
+    visit.api.send("PUT", path_of("settings", "blacklist", kind, name))
+    return Done(f"{name} is blocked")
+
+
+def _unblock(visit: Visit) -> Done:
+    kind, name = visit.form.get("kind", ""), visit.form.get("name", "")
+    visit.api.send("DELETE", path_of("settings", "blacklist", kind, name))
+    return Done(f"{name} is not blocked any more")
+
+
+# --- storages ---
+
+
+def _storages(visit: Visit) -> dict[str, Any]:
+    return {"items": visit.api.get("/storages")}
+
+
+def _add_storage(visit: Visit) -> Done:
+    body: dict[str, Any] = {"id": visit.form.get("id", ""), "storage_type": visit.form.get("storage_type", "")}
+    if text := visit.form.get("kafka_configuration", "").strip():
+        try:
+            body["kafka_configuration"] = orjson.loads(text)
+        except orjson.JSONDecodeError as ex:
+            raise _refused("Not added", f"The configuration is not JSON: {ex}") from ex
+    visit.api.send("POST", "/storages", body=body)
+    return Done(f"The storage {body['id']} can be used")
+
+
+def _set_default(visit: Visit) -> Done:
+    storage = visit.form.get("id", "")
+    visit.api.send("PUT", path_of("storages", "default", storage))
+    return Done(f"New event types begin in {storage}")
+
+
+def _delete_storage(visit: Visit) -> Done:
+    storage = visit.form.get("id", "")
+    if visit.form.get("name") != storage:
+        raise _refused("Not deleted", f"Type the id {storage} to delete the storage.")
+    visit.api.send("DELETE", path_of("storages", storage))
+    return Done(f"The storage {storage} is deleted")
+
+
+# --- rebuilds ---
+
+
+def _rebuilds(visit: Visit) -> dict[str, Any]:
+    return {"items": visit.api.get("/rebuilds")["items"]}
+
+
+SETTINGS = Page(
+    "/settings",
+    "settings.html.jinja",
+    "Settings",
+    _settings,
+    {"switch": _switch, "admins": _set_admins, "block": _block, "unblock": _unblock},
+)
+STORAGES = Page(
+    "/storages",
+    "storages.html.jinja",
+    "Storages",
+    _storages,
+    {"add": _add_storage, "default": _set_default, "delete": _delete_storage},
+)
+REBUILDS = Page("/rebuilds", "rebuilds.html.jinja", "Rebuilds", _rebuilds)

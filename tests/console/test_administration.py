@@ -1,0 +1,61 @@
+"""Changes of settings and storages in the console, without scripts."""
+
+import pytest
+
+from tests.console.conftest import READER
+
+
+def test_a_feature_is_switched(visitor, api):
+    form = {"action": "switch", "feature": "kpi_collection", "enabled": "true"}
+    answer = visitor.post("/console/settings", form)
+    assert answer.status_code == 303
+    assert "kpi_collection is switched on" in visitor.get("/console/settings").text
+    features = {each["feature"]: each["enabled"] for each in api.get("/settings/features").json()["items"]}
+    assert features["kpi_collection"]
+    visitor.post("/console/settings", form | {"enabled": "false"})
+
+
+def test_administrators_are_named_one_a_line(visitor, api):
+    kept = api.get("/settings/admins").json()
+    lines = "\n".join(f"{each['data_type']}:{each['value']}" for each in kept["admins"])
+    form = {"action": "admins", "admins": lines, "readers": "user:jane\nuser:joe", "writers": lines}
+    assert visitor.post("/console/settings", form).status_code == 303
+    readers = {each["value"] for each in api.get("/settings/admins").json()["readers"]}
+    assert {"jane", "joe"} <= readers
+    refused = visitor.post("/console/settings", form | {"readers": "jane"})
+    assert refused.status_code == 422
+    assert "jane is no attribute" in refused.text
+
+
+def test_an_application_is_blocked_and_unblocked(visitor, api):
+    form = {"kind": "CONSUMER_APP", "name": "console-tests"}
+    visitor.post("/console/settings", {"action": "block", **form})
+    assert "console-tests" in api.get("/settings/blacklist").json()["consumers"]["apps"]
+    visitor.post("/console/settings", {"action": "unblock", **form})
+    assert "console-tests" not in api.get("/settings/blacklist").json()["consumers"]["apps"]
+    assert (
+        visitor.post("/console/settings", {"action": "block", "kind": "CONSUMER_APP", "name": " "}).status_code == 422
+    )
+
+
+def test_a_storage_is_added_and_deleted_by_its_name(visitor, api):
+    visitor.post("/console/storages", {"action": "add", "id": "console-tests", "storage_type": "embedded"})
+    assert "console-tests" in {each["id"] for each in api.get("/storages").json()}
+    delete = {"action": "delete", "id": "console-tests"}
+    assert visitor.post("/console/storages", delete | {"name": "something"}).status_code == 422
+    visitor.post("/console/storages", delete | {"name": "console-tests"})
+    assert "console-tests" not in {each["id"] for each in api.get("/storages").json()}
+    bad = {"action": "add", "id": "a", "storage_type": "kafka", "kafka_configuration": "{"}
+    assert "not JSON" in visitor.post("/console/storages", bad).text
+
+
+@pytest.mark.parametrize("form", [{"action": "no-such-action"}, {}])
+def test_an_unknown_action_is_refused(visitor, form):
+    assert visitor.post("/console/settings", form).status_code == 400
+
+
+def test_what_a_user_may_not_change_is_said_with_its_reason(guest):
+    guest.log_in(READER)
+    answer = guest.post("/console/settings", {"action": "switch", "feature": "kpi_collection", "enabled": "true"})
+    assert answer.status_code == 403
+    assert "Forbidden" in answer.text

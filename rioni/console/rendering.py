@@ -11,6 +11,7 @@ from markupsafe import Markup
 
 
 NOTHING = "-"
+SHORT = 80
 
 
 @functools.cache
@@ -28,6 +29,7 @@ def environment() -> Any:
     loaded.filters |= {
         "number": number,
         "pretty": pretty,
+        "short": short,
         "time": time,
         "segment": lambda text: quote(str(text), safe=""),
     }
@@ -63,6 +65,12 @@ def pretty(value: Any) -> str:
         except orjson.JSONDecodeError:
             return str(value)
     return orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()
+
+
+def short(value: Any) -> str:
+    """JSON in one line, cut where it is long."""
+    text = NOTHING if value is None else value if isinstance(value, str) else orjson.dumps(value).decode()
+    return text if len(text) <= SHORT else f"{text[:SHORT]}..."
 
 
 def time(text: str | None) -> Markup:

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from rioni.console.pages import administration, audit, event_type, event_types, overview, subscriptions
+from rioni.console.pages import administration, audit, event_type, event_types, events, overview, subscriptions
 from rioni.console.pages.page import Page
 
 
@@ -28,6 +28,7 @@ PAGES: tuple[Page, ...] = (
     overview.OVERVIEW,
     event_types.EVENT_TYPES,
     event_type.EVENT_TYPE,
+    events.EVENTS,
     subscriptions.SUBSCRIPTIONS,
     subscriptions.SUBSCRIPTION,
     audit.AUDIT,

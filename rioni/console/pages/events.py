@@ -1,0 +1,140 @@
+"""Events of an event type: the newest, the oldest, or those from a time or an offset on; and publishing one."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from http import HTTPStatus
+from typing import Any
+from uuid import uuid4
+
+import orjson
+
+from rioni.console.api import ApiProblem, path_of
+from rioni.console.pages.page import Done, Page, Visit
+
+
+SHOWN = 50
+"""Events on a page, over all partitions."""
+BYTES_MAX = 5_000_000
+"""Where larger events are shown, there are fewer of them."""
+COLUMNS = 5
+STARTS = ("newest", "oldest", "time", "offset")
+WITHOUT_METADATA = "undefined"
+
+
+def _load(visit: Visit) -> dict[str, Any]:
+    path = path_of("event-types", visit.path["name"])
+    event_type = visit.api.get(path)
+    data = {
+        "event_type": event_type,
+        "starts": STARTS,
+        "start": visit.params.get("start", STARTS[0]),
+        "columns": _columns(event_type),
+        "draft": visit.form.get("event", ""),
+    }
+    return data | _events(visit, path)
+
+
+def _columns(event_type: Mapping[str, Any]) -> Sequence[str]:
+    """Members of the schema that become columns."""
+    try:
+        schema = orjson.loads(event_type["schema"]["schema"])
+    except orjson.JSONDecodeError:
+        return []
+    members = schema.get("properties") or {field["name"]: field for field in schema.get("fields", [])}
+    return [name for name in members if name != "metadata"][:COLUMNS]
+
+
+def _events(visit: Visit, path: str) -> dict[str, Any]:
+    try:
+        partitions = [each["partition"] for each in visit.api.get(f"{path}/partitions")]
+        wanted = [each for each in partitions if visit.params.get("partition") in (None, "", each)]
+        cursors, count = _start(visit, path, wanted)
+        items = [*_read(visit, path, cursors, count)] if count else []
+    except ApiProblem as ex:
+        return ex.as_object() | {"partitions": [], "items": []}
+    items.sort(key=_time, reverse=True)
+    return {"partitions": partitions, "items": items}
+
+
+def _time(item: Mapping[str, Any]) -> tuple[str, str]:
+    metadata = item["event"].get("metadata")
+    received = metadata.get("received_at", "") if isinstance(metadata, dict) else ""
+    return str(received), item["cursor"]["offset"]
+
+
+def _start(visit: Visit, path: str, partitions: Sequence[str]) -> tuple[list[dict[str, Any]], int]:
+    """The cursors behind which the page begins, and how many events there are to show."""
+    each = max(1, SHOWN // max(len(partitions), 1))
+    match visit.params.get("start"):
+        case "oldest":
+            places = [{"partition": partition, "offset": "BEGIN"} for partition in partitions]
+        case "time":
+            places = [{"partition": partition, "timestamp": visit.params.get("time", "")} for partition in partitions]
+        case "offset":
+            places = [{"partition": partition, "offset": visit.params.get("offset", "")} for partition in partitions]
+        case _:
+            begins = [{"partition": partition, "offset": "BEGIN"} for partition in partitions]
+            lags = visit.api.send("POST", f"{path}/cursors-lag", body=begins).json()
+            shifts = [max(0, lag["unconsumed_events"] - each) for lag in lags]
+            places = [begin | {"shift": shift} for begin, shift in zip(begins, shifts, strict=True)]
+    # Only this operation takes times and shifts; streams begin at offsets.
+    cursors = visit.api.send("POST", f"{path}/shifted-cursors", body=places).json()
+    lags = visit.api.send("POST", f"{path}/cursors-lag", body=cursors).json()
+    counts = [min(each, max(lag["unconsumed_events"], 0)) for lag in lags]
+    read = [cursor for cursor, count in zip(cursors, counts, strict=True) if count]
+    return read, sum(counts)
+
+
+def _read(visit: Visit, path: str, cursors: Sequence[Mapping[str, Any]], count: int) -> Iterator[dict[str, Any]]:
+    """The events after cursors, each with its cursor; ends when all have come, or nothing came for a second."""
+    params = {
+        "batch_limit": 1,
+        "stream_limit": count,
+        "batch_flush_timeout": 1,
+        "stream_timeout": 5,
+        "stream_keep_alive_limit": 1,
+    }
+    headers = {"X-Nakadi-Cursors": orjson.dumps(cursors).decode()}
+    status, _, pieces = visit.api.open("GET", f"{path}/events", params=params, headers=headers)
+    rest, size = b"", 0
+    for piece in pieces:
+        *lines, rest = (rest + piece).split(b"\n")
+        size += len(piece)
+        for batch in map(orjson.loads, lines):
+            yield from ({"cursor": batch["cursor"], "event": event} for event in batch.get("events", ()))
+        if size > BYTES_MAX:
+            break
+    if status >= HTTPStatus.BAD_REQUEST:
+        raise ApiProblem(status, orjson.loads(rest or b"{}"))
+
+
+# --- publishing ---
+
+
+def _publish(visit: Visit) -> Done:
+    name = visit.path["name"]
+    path = path_of("event-types", name)
+    try:
+        event = orjson.loads(visit.form.get("event", ""))
+    except orjson.JSONDecodeError as ex:
+        raise _refused(f"This is not JSON: {ex}") from ex
+    if not isinstance(event, dict):
+        raise _refused("An event is a JSON object.")
+    if visit.api.get(path)["category"] != WITHOUT_METADATA:
+        now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        event["metadata"] = {"eid": str(uuid4()), "occurred_at": now} | (event.get("metadata") or {})
+    try:
+        visit.api.send("POST", f"{path}/events", body=[event])
+    except ApiProblem as ex:
+        results = ex.members.get("items")
+        if not results:
+            raise
+        raise _refused(f"{results[0]['step']}: {results[0]['detail']}") from ex
+    return Done("The event is published", f"{path}/events")
+
+
+def _refused(detail: str) -> ApiProblem:
+    return ApiProblem(HTTPStatus.UNPROCESSABLE_ENTITY, {"title": "Not published", "detail": detail})
+
+
+EVENTS = Page("/event-types/{name}/events", "events.html.jinja", "Events of {name}", _load, {"publish": _publish})

@@ -1,0 +1,103 @@
+// The live tail of an event type: rows as events come, a bounded number of them, drawn once a frame.
+
+const rowsMax = 500;
+let source = null;
+let pending = [];
+let count = 0;
+let skipped = 0;
+let drawing = false;
+let second = { at: 0, count: 0, rate: 0 };
+
+function cell(row, text, code) {
+  const item = row.insertCell();
+  const target = code ? item.appendChild(document.createElement("code")) : item;
+  target.textContent = text;
+  return item;
+}
+
+function shown(value) {
+  const text = typeof value === "string" ? value : JSON.stringify(value) ?? "-";
+  return text.length > 80 ? `${text.slice(0, 80)}…` : text;
+}
+
+function addRow(body, columns, cursor, event) {
+  const row = body.insertRow(0);
+  cell(row, cursor.partition);
+  cell(row, cursor.offset, true);
+  cell(row, event.metadata?.received_at?.replace("T", " ").replace(/\.\d+Z$/, " UTC") ?? "-");
+  for (const column of columns) cell(row, shown(event[column] ?? "-"));
+  const details = document.createElement("details");
+  details.append(Object.assign(document.createElement("summary"), { textContent: shown(event) }));
+  // Most rows are never opened: what is in them is made when they are.
+  details.addEventListener("toggle", () => {
+    if (details.childElementCount > 1) return;
+    const block = document.createElement("pre");
+    block.appendChild(document.createElement("code")).textContent = JSON.stringify(event, null, 2);
+    details.append(block);
+  });
+  row.insertCell().append(details);
+}
+
+function draw() {
+  drawing = false;
+  const table = document.getElementById("events");
+  if (!table || !source) return;
+  table.hidden = false;
+  document.getElementById("no-events")?.remove();
+  const columns = table.dataset.columns ? table.dataset.columns.split("\n") : [];
+  const body = table.tBodies[0];
+  for (const [cursor, event] of pending) addRow(body, columns, cursor, event);
+  pending = [];
+  while (body.rows.length > rowsMax) body.deleteRow(-1);
+  const now = performance.now();
+  if (now - second.at >= 1000) second = { at: now, count, rate: Math.round(((count - second.count) * 1000) / (now - second.at)) };
+  const rest = skipped ? `, ${skipped.toLocaleString()} of them not shown` : "";
+  document.getElementById("tail-state").textContent = `Live: ${count.toLocaleString()} events, ${second.rate.toLocaleString()} a second${rest}`;
+}
+
+function take(message) {
+  const batch = JSON.parse(message.data);
+  const events = batch.events ?? [];
+  count += events.length;
+  // A frame shows no more rows than there may be; what came before is only counted.
+  for (const event of events) pending.push([batch.cursor, event]);
+  if (pending.length > rowsMax) {
+    skipped += pending.length - rowsMax;
+    pending = pending.slice(-rowsMax);
+  }
+  if (!drawing) {
+    drawing = true;
+    requestAnimationFrame(draw);
+  }
+}
+
+function stop(button, text) {
+  source?.close();
+  source = null;
+  button.textContent = "Live";
+  button.setAttribute("aria-pressed", "false");
+  const state = document.getElementById("tail-state");
+  if (state && text) state.textContent = text;
+}
+
+function start(button) {
+  source = new EventSource(`${button.dataset.tail}?batch_limit=200&batch_flush_timeout=1`);
+  button.textContent = "Pause";
+  button.setAttribute("aria-pressed", "true");
+  document.getElementById("tail-state").textContent = "Live: waiting for events";
+  source.addEventListener("message", take);
+  source.addEventListener("error", () => {
+    if (source?.readyState === EventSource.CLOSED) stop(button, "The broker ended the live view. Press Live to begin again.");
+  });
+}
+
+document.addEventListener("click", (event) => {
+  const button = event.target.closest("[data-tail]");
+  if (!button) return;
+  if (source) stop(button, `Paused after ${count.toLocaleString()} events`);
+  else start(button);
+});
+document.addEventListener("htmx:beforeSwap", () => {
+  source?.close();
+  source = null;
+});

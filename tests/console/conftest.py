@@ -50,6 +50,7 @@ def event_type(api):
     """Creates an event type and returns its name."""
 
     def create(name, **changes):
+        changes = {"schema": {"type": "json_schema", "schema": "{}"}} | changes
         response = api.post("/event-types", json=event_type_body(name=name, **changes))
         assert response.status_code == 201, response.text
         return name
@@ -105,3 +106,13 @@ def guest(guarded):
     """A browser without scripts, at the broker that asks for tokens."""
     with Visitor(guarded.url) as visitor:
         yield visitor
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item):
+    report = yield
+    for name in ("broker", "guarded"):
+        if report.failed and name in getattr(item, "funcargs", {}):
+            lines = [line for line in item.funcargs[name].lines if "rror" in line]
+            report.sections.append(("log of the broker", "\n".join(lines[-20:])))
+    return report

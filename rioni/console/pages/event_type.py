@@ -121,7 +121,7 @@ def _plan(visit: Visit, event_type: Mapping[str, Any], text: str) -> dict[str, A
     try:
         wanted = _parsed(text)
     except ApiProblem as ex:
-        return ex.as_object()
+        return ex.as_object() | {"changes": []}
     schema = {name: event_type["schema"][name] for name in ("type", "schema")}
     current = {**event_type, "schema": schema}
     changes = [
@@ -129,7 +129,7 @@ def _plan(visit: Visit, event_type: Mapping[str, Any], text: str) -> dict[str, A
         for name in wanted
         if name not in _READ_ONLY and not _equal(current.get(name), wanted[name])
     ]
-    plan: dict[str, Any] = {"changes": changes}
+    plan: dict[str, Any] = {"changes": changes, "compatibility": None}
     if any(change["member"] == "schema" for change in changes):
         plan["compatibility"] = _compatibility(visit, event_type["name"], LATEST, wanted["schema"])
     return plan

@@ -1,0 +1,121 @@
+"""Event types in the console, without scripts: search, schema differences, edits with a plan, timelines, deletion."""
+
+import json
+import re
+from html import unescape
+
+import pytest
+
+from tests.console.conftest import READER
+
+
+PAGE = "/console/event-types/{}"
+
+
+def _definition(text):
+    """What the form of the tab `edit` holds."""
+    return json.loads(unescape(re.search(r'name="definition"[^>]*>(.*?)</textarea>', text, re.DOTALL)[1]))
+
+
+def _etag(text):
+    return unescape(re.search(r'name="etag" value="([^"]*)"', text)[1])
+
+
+def test_the_list_is_searched_and_paged(visitor, event_type):
+    for number in range(3):
+        event_type(f"console.paged.{number}", labels={"team": "paging"})
+    page = visitor.get("/console/event-types", params={"q": "console.paged", "offset": "1", "format": "json"}).json()
+    assert [each["name"] for each in page["items"]] == ["console.paged.1", "console.paged.2"]
+    labelled = visitor.get("/console/event-types", params={"label": "team:paging", "format": "json"}).json()
+    assert len(labelled["items"]) == 3
+
+
+@pytest.mark.parametrize("offset", ["-1", "x", "9" * 30])
+def test_an_offset_that_is_none_shows_the_beginning(visitor, offset):
+    page = visitor.get("/console/event-types", params={"offset": offset, "format": "json"})
+    assert page.json()["offset"] == 0
+
+
+def test_an_edit_shows_what_would_change_and_is_applied(visitor, event_type, api):
+    path = PAGE.format(event_type("console.edited"))
+    text = visitor.get(path, params={"tab": "edit"}).text
+    definition = _definition(text) | {"labels": {"team": "orders"}}
+    form = {"definition": json.dumps(definition), "etag": _etag(text)}
+    planned = visitor.post(f"{path}?tab=edit", {"action": "plan", **form})
+    assert planned.status_code == 200
+    assert "<h3>labels</h3>" in planned.text
+    assert api.get("/event-types/console.edited").json()["labels"] == {}
+    assert visitor.post(f"{path}?tab=edit", {"action": "apply", **form}).status_code == 303
+    assert api.get("/event-types/console.edited").json()["labels"] == {"team": "orders"}
+    assert "console.edited is changed" in visitor.get(path).text
+
+
+def test_an_edit_of_what_was_changed_meanwhile_is_refused_and_kept(visitor, event_type, api):
+    path = PAGE.format(event_type("console.raced"))
+    text = visitor.get(path, params={"tab": "edit"}).text
+    other = api.get("/event-types/console.raced").json() | {"labels": {"by": "another"}}
+    api.put("/event-types/console.raced", json=other)
+    definition = _definition(text) | {"labels": {"by": "console"}}
+    form = {"action": "apply", "definition": json.dumps(definition), "etag": _etag(text)}
+    refused = visitor.post(f"{path}?tab=edit", form)
+    assert refused.status_code == 412
+    assert "Changed meanwhile" in refused.text
+    assert _definition(refused.text)["labels"] == {"by": "console"}
+
+
+@pytest.mark.parametrize(("definition", "said"), [("{", "This is not JSON"), ("[]", "This is not an event type")])
+def test_what_is_no_definition_is_refused_and_kept(visitor, event_type, definition, said):
+    path = PAGE.format(event_type(f"console.refused-{len(said)}"))
+    answer = visitor.post(f"{path}?tab=edit", {"action": "apply", "definition": definition})
+    assert answer.status_code == 422
+    assert said in answer.text
+    assert f">{definition}</textarea>" in answer.text
+
+
+def test_a_breaking_schema_is_named_with_an_example(visitor, event_type):
+    schema = {"type": "json_schema", "schema": json.dumps({"properties": {"a": {"type": "integer"}}})}
+    path = PAGE.format(event_type("console.breaking", schema=schema, compatibility_mode="compatible"))
+    text = visitor.get(path, params={"tab": "edit"}).text
+    definition = _definition(text)
+    definition["schema"]["schema"] = {"properties": {"a": {"type": "string"}}}
+    planned = visitor.post(f"{path}?tab=edit", {"action": "plan", "definition": json.dumps(definition)})
+    assert "may not follow" in planned.text
+
+
+def test_versions_of_a_schema_are_compared(visitor, event_type, api):
+    path = PAGE.format(event_type("console.versions"))
+    added = {"type": "json_schema", "schema": json.dumps({"properties": {"added": {"type": "string"}}})}
+    api.post("/event-types/console.versions/schemas", json=added)
+    data = visitor.get(path, params={"tab": "schema", "against": "1.0.0", "format": "json"}).json()
+    assert data["compatibility"]["compatible"]
+    assert any(line["sign"] == "+" and "added" in line["text"] for line in data["difference"])
+
+
+def test_a_timeline_begins_in_another_storage(visitor, event_type, api):
+    path = PAGE.format(event_type("console.switched"))
+    assert visitor.post(path, {"action": "switch", "storage_id": "default"}).status_code == 303
+    assert len(api.get("/event-types/console.switched/timelines").json()) == 2
+    assert visitor.post(path, {"action": "switch", "storage_id": "no such storage"}).status_code == 422
+
+
+def test_an_event_type_is_deleted_by_its_name(visitor, event_type, api):
+    path = PAGE.format(event_type("console.deleted"))
+    assert visitor.post(path, {"action": "delete", "name": "console"}).status_code == 422
+    assert visitor.post(path, {"action": "delete", "name": "console.deleted"}).status_code == 303
+    assert api.get("/event-types/console.deleted").status_code == 404
+
+
+def test_a_page_of_the_past_shows_what_was_and_no_changes(visitor, event_type, api):
+    path = PAGE.format(event_type("console.past"))
+    position = api.get("/audit", params={"resource": "event-type:console.past"}).json()["items"][0]["position"]
+    api.delete("/event-types/console.past")
+    assert visitor.get(path).status_code == 404
+    past = visitor.get(path, params={"as_of": position, "tab": "edit"})
+    assert past.status_code == 200
+    assert "You see the broker as it was" in past.text
+    assert 'value="delete"' not in past.text
+
+
+def test_rights_are_those_of_the_user(guest, guarded):
+    guest.log_in(READER)
+    assert guest.post("/console/settings", {"action": "block", "kind": "CONSUMER_APP", "name": "a"}).status_code == 403

@@ -1,0 +1,105 @@
+"""Subscriptions and events in the console, without scripts."""
+
+import json
+
+import pytest
+
+
+@pytest.fixture
+def subscription(api, event_type):
+    """Creates an event type with three events and a subscription to it; returns both names."""
+
+    def create(name):
+        event_type(name, category="undefined", enrichment_strategies=[])
+        api.post(f"/event-types/{name}/events", json=[{"number": number} for number in range(3)])
+        body = {"owning_application": "shop", "event_types": [name], "read_from": "begin"}
+        return api.post("/subscriptions", json=body).json()["id"]
+
+    return create
+
+
+def test_events_are_shown_from_any_place(visitor, subscription, api):
+    subscription("console.shown")
+    path = "/console/event-types/console.shown/events"
+
+    def shown(**params):
+        found = visitor.get(path, params={"format": "json", **params}).json()
+        return sorted(item["event"]["number"] for item in found["items"])
+
+    assert shown() == shown(start="oldest") == shown(start="time", time="2020-01-01T00:00:00Z") == [0, 1, 2]
+    assert shown(start="offset", offset="001-0001-000000000000000000", partition="0") == [1, 2]
+    assert shown(start="time", time="2999-01-01T00:00:00Z") == []
+    wrong = visitor.get(path, params={"start": "time", "time": "yesterday"})
+    assert wrong.status_code == 200
+    assert "The events can&#39;t be shown" in wrong.text or "can't be shown" in wrong.text
+
+
+def test_an_event_is_published_with_metadata(visitor, event_type, api):
+    event_type("console.published")
+    path = "/console/event-types/console.published/events"
+    assert visitor.post(path, {"action": "publish", "event": '{"number": 7}'}).status_code == 303
+    (item,) = visitor.get(path, params={"format": "json"}).json()["items"]
+    assert item["event"]["number"] == 7
+    for wrong in ("{", "[]"):
+        answer = visitor.post(path, {"action": "publish", "event": wrong})
+        assert answer.status_code == 422
+        assert f">{wrong}</textarea>" in answer.text
+
+
+def test_a_reset_is_previewed_and_made(visitor, subscription, api):
+    path = f"/console/subscriptions/{(id_ := subscription('console.reset'))}"
+    preview = visitor.post(f"{path}?tab=reset", {"action": "preview", "to": "begin"})
+    assert "3 events would be delivered" in preview.text
+    assert api.get(f"/subscriptions/{id_}/cursors").json()["items"] == []
+    assert visitor.post(f"{path}?tab=reset", {"action": "reset", "to": "end"}).status_code == 303
+    assert api.get(f"/subscriptions/{id_}/cursors").json()["items"][0]["offset"].endswith("2")
+    refused = visitor.post(f"{path}?tab=reset", {"action": "reset", "to": "time"})
+    assert refused.status_code == 422
+    assert "Say where to" in refused.text
+
+
+def test_a_subscription_is_cloned_where_it_is(visitor, subscription, api):
+    id_ = subscription("console.cloned")
+    path = f"/console/subscriptions/{id_}"
+    visitor.post(f"{path}?tab=reset", {"action": "reset", "to": "end"})
+    answer = visitor.post(path, {"action": "clone", "consumer_group": "another"})
+    clone = api.get(answer.headers["location"].removeprefix("/console")).json()
+    assert (clone["consumer_group"], clone["read_from"]) == ("another", "cursors")
+    assert clone["initial_cursors"][0]["offset"].endswith("2")
+
+
+def test_a_filter_is_set_and_a_wrong_one_refused(visitor, subscription, api):
+    id_ = subscription("console.filtered")
+    path = f"/console/subscriptions/{id_}"
+    visitor.post(f"{path}?tab=definition", {"action": "filter", "filter": "event.number > 1"})
+    assert api.get(f"/subscriptions/{id_}").json()["filter"] == "event.number > 1"
+    refused = visitor.post(f"{path}?tab=definition", {"action": "filter", "filter": "event.number >"})
+    assert refused.status_code == 422
+    assert "event.number &gt;</textarea>" in refused.text
+
+
+def test_a_subscription_is_deleted_by_its_owner_s_name(visitor, subscription, api):
+    id_ = subscription("console.gone")
+    path = f"/console/subscriptions/{id_}"
+    assert visitor.post(path, {"action": "delete", "name": "someone"}).status_code == 422
+    assert visitor.post(path, {"action": "delete", "name": "shop"}).status_code == 303
+    assert api.get(f"/subscriptions/{id_}").status_code == 404
+
+
+def test_dead_letters_are_listed_and_redriven(visitor, subscription):
+    path = f"/console/subscriptions/{subscription('console.dead')}"
+    page = visitor.get(path, params={"tab": "dead letters"})
+    assert "There are no dead letters" in page.text
+    assert visitor.post(path, {"action": "redrive", "event_type": "console.dead"}).status_code == 303
+    assert "0 published again" in visitor.get(path).text
+
+
+def test_an_audit_entry_has_its_states_and_its_proof(visitor, event_type, api):
+    event_type("console.audited")
+    position = api.get("/audit", params={"resource": "event-type:console.audited"}).json()["items"][0]["position"]
+    data = visitor.get(f"/console/audit/{position}", params={"format": "json"}).json()
+    assert data["entry"]["after"]["name"] == "console.audited"
+    assert data["proof"]["hashes"]
+    assert visitor.get("/console/audit/999999999").status_code == 200
+    assert "There is no such entry" in visitor.get("/console/audit/999999999").text
+    assert json.loads(visitor.get("/console/audit", params={"format": "json", "actor": "jane"}).text)["items"] == []

@@ -33,7 +33,13 @@ def environment() -> Any:
         "time": time,
         "segment": lambda text: quote(str(text), safe=""),
     }
+    loaded.globals["without"] = without
     return loaded
+
+
+def without(members: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """All members but one."""
+    return {each: value for each, value in members.items() if each != name}
 
 
 def render(template: str, data: Mapping[str, Any]) -> str:

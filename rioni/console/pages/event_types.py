@@ -1,4 +1,4 @@
-"""The list of event types."""
+"""The list of event types, with the values that they can be narrowed by."""
 
 from typing import Any
 
@@ -6,11 +6,19 @@ from rioni.console.pages.page import Page, Visit
 from rioni.console.pages.paging import PAGE, offset_of, page
 
 
+FILTERS = ("owning_application", "category", "cleanup_policy", "label", "unused_days")
+FACETS = (("owning_application", "Owner"), ("category", "Category"), ("cleanup_policy", "Clean-up"), ("label", "Label"))
+VALUES = 12
+"""Values of each facet that are listed."""
+
+
 def _load(visit: Visit) -> dict[str, Any]:
-    wanted = {name: visit.params.get(name) for name in ("owning_application", "category", "label")}
     text, offset = visit.params.get("q", "").strip(), offset_of(visit)
-    found = visit.api.get("/event-types", name=f"*{text}*" if text else None, limit=PAGE + 1, offset=offset, **wanted)
-    return page(found, offset)
+    wanted = {name: visit.params.get(name) for name in FILTERS} | {"name": f"*{text}*" if text else None}
+    found = visit.api.get("/event-types", limit=PAGE + 1, offset=offset, **wanted)
+    kept = {name: value for name, value in visit.params.items() if name in (*FILTERS, "q") and value}
+    facets = visit.api.attempt("/event-type-facets", **wanted | {"limit": VALUES})
+    return page(found, offset) | {"facets": facets, "shown_facets": FACETS, "kept": kept}
 
 
 EVENT_TYPES = Page("/event-types", "event_types.html.jinja", "Event types", _load)

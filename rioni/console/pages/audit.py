@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from rioni.console.pages.event_type import difference
+from rioni.console.pages.event_type import difference, readable_schema
 from rioni.console.pages.page import Page, Visit
 from rioni.console.rendering import pretty
 
@@ -50,8 +50,15 @@ def _entry(visit: Visit) -> dict[str, Any]:
     proof = visit.api.attempt("/log/proof/inclusion", position=position)
     if entry is None:
         return {"entry": None, "position": position, "proof": proof}
-    lines = difference(pretty(entry.get("before")), pretty(entry.get("after")))
+    lines = difference(*(pretty(_readable(entry.get(name))) for name in ("before", "after")))
     return {"entry": entry, "position": position, "difference": lines, "proof": proof}
+
+
+def _readable(state: Any) -> Any:
+    """A state in which the text of a schema is an object, so that its differences are seen."""
+    if isinstance(state, dict) and isinstance(state.get("schema"), dict) and "schema" in state["schema"]:
+        return state | {"schema": state["schema"] | readable_schema(state["schema"])}
+    return state
 
 
 AUDIT = Page("/audit", "audit.html.jinja", "Audit", _load)

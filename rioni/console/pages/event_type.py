@@ -89,12 +89,12 @@ def difference(before: str, after: str) -> list[dict[str, str]]:
 
 def _edit(visit: Visit, event_type: Mapping[str, Any]) -> dict[str, Any]:
     members = {name: value for name, value in event_type.items() if name not in _READ_ONLY}
-    text = visit.form.get("definition") or pretty({**members, "schema": _readable(members["schema"])})
+    text = visit.form.get("definition") or pretty({**members, "schema": readable_schema(members["schema"])})
     plan = _plan(visit, event_type, text) if visit.form.get("action") in ("plan", "apply") else None
     return {"definition": text, "plan": plan}
 
 
-def _readable(schema: Mapping[str, Any]) -> dict[str, Any]:
+def readable_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     """A schema whose text is JSON as an object, so that people can read and change it."""
     try:
         return {"type": schema["type"], "schema": orjson.loads(schema["schema"])}
@@ -137,7 +137,7 @@ def _plan(visit: Visit, event_type: Mapping[str, Any], text: str) -> dict[str, A
 
 def _text(value: Any) -> str:
     if isinstance(value, dict) and "schema" in value:
-        value = _readable(value)
+        value = readable_schema(value)
     return pretty(value)
 
 

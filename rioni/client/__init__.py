@@ -67,6 +67,8 @@ from rioni.client.models.event_types import (
 from rioni.client.models.events import Batch, CommitResult, Cursor, CursorSpecification, Distance, ItemResult
 from rioni.client.models.subscriptions import (
     DeadLetter,
+    FilterEvaluation,
+    FilterPart,
     PartitionStatistics,
     Redriven,
     Subscription,
@@ -127,6 +129,8 @@ __all__ = [
     "Facet",
     "FacetValue",
     "Feature",
+    "FilterEvaluation",
+    "FilterPart",
     "Forbidden",
     "Health",
     "InclusionProof",

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from msgspec import UNSET
+from msgspec import UnsetType
 
 from rioni.domain.access.authorization import Attribute, Subject, check, permits
 from rioni.domain.errors import AdminOnly, Blocked
@@ -65,10 +65,17 @@ class AccessPolicy:
 
         return check_owner
 
-    def visibility(self, subject: Subject, subscription_id: str | None = None) -> Visibility:
-        """Return which events the subject may read and asked for, through a subscription or without one.
+    def visibility(
+        self, subject: Subject, subscription_id: str | None = None, *, wanted: str | UnsetType | None = None
+    ) -> Visibility:
+        """Return which events the subject may read and asked for.
 
         Administrators may read all.
+
+        Args:
+            subject: the reader.
+            subscription_id: of the subscription that it reads through, whose filter counts; None for no subscription.
+            wanted: a filter, where it reads without a subscription.
 
         Raises:
             SubscriptionNotFound: there is no such subscription.
@@ -76,7 +83,8 @@ class AccessPolicy:
         settings = self._registry.settings
         admins = (*settings.admins.readers, self._default_admin)
         asked = "event_owner_selector_authz" in settings.features and not permits(admins, subject)
-        wanted = self._registry.subscription(subscription_id).filter if subscription_id else UNSET
+        if subscription_id:
+            wanted = self._registry.subscription(subscription_id).filter
         return Visibility(
             subscription_id=subscription_id,
             reader=subject if asked else None,

@@ -24,6 +24,7 @@ from rioni.http.resources.documentation import DocsResource, OpenApiResource
 from rioni.http.resources.event_type_facets import EventTypeFacetsResource
 from rioni.http.resources.event_types import EventTypeResource, EventTypesResource, RegistryResource
 from rioni.http.resources.events import DeletedEventsResource, EventsResource
+from rioni.http.resources.filter_evaluations import FilterEvaluationsResource
 from rioni.http.resources.health import HealthResource, LiveResource, MetricsResource, ReadyResource, VersionResource
 from rioni.http.resources.partitions import PartitionResource, PartitionsResource
 from rioni.http.resources.rebuilds import RebuildResource, RebuildsResource
@@ -83,6 +84,7 @@ def routes(dependencies: Dependencies) -> list[tuple[str, Any]]:
         ("/subscriptions/{subscription_id}/cursors", SubscriptionCursorsResource(dependencies)),
         ("/subscriptions/{subscription_id}/dead-letters", DeadLettersResource(dependencies)),
         ("/subscriptions/{subscription_id}/dead-letters/redrive", RedriveResource(dependencies)),
+        ("/filter-evaluations", FilterEvaluationsResource(dependencies)),
         ("/audit", AuditResource(dependencies)),
         ("/audit/denials", DenialsResource(dependencies)),
         ("/log/checkpoint", CheckpointResource(dependencies)),

@@ -113,6 +113,9 @@ CASES = [
     Case("GET /event-types", UID, EVERYBODY, 200),
     Case("POST /event-types", TYPES, EVERYBODY, 422, body={}),
     Case("GET /event-type-facets", UID, EVERYBODY, 200),
+    Case(
+        "POST /filter-evaluations", UID, EVERYBODY, 200, body={"filter": "event.a > 1", "events": []}
+    ),
     Case("GET /event-types/{name}", UID, EVERYBODY, 200),
     Case("PUT /event-types/{name}", TYPES, ADMINISTRATORS, 200, ADMIN, body=DEFINITION),
     Case("DELETE /event-types/{name}", CONFIG, ADMINISTRATORS, 409, ADMIN),

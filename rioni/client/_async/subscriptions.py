@@ -1,13 +1,20 @@
 """Subscriptions: what they are, how far they are, and what they never committed."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
 from rioni.client._async.event_types import list_or_none
 from rioni.client._async.transport import Transport, decode
 from rioni.client.models.events import CommitResult, Cursor, CursorSpecification
-from rioni.client.models.subscriptions import DeadLetter, Redriven, Subscription, SubscriptionStatistics
+from rioni.client.models.subscriptions import (
+    DeadLetter,
+    FilterEvaluation,
+    Redriven,
+    Subscription,
+    SubscriptionStatistics,
+)
 
 
 PAGE = 1_000
@@ -32,6 +39,10 @@ class _Cursors(msgspec.Struct):
 
 class _CommitResults(msgspec.Struct):
     items: list[CommitResult]
+
+
+class _Evaluations(msgspec.Struct):
+    items: list[FilterEvaluation]
 
 
 class _DeadLetters(msgspec.Struct):
@@ -134,6 +145,12 @@ class Subscriptions:
         """End a stream; raises NotFound if there is none."""
         path = {"subscription_id": subscription_id, "stream_id": stream_id}
         await self._transport.request("DELETE", f"{_ITEM}/streams/{{stream_id}}", path=path, repeatable=False)
+
+    async def try_filter(self, filter: str, events: Sequence[Mapping[str, Any]]) -> Sequence[FilterEvaluation]:  # noqa: A002
+        """Whether each of at most 20 events matches a filter, and which part decides it; of Rioni only."""
+        body = {"filter": filter, "events": events}
+        found = await self._transport.fetch(_Evaluations, "POST", "/filter-evaluations", body=body, repeatable=True)
+        return found.items
 
     async def dead_letters(
         self,

@@ -81,3 +81,17 @@ class Redriven(Model):
     redriven: int
     already_redriven: int = 0
     without_event_type: int = 0
+
+
+class FilterPart(Model):
+    """A part of a filter, and its value for an event; None where it has no value by itself."""
+
+    expression: str
+    value: bool | None = None
+
+
+class FilterEvaluation(Model):
+    """Whether an event matches a filter, and why."""
+
+    matches: bool
+    parts: list[FilterPart] = []

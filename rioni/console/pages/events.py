@@ -14,6 +14,8 @@ from rioni.console.pages.page import Done, Page, Visit
 
 SHOWN = 50
 """Events on a page, over all partitions."""
+EVALUATED = 20
+"""Events on which the API tries a filter at once."""
 BYTES_MAX = 5_000_000
 """Where larger events are shown, there are fewer of them."""
 COLUMNS = 5
@@ -50,10 +52,27 @@ def _events(visit: Visit, path: str) -> dict[str, Any]:
         wanted = [each for each in partitions if visit.params.get("partition") in (None, "", each)]
         cursors, count = _start(visit, path, wanted)
         items = [*_read(visit, path, cursors, count)] if count else []
+        evaluations = _evaluations(visit, items)
     except ApiProblem as ex:
-        return ex.as_object() | {"partitions": [], "items": []}
+        return ex.as_object() | {"partitions": [], "items": [], "matching": 0}
+    for item, evaluation in zip(items, evaluations, strict=True):
+        item["evaluation"] = evaluation
     items.sort(key=_time, reverse=True)
-    return {"partitions": partitions, "items": items}
+    return {"partitions": partitions, "items": items, "matching": sum(each["matches"] for each in evaluations)}
+
+
+def _evaluations(visit: Visit, items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Whether each event matches the filter of the page, and why; without a filter all of them do."""
+    wanted = visit.params.get("filter", "").strip()
+    if not wanted:
+        return [{"matches": True, "parts": []}] * len(items)
+    found: list[dict[str, Any]] = []
+    for start in range(0, len(items), EVALUATED):
+        events = [item["event"] for item in items[start : start + EVALUATED]]
+        found += visit.api.send("POST", "/filter-evaluations", body={"filter": wanted, "events": events}).json()[
+            "items"
+        ]
+    return found
 
 
 def _time(item: Mapping[str, Any]) -> tuple[str, str]:

@@ -81,7 +81,10 @@ function stop(button, text) {
 }
 
 function start(button) {
-  source = new EventSource(`${button.dataset.tail}?batch_limit=200&batch_flush_timeout=1`);
+  const parameters = new URLSearchParams({ batch_limit: 200, batch_flush_timeout: 1 });
+  const filter = document.querySelector("[name=filter]")?.value.trim();
+  if (filter) parameters.set("filter", filter);
+  source = new EventSource(`${button.dataset.tail}?${parameters}`);
   button.textContent = "Pause";
   button.setAttribute("aria-pressed", "true");
   document.getElementById("tail-state").textContent = "Live: waiting for events";

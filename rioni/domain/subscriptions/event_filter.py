@@ -155,7 +155,12 @@ _TOKEN = re.compile(
 _END = _Token("end", "")
 
 
-def _tokens(expression: str) -> Iterator[_Token]:
+def tokens(expression: str, *, spaces: bool = False) -> Iterator[_Token]:
+    """What an expression is made of, with white space and comments or without.
+
+    Raises:
+        Invalid: a string is written in a form that filters may not have.
+    """
     before = _END
     for match in _TOKEN.finditer(expression):
         assert match.lastgroup is not None, "one of the groups has matched"
@@ -163,7 +168,7 @@ def _tokens(expression: str) -> Iterator[_Token]:
         if token.text in ('"', "'", "`") or (token.kind == "string" and before.kind in ("name", "string")):
             raise _invalid("strings are written 'so' or \"so\", without prefix and without triple quotes")
         before = token
-        if token.kind != "space":
+        if spaces or token.kind != "space":
             yield token
 
 
@@ -175,7 +180,7 @@ class _Reading:
         """Of the event."""
         self.functions: dict[str, Callable[[Any], bool]] = {}
         """For each pattern the function that stands in its place."""
-        self._tokens = [_END, _END, *_tokens(expression), _END, _END, _END]
+        self._tokens = [_END, _END, *tokens(expression), _END, _END, _END]
         self._literal = evaluate
         self._scopes: list[str | None] = []
         """For each open bracket the variable of its macro, None where it is not a macro's."""

@@ -113,3 +113,4 @@ REDRIVE = _shape(
     limit=_nullable("integer", minimum=1, maximum=REDRIVE_MAX),
     force=_nullable("boolean"),
 )
+FILTER_EVALUATION = _shape(filter=STRING, events=_nullable("array", items={"type": "object"}))

@@ -225,6 +225,20 @@ def dead_letter_filter(members: Mapping[str, Any]) -> DeadLetterFilter:
     return DeadLetterFilter(event_type=members.get("event_type"), partition=partition, **offsets)
 
 
+def filter_evaluation(body: bytes) -> tuple[str, list[msgspec.Raw]]:
+    """A filter, and the events on which it is tried.
+
+    Raises:
+        Malformed: not JSON, or a wrong JSON type.
+        InvalidFields: one of them is missing.
+    """
+    members = _read(body, body_schemas.FILTER_EVALUATION)
+    missing = [name for name in ("filter", "events") if members.get(name) is None]
+    if missing:
+        raise InvalidFields([(name, "must not be null") for name in missing])
+    return members["filter"], [msgspec.Raw(msgspec.json.encode(event)) for event in members["events"]]
+
+
 def cosigned_note(body: bytes) -> str:
     """The signed note of a request with cosignatures.
 

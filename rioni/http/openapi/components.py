@@ -127,6 +127,9 @@ def _accepted() -> Json:
         "SubmittedRedrive": _request(
             body_schemas.REDRIVE, {}, description="Which dead letters; all of them without members."
         ),
+        "SubmittedFilterEvaluation": _request(
+            body_schemas.FILTER_EVALUATION, {}, ("filter", "events"), "At most 20 events."
+        ),
         "SubmittedStorage": _request(body_schemas.STORAGE, notes.STORAGE, ("id", "storage_type")),
     }
 

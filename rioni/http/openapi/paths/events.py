@@ -146,6 +146,7 @@ PATHS: Json = {
                     example='[{"partition": "0", "offset": "BEGIN"}]',
                 ),
                 query("cursors", "The same, for browsers, which can set no headers.", STRING),
+                query("filter", "A CEL expression, as for subscriptions: only events that match.", STRING),
                 LAST_EVENT,
                 *_PARAMETERS,
             ],

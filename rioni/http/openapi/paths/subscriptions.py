@@ -1,6 +1,7 @@
 """OpenAPI operations of subscriptions, their streams and their cursors."""
 
 from rioni.http.openapi.builders import (
+    BOOLEAN,
     INTEGER,
     PAGE,
     STRING,
@@ -96,7 +97,33 @@ _STATISTICS = {
     "assignment_type": "auto",
 }
 
+_PART = structure(
+    {
+        "expression": STRING,
+        "value": {"type": ["boolean", "null"], "description": "Null where the part has no value by itself."},
+    }
+)
+_EVALUATION = structure({"matches": BOOLEAN, "parts": array(_PART)})
+_EVALUATED = {"matches": True, "parts": [{"expression": "event.total > 100", "value": True}]}
+
 PATHS: Json = {
+    "/filter-evaluations": {
+        "post": operation(
+            SUBSCRIPTIONS,
+            "Try a filter on events",
+            {
+                200: answer(
+                    "Whether each event matches, with the value of each part of the filter.",
+                    structure({"items": array(_EVALUATION)}),
+                    {"items": [_EVALUATED]},
+                )
+            },
+            description="Parts are what `||` joins at the top of the expression, or else what `&&` joins. Nothing is "
+            "stored.",
+            body=body(schema("SubmittedFilterEvaluation"), {"filter": "event.total > 100", "events": [{"total": 120}]}),
+            problems=(422,),
+        ),
+    },
     "/subscriptions": {
         "get": operation(
             SUBSCRIPTIONS,

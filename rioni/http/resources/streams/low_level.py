@@ -19,8 +19,10 @@ from rioni.domain.errors import (
     NotFound,
 )
 from rioni.domain.streaming.parameters import StreamParameters, low_level_parameters
+from rioni.domain.streaming.visibility import Visibility
 from rioni.domain.subscriptions.activity import READ
 from rioni.domain.subscriptions.cursor_arithmetic import OffsetRanges, newest, readable_place
+from rioni.domain.subscriptions.event_filter import event_filter
 from rioni.domain.timelines.position import EventTypePartition, TimelinePosition
 from rioni.http.caller import subject_of
 from rioni.http.dependencies import Dependencies
@@ -49,7 +51,7 @@ def open_low_level_stream(
         NotFound: there is no such event type.
         AccessDenied: the subject may not read it.
         InvalidStartCursor: a cursor names nothing that can be read.
-        Invalid: a parameter is out of range.
+        Invalid: a parameter is out of range, or the filter can't be used.
         TooManyStreams: the client has too many streams.
     """
     subject, refused = subject_of(req), None
@@ -68,10 +70,15 @@ def open_low_level_stream(
     if parameters is None:
         assert refused is not None
         raise refused
+    wanted = req.get_param("filter")
+    if wanted is not None:
+        # PERF: compiling takes milliseconds; it is remembered.
+        dependencies.compute_pool(event_filter, wanted)
     release_slot = dependencies.stream_quota.acquire(subject.name, start.keys())
     with contextlib.ExitStack() as undo:
         undo.callback(release_slot)
         client = _Reader(req, dependencies, counters, parameters, release_slot, source=name, places=start)
+        client.filter = wanted
         stream = LowLevelStream(parameters, start, dependencies.streams, client)
         undo.pop_all()
     resp.set_header("Warning", DEPRECATION)
@@ -81,9 +88,14 @@ def open_low_level_stream(
 class _Reader(HttpClient):
     """The client of a low-level stream."""
 
-    __slots__ = ()
+    __slots__ = ("filter",)
     API = "lola"
     ACTION = READ
+    filter: str | None
+    """Which events it wants; None for all."""
+
+    def visibility(self) -> Visibility:
+        return self.dependencies.access.visibility(self.subject, wanted=self.filter)
 
     def check(self) -> None:
         _check(self.dependencies, self.subject, self.source)

@@ -1,0 +1,24 @@
+"""The parts of a filter, and their values for an event."""
+
+import pytest
+
+from rioni.domain.subscriptions.filter_explanation import PARTS_MAX, explain, parts
+
+
+@pytest.mark.parametrize(
+    ("expression", "found"),
+    [
+        ("event.a > 1", ["event.a > 1"]),
+        ("event.a > 1 && event.b == 'x && y'", ["event.a > 1", "event.b == 'x && y'"]),
+        ("event.a > 1 && event.b > 1 || event.c > 1", ["event.a > 1 && event.b > 1", "event.c > 1"]),
+        ("(event.a > 1 || event.b > 1) && has(event.c)", ["(event.a > 1 || event.b > 1)", "has(event.c)"]),
+        (" && ".join(["event.a > 1"] * 30), ["event.a > 1"] * (PARTS_MAX - 1) + [" && ".join(["event.a > 1"] * 21)]),
+    ],
+)
+def test_parts(expression, found):
+    assert parts(expression) == found
+
+
+def test_each_part_has_its_value():
+    found = explain("event.a > 1 && has(event.b) && event.c", b'{"a": 2, "c": true}')
+    assert found == [("event.a > 1", True), ("has(event.b)", False), ("event.c", True)]

@@ -14,6 +14,7 @@ PACKAGES = (
     "client",
     "commands",
     "config",
+    "console",
     "domain",
     "http",
     "lake",

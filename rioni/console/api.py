@@ -62,6 +62,7 @@ class Answer:
 
     status: int
     headers: Mapping[str, str]
+    """By their names in lower case."""
     content: bytes
 
     def json(self) -> Any:
@@ -164,7 +165,8 @@ class Api:
         # An application may begin its answer with the first piece only.
         first = next(iterator, b"") if not begun else b""
         status, answered = begun
-        return int(status[:3]), dict(answered), _chain(first, iterator)
+        named = {name.lower(): value for name, value in answered}
+        return int(status[:3]), named, _chain(first, iterator)
 
 
 def path_of(*parts: str) -> str:

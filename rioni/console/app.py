@@ -120,7 +120,7 @@ class ApiResource:
             headers = {"Accept": EVENTS, "Last-Event-ID": req.get_header("Last-Event-ID") or ""}
         status, answered, pieces = api.open("GET", f"/{path}", params=req.params, headers=headers)
         resp.status = str(status)
-        for name in ("Content-Type", "X-Nakadi-StreamId"):
+        for name in ("content-type", "x-nakadi-streamid"):
             if name in answered:
                 resp.set_header(name, answered[name])
         resp.stream = pieces

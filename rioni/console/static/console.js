@@ -94,6 +94,9 @@ document.addEventListener("keydown", (event) => {
   else if (event.key === "?") openPalette();
 });
 
+// The keys that lead through the results would go on typing otherwise.
+document.addEventListener("submit", (event) => event.target.matches(".find") && document.activeElement.blur());
+
 document.addEventListener("click", (event) => {
   if (event.target.closest("[data-palette]")) openPalette();
   if (event.target.closest("[data-theme-toggle]")) {

@@ -1,0 +1,150 @@
+"""The console in a real browser: the live view, changes by mouse and by keyboard alone, refusals, login."""
+
+import json
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.console.conftest import READER
+from tests.support.browser import needs_browser
+
+
+pytestmark = [needs_browser, pytest.mark.slow]
+
+
+@pytest.fixture
+def page(browser, broker):
+    """A page of a new browser; errors that the browser reports fail the test, refusals apart."""
+    context = browser.new_context(base_url=broker.url)
+    page, errors = context.new_page(), []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on("console", lambda message: errors.append(message.text) if "Content Security" in message.text else None)
+    yield page
+    context.close()
+    assert not errors
+
+
+def test_the_live_view_shows_events_as_they_come(page, api, event_type):
+    event_type("browsing.live", category="undefined", enrichment_strategies=[])
+    page.goto("/console/event-types/browsing.live/events")
+    page.get_by_role("button", name="Live").click()
+    # The stream begins a moment after the click.
+    page.get_by_text("Live: waiting for events").wait_for()
+    rows = page.locator("#events tbody tr")
+    for number in range(100):
+        api.post("/event-types/browsing.live/events", json=[{"number": number, "text": "<b>bold</b>"}] * 10)
+        if rows.count() >= 10:
+            break
+        page.wait_for_timeout(50)
+    rows.first.wait_for()
+    assert page.locator("#events b").count() == 0
+    page.get_by_role("button", name="Pause").click()
+    page.get_by_text("Paused after").wait_for()
+
+
+def test_a_flood_of_events_keeps_a_bounded_number_of_rows(page, api, event_type):
+    event_type("browsing.flood", category="undefined", enrichment_strategies=[])
+    page.goto("/console/event-types/browsing.flood/events")
+    page.get_by_role("button", name="Live").click()
+    page.get_by_text("Live: waiting for events").wait_for()
+    state = page.locator("#tail-state")
+    for _ in range(100):
+        api.post("/event-types/browsing.flood/events", json=[{"number": 1}] * 1_000)
+        if "not shown" in state.inner_text() or page.locator("#events tbody tr").count() >= 500:
+            break
+    expect(page.locator("#events tbody tr")).to_have_count(500)
+
+
+def test_an_event_is_published_by_keyboard(page, event_type):
+    event_type("browsing.keys", category="undefined", enrichment_strategies=[])
+    page.goto("/console")
+    page.keyboard.press("/")
+    page.keyboard.type("browsing.keys")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**q=browsing.keys")
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/event-types/browsing.keys")
+    page.locator(".tabs a", has_text="Events").focus()
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/events")
+    page.locator("textarea[name=event]").focus()
+    page.keyboard.type('{"number": 1}')
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    page.get_by_text("The event is published").wait_for()
+    assert page.locator("#events tbody tr").count() == 1
+
+
+def test_a_refusal_keeps_what_was_typed(page, event_type):
+    event_type("browsing.refused")
+    page.goto("/console/event-types/browsing.refused?tab=edit")
+    page.locator("textarea[name=definition]").fill("{")
+    page.get_by_role("button", name="Show what would change").click()
+    page.get_by_text("unexpected end of data").wait_for()
+    assert page.locator("textarea[name=definition]").input_value() == "{"
+
+
+def test_a_plan_is_shown_and_applied_by_mouse(page, api, event_type):
+    event_type("browsing.planned")
+    page.goto("/console/event-types/browsing.planned?tab=edit")
+    area = page.locator("textarea[name=definition]")
+    area.fill(json.dumps(json.loads(area.input_value()) | {"labels": {"team": "mice"}}))
+    assert page.get_by_role("button", name="Apply").is_disabled()
+    page.get_by_role("button", name="Show what would change").click()
+    page.get_by_role("heading", name="labels").wait_for()
+    page.get_by_role("button", name="Apply").click()
+    page.get_by_text("browsing.planned is changed").wait_for()
+    assert api.get("/event-types/browsing.planned").json()["labels"] == {"team": "mice"}
+
+
+def test_a_filter_says_why_an_event_matches(page, api, event_type):
+    event_type("browsing.filtered", category="undefined", enrichment_strategies=[])
+    api.post("/event-types/browsing.filtered/events", json=[{"a": 1}, {"a": 2}])
+    page.goto("/console/event-types/browsing.filtered/events")
+    page.get_by_label("Filter (CEL)").fill("event.a > 1 && has(event.a)")
+    page.keyboard.press("Enter")
+    page.get_by_text("1 of these 2 events match").wait_for()
+    page.locator("tr.faded summary").click()
+    assert page.locator("tr.faded .status.failed").inner_text() == "false"
+
+
+def test_a_user_logs_in_and_sees_only_what_may_be_seen(browser, guarded):
+    context = browser.new_context(base_url=guarded.url)
+    page = context.new_page()
+    page.goto("/console/audit")
+    page.wait_for_url("**/console/login?next=*")
+    page.get_by_label("Token").fill(READER)
+    page.get_by_role("button", name="Log in").click()
+    page.get_by_text("You may not see this page").wait_for()
+    page.get_by_role("button", name="Log out").click()
+    page.wait_for_url("**/console/login")
+    assert context.cookies()[0]["httpOnly"]
+    context.close()
+
+
+def test_a_page_of_another_site_can_t_frame_or_drive_the_console(browser, broker):
+    """A page at another port is another origin, and one at `localhost` another site than `127.0.0.1`."""
+    context = browser.new_context()
+    page = context.new_page()
+    other = broker.url.replace("127.0.0.1", "localhost")
+    page.goto(f"{broker.url}/health")
+    answer = page.evaluate(
+        """async url => {
+          const form = new URLSearchParams({action: "block", kind: "CONSUMER_APP", name: "evil"});
+          const request = {method: "POST", body: form, mode: "no-cors", credentials: "include"};
+          const sent = await fetch(url + "/console/settings", request).then(answer => answer.type, () => "failed");
+          const frame = document.createElement("iframe");
+          frame.src = url + "/console";
+          document.body.append(frame);
+          await new Promise(done => frame.addEventListener("load", done));
+          let text = null;
+          try { text = frame.contentDocument.body.innerText } catch { text = null }
+          return [sent, text];
+        }""",
+        other,
+    )
+    assert answer[1] in (None, "")
+    with broker.client() as api:
+        assert "evil" not in api.get("/settings/blacklist").json()["consumers"]["apps"]
+    context.close()

@@ -50,7 +50,12 @@ SECTIONS: Mapping[str, Section] = {
         "Event types and subscriptions",
         {
             "event-types": ("remote.event_types", "remote.event_type_files", "remote.event_type_facets"),
-            "subscriptions": ("remote.subscriptions", "remote.subscription_lag", "remote.subscription_cursors"),
+            "subscriptions": (
+                "remote.subscriptions",
+                "remote.subscription_lag",
+                "remote.subscription_cursors",
+                "remote.subscription_filters",
+            ),
             "schemas": ("remote.schemas",),
             "partitions": ("remote.partitions",),
             "timelines": ("remote.timelines",),

@@ -12,6 +12,10 @@ rioni subscriptions show "$id"
 rioni subscriptions create --owning-application shop --event-type cheat.subscriptions --consumer-group large \
   --filter 'event.order.startsWith("large")' --send-at-most 3 --unprocessable keep
 
+# Try a filter on events: which of them it delivers, and which of its parts decides.
+printf '{"order": "large-1"}' > tried.jsonl
+rioni subscriptions try-filter 'event.order.startsWith("large") && has(event.order)' tried.jsonl
+
 # Those of an event type, with the streams that read them.
 rioni subscriptions list --event-type cheat.subscriptions --status
 

@@ -1,0 +1,68 @@
+"""The command that tries filters of subscriptions."""
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rioni.cli.exit_codes import FOUND
+from rioni.cli.session import Session, connected
+
+
+if TYPE_CHECKING:
+    from rioni.client import FilterEvaluation
+
+app = typer.Typer(name="subscriptions", no_args_is_help=True, help="Subscriptions: who reads, and how far they are.")
+
+EVENTS_AT_ONCE = 20
+"""What the API takes."""
+
+
+@app.command(
+    "try-filter", epilog="Example: rioni subscriptions try-filter 'event.total > 100 && has(event.coupon)' events.jsonl"
+)
+@connected
+def try_filter(
+    session: Session,
+    expression: Annotated[str, typer.Argument(help="A CEL expression over `event`.", metavar="FILTER")],
+    file: Annotated[
+        Path | None, typer.Argument(help="Events, a JSON object a line; by default those of standard input.")
+    ] = None,
+) -> None:
+    """Try a [filter](reference/subscriptions.md#filters) on events, and see which of its parts decides.
+
+    Exit code 1 if no event matches.
+    """
+    import msgspec
+
+    from rioni.domain.errors import Malformed
+
+    text = sys.stdin.read() if file is None else file.read_text()
+    try:
+        events = msgspec.json.Decoder().decode_lines(text)
+    except msgspec.DecodeError as ex:
+        raise Malformed(f"The events have to be JSON, an object a line: {ex}") from ex
+    rows: list[tuple[Any, FilterEvaluation]] = []
+    for start in range(0, len(events), EVENTS_AT_ONCE):
+        some = events[start : start + EVENTS_AT_ONCE]
+        rows += zip(some, session.client.subscriptions.try_filter(expression, some), strict=True)
+    session.output.items(
+        [
+            {"matches": each.matches, "parts": [part.members() for part in each.parts], "event": event}
+            for event, each in rows
+        ],
+        {
+            "matches": lambda row: "yes" if row["matches"] else "no",
+            "because": lambda row: ", ".join(f"{_shown(part)}: {part['expression']}" for part in row["parts"]),
+            "event": lambda row: msgspec.json.encode(row["event"]).decode(),
+        },
+    )
+    if not any(each.matches for _, each in rows):
+        raise typer.Exit(FOUND)
+
+
+def _shown(part: Mapping[str, object]) -> str:
+    value = part.get("value")
+    return "no value" if value is None else str(value).lower()

@@ -1,12 +1,14 @@
 """The client of Python beside `rioni bench`, in turns: `python -m benchmarks.client publish`.
 
 `rioni bench` writes ready-made bytes to sockets in one loop: it is what a client in Python can reach at best. The
-client takes events one by one as dictionaries, adds metadata, encodes them, and returns a delivery for each. Each
-figure is of a process of its own; client, server and disk share the machine. Ratios are taken within a round.
+client takes events one by one as dictionaries, adds metadata, encodes them, and returns a delivery for each. Both send
+idempotency keys, or neither does. Each figure is of a process of its own; client, server and disk share the machine.
+Ratios are taken within a round.
 """
 
 import argparse
 import asyncio
+import itertools
 import os
 import statistics
 import time
@@ -37,39 +39,38 @@ def main() -> None:
 
 
 def publish(url: str, connections: list[int], rounds: int, seconds: float) -> None:
-    """Compare the producers with `rioni bench publish`."""
+    """Compare the producers with `rioni bench publish`, with idempotency keys and without."""
     print(
         f"events/s published, {SIZE} bytes each, batches of {BATCH}; medians of {rounds} rounds, ratio to rioni bench"
     )
-    for count in connections:
+    for count, keys in itertools.product(connections, (True, False)):
         rates: dict[str, list[float]] = {"rioni bench": [], "Producer": [], "AsyncProducer": []}
         for _ in range(rounds):
-            rates["rioni bench"].append(_bench(url, count, seconds))
-            rates["Producer"].append(_alone(published, url, count, seconds))
-            rates["AsyncProducer"].append(_alone(published_async, url, count, seconds))
+            rates["rioni bench"].append(_bench(url, count, seconds, keys=keys))
+            rates["Producer"].append(_alone(published, url, count, seconds, keys))
+            rates["AsyncProducer"].append(_alone(published_async, url, count, seconds, keys))
         for name, found in rates.items():
             ratios = [rate / base for rate, base in zip(found, rates["rioni bench"], strict=True)]
-            print(
-                f"{count:>3} in flight  {name:<16}{statistics.median(found):>10,.0f}{statistics.median(ratios):>8.0%}"
-            )
+            label = f"{count:>3} in flight, {'with keys' if keys else 'no keys'}"
+            print(f"{label:<26}{name:<16}{statistics.median(found):>10,.0f}{statistics.median(ratios):>8.0%}")
 
 
-def _bench(url: str, connections: int, seconds: float) -> float:
-    options = ("--connections", str(connections), "--batch", str(BATCH), "--size", str(SIZE))
-    named = ("--event-type", EVENT_TYPE, "--category", "business")
-    return bench(url, "publish", *named, *options, "--seconds", str(seconds))["events_per_s"]
+def _bench(url: str, connections: int, seconds: float, *, keys: bool) -> float:
+    options = ["--connections", str(connections), "--batch", str(BATCH), "--size", str(SIZE)]
+    options += ["--event-type", EVENT_TYPE, "--category", "business", "--seconds", str(seconds)]
+    return bench(url, "publish", *options, *(["--idempotency-keys"] if keys else []))["events_per_s"]
 
 
-def _alone(measure: Callable[[str, int, float], float], url: str, in_flight: int, seconds: float) -> float:
+def _alone(measure: Callable[..., float], *arguments: object) -> float:
     """The result of a measurement in a new process."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        return pool.submit(measure, url, in_flight, seconds).result()
+        return pool.submit(measure, *arguments).result()
 
 
-def published(url: str, in_flight: int, seconds: float) -> float:
+def published(url: str, in_flight: int, seconds: float, keys: bool) -> float:
     """Events/s by the producer for threads."""
-    count = 0
-    with Client(url) as client, client.producer(EVENT_TYPE, batch_events=BATCH, in_flight=in_flight) as producer:
+    count, options = 0, {"batch_events": BATCH, "in_flight": in_flight, "idempotent": keys}
+    with Client(url) as client, client.producer(EVENT_TYPE, **options) as producer:
         begin = time.perf_counter()
         for event in _events(seconds):
             producer.send(event)
@@ -78,15 +79,12 @@ def published(url: str, in_flight: int, seconds: float) -> float:
         return count / (time.perf_counter() - begin)
 
 
-def published_async(url: str, in_flight: int, seconds: float) -> float:
+def published_async(url: str, in_flight: int, seconds: float, keys: bool) -> float:
     """Events/s by the producer for asyncio."""
 
     async def run() -> float:
-        count = 0
-        async with (
-            AsyncClient(url) as client,
-            client.producer(EVENT_TYPE, batch_events=BATCH, in_flight=in_flight) as producer,
-        ):
+        count, options = 0, {"batch_events": BATCH, "in_flight": in_flight, "idempotent": keys}
+        async with AsyncClient(url) as client, client.producer(EVENT_TYPE, **options) as producer:
             begin = time.perf_counter()
             for event in _events(seconds):
                 await producer.send(event)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from rioni.client._sync.client import Client
 from rioni.client._sync.delivery import Delivery
 from rioni.client._sync.producer import Producer
+from rioni.client.consumption.events import Event, EventBatch, EventMetadata, StreamPartition
+from rioni.client.consumption.options import ConsumerOptions
 from rioni.client.encoding import metadata
 from rioni.client.errors import (
     BadRequest,
@@ -78,22 +80,32 @@ from rioni.client.models.subscriptions import (
 
 if TYPE_CHECKING:
     from rioni.client._async.client import AsyncClient
+    from rioni.client._async.consumer import AsyncConsumer
     from rioni.client._async.delivery import AsyncDelivery
     from rioni.client._async.producer import AsyncProducer
+    from rioni.client._sync.consumer import Consumer
 
-_ASYNC = {"AsyncClient": "client", "AsyncDelivery": "delivery", "AsyncProducer": "producer"}
+# PERF: asyncio takes a fifth of the time of an import, and half of the applications need none of these.
+_LATER = {
+    "AsyncClient": "_async.client",
+    "AsyncConsumer": "_async.consumer",
+    "AsyncDelivery": "_async.delivery",
+    "AsyncProducer": "_async.producer",
+    "Consumer": "_sync.consumer",
+}
 
 
 def __getattr__(name: str) -> Any:
-    """PERF: asyncio takes a fifth of the time of an import, and half of the applications need none."""
-    if name not in _ASYNC:
+    """Import what is not imported with the package."""
+    if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"rioni.client._async.{_ASYNC[name]}"), name)
+    return getattr(import_module(f"rioni.client.{_LATER[name]}"), name)
 
 
 __all__ = [
     "Admins",
     "AsyncClient",
+    "AsyncConsumer",
     "AsyncDelivery",
     "AsyncProducer",
     "Attribute",
@@ -112,6 +124,8 @@ __all__ = [
     "Conflict",
     "ConnectionFailed",
     "ConsistencyProof",
+    "Consumer",
+    "ConsumerOptions",
     "Consumers",
     "ConsumingSubscription",
     "Cursor",
@@ -120,7 +134,10 @@ __all__ = [
     "Delivery",
     "Denial",
     "Distance",
+    "Event",
+    "EventBatch",
     "EventFailed",
+    "EventMetadata",
     "EventOwnerSelector",
     "EventType",
     "EventTypeAuthorization",
@@ -153,6 +170,7 @@ __all__ = [
     "ServerError",
     "Statistic",
     "Storage",
+    "StreamPartition",
     "Subscription",
     "SubscriptionAuthorization",
     "SubscriptionStatistics",

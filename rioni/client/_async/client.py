@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 from weakref import WeakSet
 
 from rioni.client._async.administration import Monitoring, Rebuilds, Settings, Storages
@@ -19,11 +19,17 @@ from rioni.client._async.schemas import Schemas
 from rioni.client._async.send_buffer import BufferLimits
 from rioni.client._async.subscriptions import Subscriptions
 from rioni.client._async.transport import Token, Transport
+from rioni.client.consumption.options import ConsumerOptions
 from rioni.client.models.events import Batch, Cursor, ItemResult
+from rioni.client.models.subscriptions import Subscription
 
 
 if TYPE_CHECKING:
     import httpx
+
+    from rioni.client._async.consumer import AsyncConsumer
+
+T = TypeVar("T")
 
 
 class AsyncClient:
@@ -233,3 +239,38 @@ class AsyncClient:
             stream_keep_alive_limit=stream_keep_alive_limit,
             filter=filter,
         )
+
+    @overload
+    def subscription(
+        self, subscription: str | Subscription, *, type: None = None, **options: Unpack[ConsumerOptions]
+    ) -> "AsyncConsumer[dict[str, Any]]": ...
+    @overload
+    def subscription(
+        self, subscription: str | Subscription, *, type: type[T], **options: Unpack[ConsumerOptions]
+    ) -> "AsyncConsumer[T]": ...
+    @overload
+    def subscription(
+        self, subscription: str | Subscription, *, type: Mapping[str, Any], **options: Unpack[ConsumerOptions]
+    ) -> "AsyncConsumer[Any]": ...
+    def subscription(
+        self,
+        subscription: str | Subscription,
+        *,
+        type: Any = None,  # noqa: A002 - the best name here, as in `msgspec.json.decode`
+        **options: Unpack[ConsumerOptions],
+    ) -> "AsyncConsumer[Any]":
+        """Consume a subscription: `for event in client.subscription(...)`, or `run` of what is returned.
+
+        Args:
+            subscription: its id, or what it is; then it is created if it does not exist.
+            type: what events are decoded to: a msgspec struct, a dataclass, a TypedDict, a Pydantic model; or a mapping
+                from names of event types to such. Without a type they are dictionaries.
+            options: see `ConsumerOptions`.
+
+        Raises:
+            ValueError: an option makes no sense.
+        """
+        # PERF: half of the applications publish only.
+        from rioni.client._async.consumer import AsyncConsumer  # noqa: PLC0415
+
+        return AsyncConsumer(self._transport, subscription, type, options)

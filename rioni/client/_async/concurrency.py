@@ -2,7 +2,8 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, TypeAlias
+from types import TracebackType
+from typing import Any, Self, TypeAlias
 
 
 Lock = asyncio.Lock
@@ -63,3 +64,56 @@ async def call(provider: Callable[[], str | Awaitable[str | None] | None]) -> st
     """Call a provider of the application, which may be a plain function or a coroutine function."""
     found = provider()
     return found if found is None or isinstance(found, str) else await found
+
+
+# --- consumers ---
+
+Result: TypeAlias = Awaitable[None] | None
+"""What handlers of applications return."""
+
+
+def now() -> float:
+    """Seconds of a clock that never goes back."""
+    return asyncio.get_running_loop().time()
+
+
+class Shared:
+    """State that several tasks share: looked at and changed inside `with`, which one task at a time is in."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, ex: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+class Condition:
+    """Something about shared state that tasks wait for; used inside `with` of the state."""
+
+    def __init__(self, _shared: Shared) -> None:
+        self._changed = asyncio.Event()
+
+    async def wait(self, timeout_s: float) -> None:
+        """Wait until a task notifies, at most so many seconds; others may change the state meanwhile."""
+        await wait(self._changed, timeout_s)
+
+    def notify(self, _count: int = 1) -> None:
+        """Wake so many tasks that wait, or more."""
+        self.notify_all()
+
+    def notify_all(self) -> None:
+        """Wake all tasks that wait."""
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+
+async def invoke(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a function of the application, which may be a plain one or a coroutine function; raises what it raises."""
+    found = function(*arguments)
+    return await found if isinstance(found, Awaitable) else found
+
+
+async def give_way() -> None:
+    """Give other tasks a turn."""
+    await asyncio.sleep(0)

@@ -4,6 +4,8 @@ import atexit
 import threading
 import time
 from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Self, TypeAlias
 
 
 Lock = threading.Lock
@@ -68,3 +70,60 @@ def _close_all() -> None:
 def call(provider: Callable[[], str | None]) -> str | None:
     """Call a provider of the application."""
     return provider()
+
+
+# --- consumers ---
+
+Result: TypeAlias = None
+"""What handlers of applications return."""
+
+
+def now() -> float:
+    """Seconds of a clock that never goes back."""
+    return time.monotonic()
+
+
+class Shared:
+    """State that several threads share: looked at and changed inside `with`, which one thread at a time is in.
+
+    A thread may enter twice, since a signal handler may run in it at any place.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+
+    def __enter__(self) -> Self:
+        self.lock.acquire()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, ex: BaseException | None, trace: TracebackType | None) -> None:
+        self.lock.release()
+
+
+class Condition:
+    """Something about shared state that threads wait for; used inside `with` of the state."""
+
+    def __init__(self, shared: Shared) -> None:
+        self._condition = threading.Condition(shared.lock)
+
+    def wait(self, timeout_s: float) -> None:
+        """Wait until a thread notifies, at most so many seconds; others may change the state meanwhile."""
+        self._condition.wait(timeout_s)
+
+    def notify(self, count: int = 1) -> None:
+        """Wake so many threads that wait, or more."""
+        self._condition.notify(count)
+
+    def notify_all(self) -> None:
+        """Wake all threads that wait."""
+        self._condition.notify_all()
+
+
+def invoke(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a function of the application; raises what it raises."""
+    return function(*arguments)
+
+
+def give_way() -> None:
+    """Give other threads a turn, which otherwise wait for up to 5 ms each time that they need the interpreter."""
+    time.sleep(0)

@@ -1,11 +1,19 @@
 """Subscriptions, their statistics and dead letters."""
 
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self, TypeVar
+
+import msgspec
 
 from rioni.client.models.access import SubscriptionAuthorization
 from rioni.client.models.base import Model
 from rioni.client.models.events import CursorSpecification
+
+
+DEAD_LETTER_POLICY = "nakadi.zalando.org/subscription-unprocessable-event-policy"
+DEAD_LETTER_SENDS = "nakadi.zalando.org/subscription-max-event-send-count"
+
+T = TypeVar("T")
 
 
 class PartitionStatistics(Model):
@@ -53,6 +61,21 @@ class Subscription(Model):
     status: list[SubscriptionStatistics] | None = None
     """Only in lists that were asked for it."""
 
+    @property
+    def dead_letter_policy(self) -> str | None:
+        """What the broker does with events that are never committed: `DEAD_LETTER_QUEUE`, `SKIP_EVENT`, or nothing."""
+        return self.annotations.get(DEAD_LETTER_POLICY)
+
+    def with_dead_letters(self, policy: str = "DEAD_LETTER_QUEUE", *, sends: int = 3) -> Self:
+        """A copy with a dead-letter policy, to create or to update the subscription with.
+
+        Args:
+            policy: what is done with an event that is never committed: `DEAD_LETTER_QUEUE` or `SKIP_EVENT`.
+            sends: how often it is sent before; 2 to 10.
+        """
+        policies = {DEAD_LETTER_POLICY: policy, DEAD_LETTER_SENDS: str(sends)}
+        return msgspec.structs.replace(self, annotations={**self.annotations, **policies})
+
     def members(self) -> dict[str, Any]:
         """As of every model; cursors without what they leave open."""
         return super().members() | {"initial_cursors": [cursor.members() for cursor in self.initial_cursors]}
@@ -73,6 +96,10 @@ class DeadLetter(Model):
     event: dict[str, Any]
     error: DeadLetterError
     kept_at: datetime | None = None
+
+    def data(self, kind: type[T]) -> T:
+        """The event as a msgspec struct or whatever else msgspec converts to; raises msgspec.ValidationError."""
+        return msgspec.convert(self.event, kind)
 
 
 class Redriven(Model):

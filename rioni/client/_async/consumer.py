@@ -1,0 +1,246 @@
+"""Consumes a subscription: events in order, commits, and new streams whenever one ends."""
+
+import logging
+from collections.abc import AsyncIterator, Callable, Sequence
+from types import TracebackType
+from typing import Generic, Self, TypeVar
+
+from rioni.client._async import concurrency
+from rioni.client._async.committer import Committer
+from rioni.client._async.exchange import Exchange
+from rioni.client._async.stream_reader import StreamReader
+from rioni.client._async.subscriptions import Subscriptions
+from rioni.client._async.transport import Transport
+from rioni.client._async.workers import Workers
+from rioni.client.consumption import failures
+from rioni.client.consumption.decoding import Types
+from rioni.client.consumption.events import Event, EventBatch
+from rioni.client.consumption.lanes import Assigned, Item
+from rioni.client.consumption.options import ConsumerOptions, Options
+from rioni.client.models.subscriptions import Subscription
+
+
+_LOG = logging.getLogger("rioni.client.consumer")
+
+CONCURRENCY_MAX = 1_000
+CANCELLED_S = 1.0
+"""How long what did not end in time may take to notice that it is cancelled."""
+
+T = TypeVar("T")
+
+
+class AsyncConsumer(Generic[T]):
+    """Hands out the events of a subscription, once: made by `client.subscription`, which has the arguments.
+
+    Iterating gives events, `batches` gives batches, and `run` calls a function. Used as a context manager, leaving the
+    block ends everything.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        subscription: str | Subscription,
+        types: Types,
+        options: ConsumerOptions,
+    ) -> None:
+        self._options = Options(**options)
+        self._exchange = Exchange(self._options, types)
+        self._reader = StreamReader(transport, self._exchange, subscription)
+        self._committer = Committer(Subscriptions(transport), self._exchange, self._reader)
+        self._reading: concurrency.Task | None = None
+        self._committing: concurrency.Task | None = None
+        self._working: list[concurrency.Task] = []
+        self._entered = self._ended = False
+        self._hand: EventBatch[T] | None = None
+        self._given = 0
+        """How many events of the batch in hand the loop has got."""
+
+    # --- one after the other ---
+
+    async def __aenter__(self) -> Self:
+        self._entered = True
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, ex: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self._count_as_handled()
+        await self._end()
+
+    async def __aiter__(self) -> AsyncIterator[Event[T]]:
+        """The events, until `stop`. An event is handled when the next one is asked for, or its block is left.
+
+        Leaving the loop does not end the consumer within its block; otherwise it does as soon as Python removes the
+        iterator, and the last event does not count as handled.
+
+        Raises:
+            ClientError: going on is of no use, as the subscription does not exist or may not be read.
+        """
+        handles_itself = self._options.commits_itself
+        try:
+            while (batch := await self._next()) is not None:
+                for index in range(self._given, len(batch.json)):
+                    if batch.dropped:
+                        break
+                    self._given = index + 1
+                    yield Event(batch.json[index], batch, index)
+                    if handles_itself:
+                        batch.handled = index + 1
+                self._put_down()
+        finally:
+            if not self._entered:
+                await self._end()
+        self._raise()
+
+    async def batches(self) -> AsyncIterator[EventBatch[T]]:
+        """The events in batches, each of one partition; a batch is handled when the next one is asked for.
+
+        Otherwise as iterating over events; raises the same errors.
+        """
+        try:
+            while (batch := await self._next()) is not None:
+                self._given = len(batch)
+                yield batch
+                self._count_as_handled()
+                self._put_down()
+        finally:
+            if not self._entered:
+                await self._end()
+        self._raise()
+
+    async def _next(self) -> EventBatch[T] | None:
+        """The next batch, or what a loop that was left has not got of the one in hand."""
+        self._start()
+        if self._hand is not None:
+            self._count_as_handled()
+            if self._given < len(self._hand):
+                return self._hand
+            self._put_down()
+        self._given = 0
+        while (item := await self._exchange.take()) is not None:
+            if isinstance(item, EventBatch):
+                self._hand = item
+                return item
+            try:
+                await self._tell(item)
+            finally:
+                self._exchange.release(item)
+        return None
+
+    def _count_as_handled(self) -> None:
+        if self._hand is not None and self._options.commits_itself:
+            self._hand.handled = self._given
+
+    def _put_down(self) -> None:
+        if (batch := self._hand) is not None:
+            self._hand = None
+            self._exchange.release(batch)
+
+    # --- several at a time ---
+
+    async def run(
+        self,
+        handler: Callable[[Event[T]], concurrency.Result],
+        *,
+        concurrent: int = 4,
+        attempts: int = 3,
+        on_error: failures.OnError = failures.STOP,
+    ) -> None:
+        """Call a function with each event, until `stop`; blocks that long, and ends the consumer.
+
+        Events of a partition are handled in order, one after the other; several partitions at the same time.
+
+        Args:
+            handler: the function. The event is handled when it returns.
+            concurrent: how many events are handled at the same time at most.
+            attempts: how often the function is called with an event if it raises an error; with growing pauses, during
+                which the partition waits.
+            on_error: what to do after the last attempt. `stop` ends the consumer and raises the error; `skip` counts
+                the event as handled; `dead_letter` does not, so that the subscription's dead-letter policy applies. Or
+                a function that returns one of these for an event and its error.
+
+        Raises:
+            ClientError: going on is of no use, as the subscription does not exist or may not be read.
+            Exception: that of the handler.
+        """
+        failures.check_on_error(on_error)
+        if not 1 <= concurrent <= CONCURRENCY_MAX or attempts < 1:
+            raise ValueError(f"concurrent must be between 1 and {CONCURRENCY_MAX}, and attempts at least 1")
+        self._reader.needs_policy = on_error == failures.DEAD_LETTER
+        workers = Workers(self._exchange, self._reader, self._tell, handler, attempts, on_error)
+        self._start()
+        self._working = [concurrency.spawn(workers.run, f"rioni-handler-{number}") for number in range(concurrent)]
+        try:
+            await self._exchange.until_stopping()
+        finally:
+            await self._end()
+        self._raise()
+
+    # --- begin and end ---
+
+    def stop(self) -> None:
+        """Hand out no more events; what is in hand is finished and committed. Does not wait.
+
+        May be called by other threads and by signal handlers; in asyncio by tasks and handlers of the loop.
+        """
+        self._exchange.stop()
+
+    async def flush(self, timeout_s: float = 30) -> bool:
+        """Wait until all that is handled is committed, at most so many seconds; returns whether it is."""
+        return await self._exchange.flush(timeout_s)
+
+    @property
+    def subscription_id(self) -> str:
+        """The id of the subscription; empty until it is known."""
+        return self._exchange.subscription_id
+
+    def _start(self) -> None:
+        if self._ended:
+            raise RuntimeError("This consumer has ended; make another one with `client.subscription`.")
+        if self._reading is None:
+            self._reading = concurrency.spawn(self._reader.run, "rioni-stream")
+            self._committing = concurrency.spawn(self._committer.run, "rioni-commits")
+
+    async def _end(self) -> None:
+        """Let what is in hand be finished, commit it, and close the stream; blocks up to `stop_timeout_s`."""
+        if self._ended:
+            return
+        self._ended = True
+        timeout_s = self._options.stop_timeout_s
+        until_s = concurrency.now() + timeout_s
+        self._exchange.stop()
+        await self._join(self._working, until_s)
+        self._put_down()
+        await self._tell_revoked()
+        self._reader.interrupt()
+        await self._join([self._reading], until_s)
+        self._exchange.end(max(until_s - concurrency.now(), 0.0))
+        await self._join([self._committing], until_s)
+
+    async def _join(self, tasks: Sequence[concurrency.Task | None], until_s: float) -> None:
+        for task in tasks:
+            if task is not None and not await concurrency.join(task, max(until_s - concurrency.now(), 0.0)):
+                concurrency.cancel(task)
+                await concurrency.join(task, CANCELLED_S)
+
+    async def _tell_revoked(self) -> None:
+        while (item := self._exchange.take_rest()) is not None:
+            try:
+                await self._tell(item)
+            except Exception:  # noqa: BLE001 - the rest of the end must not depend on it
+                _LOG.exception("The application failed when it was told that it loses %s", item.progress.partition)
+            finally:
+                self._exchange.release(item)
+
+    async def _tell(self, item: Item) -> None:
+        partition = item.progress.partition
+        if isinstance(item, Assigned):
+            if self._options.on_assigned is not None:
+                await concurrency.invoke(self._options.on_assigned, partition)
+        elif not isinstance(item, EventBatch) and self._options.on_revoked is not None:
+            await concurrency.invoke(self._options.on_revoked, partition, item.reason)
+
+    def _raise(self) -> None:
+        if self._exchange.failure is not None:
+            raise self._exchange.failure

@@ -1,0 +1,158 @@
+"""Reads the streams of a consumer, one after the other."""
+
+import contextlib
+import logging
+import random
+import socket
+from typing import TYPE_CHECKING, Any
+
+from rioni.client._sync import concurrency
+from rioni.client._sync.batch_reader import read_batches
+from rioni.client._sync.exchange import WAIT_MAX_S, Exchange
+from rioni.client._sync.subscriptions import Subscriptions
+from rioni.client._sync.transport import Transport
+from rioni.client.consumption.events import StreamPartition
+from rioni.client.consumption.reconnect import Reconnect
+from rioni.client.consumption.session import BROKEN_MARGIN_S, Session
+from rioni.client.errors import ClientError, UnexpectedAnswer
+from rioni.client.models.subscriptions import Subscription
+
+
+if TYPE_CHECKING:
+    import httpx
+
+
+_LOG = logging.getLogger("rioni.client.consumer")
+_EVENTS = "/subscriptions/{subscription_id}/events"
+
+
+class StreamReader:
+    """Opens streams, and puts what they bring into the exchange.
+
+    Args:
+        transport: makes the requests.
+        exchange: gets the batches, and the error if there is no use in going on.
+        subscription: its id, or what it is; then it is created if it does not exist.
+    """
+
+    def __init__(self, transport: Transport, exchange: Exchange, subscription: str | Subscription) -> None:
+        self._transport, self._exchange, self._subscription = transport, exchange, subscription
+        self._subscriptions = Subscriptions(transport)
+        self.needs_policy = False
+        """Whether the subscription must have a dead-letter policy."""
+        self._reconnect = Reconnect(exchange.options.reconnect_s, random.random)
+        self._session: Session | None = None
+        self._response: httpx.Response | None = None
+
+    def run(self) -> None:
+        """Read until it is time to stop."""
+        exchange = self._exchange
+        try:
+            while not exchange.stopping:
+                exchange.pause(self._read())
+        except Exception as ex:  # noqa: BLE001 - the consumer raises it
+            exchange.fail(ex)
+
+    def interrupt(self, session: Session | None = None) -> None:
+        """End the stream that is being read, or only if it is a certain one."""
+        response = self._response
+        if response is not None and session in {None, self._session}:
+            _disconnect(response)
+
+    def _read(self) -> float:
+        """Read one stream to its end; returns how long to wait before the next."""
+        ex: ClientError | None = None
+        try:
+            if not self._exchange.subscription_id:
+                self._exchange.subscription_id = self._identify()
+            self._read_stream(self._exchange.subscription_id)
+        except ClientError as error:
+            ex = error
+        if self._exchange.stopping:
+            return 0.0
+        wait_s = self._reconnect.ended(ex, concurrency.now())
+        if ex is not None:
+            _LOG.warning("The stream can't be read; next attempt in %.1f s: %s", wait_s, ex)
+        return wait_s
+
+    def _read_stream(self, subscription_id: str) -> None:
+        with self._transport.stream(
+            **self._request(),
+            path={"subscription_id": subscription_id},
+            headers={"Accept-Encoding": "identity"},
+            # A stream says nothing until it has a partition, for which it may have to wait for another one's commits.
+            idle_s=2 * self._exchange.options.commit_timeout_s + BROKEN_MARGIN_S,
+        ) as response:
+            stream_id = response.headers.get("X-Nakadi-StreamId")
+            if not stream_id:
+                raise UnexpectedAnswer(f"{response.request.url} did not answer with a stream of a subscription")
+            orderly = False
+            offsets = self._committed_offsets(subscription_id)
+            with self._exchange.shared:
+                session = self._session = self._exchange.state.opened(stream_id, offsets, concurrency.now())
+                self._response = response
+            try:
+                _LOG.info("Stream %s of subscription %s", stream_id, subscription_id)
+                self._feed(response, session)
+                orderly = not self._exchange.stopping
+            finally:
+                self._close(session, orderly=orderly)
+
+    def _committed_offsets(self, subscription_id: str) -> dict[StreamPartition, str]:
+        """What is committed before the stream has brought anything; nothing if that can't be told."""
+        try:
+            cursors = self._subscriptions.cursors(subscription_id)
+        except ClientError as ex:
+            _LOG.info("The committed cursors are not known: %s", ex)
+            return {}
+        return {StreamPartition(each.event_type or "", each.partition): each.offset for each in cursors}
+
+    def _identify(self) -> str:
+        found = self._subscription
+        if isinstance(found, Subscription) and not found.id:
+            found = self._subscriptions.create(found)
+        if self.needs_policy:
+            found = self._subscriptions.get(found if isinstance(found, str) else found.id)
+            if not found.dead_letter_policy:
+                raise ValueError(
+                    f"Subscription {found.id} has no dead-letter policy: events that can't be handled would be "
+                    "delivered for ever. Set one with `with_dead_letters`, or choose another outcome of errors."
+                )
+        return found if isinstance(found, str) else found.id
+
+    def _feed(self, response: "httpx.Response", session: Session) -> None:
+        exchange = self._exchange
+        for batch in read_batches(response):
+            exchange.received(session, batch)
+            with exchange.shared:
+                while not exchange.state.has_room(session) and not exchange.stopping:
+                    exchange.changes.wait(WAIT_MAX_S)
+            self._reconnect.received()
+
+    def _close(self, session: Session, *, orderly: bool) -> None:
+        exchange = self._exchange
+        with exchange.shared:
+            self._session = self._response = None
+            exchange.state.closed(session, concurrency.now(), orderly=orderly)
+            exchange.changed()
+        _LOG.info("Stream %s has ended%s", session.stream_id, f": {session.said}" if session.said else "")
+
+    def _request(self) -> dict[str, Any]:
+        options = self._exchange.options
+        names = ("batch_limit", "max_uncommitted_events", "batch_flush_timeout", "commit_timeout", "stream_timeout")
+        params = {name: value for name in names if (value := getattr(options, name)) is not None}
+        if not options.partitions:
+            return {"method": "GET", "template": _EVENTS, "params": params}
+        partitions = [{"event_type": name, "partition": number} for name, number in options.partitions]
+        return {"method": "POST", "template": _EVENTS, "body": {**params, "partitions": partitions}}
+
+
+def _disconnect(response: "httpx.Response") -> None:
+    """Have the reading of an answer end at once, which closing the connection would not."""
+    connection = response.extensions["network_stream"].get_extra_info("socket")
+    with contextlib.suppress(OSError):
+        if isinstance(connection, socket.socket):
+            # Not the method of an SSL socket, which would also forget the state that the reader uses.
+            socket.socket.shutdown(connection, socket.SHUT_RDWR)
+        else:
+            connection.shutdown(socket.SHUT_RDWR)

@@ -1,0 +1,173 @@
+"""Events as a consumer hands them out."""
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+
+import msgspec
+
+from rioni.client.models.base import Model
+from rioni.client.models.events import Cursor
+
+
+if TYPE_CHECKING:
+    from rioni.client.consumption.progress import Progress
+
+
+T = TypeVar("T")
+
+
+class StreamPartition(NamedTuple):
+    """A partition of a subscription."""
+
+    event_type: str
+    partition: str
+
+
+class EventMetadata(Model):
+    """The metadata of an event; None for what it lacks."""
+
+    eid: str | None = None
+    event_type: str | None = None
+    occurred_at: datetime | None = None
+    received_at: datetime | None = None
+    partition: str | None = None
+    partition_keys: list[str] | None = None
+    partition_compaction_key: str | None = None
+    parent_eids: list[str] | None = None
+    flow_id: str | None = None
+    version: str | None = None
+    published_by: str | None = None
+    span_ctx: dict[str, Any] | None = None
+
+
+class _WithMetadata(msgspec.Struct):
+    metadata: EventMetadata = msgspec.field(default_factory=EventMetadata)
+
+
+_METADATA = msgspec.json.Decoder(_WithMetadata)
+
+
+class EventBatch(Generic[T]):
+    """Events of one partition that the stream sent together; iterating gives the events.
+
+    PERF: made for each batch, not for each event, so that an event is three references.
+    """
+
+    __slots__ = (
+        "_commit",
+        "before",
+        "committed",
+        "counted",
+        "cursor",
+        "decode",
+        "dropped",
+        "handled",
+        "json",
+        "progress",
+    )
+
+    def __init__(
+        self,
+        cursor: Cursor,
+        json: Sequence[msgspec.Raw],
+        *,
+        progress: "Progress",
+        decode: Callable[[Any], T],
+        commit: Callable[["EventBatch[Any]", int], None],
+    ) -> None:
+        self.cursor = cursor
+        """Of the last event."""
+        self.json = json
+        """The JSON of each event, as it was published."""
+        self.progress, self.decode, self._commit = progress, decode, commit
+        self.before = progress.seen
+        """An offset before the first event, None if none is known."""
+        self.handled = 0
+        """How many of the first events are handled."""
+        self.committed = 0
+        """How many of the first events are committed."""
+        self.counted = 0
+        """How many of the handled events the session has counted."""
+        self.dropped = False
+        """Whether the rest need not be handled: it will be delivered again, here or elsewhere."""
+
+    @property
+    def event_type(self) -> str:
+        """The name of the event type."""
+        return self.progress.partition.event_type
+
+    @property
+    def partition(self) -> str:
+        """The id of the partition."""
+        return self.progress.partition.partition
+
+    def __len__(self) -> int:
+        return len(self.json)
+
+    def __iter__(self) -> Iterator["Event[T]"]:
+        for index, raw in enumerate(self.json):
+            yield Event(raw, self, index)
+
+    def commit(self) -> None:
+        """Say that these events are handled, and all before them in the partition; does not wait for the broker."""
+        self._commit(self, len(self.json))
+
+    def commit_until(self, index: int) -> None:
+        """As `commit`, but only up to the event with an index."""
+        self._commit(self, index + 1)
+
+
+class Event(msgspec.Struct, Generic[T], eq=False):
+    """An event; what it contains is decoded when it is asked for."""
+
+    _json: msgspec.Raw
+    _batch: EventBatch[T]
+    _index: int
+    _data: Any = msgspec.UNSET
+
+    @property
+    def data(self) -> T:
+        """The event, decoded once.
+
+        Raises:
+            msgspec.ValidationError: the event does not fit the type; Pydantic models raise their own errors.
+        """
+        if self._data is msgspec.UNSET:
+            self._data = self._batch.decode(self._json)
+        return self._data  # type: ignore[no-any-return]
+
+    @property
+    def raw(self) -> bytes:
+        """The JSON as it was published, with the metadata that the broker added."""
+        return bytes(self._json)
+
+    @property
+    def metadata(self) -> EventMetadata:
+        """The metadata, decoded each time; raises msgspec.ValidationError."""
+        return _METADATA.decode(self._json).metadata
+
+    @property
+    def event_type(self) -> str:
+        """The name of the event type."""
+        return self._batch.event_type
+
+    @property
+    def partition(self) -> str:
+        """The id of the partition."""
+        return self._batch.partition
+
+    @property
+    def cursor(self) -> Cursor:
+        """That of the last event of the batch that this event came in: brokers name no others."""
+        return self._batch.cursor
+
+    def commit(self) -> None:
+        """Say that this event is handled, and all before it in the partition; does not wait for the broker.
+
+        Where not all events of the batch are handled, the cursor that is committed may be a little before this event.
+        """
+        self._batch.commit_until(self._index)
+
+    def __repr__(self) -> str:
+        return f"Event({self.event_type}, partition {self.partition}, {self.raw!r})"

@@ -1,0 +1,35 @@
+"""What happens to events that the handler of an application fails to handle."""
+
+from collections.abc import Callable
+from typing import Any
+
+from rioni.client.consumption.events import Event
+
+
+STOP, SKIP, DEAD_LETTER = OUTCOMES = ("stop", "skip", "dead_letter")
+RETRY_FIRST_S = 0.1
+RETRY_MAX_S = 30.0
+
+OnError = str | Callable[[Event[Any], Exception], str]
+
+
+def retry_wait_s(attempt: int) -> float:
+    """Seconds between an attempt, counted from 1, and the next."""
+    return float(min(RETRY_FIRST_S * 2.0 ** min(attempt - 1, 20), RETRY_MAX_S))
+
+
+def check_on_error(on_error: OnError) -> None:
+    """Raises ValueError if there is no such outcome."""
+    if not callable(on_error):
+        _check(on_error)
+
+
+def outcome(on_error: OnError, event: Event[Any], ex: Exception) -> str:
+    """What to do with an event after its last attempt; raises what a function of the application raises."""
+    return _check(on_error(event, ex) if callable(on_error) else on_error)
+
+
+def _check(name: str) -> str:
+    if name not in OUTCOMES:
+        raise ValueError(f"{name!r} is not what can be done with an event; there are {', '.join(OUTCOMES)}")
+    return name

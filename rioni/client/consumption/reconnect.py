@@ -1,0 +1,75 @@
+"""When a consumer opens its next stream, and when it must not."""
+
+from collections.abc import Callable
+
+from rioni.client.errors import (
+    ClientError,
+    Conflict,
+    ConnectionFailed,
+    Problem,
+    ServerError,
+    TooManyRequests,
+    Unauthorized,
+    UnexpectedAnswer,
+)
+from rioni.client.retries import RETRY_AFTER_MAX_S
+
+
+WAIT_FIRST_S = 0.1
+WAIT_MAX_S = 30.0
+CONFLICT_WAIT_MAX_S = 5.0
+"""Where all slots are taken: a consumer that is there in reserve takes over so soon."""
+DOUBTS_MAX = 10
+"""How often in a row a stream may be refused for a reason that may be the error of this client."""
+
+
+class Reconnect:
+    """Counts failures in a row, and says how long to wait.
+
+    Args:
+        limit_s: how long to try without a batch; None for no limit.
+        random: gives numbers from 0 to 1, by which the waiting times of many clients differ.
+    """
+
+    def __init__(self, limit_s: float | None, random: Callable[[], float]) -> None:
+        self._limit_s, self._random = limit_s, random
+        self._worked = False
+        self._failures = self._doubts = 0
+        self._failing_since_s: float | None = None
+
+    def received(self) -> None:
+        """A batch has come."""
+        if self._failures or not self._worked:
+            self._worked, self._failures, self._doubts, self._failing_since_s = True, 0, 0, None
+
+    def ended(self, ex: ClientError | None, now_s: float) -> float:
+        """Seconds to wait after a stream that has ended, or that could not be opened.
+
+        Args:
+            ex: why; None if the broker ended it.
+            now_s: the time.
+
+        Raises:
+            ClientError: that one, since another attempt would not help.
+        """
+        if ex is not None and (not self._may_heal(ex) or self._too_late(now_s)):
+            raise ex
+        if self._failing_since_s is None:
+            self._failing_since_s = now_s
+        self._failures += 1
+        if isinstance(ex, Problem) and (asked_s := ex.retry_after_s) is not None:
+            return min(asked_s, RETRY_AFTER_MAX_S) + WAIT_FIRST_S * self._random()
+        if ex is None and self._failures == 1:
+            return 0.0
+        most_s = CONFLICT_WAIT_MAX_S if isinstance(ex, Conflict) else WAIT_MAX_S
+        return min(WAIT_FIRST_S * 2.0 ** min(self._failures - 1, 20), most_s) * (0.5 + 0.5 * self._random())
+
+    def _may_heal(self, ex: ClientError) -> bool:
+        if isinstance(ex, (Unauthorized, UnexpectedAnswer)):
+            self._doubts += 1
+            return self._worked and self._doubts <= DOUBTS_MAX
+        return isinstance(ex, (ConnectionFailed, Conflict, TooManyRequests, ServerError))
+
+    def _too_late(self, now_s: float) -> bool:
+        since_s = self._failing_since_s
+        return self._limit_s is not None and since_s is not None and now_s - since_s >= self._limit_s

@@ -1,0 +1,62 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rioni.client.consumption.offsets import again, inside
+
+
+def written(position, timeline=1):
+    return f"001-{timeline:04x}-{position:018d}" if position >= 0 else f"001-{timeline:04x}--1"
+
+
+@given(
+    before=st.integers(-1, 1_000),
+    gaps=st.lists(st.integers(1, 3), min_size=1, max_size=20),
+    handled=st.integers(0, 20),
+)
+def test_an_offset_inside_a_batch_is_never_behind_what_is_handled(before, gaps, handled):
+    handled = min(handled, len(gaps))
+    positions = [before + sum(gaps[: n + 1]) for n in range(len(gaps))]
+    offset = inside(written(before), handled, written(positions[-1]))
+    if before + handled < 0:
+        assert offset is None
+    else:
+        assert written(before) <= offset <= written(positions[handled - 1] if handled else before)
+        if set(gaps) == {1}:
+            assert offset == written(before + handled)
+
+
+@pytest.mark.parametrize(
+    ("before", "end"),
+    [
+        (None, written(9)),
+        ("", written(9)),
+        ("BEGIN", written(9)),
+        (written(3), written(9, timeline=2)),
+        ("3", "9"),
+        (written(8), written(9)),
+    ],
+)
+def test_offsets_inside_a_batch_are_not_guessed(before, end):
+    assert inside(before, 2, end) is None
+
+
+@pytest.mark.parametrize(
+    ("seen", "count", "end", "expected"),
+    [
+        (written(4), 1, written(4), True),
+        (written(4), 3, written(6), True),
+        (written(4), 2, written(6), False),
+        (written(4), 2, written(9), False),
+        (written(4), 1, written(3), True),
+        (written(9), 1, written(0, timeline=2), False),
+        (written(0, timeline=2), 1, written(9), True),
+        (written(-1), 1, written(0), False),
+        (None, 1, written(0), False),
+        ("b", 1, "a", False),
+        ("a", 1, "a", True),
+        ("9", 5, "10", False),
+    ],
+)
+def test_events_that_come_again_are_known_by_their_offsets(seen, count, end, expected):
+    assert again(seen, count, end) == expected

@@ -18,6 +18,7 @@ WAITS = {"result", "get", "join", "wait", "acquire"}
 THREADS = {"_thread", "threading", "queue", "multiprocessing", "concurrent"}
 
 OWN_COMMAND = "a command of its own, which its user may interrupt"
+USERS_PROCESS = "runs in the process of a user, where nothing is patched; every wait has a deadline"
 ON_THE_HUB = "used by greenlets alone: events with deadlines, and locks held for changes in memory"
 
 MAY_USE_THREADS: Mapping[str, str] = {
@@ -26,6 +27,19 @@ MAY_USE_THREADS: Mapping[str, str] = {
     "rioni/commands/system/client_activity.py": ON_THE_HUB,
     "rioni/commands/system/denied_requests.py": "a lock that greenlets hold for changes in memory",
     "rioni/cli/remote/archive.py": OWN_COMMAND,
+    "rioni/cli/remote/copy.py": OWN_COMMAND,
+    "rioni/cli/remote/subscription_lag.py": OWN_COMMAND,
+    "rioni/tools/definitions/planning.py": OWN_COMMAND,
+    "rioni/tools/doctor/diagnosis.py": OWN_COMMAND,
+    "rioni/tools/events/copy_state.py": OWN_COMMAND,
+    "rioni/tools/events/copying.py": OWN_COMMAND,
+    "rioni/tools/events/merging.py": OWN_COMMAND,
+    "rioni/tools/events/selecting.py": OWN_COMMAND,
+    "rioni/tools/events/uploading.py": OWN_COMMAND,
+    "rioni/client/_sync/concurrency.py": USERS_PROCESS,
+    "rioni/testing/control.py": USERS_PROCESS,
+    "rioni/testing/launcher.py": USERS_PROCESS,
+    "rioni/testing/process.py": USERS_PROCESS,
     "rioni/lake/archive.py": OWN_COMMAND,
     "rioni/tools/demo.py": OWN_COMMAND,
     "rioni/http/health_checks.py": "greenlets that look at what may hang; waiting for them has a deadline",
@@ -56,6 +70,10 @@ MAY_USE_THREADS: Mapping[str, str] = {
 }
 
 MAY_WAIT: Mapping[tuple[str, str], str] = {
+    ("rioni/client/_async/concurrency.py", "event.wait()"): "within asyncio.timeout",
+    ("rioni/client/_sync/concurrency.py", "self.lock.acquire()"): "held for changes in memory",
+    ("rioni/testing/launcher.py", "self._process.wait()"): "it has been killed",
+    ("rioni/tools/events/copying.py", "each.result()"): "it is done",
     ("rioni/tools/demo.py", "server.wait()"): OWN_COMMAND,
     ("rioni/tools/demo.py", "thread.join()"): OWN_COMMAND,
     ("rioni/tools/dev_cluster/cluster.py", "server.wait()"): "it has been killed",

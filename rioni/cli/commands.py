@@ -55,6 +55,7 @@ SECTIONS: Mapping[str, Section] = {
                 "remote.subscription_lag",
                 "remote.subscription_cursors",
                 "remote.subscription_filters",
+                "remote.subscription_events",
             ),
             "schemas": ("remote.schemas",),
             "partitions": ("remote.partitions",),

@@ -27,6 +27,12 @@ rioni subscriptions reset "$id" --to committed --shift -10 --yes
 rioni subscriptions reset "$id" --cursor 0:BEGIN --yes
 rioni subscriptions cursors "$id"
 
+# Consume it: write the events, commit those that are written, end after two or when nothing comes.
+printf '%s\n' '{"order": "A-1"}' '{"order": "A-2"}' '{"order": "A-3"}' | rioni publish cheat.subscriptions
+rioni subscriptions consume "$id" --limit 2
+rioni subscriptions consume "$id" --partition 0 --limit 1 --no-metadata
+rioni subscriptions consume "$id" --idle 2
+
 # How far it is, by partition; all of an application; as a check for monitoring, with the exit code 1.
 rioni subscriptions lag "$id"
 rioni subscriptions lag --owning-application shop --by event-type

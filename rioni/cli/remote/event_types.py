@@ -24,6 +24,8 @@ from rioni.cli.session import Session, connected
 from rioni.cli.tables import indented
 
 
+ANY_OBJECT = {"schema": {"type": "object"}}
+
 app = typer.Typer(name="event-types", no_args_is_help=True, help="Event types: what events may be published.")
 
 
@@ -88,7 +90,8 @@ def show(
 
 
 @app.command(
-    epilog="Example: rioni event-types create order.created --owning-application shop --schema order.schema.json "
+    epilog="Example: rioni event-types create order.created --owning-application shop\n\n"
+    "Example: rioni event-types create order.created --owning-application shop --schema order.schema.json "
     "--partition-strategy hash --partition-key order_id --partitions 4\n\n"
     "Example: rioni event-types create --file order.created.yaml"
 )
@@ -100,7 +103,11 @@ def create(
     file: DefinitionFile = None,
     owning_application: Annotated[str | None, typer.Option(help="Application that it belongs to.")] = None,
     schema: Annotated[
-        Path | None, typer.Option(help="File with the schema in JSON or YAML; .avsc is Avro.", metavar="FILE")
+        Path | None,
+        typer.Option(
+            help="File with the schema in JSON or YAML; .avsc is Avro. By default any JSON object is valid.",
+            metavar="FILE",
+        ),
     ] = None,
     category: Annotated[str | None, typer.Option(help="`business`, `data` or `undefined`.")] = None,
     partition_strategy: Annotated[str | None, typer.Option(help="`random`, `hash` or `user_defined`.")] = None,
@@ -127,6 +134,7 @@ def create(
         "name": event_type,
         "owning_application": owning_application,
         "schema_file": schema and str(schema.absolute()),
+        "schema": ANY_OBJECT if schema is None and file is None else None,
         "category": category,
         "partition_strategy": partition_strategy,
         "partition_key_fields": partition_key or None,

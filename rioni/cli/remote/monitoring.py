@@ -94,7 +94,11 @@ def _checks(session: Session, found: "Health") -> None:
         session.output.item(found)
     else:
         rows: list[Any] = [
-            {"check": name, "status": check.status, "detail": "; ".join([*check.warnings, check.reason, check.detail])}
+            {
+                "check": name,
+                "status": check.status,
+                "detail": "; ".join(filter(None, [*check.warnings, check.reason, check.detail])),
+            }
             for name, check in found.checks.items()
         ]
         session.output.items(rows, {"check": "check", "status": "status", "detail": "detail"})

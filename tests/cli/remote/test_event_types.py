@@ -76,10 +76,15 @@ def test_options_replace_members_of_the_definition(rioni, client, name):
     assert found.schema.parsed() == {"title": "b"}
 
 
+def test_without_a_schema_any_object_is_valid(rioni, client, name):
+    assert rioni("event-types", "create", name, "--owning-application", "shop")[0] == 0
+    assert client.event_types.get(name).schema.parsed() == {"type": "object"}
+
+
 @pytest.mark.parametrize(
     ("options", "error"),
     [
-        ([], "there is no such event type, and for a new one this is missing: schema"),
+        (["--file", "short.yaml"], "there is no such event type, and for a new one this is missing: schema"),
         (["--schema", "absent.json"], "can't be read: No such file or directory"),
         (["--schema", "s.json", "--category", "bussiness"], '"bussiness" is not one of'),
         (["--schema", "s.json", "--admin", "user:x"], "authorization.readers is missing"),
@@ -94,6 +99,7 @@ def test_options_replace_members_of_the_definition(rioni, client, name):
 )
 def test_what_is_wrong_with_a_new_event_type_is_said(rioni, client, name, options, error):
     Path("s.json").write_text("{}")
+    Path("short.yaml").write_text("category: business")
     Path("two.yaml").write_text("name: a\n---\nname: b")
     Path("subscription.yaml").write_text("kind: subscription\nevent_types: [a]\nowning_application: x")
     Path("wrong.yaml").write_text("a: [")

@@ -35,6 +35,8 @@ _NAME = (
     r"pass(?:word|wd|phrase|wort)|pwd|secrets?|tokens?|api[-_.]?keys?|access[-_.]?keys?(?:[-_.]?id)?|"
     r"private[-_.]?keys?|account[-_.]?keys?|credentials?|authorization|cookies?|jaas[-_.]config|signature|session[-_.]?id"
 )
+_AROUND = r"[\w.-]{0,100}"
+"""What is before and behind them; bounded, since expressions try each length."""
 _SHORT_NAME = r"pass|psk|salt|sas|sig"
 """Parts of many words, so names have to begin or end with them."""
 SECRET_NAME = re.compile(
@@ -69,14 +71,23 @@ _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
         MASK,
     ),
     # --password word, -u user:password
-    (re.compile(rf"(--(?:[\w-]*-)?(?:{_NAME})[ =])(?:\"[^\"]*\"|'[^']*'|\S+)", re.IGNORECASE), rf"\1{MASK}"),
+    (
+        re.compile(rf"(?<![\w-])(--(?:[\w-]{0, 100}-)?(?:{_NAME})[ =])(?:\"[^\"]*\"|'[^']*'|\S+)", re.IGNORECASE),
+        rf"\1{MASK}",
+    ),
     (re.compile(r"(\s-u\s+)\S+:\S+"), rf"\1{MASK}"),
 )
 _ASSIGNED = re.compile(
-    rf"(?<![\w.-])(?P<name>[\w.-]*?(?:{_NAME}|{_SHORT_NAME})[\w.-]*)(?P<sign>\\*[\"']?\]?\s*(?:=>|[:=])\s*)"
+    rf"(?<![\w.-])(?P<name>{_AROUND}?(?:{_NAME}|{_SHORT_NAME}){_AROUND})(?P<sign>\\*[\"']?\]?\s*(?:=>|[:=])\s*)"
     r"(?P<value>\\+[\"'].*?(?:\\+[\"']|$)|\"(?:[^\"\\]|\\.)*(?:\"|$)|'(?:[^'\\]|\\.)*(?:'|$)|[^\s\"'\\]\S*)",
     re.IGNORECASE,
 )
+_BLOCK = re.compile(
+    rf"^(?P<begin>(?P<indent>[ \t]*)(?:- )?[\"']?(?P<name>{_AROUND}(?:{_NAME}|{_SHORT_NAME}){_AROUND})[\"']?[ \t]*:"
+    r"[ \t]*(?:[|>][-+0-9]*)?[ \t]*\n)(?:(?P=indent)[ \t]+[^\n]*(?:\n|\Z))+",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""A value of YAML in lines of its own."""
 _OF_SEVERAL_WORDS = re.compile(r"authorization|cookie", re.IGNORECASE)
 _BASE64 = re.compile(r"(?<![\w+/=])[A-Za-z0-9+/]{8,}={0,2}(?![\w+/=])")
 
@@ -99,6 +110,7 @@ class Redactor:
     def text(self, text: str) -> str:
         """A text of any length without secrets."""
         text = self._without_known(_END_OF_KEY.sub(MASK, _PRIVATE_KEY.sub(MASK, text)))
+        text = _BLOCK.sub(_without_block, text)
         return "\n".join(map(self._line, text.split("\n")))
 
     def value(self, value: Any) -> Any:
@@ -145,6 +157,10 @@ def _without_assigned(line: str) -> str:
             parts.append(MASK)
             place = len(line) if _takes_the_line(found) else found.end("value")
     return "".join([*parts, line[place:]])
+
+
+def _without_block(found: re.Match[str]) -> str:
+    return f"{found['begin']}{found['indent']}  {MASK}\n" if is_secret(found["name"]) else found[0]
 
 
 def _takes_the_line(found: re.Match[str]) -> bool:

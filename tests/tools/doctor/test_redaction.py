@@ -38,6 +38,9 @@ PEM = f"-----BEGIN PRIVATE KEY-----\n{'A' * 60}\n{SECRET}\n-----END PRIVATE KEY-
         "ssl.key.password=x{}",
         'sasl.jaas.config=org.apache.kafka.PlainLoginModule required username="a" password="{}";',
         "dbPassword: {}",
+        "password:\n  {}\n",
+        "kafka:\n  - sasl.password: |\n      first\n      {}\n  user: x\n",
+        "password:\n  nested:\n    deep: {}",
         "db_pass: {}",
         "clientSecret={}",
         "client_secret => {}",
@@ -122,6 +125,7 @@ def test_values_under_the_name_of_a_secret_are_masked():
         "The broker answers 401 to this token. Full authentication is required",
         "— witness oQnqEOeR8WFbwTmIOMUeFtPdNjNbVSRFXRuVv5yR1QzWQq1mjPnvXSGhLLdEY2v5bbZoEbYHEcMkzl3nPs0fAA==",
         "compass=north design=new config=x",
+        "auth_tokens:\n  a: 1\nb: 2\n",
     ],
 )
 def test_what_is_no_secret_stays(text):
@@ -162,6 +166,9 @@ def test_long_lines_are_cut():
     redactor = Redactor([SECRET])
     for text in (
         "a" * 1_000_000,
+        "token" * 200_000,
+        " " * 1_000_000,
+        "-" * 1_000_000,
         "token=" * 100_000,
         "a://" * 100_000,
         "x_token=1 " * 100_000,

@@ -164,12 +164,7 @@ def delete(session: Session, subscription: SubscriptionId, *, yes: Yes = False) 
     """Delete a subscription and its cursors; its streams end. What it has read cannot be found out afterwards."""
     found = session.client.subscriptions.get(subscription)
     if not yes:
-        streams = {
-            partition.stream_id
-            for each in session.client.subscriptions.stats(subscription)
-            for partition in each.partitions
-            if partition.stream_id
-        }
+        streams = _stream_ids(session, subscription)
         confirm(
             f"Delete the subscription of {found.owning_application}/{found.consumer_group} to "
             f"{', '.join(found.event_types)} on {session.connection.url}? "
@@ -180,16 +175,31 @@ def delete(session: Session, subscription: SubscriptionId, *, yes: Yes = False) 
     session.output.line({"id": subscription}, f"The subscription {subscription} is deleted.")
 
 
-@app.command("close-stream", epilog="Example: rioni subscriptions close-stream 038fc871-1d2c-4e2e-aa29-1579e8f2e71f ID")
+@app.command("close-stream", epilog="Example: rioni subscriptions close-stream 038fc871-1d2c-4e2e-aa29-1579e8f2e71f")
 @connected
 def close_stream(
     session: Session,
     subscription: SubscriptionId,
-    stream: Annotated[str, typer.Argument(help="Id of the stream, as `rioni subscriptions lag` shows it.")],
+    stream: Annotated[
+        str | None, typer.Argument(help="Id of the stream, as `rioni subscriptions lag` shows it; by default all.")
+    ] = None,
 ) -> None:
-    """End a stream; its partitions go to the other streams, and its client may open a new one."""
-    session.client.subscriptions.close_stream(subscription, stream)
-    session.output.line({"id": subscription, "stream_id": stream}, f"The stream {stream} is closed.")
+    """End streams; their partitions go to the other streams, and their clients may open new ones."""
+    wanted = sorted(_stream_ids(session, subscription)) if stream is None else [stream]
+    for each in wanted:
+        session.client.subscriptions.close_stream(subscription, each)
+        session.output.line({"id": subscription, "stream_id": each}, f"The stream {each} is closed.")
+    if not wanted:
+        session.output.note("There are none.")
+
+
+def _stream_ids(session: Session, subscription: str) -> set[str]:
+    return {
+        partition.stream_id
+        for each in session.client.subscriptions.stats(subscription)
+        for partition in each.partitions
+        if partition.stream_id
+    }
 
 
 def _create(session: Session, wanted: "Definition") -> None:

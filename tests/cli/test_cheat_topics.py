@@ -1,7 +1,9 @@
 """`rioni cheat`: every example works, and all operations of the API are reached from the command line."""
 
+import contextlib
 import os
 import re
+import signal
 import subprocess
 
 import httpx
@@ -73,20 +75,31 @@ def run_topic(programs, broker, tmp_path_factory):
                 "RIONI_URL": broker.url,
             }
             command = ["bash", "-euo", "pipefail", str(FOLDER / f"{name}.sh")]
-            done = subprocess.run(
-                command,
-                cwd=folder,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                timeout=SCRIPT_TIMEOUT_S,
-                check=False,
-            )
-            outcomes[name] = "" if done.returncode == 0 else f"{done.returncode}\n{done.stdout}{done.stderr}"
+            outcomes[name] = _failure_of(command, folder, environment)
         return outcomes[name]
 
     return run
+
+
+def _failure_of(command, folder, environment) -> str:
+    """Run a script with all that it starts; returns what it said if it failed."""
+    with subprocess.Popen(
+        command,
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        try:
+            said, _ = process.communicate(timeout=SCRIPT_TIMEOUT_S)
+        finally:
+            # What it has left in the background.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGTERM)
+    return "" if process.returncode == 0 else f"{process.returncode}\n{said}"
 
 
 @pytest.mark.parametrize("name", topics())

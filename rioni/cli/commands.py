@@ -54,6 +54,7 @@ SECTIONS: Mapping[str, Section] = {
                 "remote.subscriptions",
                 "remote.subscription_lag",
                 "remote.subscription_cursors",
+                "remote.subscription_consuming",
                 "remote.subscription_filters",
                 "remote.subscription_events",
             ),

@@ -28,6 +28,7 @@ MAY_USE_THREADS: Mapping[str, str] = {
     "rioni/commands/system/denied_requests.py": "a lock that greenlets hold for changes in memory",
     "rioni/cli/remote/archive.py": OWN_COMMAND,
     "rioni/cli/remote/copy.py": OWN_COMMAND,
+    "rioni/cli/remote/subscription_events.py": OWN_COMMAND,
     "rioni/cli/remote/subscription_lag.py": OWN_COMMAND,
     "rioni/tools/definitions/planning.py": OWN_COMMAND,
     "rioni/tools/doctor/diagnosis.py": OWN_COMMAND,

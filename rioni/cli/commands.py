@@ -54,7 +54,6 @@ SECTIONS: Mapping[str, Section] = {
                 "remote.subscriptions",
                 "remote.subscription_lag",
                 "remote.subscription_cursors",
-                "remote.subscription_consuming",
                 "remote.subscription_filters",
                 "remote.subscription_events",
             ),

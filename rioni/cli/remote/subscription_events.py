@@ -124,7 +124,8 @@ class _Activity:
             yield
         finally:
             self._ended.set()
-            watcher.join()
+            # It looks at the event that often.
+            watcher.join(2 * LOOK_EVERY_S)
 
     def _watch(self, stop: Callable[[], None], idle_s: float) -> None:
         while not self._ended.wait(LOOK_EVERY_S):

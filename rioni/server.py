@@ -286,6 +286,8 @@ class Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no typ
             "forwarder_headers": "SPAN_CTX",
             "forwarded_allow_ips": "*",
             "secure_scheme_headers": {},
+            # All brokers of a user would make the same file, in the home directory.
+            "control_socket_disable": True,
             "loglevel": "warning",
             "logger_class": _Log,
             "post_worker_init": self.begun,

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rioni.testing import remote
+from rioni.testing import launcher, remote
 from rioni.testing.broker import Broker
 from rioni.testing.control import BrokerError
 
@@ -53,6 +53,15 @@ def serve(
             remote.serve(broker, path, lambda: typer.echo(f"A broker for tests serves {broker.url}", err=True))
     except KeyboardInterrupt:
         sys.exit(0)
+
+
+@app.command()
+def warm() -> None:
+    """Let tests in Python begin their brokers in a tenth of a second, until Ctrl-C: it has loaded the server."""
+    try:
+        launcher.run_warm()
+    except OSError as ex:
+        raise BrokerError(f"The socket for tests can't be listened on: {ex.strerror or ex}.") from ex
 
 
 @app.command()

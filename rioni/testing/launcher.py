@@ -10,6 +10,9 @@ import sysconfig
 import tempfile
 import threading
 from pathlib import Path
+from typing import IO
+
+from rioni.testing import warm
 
 
 ENDS_WITHIN_S = 10.0
@@ -20,29 +23,38 @@ SAID_BYTES = 4_000
 
 
 class Launcher:
-    """The process from which the brokers of this process are forked; it ends with this process, however that ends."""
+    """The process from which the brokers of this process are forked."""
 
     def __init__(self) -> None:
-        """Start it; it loads the server while this process goes on."""
+        """Start it, unless a developer has a warm one; it loads the server while this process goes on.
+
+        It ends with this process, however that ends.
+        """
+        self.pid = os.getpid()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._said: IO[bytes] | None = None
+        self._requests = warm.connected() or self._start()
+
+    def _start(self) -> socket.socket:
         here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._said = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
         with there:
             self._process = subprocess.Popen(
-                # NOTE: with -P modules of the working directory do not take the places of those of the server.
-                [sys.executable, "-P", "-m", "rioni.testing.server", str(there.fileno())],
+                command(there.fileno()),
                 pass_fds=[there.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=self._said,
                 stderr=subprocess.STDOUT,
                 # Ctrl-C in a terminal is for the tests, which end the brokers.
                 start_new_session=True,
-                env=_environment(),
+                env=environment(),
             )
-        self._requests = here
-        self.pid = os.getpid()
+        return here
 
     def said(self) -> str:
         """What it has printed: why it could not load the server, if it couldn't."""
+        if self._said is None:
+            return ""
         size = os.fstat(self._said.fileno()).st_size
         return os.pread(self._said.fileno(), SAID_BYTES, max(0, size - SAID_BYTES)).decode(errors="replace")
 
@@ -62,14 +74,16 @@ class Launcher:
         return here
 
     def close(self) -> None:
-        """End the process and all of its brokers; blocks until they have."""
+        """End the process and all of its brokers, and wait until they have; a warm one goes on."""
         self._requests.close()
-        self._said.close()
-        try:
-            self._process.wait(ENDS_WITHIN_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        if self._said is not None:
+            self._said.close()
+        if self._process is not None:
+            try:
+                self._process.wait(ENDS_WITHIN_S)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
 
 
 _lock = threading.Lock()
@@ -109,8 +123,26 @@ def new_broker() -> tuple[Launcher, socket.socket]:
     return (launcher := start()), launcher.broker()
 
 
-def _environment() -> dict[str, str]:
-    """Of the process: it finds the package in the same place as this one."""
+def run_warm() -> None:
+    """Become a launcher that goes on between test runs, until Ctrl-C; does not return.
+
+    Raises:
+        OSError: there is one already, or its socket can't be made.
+    """
+    listener = warm.listener()
+    listener.set_inheritable(True)
+    os.chdir("/")
+    os.execve(sys.executable, [*command(listener.fileno()), "listen"], environment())  # noqa: S606 - no shell
+
+
+def command(fd: int) -> list[str]:
+    """Return the command of a launcher that is asked for brokers on a socket."""
+    # NOTE: with -P modules of the working directory do not take the places of those of the server.
+    return [sys.executable, "-P", "-m", "rioni.testing.server", str(fd)]
+
+
+def environment() -> dict[str, str]:
+    """Return the environment of a launcher: it finds the package in the same place as this process."""
     root = str(Path(__file__).parents[2])
     installed = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
     if root in installed:

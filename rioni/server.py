@@ -64,6 +64,7 @@ LOOK_AT_POOLS_S = 1.0
 """Interval at which the thread pools are checked for hanging threads."""
 REPLACED_EVERY_S = 300.0
 """Workers of a node that are replaced because their threads hang: so seldom, as a new one may meet the same disk."""
+LOOK_AT_ENDS_S = 0.005
 CLOSING_S = 10.0
 """Time for a replaced worker to release its resources after its requests have ended; then it is killed."""
 WATCH_S = 0.05
@@ -149,10 +150,20 @@ class _Worker(ggevent.GeventWorker):  # type: ignore[misc]  # gunicorn has no ty
         """Among the workers of the node."""
         self._server: BalancedServer | None = None
 
-    def drop_connections(self) -> int:
-        """Cut all open connections, whatever they are used for; return how many there were."""
-        for sock in (found := [*self._open]):
+    def drop_connections(self, within_s: float) -> int:
+        """Cut all open connections, whatever they are used for, and wait until what used them has ended.
+
+        Args:
+            within_s: how long to wait at most.
+
+        Returns:
+            How many there were.
+        """
+        for sock in (found := {*self._open}):
             sock.cut()
+        until_s = time.monotonic() + within_s
+        while found & self._open and time.monotonic() < until_s:
+            gevent.sleep(LOOK_AT_ENDS_S)
         return len(found)
 
     def run(self) -> None:

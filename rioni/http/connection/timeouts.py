@@ -81,6 +81,7 @@ class DeadlineSocket:
 
     def cut(self) -> None:
         """End the connection in both directions, at once: what is under way on it fails."""
+        self._ended = True
         with contextlib.suppress(OSError):
             self._sock.shutdown(socket.SHUT_RDWR)
 

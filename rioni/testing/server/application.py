@@ -43,6 +43,9 @@ DEFAULTS = {
     "retention_interval_s": 1,
 }
 READ_BYTES = 65_536
+DROPPED_WITHIN_S = 10.0
+"""How long streams may take to see that their connection is gone, usually a second. What is published before would
+count as sent on it, and its partition would wait for a commit."""
 LOG_CHARACTERS = 4_000
 """How much of its log is shown when a broker can't begin."""
 
@@ -165,7 +168,7 @@ class ControlledApplication(Application):
             case ClearFaults():
                 return self._faults.clear()
             case DropConnections():
-                found: int = gunicorn_worker.drop_connections()
+                found: int = gunicorn_worker.drop_connections(DROPPED_WITHIN_S)
                 return found
 
 

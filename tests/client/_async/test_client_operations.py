@@ -45,8 +45,6 @@ NAMESPACES = [
 ONLY_FOR_OTHERS = {
     # The same as PUT, for clients that can't send it.
     ("POST", "/event-types/{name}/partition-count"),
-    ("GET", "/subscriptions/{subscription_id}/events"),
-    ("POST", "/subscriptions/{subscription_id}/events"),
 }
 
 
@@ -97,4 +95,10 @@ def test_every_operation_of_the_api_is_reached():
         with contextlib.suppress(ClientError):
             list(client.events("n"))
         reached = _reached(server.requests)
+        # A refusal that is final ends a consumer, which opens its streams again otherwise.
+        server.script(Answer(403, {}))
+        for partitions in ([], [("n", "0")]):
+            with contextlib.suppress(ClientError):
+                list(client.subscription("i", partitions=partitions))
+        reached |= _reached(server.requests)
     assert set(_operations()) - reached - ONLY_FOR_OTHERS == set()

@@ -56,12 +56,13 @@ class Workers:
             self._exchange.stop()
 
     async def _handle_batch(self, batch: EventBatch[Any]) -> None:
-        handles_itself = self._exchange.options.commits_itself
-        for index, raw in enumerate(batch.json, 1):
-            if batch.dropped or not await self._handle(Event(raw, batch, index - 1), batch):
+        index, handles_itself = batch.handled, self._exchange.options.commits_itself
+        while index < len(batch) and not batch.dropped:
+            if not await self._handle(Event(batch.json[index], batch, index), batch):
                 return
+            index += 1
             if handles_itself:
-                batch.handled = index
+                batch.handled = index = max(index, batch.handled)
 
     async def _handle(self, event: Event[Any], batch: EventBatch[Any]) -> bool:
         """Handle an event; returns whether that is done."""

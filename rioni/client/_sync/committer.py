@@ -15,6 +15,8 @@ from rioni.client.models.events import Cursor
 
 
 _LOG = logging.getLogger("rioni.client.consumer")
+_SILENT = "is silent; its connection is closed"
+_STALE = "has brought events of a partition that it had lost; another one is opened"
 
 
 class Committer:
@@ -52,7 +54,7 @@ class Committer:
                 exchange.commits_at_s = state.due_at_s(now_s)
                 exchange.commits.wait(exchange.commits_at_s - now_s)
         for session in broken:
-            _LOG.warning("Stream %s is silent; its connection is closed", session.stream_id)
+            _LOG.warning("Stream %s %s", session.stream_id, _STALE if session.stale else _SILENT)
             self._reader.interrupt(session)
         if commit is not None:
             self._commit(commit)
@@ -62,9 +64,10 @@ class Committer:
 
     def _commit(self, commit: Commit) -> None:
         try:
-            cursors = [cut.cursor for cut in commit.cuts if cut.cursor]
-            if len(cursors) < len(commit.cuts):
-                cursors += self._stored([cut.progress.partition for cut in commit.cuts if not cut.cursor])
+            stored = []
+            if waiting := [cut.progress.partition for cut in commit.cuts if not cut.cursor]:
+                stored = self._stored(waiting)
+            cursors = stored + [cut.cursor for cut in commit.cuts if cut.cursor and not cut.progress.revoked]
             if cursors:
                 self._subscriptions.commit(self._subscription_id, commit.session.stream_id, cursors)
         except (Unprocessable, NotFound) as ex:
@@ -84,8 +87,8 @@ class Committer:
     def _refused(self, commit: Commit, ex: ClientError) -> None:
         """One cursor that is refused refuses all of them, and brokers do not name it."""
         if len(commit.cuts) > 1:
-            for cut in commit.cuts:
-                self._commit(commit._replace(cuts=[cut]))
+            for single in commit.one_by_one():
+                self._commit(single)
             return
         with self._exchange.shared:
             self._exchange.state.refused(commit, str(ex))

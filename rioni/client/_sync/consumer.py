@@ -115,10 +115,9 @@ class Consumer(Generic[T]):
             if self._given < len(self._hand):
                 return self._hand
             self._put_down()
-        self._given = 0
         while (item := self._exchange.take()) is not None:
             if isinstance(item, EventBatch):
-                self._hand = item
+                self._hand, self._given = item, item.handled
                 return item
             try:
                 self._tell(item)

@@ -47,3 +47,24 @@ def inside(before: str | None, count: int, end: str) -> str | None:
         return None
     position = int(first[2]) + count
     return f"{first[1]}{position:018d}" if 0 <= position <= int(last[2]) else None
+
+
+def passed(committed: str, count: int, end: str) -> int:
+    """How many of the first events of a batch are known to be committed: never more than are.
+
+    Args:
+        committed: the offset that is committed.
+        count: of the events.
+        end: the offset of the last one.
+    """
+    if committed == end:
+        return count
+    first, last = _WRITTEN.fullmatch(committed), _WRITTEN.fullmatch(end)
+    if not first or not last:
+        return 0
+    if committed > end:
+        return count
+    if first[1] != last[1]:
+        return 0
+    # At most so many events are behind the offset as there are positions.
+    return max(count - (int(last[2]) - int(first[2])), 0)

@@ -22,6 +22,8 @@ class Cut(NamedTuple):
     """How many of the first batches."""
     events: int = 0
     """How many of the first events of the batch after these; more than 0 if the cursor is inside that batch."""
+    known: int = 0
+    """How many batches there were."""
 
 
 class Progress:
@@ -87,10 +89,10 @@ class Progress:
         for batch in self.batches:
             if batch.handled < len(batch):
                 if inside and (cursor := self._inside(batch)):
-                    return Cut(self, cursor, whole, batch.handled)
+                    return Cut(self, cursor, whole, batch.handled, len(self.batches))
                 break
             whole, last = whole + 1, batch
-        return Cut(self, last.cursor, whole) if last else None
+        return Cut(self, last.cursor, whole, 0, len(self.batches)) if last else None
 
     def _inside(self, batch: EventBatch[Any]) -> Cursor | None:
         if batch.handled <= batch.committed or self.only_whole:
@@ -100,6 +102,12 @@ class Progress:
         if offset is None:
             return None
         return Cursor(partition=end.partition, offset=offset, event_type=end.event_type, cursor_token=end.cursor_token)
+
+    def skip(self, committed: str) -> None:
+        """Do not hand out what came once more while its commit was on its way."""
+        for batch in self.batches:
+            batch.handled = max(batch.handled, offsets.passed(committed, len(batch), batch.cursor.offset))
+            self.count(batch)
 
     def committed(self, cut: Cut, sent_s: float) -> None:
         """Note that a cut is stored."""

@@ -28,6 +28,16 @@ class Session:
         """When it was closed."""
         self.closes = False
         """Whether the broker is to be told of the end, since it may wait for commits that do not come."""
+        self.acknowledged: dict[StreamPartition, str] = {}
+        """The last offset that the broker has committed for this stream, by partition."""
+        self.lost: set[StreamPartition] = set()
+        """Partitions of which a commit was refused.
+
+        When events of such a partition come, they may have been sent before it was lost, or since it came back; only
+        another stream is certain to deliver what was dropped.
+        """
+        self.stale = False
+        """Whether another stream is to be opened, since events of a lost partition have come."""
         self.said = ""
         """The last information that came in it."""
         self.not_before_s = now_s

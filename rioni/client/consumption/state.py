@@ -4,9 +4,11 @@ Nothing here waits or speaks to the broker, and times are arguments, so that the
 share it. Each method must be called while no other one runs.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import inf
 from typing import Any, NamedTuple
+
+import msgspec
 
 from rioni.client.consumption import offsets
 from rioni.client.consumption.decoding import Types, decoder
@@ -15,7 +17,7 @@ from rioni.client.consumption.lanes import Assigned, Item, Lanes
 from rioni.client.consumption.options import Options
 from rioni.client.consumption.progress import Cut, Progress
 from rioni.client.consumption.session import Session
-from rioni.client.models.events import Batch
+from rioni.client.models.events import Batch, Cursor
 
 
 ENDED = "the stream has ended"
@@ -35,6 +37,15 @@ class Commit(NamedTuple):
     session: Session
     cuts: Sequence[Cut]
     sent_s: float
+
+    def one_by_one(self) -> "Iterator[Commit]":
+        """Each cut by itself, without those of partitions that were lost until it is its turn.
+
+        The broker may have given such a partition back, with the same events once more.
+        """
+        for cut in self.cuts:
+            if not cut.progress.revoked:
+                yield self._replace(cuts=[cut])
 
 
 class State:
@@ -72,22 +83,38 @@ class State:
     def received(self, session: Session, batch: Batch, now_s: float) -> float:
         """A batch has come; returns when something is due because of it."""
         partition = StreamPartition(batch.cursor.event_type or "", batch.cursor.partition)
-        progress = session.partitions.get(partition)
         session.said = str((batch.info or {}).get("debug", ""))
+        progress = None
+        if partition in session.lost:
+            session.stale |= bool(batch.events)
+        else:
+            progress = self._progress_of(session, partition, batch)
+        session.hear(progress, now_s)
+        if progress is not None:
+            if events := self._not_committed(session, partition, batch):
+                self._deliver(progress, batch.cursor, events, now_s)
+            progress.seen = batch.cursor.offset
+        for each in session.silent():
+            self._revoke(each, SILENT)
+        return min(self.progress_due_at_s(progress) if progress else inf, self._broken_at_s(session))
+
+    def _progress_of(self, session: Session, partition: StreamPartition, batch: Batch) -> Progress | None:
+        progress = session.partitions.get(partition)
         if progress and batch.events and offsets.again(progress.seen, len(batch.events), batch.cursor.offset):
             self._revoke(progress, ELSEWHERE)
             progress = None
         # The last batch of a stream may name a partition that the stream never had.
         if progress is None and (batch.events or not batch.info):
             progress = self._assign(session, partition)
-        session.hear(progress, now_s)
-        if progress is not None:
-            if batch.events:
-                self._deliver(progress, batch, now_s)
-            progress.seen = batch.cursor.offset
-        for each in session.silent():
-            self._revoke(each, SILENT)
-        return min(self.progress_due_at_s(progress) if progress else inf, session.broken_at_s)
+        return progress
+
+    @staticmethod
+    def _not_committed(session: Session, partition: StreamPartition, batch: Batch) -> Sequence[msgspec.Raw]:
+        """The events of a batch without those whose commit was answered while they were on their way once more."""
+        committed = session.acknowledged.get(partition)
+        if committed is None or not batch.events:
+            return batch.events
+        return batch.events[offsets.passed(committed, len(batch.events), batch.cursor.offset) :]
 
     def _assign(self, session: Session, partition: StreamPartition) -> Progress:
         for other in list(self._sessions):
@@ -100,9 +127,9 @@ class State:
             self._lanes.add(Assigned(progress))
         return progress
 
-    def _deliver(self, progress: Progress, batch: Batch, now_s: float) -> None:
+    def _deliver(self, progress: Progress, cursor: Cursor, json: Sequence[msgspec.Raw], now_s: float) -> None:
         decode = self._decoder(progress.partition.event_type)
-        events = EventBatch(batch.cursor, batch.events, progress=progress, decode=decode, commit=self._commit)
+        events = EventBatch(cursor, json, progress=progress, decode=decode, commit=self._commit)
         progress.received(events, now_s)
         if not progress.failed:
             self._lanes.add(events)
@@ -124,8 +151,12 @@ class State:
         return session.waiting <= 2 * self._options.max_uncommitted_events + self._options.batch_limit
 
     def broken(self, now_s: float) -> list[Session]:
-        """Streams of which nothing has been heard for so long that their connection must be broken."""
-        return [session for session in self._sessions if now_s >= session.broken_at_s]
+        """Streams to close: those that are silent for too long, or that can't tell what is still to be delivered."""
+        return [session for session in self._sessions if now_s >= self._broken_at_s(session)]
+
+    @staticmethod
+    def _broken_at_s(session: Session) -> float:
+        return 0.0 if session.stale and session.open else session.broken_at_s
 
     # --- what the application does ---
 
@@ -186,7 +217,7 @@ class State:
         """When something is due, or a connection counts as broken, if nothing happens until then."""
         times = [now_s + IDLE_S]
         for session in self._sessions:
-            times.append(session.broken_at_s)
+            times.append(self._broken_at_s(session))
             times += map(self.progress_due_at_s, session.partitions.values())
         return min(times)
 
@@ -217,24 +248,31 @@ class State:
         progress.mark(now_s)
         late = now_s >= progress.since_s + self._options.heartbeat_s
         inside = late or not self._options.commits_itself or self._at_once(progress)
-        return progress.cut(inside=inside) or Cut(progress, None)
+        return progress.cut(inside=inside) or Cut(progress, None, known=len(progress.batches))
 
     def committed(self, commit: Commit, now_s: float) -> None:
         """The broker has answered; whether a cursor advanced does not matter."""
         session = commit.session
         session.committed_s = now_s
         for cut in commit.cuts:
+            if cut.cursor is not None:
+                session.acknowledged[cut.progress.partition] = cut.cursor.offset
             if not cut.progress.revoked:
                 cut.progress.committed(cut, commit.sent_s)
+            elif cut.cursor is not None and (successor := session.partitions.get(cut.progress.partition)):
+                successor.skip(cut.cursor.offset)
         self._settle(session)
 
     def refused(self, commit: Commit, reason: str) -> None:
         """The broker has refused to commit these cursors for this stream."""
         for cut in commit.cuts:
+            progress = cut.progress
             if cut.events:
-                cut.progress.only_whole = True
-            elif not cut.progress.revoked:
-                self._revoke(cut.progress, reason)
+                progress.only_whole = True
+            elif not progress.revoked:
+                commit.session.lost.add(progress.partition)
+                commit.session.stale |= len(progress.batches) > cut.known
+                self._revoke(progress, reason)
         self._settle(commit.session)
 
     def not_committed(self, commit: Commit, now_s: float) -> None:

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rioni.client.consumption.offsets import again, inside
+from rioni.client.consumption.offsets import again, inside, passed
 
 
 def written(position, timeline=1):
@@ -60,3 +60,22 @@ def test_offsets_inside_a_batch_are_not_guessed(before, end):
 )
 def test_events_that_come_again_are_known_by_their_offsets(seen, count, end, expected):
     assert again(seen, count, end) == expected
+
+
+@given(
+    before=st.integers(-1, 100),
+    gaps=st.lists(st.integers(1, 3), min_size=1, max_size=20),
+    committed=st.integers(-1, 200),
+)
+def test_no_event_counts_as_committed_that_is_not(before, gaps, committed):
+    positions = [before + sum(gaps[: n + 1]) for n in range(len(gaps))]
+    count = passed(written(committed), len(gaps), written(positions[-1]))
+    exact = sum(position <= committed for position in positions)
+    assert 0 <= count <= exact
+    if set(gaps) == {1} or exact == len(gaps):
+        assert count == exact
+
+
+@pytest.mark.parametrize(("committed", "end"), [("a", "b"), ("9", "5"), (written(9), written(3, timeline=2))])
+def test_where_offsets_are_not_understood_nothing_counts_as_committed(committed, end):
+    assert passed(committed, 2, end) == 0

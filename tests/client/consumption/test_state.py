@@ -55,6 +55,11 @@ class Consumer:
         batch.handled = len(batch) if count is None else count
         self.state.release(batch)
 
+    def next_after(self, batch):
+        """Put a batch down as it is, and take the next one."""
+        self.state.release(batch)
+        return self.take()
+
     def due(self, now_s):
         """What is due: partition and position, None for a heartbeat."""
         commit = self.state.due(now_s)
@@ -216,6 +221,41 @@ def test_a_partition_whose_commit_is_refused_is_dropped_and_what_is_in_hand_not_
     assert consumer.due(100.0) is None
 
 
+@pytest.mark.parametrize("late", [False, True], ids=["events come after the refusal", "events come before it"])
+def test_when_events_of_a_partition_come_that_was_lost_another_stream_is_opened(late):
+    """They may have been sent before it was lost, or since it came back; another stream begins at a known place."""
+    consumer = Consumer()
+    consumer.receive("0", 0, 1)
+    consumer.receive("0", 2, 3)
+    consumer.handle(consumer.take())
+    commit = consumer.state.due(1.0)
+    if late:
+        consumer.receive("0", 6, 7, now_s=1.0)
+    consumer.state.refused(commit, "refused")
+    if not late:
+        assert consumer.state.broken(1.0) == []
+        consumer.receive("0", 6, 7, now_s=1.0)
+    assert consumer.told() == [("refused", "0")]
+    assert consumer.take() is None
+    assert consumer.state.broken(1.0) == [consumer.session]
+    consumer.state.closed(consumer.session, 1.0, orderly=False)
+    assert consumer.state.broken(1.0) == []
+    assert consumer.state.take_over() == ["stream"]
+
+
+def test_events_that_come_again_while_their_commit_is_answered_are_not_handed_out():
+    consumer = Consumer()
+    consumer.receive("0", 0, 1)
+    consumer.handle(consumer.take())
+    commit = consumer.state.due(1.0)
+    consumer.receive("0", 0, 3)
+    consumer.state.committed(commit, 1.0)
+    again = consumer.take()
+    assert (len(again), again.handled) == (4, 2)
+    consumer.receive("0", 0, 5)
+    assert [event.raw for event in consumer.next_after(again)] == [b"2", b"3", b"4", b"5"]
+
+
 @pytest.mark.parametrize("answer", ["committed", "refused"])
 def test_the_answer_to_a_commit_may_come_after_the_partition_was_lost(answer):
     consumer = Consumer()
@@ -228,7 +268,17 @@ def test_the_answer_to_a_commit_may_come_after_the_partition_was_lost(answer):
     else:
         consumer.state.refused(commit, "refused")
     assert consumer.told() == [(ELSEWHERE, "0"), ("+", "0")]
-    assert (consumer.session.waiting, consumer.session.handled) == (2, 0)
+    assert (consumer.session.waiting, consumer.session.handled) == (2, 2 if answer == "committed" else 0)
+
+
+def test_cursors_are_not_committed_one_by_one_for_partitions_that_were_lost_and_came_back():
+    consumer = Consumer()
+    for partition in "01":
+        consumer.receive(partition, 0, 1)
+        consumer.handle(consumer.take())
+    commit = consumer.state.due(1.0)
+    consumer.receive("0", 0, 1)
+    assert [cut.progress.partition.partition for each in commit.one_by_one() for cut in each.cuts] == ["1"]
 
 
 def test_a_cursor_inside_a_batch_that_is_refused_costs_nothing_but_itself():

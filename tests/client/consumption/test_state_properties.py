@@ -2,6 +2,7 @@
 
 import itertools
 import random
+from collections import deque
 
 import msgspec
 from hypothesis import given
@@ -32,11 +33,22 @@ class Walk:
         self.partitions = {name: PartitionModel() for name in NAMES}
         self.now_s, self.numbers = 0.0, itertools.count()
         self.session = self.stream = self.answer = None
+        self.wire = deque()
         self.in_hand, self.unmarked, self.assigned, self.left = [], [], set(), set()
 
     def step(self):
         """Something happens."""
-        steps = (self.send, self.handle, self.handle, self.commit, self.commit, self.pass_time, self.mark, self.rarely)
+        steps = (
+            self.send,
+            self.deliver,
+            self.handle,
+            self.handle,
+            self.commit,
+            self.commit,
+            self.pass_time,
+            self.mark,
+            self.rarely,
+        )
         if self.session is None:
             self.open()
         self.random.choice(steps)()
@@ -66,14 +78,29 @@ class Walk:
         if partition.owner == self.stream:
             self.receive(name, partition.next_events(self.random.randint(1, 4)))
 
+    def deliver(self):
+        """Something arrives that was sent."""
+        if self.wire:
+            self.state.received(self.session, self.wire.popleft(), self.now_s)
+
     def receive(self, name, events):
         cursor = Cursor(event_type="e", partition=name, offset=offset_of(self.partitions[name].sent), cursor_token="t")
         batch = Batch(cursor=cursor, events=[msgspec.Raw(str(position).encode()) for position in events])
-        self.state.received(self.session, batch, self.now_s)
+        self.wire.append(batch)
+        if self.random.random() < 0.7:
+            self.deliver_all()
+
+    def deliver_all(self):
+        while self.wire:
+            self.deliver()
 
     def close(self):
         if self.session is not None:
-            self.state.closed(self.session, self.now_s, orderly=self.random.random() < 0.5)
+            orderly = self.random.random() < 0.5
+            if orderly:
+                self.deliver_all()
+            self.wire.clear()
+            self.state.closed(self.session, self.now_s, orderly=orderly)
             self.session = None
 
     def move_away(self):
@@ -103,7 +130,7 @@ class Walk:
             if isinstance(item, EventBatch):
                 assert partition in self.assigned
                 assert not item.dropped
-                self.in_hand.append([item, 0])
+                self.in_hand.append([item, item.handled])
                 return
             # Of a partition, assignment and revocation come in turns.
             assert (partition in self.assigned) == isinstance(item, Revoked)
@@ -117,15 +144,16 @@ class Walk:
             self.handle_some(self.random.choice(self.in_hand), self.random.randrange(4))
 
     def handle_some(self, hand, count):
-        batch, given = hand
-        for event in itertools.islice(batch, given, given + count):
-            if batch.dropped:
+        batch = hand[0]
+        for _ in range(count):
+            hand[1] = max(hand[1], batch.handled)
+            if batch.dropped or hand[1] >= len(batch):
                 break
-            self.partitions[batch.partition].handle(int(event.raw))
+            self.partitions[batch.partition].handle(int(bytes(batch.json[hand[1]])))
             hand[1] += 1
             if self.options.commits_itself:
                 batch.handled = hand[1]
-        if batch.dropped or hand[1] == len(batch):
+        if batch.dropped or max(hand[1], batch.handled) == len(batch):
             self.put_down(hand)
 
     def put_down(self, hand):
@@ -201,8 +229,8 @@ class Walk:
         if len(commit.cuts) == 1:
             self.state.refused(commit, "refused")
             return
-        for cut in commit.cuts:
-            self.send_commit(commit._replace(cuts=[cut]))
+        for single in commit.one_by_one():
+            self.send_commit(single)
             self.answered()
 
     def place(self, cut):
@@ -224,6 +252,10 @@ class Walk:
         self.close()
         self.open()
         for _ in range(200):
+            if self.state.broken(self.now_s):
+                self.close()
+                self.open()
+            self.deliver_all()
             for hand in list(self.in_hand):
                 self.handle_some(hand, 4)
             self.take()

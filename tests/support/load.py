@@ -227,7 +227,8 @@ def read_back(client: httpx.Client, event_type: str, count: int) -> dict[str, li
     """All events of an event type by partition, read from the broker."""
     partitions = [each["partition"] for each in client.get(f"/event-types/{event_type}/partitions").json()]
     stored: dict[str, list[str]] = defaultdict(list)
-    options = {"stream_limit": count, "batch_limit": 100, "batch_flush_timeout": 1, "stream_timeout": 30}
+    # All events end the stream; a slow machine may take long for those of many timelines.
+    options = {"stream_limit": count, "batch_limit": 100, "batch_flush_timeout": 1, "stream_timeout": 120}
     path = f"/event-types/{event_type}/events"
     with open_stream(client, path, headers=from_begin(partitions), params=options) as stream:
         for batch in stream.batches():

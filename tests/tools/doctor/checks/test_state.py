@@ -6,6 +6,10 @@ from rioni.tools.doctor.facts.state import LogState
 from tests.support.doctor_cases import Cases, ago, check_healthy, check_sick, error, healthy, sick, warning
 
 
+# Long runs of tests begin well before this one is reached.
+STILL_NOW = ago(hours=-2)
+
+
 def rebuild(state, **changes):
     members = {
         "started_at": ago(hours=2),
@@ -59,7 +63,7 @@ CASES = {
         [warning("2 entries came since", LogState(7, size=7, cosigned_size=5, cosigned_at=ago(days=3)))],
     ),
     "rebuild": Cases(
-        [[[]], [rebuild("done")], [rebuild("running")]],
+        [[[]], [rebuild("done")], [rebuild("running", updated_at=STILL_NOW)]],
         [
             warning("interrupted", rebuild("interrupted")),
             warning("failed in the phase fold): no space", rebuild("failed", detail="no space")),

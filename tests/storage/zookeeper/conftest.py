@@ -7,7 +7,6 @@ from uuid import uuid4
 
 import pytest
 
-from rioni.storage.change_flags import SharedChangeFlags
 from rioni.storage.clock import SystemClock
 from rioni.storage.embedded.signals import EmbeddedSignals
 from rioni.storage.zookeeper.coordination import ZooKeeperCoordinator
@@ -23,7 +22,6 @@ class Process(NamedTuple):
     session: ZooKeeperSession
     signals: ZooKeeperSignals
     coordinator: ZooKeeperCoordinator
-    flags: SharedChangeFlags
 
     def close(self) -> None:
         self.coordinator.close()
@@ -45,10 +43,9 @@ def start_at(tmp_path: Path) -> Callable[[str, float], Process]:
         session = ZooKeeperSession(hosts, clock=SystemClock(), session_timeout_s=session_timeout_s)
         directory = tmp_path / f"signals-{next(numbers)}"
         directory.mkdir()
-        flags = SharedChangeFlags()
-        signals = ZooKeeperSignals(session, EmbeddedSignals(directory, flags))
+        signals = ZooKeeperSignals(session, EmbeddedSignals(directory))
         coordinator = ZooKeeperCoordinator(session, signals.cache, clock=SystemClock(), watch=signals.watch)
-        return Process(session, signals, coordinator, flags)
+        return Process(session, signals, coordinator)
 
     return start_at
 
@@ -75,11 +72,6 @@ def this(start: Callable[..., Process]) -> Process:
 @pytest.fixture
 def coordinator(this: Process) -> ZooKeeperCoordinator:
     return this.coordinator
-
-
-@pytest.fixture
-def flags(this: Process) -> SharedChangeFlags:
-    return this.flags
 
 
 @pytest.fixture

@@ -56,7 +56,7 @@ def main(subscription: str, *urls: str) -> None:
                         subscription, **options, reconnect_s=1 if len(urls) > 1 else None, stop_timeout_s=5
                     )
                     consumer._committer._subscriptions = _Noted(client._transport)
-                    consumer.run(handle, concurrent=2)
+                    consumer.run(handle, concurrency=2)
             except (ConnectionFailed, Unauthorized):
                 # What starts processes again would do so now.
                 time.sleep(0.1)

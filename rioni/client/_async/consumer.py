@@ -142,7 +142,7 @@ class AsyncConsumer(Generic[T]):
         self,
         handler: Callable[[Event[T]], concurrency.Result],
         *,
-        concurrent: int = 4,
+        concurrency: int = 4,
         attempts: int = 3,
         on_error: failures.OnError = failures.STOP,
     ) -> None:
@@ -152,7 +152,7 @@ class AsyncConsumer(Generic[T]):
 
         Args:
             handler: the function. The event is handled when it returns.
-            concurrent: how many events are handled at the same time at most.
+            concurrency: how many events are handled at the same time at most.
             attempts: how often the function is called with an event if it raises an error; with growing pauses, during
                 which the partition waits.
             on_error: what to do after the last attempt. `stop` ends the consumer and raises the error; `skip` counts
@@ -164,12 +164,12 @@ class AsyncConsumer(Generic[T]):
             Exception: that of the handler.
         """
         failures.check_on_error(on_error)
-        if not 1 <= concurrent <= CONCURRENCY_MAX or attempts < 1:
-            raise ValueError(f"concurrent must be between 1 and {CONCURRENCY_MAX}, and attempts at least 1")
+        if not 1 <= concurrency <= CONCURRENCY_MAX or attempts < 1:
+            raise ValueError(f"concurrency must be between 1 and {CONCURRENCY_MAX}, and attempts at least 1")
         self._reader.needs_policy = on_error == failures.DEAD_LETTER
         workers = Workers(self._exchange, self._reader, self._tell, handler, attempts, on_error)
         self._start()
-        self._working = [concurrency.spawn(workers.run, f"rioni-handler-{number}") for number in range(concurrent)]
+        self._working = _spawned(workers, concurrency)
         try:
             await self._exchange.until_stopping()
         finally:
@@ -243,3 +243,7 @@ class AsyncConsumer(Generic[T]):
     def _raise(self) -> None:
         if self._exchange.failure is not None:
             raise self._exchange.failure
+
+
+def _spawned(workers: Workers, count: int) -> list[concurrency.Task]:
+    return [concurrency.spawn(workers.run, f"rioni-handler-{number}") for number in range(count)]

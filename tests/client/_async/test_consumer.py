@@ -207,7 +207,7 @@ def test_handlers_keep_the_order_of_each_partition(client, subscription):
             if len(seen) == 60:
                 consumer.stop()
 
-    consumer.run(handle, concurrent=3)
+    consumer.run(handle, concurrency=3)
     for partition in "012":
         numbers = [number for each, number in seen if each == partition]
         assert numbers == sorted(numbers)
@@ -230,7 +230,7 @@ def test_the_application_is_told_of_its_partitions(client, subscription):
         if len(handled) == 2:
             consumer.stop()
 
-    consumer.run(handle, concurrent=1)
+    consumer.run(handle, concurrency=1)
     assert sorted(told[:2]) == [("+", "0"), ("+", "1")]
     assert sorted(told[2:]) == [("-", "0", "the consumer stops"), ("-", "1", "the consumer stops")]
 
@@ -285,7 +285,7 @@ def test_without_a_policy_of_the_subscription_there_are_no_dead_letters(client, 
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"concurrent": 0}, "concurrent must be between 1"),
+        ({"concurrency": 0}, "concurrency must be between 1"),
         ({"attempts": 0}, "attempts at least 1"),
         ({"on_error": "retry"}, "'retry' is not what can be done"),
     ],

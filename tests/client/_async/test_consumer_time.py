@@ -15,7 +15,7 @@ DAY_S = 86_400
 SEEDS = length(1, 20)
 
 
-async def day(broker, *, concurrent):
+async def day(broker, *, concurrency):
     async with AsyncClient("http://simulated", token=broker.token) as client:
         await client._transport._http.aclose()
         client._transport._http = broker
@@ -35,7 +35,7 @@ async def day(broker, *, concurrent):
             consumer.stop()
 
         ending = asyncio.create_task(end())
-        await consumer.run(handle, concurrent=concurrent)
+        await consumer.run(handle, concurrency=concurrency)
         await ending
 
 
@@ -46,7 +46,7 @@ def test_a_day_of_reconnects_loses_nothing_and_keeps_the_order(seed):
     random.seed(seed)
     broker = SimulatedBroker(seed)
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
-        runner.run(day(broker, concurrent=2))
+        runner.run(day(broker, concurrency=2))
     for partition in broker.partitions.values():
         assert len(partition.positions) > 1_000
         assert partition.handled.issuperset(partition.positions)

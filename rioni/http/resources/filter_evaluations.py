@@ -7,8 +7,7 @@ import msgspec
 import orjson
 
 from rioni.domain.errors import Invalid
-from rioni.domain.subscriptions.event_filter import event_filter
-from rioni.domain.subscriptions.filter_explanation import explain
+from rioni.domain.subscriptions.filter_explanation import ExplainedFilter
 from rioni.http.bodies import parsing
 from rioni.http.bodies.reading import JSON_BYTES_MAX, read_json
 from rioni.http.resources.resource import Resource
@@ -30,11 +29,11 @@ class FilterEvaluationsResource(Resource):
 
 
 def _evaluated(wanted: str, events: list[msgspec.Raw]) -> list[dict[str, Any]]:
-    compiled = event_filter(wanted)
+    compiled = ExplainedFilter(wanted)
     return [
         {
             "matches": compiled.matches(bytes(event)),
-            "parts": [{"expression": part, "value": value} for part, value in explain(wanted, bytes(event))],
+            "parts": [{"expression": part, "value": value} for part, value in compiled.explain(bytes(event))],
         }
         for event in events
     ]

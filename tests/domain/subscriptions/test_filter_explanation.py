@@ -2,7 +2,7 @@
 
 import pytest
 
-from rioni.domain.subscriptions.filter_explanation import PARTS_MAX, explain, parts
+from rioni.domain.subscriptions.filter_explanation import PARTS_MAX, ExplainedFilter, parts
 
 
 @pytest.mark.parametrize(
@@ -20,5 +20,5 @@ def test_parts(expression, found):
 
 
 def test_each_part_has_its_value():
-    found = explain("event.a > 1 && has(event.b) && event.c", b'{"a": 2, "c": true}')
+    found = ExplainedFilter("event.a > 1 && has(event.b) && event.c").explain(b'{"a": 2, "c": true}')
     assert found == [("event.a > 1", True), ("has(event.b)", False), ("event.c", True)]

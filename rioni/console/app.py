@@ -19,8 +19,6 @@ from rioni.console.security import SecurityMiddleware, session_of
 from rioni.console.sessions import Sessions
 
 
-FORM_BYTES_MAX = 2_000_000
-"""As large as the definition of an event type may be."""
 EVENTS = "text/event-stream"
 _log = structlog.get_logger("rioni.console")
 _HTML = "text/html; charset=utf-8"
@@ -62,7 +60,7 @@ class PageResource:
         as_of = req.get_param("as_of") or None
         api = Api(self._api, req.env, session.token, as_of)
         params = {name: value if isinstance(value, str) else value[0] for name, value in req.params.items()}
-        return Visit(api=api, path=path, params=params, form=form or {}, user=session.user, as_of=as_of)
+        return Visit(api=api, path=path, params=params, form=form or {}, as_of=as_of)
 
     def _show(
         self, req: falcon.Request, resp: falcon.Response, visit: Visit, *, refused: ApiProblem | None = None

@@ -36,14 +36,13 @@ class Session(msgspec.Struct, frozen=True):
     """What forms must send, too."""
     token: str | None = None
     """The bearer token; None while nobody is logged in."""
-    user: str = ""
     notice: str = ""
     """What the next page tells: the outcome of a change."""
 
     @classmethod
-    def new(cls, token: str | None = None, user: str = "") -> Self:
+    def new(cls, token: str | None = None) -> Self:
         """A session that nobody had before, so that nobody else can know it."""
-        return cls(csrf=secrets.token_urlsafe(24), token=token, user=user)
+        return cls(csrf=secrets.token_urlsafe(24), token=token)
 
 
 class Sessions:

@@ -16,7 +16,7 @@ VERSIONS_MAX = 200
 LATEST = "latest"
 _READ_ONLY = ("created_at", "updated_at")
 """Members that only the broker sets."""
-_CONFLICT, _NOT_SUCH = 412, 422
+_PRECONDITION_FAILED, _UNPROCESSABLE = 412, 422
 
 
 def _load(visit: Visit) -> dict[str, Any]:
@@ -107,9 +107,9 @@ def _parsed(text: str) -> dict[str, Any]:
     try:
         members = orjson.loads(text)
     except orjson.JSONDecodeError as ex:
-        raise ApiProblem(_NOT_SUCH, {"title": "This is not JSON", "detail": str(ex)}) from ex
+        raise ApiProblem(_UNPROCESSABLE, {"title": "This is not JSON", "detail": str(ex)}) from ex
     if not isinstance(members, dict) or not isinstance(members.get("schema"), dict):
-        raise ApiProblem(_NOT_SUCH, {"title": "This is not an event type", "detail": "It needs a member schema."})
+        raise ApiProblem(_UNPROCESSABLE, {"title": "This is not an event type", "detail": "It needs a member schema."})
     schema = members["schema"]
     if not isinstance(schema.get("schema"), str):
         members["schema"] = {"type": schema.get("type"), "schema": orjson.dumps(schema.get("schema")).decode()}
@@ -152,17 +152,17 @@ def _apply(visit: Visit) -> Done:
     try:
         visit.api.send("PUT", path_of("event-types", name), body=body, headers=headers)
     except ApiProblem as ex:
-        if ex.status != _CONFLICT:
+        if ex.status != _PRECONDITION_FAILED:
             raise
         detail = "The event type was changed meanwhile. Look at the plan again before you apply it."
-        raise ApiProblem(_CONFLICT, {"title": "Changed meanwhile", "detail": detail}) from ex
+        raise ApiProblem(_PRECONDITION_FAILED, {"title": "Changed meanwhile", "detail": detail}) from ex
     return Done(f"{name} is changed", path_of("event-types", name))
 
 
 def _delete(visit: Visit) -> Done:
     name = visit.path["name"]
     if visit.form.get("name") != name:
-        raise ApiProblem(_NOT_SUCH, {"title": "Not deleted", "detail": f"Type the name {name} to delete it."})
+        raise ApiProblem(_UNPROCESSABLE, {"title": "Not deleted", "detail": f"Type the name {name} to delete it."})
     visit.api.send("DELETE", path_of("event-types", name))
     return Done(f"{name} is deleted", "/event-types")
 
@@ -178,7 +178,9 @@ def _switch(visit: Visit) -> Done:
 def _add_partitions(visit: Visit) -> Done:
     name, text = visit.path["name"], visit.form.get("count", "")
     if not text.isdecimal():
-        raise ApiProblem(_NOT_SUCH, {"title": "Not changed", "detail": "The number of partitions is a whole number."})
+        raise ApiProblem(
+            _UNPROCESSABLE, {"title": "Not changed", "detail": "The number of partitions is a whole number."}
+        )
     visit.api.send("PUT", path_of("event-types", name, "partition-count"), body={"partition_count": int(text)})
     return Done(f"{name} has {text} partitions", f"{path_of('event-types', name)}?tab=partitions")
 

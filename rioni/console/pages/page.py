@@ -18,7 +18,6 @@ class Visit:
     """The query, of which the first value of a name counts."""
     form: Mapping[str, str] = field(default_factory=dict)
     """What was sent with a change."""
-    user: str = ""
     as_of: str | None = None
     """The moment that the console shows; None for now."""
 

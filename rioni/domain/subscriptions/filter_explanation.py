@@ -21,7 +21,7 @@ def parts(expression: str) -> Sequence[str]:
 
 
 class ExplainedFilter:
-    """A filter and its parts, compiled once and shared with nobody: a compiled filter serves one thread at a time.
+    """A filter and its parts, compiled once and not shared: a compiled filter serves one thread at a time.
 
     Args:
         expression: as of an `EventFilter`.

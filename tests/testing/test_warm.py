@@ -14,7 +14,8 @@ from tests.support.waiting import wait_until
 
 
 pytestmark = pytest.mark.usefixtures("launched")
-COMMAND = [sys.executable, "-m", "rioni.testing", "warm"]
+# With -P it is the package of the tests, not that of the working directory.
+COMMAND = [sys.executable, "-P", "-m", "rioni.testing", "warm"]
 
 
 @pytest.fixture(scope="module")

@@ -66,7 +66,7 @@ def test_the_line_of_each_member_is_known():
         ("a: 1\n? [b]\n: 2", 2, "text"),
         ("a: \x07", 1, "control characters|not allowed"),
         ("a: &a [*a]", 1, "contain themselves"),
-        ("[" * 5_000, 1, "nested|expected"),
+        ("[" * 5_000, 1, "nest|expected"),
         ("a: 1\n\tb: 2", 2, "tab"),
     ],
 )

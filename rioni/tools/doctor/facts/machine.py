@@ -171,10 +171,17 @@ def _owner_of(inodes: set[str], site: Site) -> int | None:
     for folder in PROC.iterdir():
         if not site.deadline.left_s:
             return None
-        with contextlib.suppress(OSError):
-            if folder.name.isdecimal() and any(str(each.readlink()) in wanted for each in (folder / "fd").iterdir()):
-                return int(folder.name)
+        if folder.name.isdecimal() and not wanted.isdisjoint(_open_files(folder)):
+            return int(folder.name)
     return None
+
+
+def _open_files(process: Path) -> Iterator[str]:
+    """What a process has open, as far as this user may see it; files that it closes meanwhile are left out."""
+    with contextlib.suppress(OSError):
+        for each in (process / "fd").iterdir():
+            with contextlib.suppress(OSError):
+                yield str(each.readlink())
 
 
 def _text(path: Path) -> str:

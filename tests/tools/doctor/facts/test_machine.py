@@ -80,6 +80,12 @@ def test_the_process_that_uses_the_port_is_found(site, proc):
     assert machine.port.gather(on(used, config=Config(port=8081))) == machine.Port(8081, listening=False)
 
 
+def test_what_a_process_closes_meanwhile_does_not_hide_it(site, proc):
+    for number in range(1, 20):
+        (proc / "8" / "fd" / str(number)).touch()  # no link: reading it fails, as with one that is gone
+    assert machine.port.gather(on(site, config=Config(port=8080))).pid == 8
+
+
 def test_a_real_port_that_is_used_is_found(site):
     with socket.create_server(("127.0.0.1", 0)) as server:
         found = machine.port.gather(on(site, config=Config(port=server.getsockname()[1])))

@@ -5,7 +5,7 @@ import itertools
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -62,8 +62,8 @@ class Tail:
 
 
 class _Change(NamedTuple):
+    tails: Mapping[TopicPartitionRef, Tail]
     follow: bool
-    places: list[TopicPartition]
 
 
 class _Topic:
@@ -104,6 +104,9 @@ class TailFollower:
         self._topics: dict[str, _Topic] = {}
         self._places: dict[TopicPartitionRef, tuple[str, Tail]] = {}
         self._changes: deque[_Change] = deque()
+        self._read: dict[TopicPartitionRef, Tail] = {}
+        """What the consumer reads, as of the last change of its assignment, which may be of tails that are replaced by
+        now: their messages do not continue the new ones."""
         self._thread: threading.Thread | None = None
         self._closed = False
 
@@ -173,13 +176,12 @@ class TailFollower:
 
     def _begin(self, topic: str, bounds: Sequence[Bounds]) -> _Topic:
         found = _Topic([Tail(next(self._ids), each.oldest, each.newest + 1, each.newest + 1) for each in bounds])
-        name = self._names.name(topic)
         with self._lock:
             self._drop(topic)
             self._topics[topic] = found
-            self._places |= {TopicPartitionRef(name, number): (topic, tail) for number, tail in enumerate(found.tails)}
-            places = [TopicPartition(name, number, tail.next) for number, tail in enumerate(found.tails)]
-            self._changes.append(_Change(True, places))
+            tails = self._tails(topic, found)
+            self._places |= {place: (topic, tail) for place, tail in tails.items()}
+            self._changes.append(_Change(tails, follow=True))
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="rioni-kafka-tails")
                 self._thread.start()
@@ -189,12 +191,15 @@ class TailFollower:
         found = self._topics.pop(topic, None)
         if found is None:
             return
-        name = self._names.name(topic)
-        for number, tail in enumerate(found.tails):
-            self._places.pop(TopicPartitionRef(name, number), None)
+        tails = self._tails(topic, found)
+        for place, tail in tails.items():
+            self._places.pop(place, None)
             self._cache.drop(tail.id)
-        places = [TopicPartition(name, number) for number in range(len(found.tails))]
-        self._changes.append(_Change(False, places))
+        self._changes.append(_Change(tails, follow=False))
+
+    def _tails(self, topic: str, found: _Topic) -> dict[TopicPartitionRef, Tail]:
+        name = self._names.name(topic)
+        return {TopicPartitionRef(name, number): tail for number, tail in enumerate(found.tails)}
 
     # --- the thread ---
 
@@ -206,7 +211,7 @@ class TailFollower:
         )
         while not self._closed:
             try:
-                self._take(follow(_poll, consumer, self._changes))
+                self._take(follow(_poll, consumer, self._changes, self._read))
                 self._drop_idle()
             except Exception:  # noqa: BLE001 - nothing may end this
                 # Partially processed records would look like a gap left by compaction: restart all topics.
@@ -229,9 +234,8 @@ class TailFollower:
             else:
                 self._fail(place)
         for place, (records, end) in runs.items():
-            known = self._places.get(place)
-            if known is not None and end > known[1].followed:
-                topic, tail = known
+            topic, tail = self._places.get(place, ("", None))
+            if tail is not None and tail is self._read.get(place) and end > tail.followed:
                 self._keep(tail, records, tail.followed, end)
                 tail.followed, tail.next = end, max(tail.next, end)
                 grown.add(topic)
@@ -240,7 +244,7 @@ class TailFollower:
             self._notify(topic)
 
     def _fail(self, place: TopicPartitionRef) -> None:
-        if (known := self._places.get(place)) is not None:
+        if (known := self._places.get(place)) is not None and known[1] is self._read.get(place):
             # The topic was deleted, recreated, or can't be read; the next reader asks Kafka again, and gets the error.
             self._measurements.topic_resyncs(1)
             self._names.drop(known[0])
@@ -258,27 +262,35 @@ class TailFollower:
             self.drop(topic)
 
 
-def _poll(consumer: Consumer, changes: deque[_Change]) -> list[Message]:
+def _poll(consumer: Consumer, changes: deque[_Change], read: dict[TopicPartitionRef, Tail]) -> list[Message]:
     for _ in range(POLLS):
         # Changed here, because changing the assignment while another thread polls the consumer blocks it.
-        _change(consumer, changes)
+        _change(consumer, changes, read)
         first = consumer.poll(POLL_S)
         if first is not None:
             return [first, *consumer.consume(MESSAGES_MAX, 0)]
     return []
 
 
-def _change(consumer: Consumer, changes: deque[_Change]) -> None:
+def _change(consumer: Consumer, changes: deque[_Change], read: dict[TopicPartitionRef, Tail]) -> None:
     pending = []
     while changes:
         pending.append(changes.popleft())
     # Unknown topics would be retried by the consumer only once a second.
     until_s = time.monotonic() + METADATA_TIMEOUT_S
     with contextlib.suppress(KafkaException):
-        for name in {place.topic for change in pending if change.follow for place in change.places}:
+        for name in {place.topic for change in pending if change.follow for place in change.tails}:
             consumer.list_topics(name, max(0.0, until_s - time.monotonic()))
     for change in pending:
         try:
-            (consumer.incremental_assign if change.follow else consumer.incremental_unassign)(change.places)
+            if change.follow:
+                consumer.incremental_assign(
+                    [TopicPartition(*place, tail.followed) for place, tail in change.tails.items()]
+                )
+                read |= change.tails
+            else:
+                for place in change.tails:
+                    read.pop(place, None)
+                consumer.incremental_unassign([TopicPartition(*place) for place in change.tails])
         except KafkaException as ex:
             _log.warning("could not change the tail consumer's assignment", reason=str(ex.args[0]))

@@ -92,6 +92,24 @@ class _Consumer:
         pass
 
 
+class _StaleConsumer(_Consumer):
+    """As `_Consumer`, but the poll that returns the second event blocks after it has taken that event."""
+
+    polled = threading.Event()
+    goes_on = threading.Event()
+
+    def poll(self, timeout_s: float) -> _Message | None:
+        if self._next == EVENTS or self._next is None:
+            threading.Event().wait(timeout_s)
+            return None
+        self._next += 1
+        message = _Message(self._next - 1)
+        if self._next == 2 and not self.polled.is_set():
+            self.polled.set()
+            self.goes_on.wait(ENOUGH_S)
+        return message
+
+
 class _Topics:
     def name(self, topic: str) -> str:
         return topic
@@ -135,5 +153,23 @@ def test_a_poll_beyond_the_deadline_of_the_pool_loses_no_event(monkeypatch):
             _Consumer.goes_on.set()
             wait_until(lambda: followed.of("topic")[0].followed == EVENTS)
             tail = followed.of("topic")[0]
+            found = cache.run(tail.id, 0, EVENTS, 2**20)
+    assert [bytes(event) for chunk in found for event in chunk.data.split(b",")] == [b"%d" % n for n in range(EVENTS)]
+
+
+def test_events_read_for_a_tail_that_is_replaced_meanwhile_leave_no_gap_in_the_new_one(monkeypatch):
+    """The new one begins at bounds that were asked for earlier, before events that its predecessor has read."""
+    monkeypatch.setattr(tail_follower, "Consumer", _StaleConsumer)
+    cache = ChunkCache(CacheMemory(2**20))
+    with ThreadPoolExecutor(1) as thread:
+        pools = StorePools()._replace(follow=lambda function, *args: thread.submit(function, *args).result(ENOUGH_S))
+        followed = TailFollower(Connection("127.0.0.1:1"), _Topics(), cache, lambda _: None, pools, StoreMeasurements())
+        with contextlib.closing(followed):
+            followed.of("topic")
+            assert _StaleConsumer.polled.wait(ENOUGH_S)
+            followed.drop("topic")
+            tail = followed.of("topic")[0]
+            _StaleConsumer.goes_on.set()
+            wait_until(lambda: tail.followed == EVENTS)
             found = cache.run(tail.id, 0, EVENTS, 2**20)
     assert [bytes(event) for chunk in found for event in chunk.data.split(b",")] == [b"%d" % n for n in range(EVENTS)]

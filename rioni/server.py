@@ -184,6 +184,9 @@ class _Worker(ggevent.GeventWorker):  # type: ignore[misc]  # gunicorn has no ty
         deadlines = Deadlines(config.header_timeout_s, config.body_timeout_s, config.body_bytes_per_s_min)
         sock = DeadlineSocket(client, deadlines, time.monotonic)
         self._open.add(sock)
+        if not self.alive:
+            # Accepted at the last moment: a request that has arrived is answered, none is waited for.
+            sock.stop_reading()
         try:
             if self._secure(sock):
                 super().handle(listener, sock, addr)
@@ -226,8 +229,12 @@ class _Worker(ggevent.GeventWorker):  # type: ignore[misc]  # gunicorn has no ty
             sock.stop_reading()
 
     def handle_exit(self, sig: int, frame: Any) -> None:
-        self.app.stop()
         super().handle_exit(sig, frame)
+        # NOTE: not here, as what the signal has interrupted may hold a lock that is needed for it.
+        gevent.spawn(self._leave)
+
+    def _leave(self) -> None:
+        self.app.stop()
         # Don't wait for requests that may never come.
         for sock in [each for each in self._open if each.idle]:
             sock.stop_reading()

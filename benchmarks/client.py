@@ -1,8 +1,9 @@
-"""The client of Python beside `rioni bench`, in turns: `python -m benchmarks.client publish`.
+"""The client of Python beside `rioni bench`, in turns: `python -m benchmarks.client publish`, or `consume`.
 
 `rioni bench` writes ready-made bytes to sockets in one loop: it is what a client in Python can reach at best. The
 client takes events one by one as dictionaries, adds metadata, encodes them, and returns a delivery for each. Both send
-idempotency keys, or neither does. Each figure is of a process of its own; client, server and disk share the machine.
+idempotency keys, or neither does. Consumers hand out events one by one, and commit on the way; `rioni bench` decodes no
+event, and counts by cursors. Each figure is of a process of its own; client, server and disk share the machine.
 Ratios are taken within a round.
 """
 
@@ -12,12 +13,13 @@ import itertools
 import os
 import statistics
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
 from benchmarks.over_http import BATCH, SIZE, bench, server
-from rioni.client import AsyncClient, Client
+from rioni.client import AsyncClient, Client, Subscription
 from rioni.client.encoding import encode_event
 
 
@@ -28,14 +30,18 @@ EVENT_TYPE = "rioni-bench.business"
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=("publish",))
+    parser.add_argument("what", choices=("publish", "consume"))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=3.0, help="for each figure")
     parser.add_argument("--connections", type=int, nargs="+", default=CONNECTIONS)
+    parser.add_argument("--events", type=int, default=1_000_000, help="to consume for each figure")
     parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
     options = parser.parse_args()
     with server(options.workers) as (url, _):
-        publish(url, options.connections, options.rounds, options.seconds)
+        if options.what == "publish":
+            publish(url, options.connections, options.rounds, options.seconds)
+        else:
+            consume(url, options.rounds, options.events)
 
 
 def publish(url: str, connections: list[int], rounds: int, seconds: float) -> None:
@@ -53,6 +59,58 @@ def publish(url: str, connections: list[int], rounds: int, seconds: float) -> No
             ratios = [rate / base for rate, base in zip(found, rates["rioni bench"], strict=True)]
             label = f"{count:>3} in flight, {'with keys' if keys else 'no keys'}"
             print(f"{label:<26}{name:<16}{statistics.median(found):>10,.0f}{statistics.median(ratios):>8.0%}")
+
+
+def consume(url: str, rounds: int, events: int) -> None:
+    """Compare the consumers with `rioni bench consume`, in loops that count events, and that decode each."""
+    stored = ["--event-type", EVENT_TYPE, "--category", "business", "--batch", "500", "--size", str(SIZE)]
+    bench(url, "publish", *stored, "--seconds", "600", "--requests", str(events // 500 + 20))
+    print(f"events/s consumed, {SIZE} bytes each when published; medians of {rounds} rounds, ratio to rioni bench")
+    measures = {"Consumer": (consumed, False), "Consumer, data": (consumed, True)}
+    measures |= {"AsyncConsumer": (consumed_async, False), "AsyncConsumer, data": (consumed_async, True)}
+    rates: dict[str, list[float]] = {"rioni bench": [], **{name: [] for name in measures}}
+    for _ in range(rounds):
+        options = ["--event-type", EVENT_TYPE, "--events", str(events), "--seconds", "120"]
+        rates["rioni bench"].append(bench(url, "consume", *options)["events_per_s"])
+        for name, (measure, decodes) in measures.items():
+            rates[name].append(_alone(measure, url, events, decodes))
+    for name, found in rates.items():
+        ratios = [rate / base for rate, base in zip(found, rates["rioni bench"], strict=True)]
+        print(f"{name:<22}{statistics.median(found):>10,.0f}{statistics.median(ratios):>8.0%}")
+
+
+def _subscription() -> Subscription:
+    group = uuid.uuid4().hex
+    return Subscription(owning_application="bench", consumer_group=group, event_types=[EVENT_TYPE], read_from="begin")
+
+
+def consumed(url: str, events: int, decodes: bool) -> float:
+    """Events/s by the consumer for threads."""
+    with Client(url) as client, client.subscription(_subscription()) as consumer:
+        begin = time.perf_counter()
+        for count, event in enumerate(consumer, 1):
+            if decodes:
+                _ = event.data
+            if count == events:
+                break
+        return events / (time.perf_counter() - begin)
+
+
+def consumed_async(url: str, events: int, decodes: bool) -> float:
+    """Events/s by the consumer for asyncio."""
+
+    async def run() -> float:
+        async with AsyncClient(url) as client, client.subscription(_subscription()) as consumer:
+            begin, count = time.perf_counter(), 0
+            async for event in consumer:
+                count += 1
+                if decodes:
+                    _ = event.data
+                if count == events:
+                    break
+            return events / (time.perf_counter() - begin)
+
+    return asyncio.run(run())
 
 
 def _bench(url: str, connections: int, seconds: float, *, keys: bool) -> float:

@@ -26,6 +26,7 @@ from gunicorn.http import wsgi
 from gunicorn.http.parser import RequestParser
 from gunicorn.workers import ggevent
 
+from rioni.bootstrap.lags import TICK_S as LAGS_TICK_S
 from rioni.bootstrap.memory import limit_arenas
 from rioni.bootstrap.pools import FILES, NAMES, Pool, Pools, kinds_for, resolve_in
 from rioni.bootstrap.startup import prepare_startup
@@ -333,6 +334,7 @@ class Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no typ
         if self.tls is not None:
             gevent.spawn(self._watch_certificate, self.tls, pools[FILES])
         gevent.spawn(self._watch_pools, self._worker)
+        gevent.spawn(self.follow_lags, self._worker)
         # gunicorn ends a worker whose hub hangs by SIGABRT; then the log has the stacks of all threads.
         faulthandler.enable(sys.stderr.fileno())
         # PERF: objects that exist by now are permanent; each garbage collection of them would block for 100 ms.
@@ -357,6 +359,15 @@ class Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no typ
         """Run the periodic jobs until the worker ends."""
         while not self._leaving.wait(HOUSEKEEPING_S):
             worker.run_background_jobs()
+
+    def follow_lags(self, worker: Worker) -> None:
+        """Keep the lags of subscriptions up to date until the worker ends."""
+        took_s = 0.0
+        # What takes long pauses for as long.
+        while not self._leaving.wait(max(LAGS_TICK_S, took_s)):
+            begin_s = time.monotonic()
+            worker.follow_lags()
+            took_s = time.monotonic() - begin_s
 
     @staticmethod
     def _watch_hub(worker: Worker, greenlets: "_GreenletCount") -> None:

@@ -83,7 +83,7 @@ def opened_adapters(
             opened.callback(adapter.close)
             return adapter
 
-        local = kept(EmbeddedSignals(directory.signals))
+        local = kept(EmbeddedSignals(directory.signals, directory.changes))
         shared = shared_adapters(config, local) if config.clustered else _embedded(directory, local, pools, clock)
         return Adapters(
             stores=kept(_stores(config, directory, shared.signals, pools, find, measurements, clock)),

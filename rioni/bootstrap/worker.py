@@ -11,6 +11,7 @@ from rioni.bootstrap.custom_projections import CustomProjections
 from rioni.bootstrap.database import cluster_identity, database_lease
 from rioni.bootstrap.from_config import default_admin, key_file, log_consumers, token_policy
 from rioni.bootstrap.infrastructure import Infrastructure, build_infrastructure
+from rioni.bootstrap.lags import Lags
 from rioni.bootstrap.log_tree import TileBuilder, build_checkpoint_signer
 from rioni.bootstrap.memory import trim_memory
 from rioni.bootstrap.pools import Pools
@@ -73,6 +74,8 @@ class Worker(NamedTuple):
     """Lets all streams look at the time, and at what has changed, at once."""
     run_background_jobs: Callable[[], None]
     """Runs the periodic jobs."""
+    follow_lags: Callable[[], None]
+    """Keeps the lags of subscriptions up to date; call it every `TICK_S` of `rioni.bootstrap.lags`."""
     close: Callable[[], None]
     """Releases all resources, so that other processes can take over at once."""
     metrics: Metrics
@@ -91,7 +94,7 @@ def worker(config: Config, directory: DataDirectory, pools: Pools, clock: Clock 
     Raises:
         Unavailable: a server can't be reached, or other brokers use the database.
     """
-    metrics = Metrics(config.metrics_event_types_max)
+    metrics = Metrics(config.metrics_event_types_max, config.metrics_subscriptions_max)
     lease = database_lease(config, cluster_identity(config, directory.broker))
     held = lease.acquire(min(OCCUPIED_WAIT_S, config.database_lock_timeout_s))
     base = build_infrastructure(
@@ -112,7 +115,10 @@ def worker(config: Config, directory: DataDirectory, pools: Pools, clock: Clock 
         dependencies.stopping.set()
         wake()
 
+    lags = Lags(base, metrics)
+
     def close() -> None:
+        lags.close()
         with contextlib.closing(held), contextlib.closing(base):
             marks.note(everything=True)
 
@@ -124,7 +130,7 @@ def worker(config: Config, directory: DataDirectory, pools: Pools, clock: Clock 
         marks.tick()
 
     run_background_jobs = job_watchdog.watched(do_jobs)
-    return Worker(_application(dependencies), stop, wake, run_background_jobs, close, metrics, watchdog)
+    return Worker(_application(dependencies), stop, wake, run_background_jobs, lags.tick, close, metrics, watchdog)
 
 
 def _application(dependencies: Dependencies) -> Any:

@@ -96,7 +96,13 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = None
     database_connections_max: Annotated[
-        int, Meta(ge=2, le=1_000, description="Connections of each worker to PostgreSQL, and two more.")
+        int,
+        Meta(
+            ge=2,
+            le=1_000,
+            description="Connections of each worker to PostgreSQL, and two more; "
+            "one worker of each node of a cluster has three more.",
+        ),
     ] = 10
     database_lock_timeout_s: Annotated[
         int,

@@ -56,6 +56,15 @@ class Config(RequestSettings, frozen=True, kw_only=True):
             "together, as `(others)`.",
         ),
     ] = 1_000
+    metrics_subscriptions_max: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=100_000,
+            description="Subscriptions whose lags `/metrics` shows each by itself, the largest ones; it shows those of "
+            "further ones together, as `(others)`.",
+        ),
+    ] = 1_000
     log_level: Annotated[
         str,
         Meta(

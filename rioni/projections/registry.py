@@ -1,8 +1,10 @@
 """The in-memory registry: what publishing and consuming need, kept current from the log."""
 
 import threading
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Collection, Iterable
 from functools import partial
+from itertools import takewhile
 
 from rioni.domain.aggregates import AGGREGATES
 from rioni.domain.errors import EventTypeNotFound, SubscriptionNotFound, Unavailable
@@ -20,6 +22,9 @@ from rioni.domain.timelines.topic_deletion import AbandonedTopic
 
 
 ENTRIES_PER_READ = 1_000
+
+CHANGES_MAX = 10_000
+"""How many changes are remembered, for those who ask what has changed."""
 
 CATCH_UP_WAIT_S = 15.0
 """How long a request waits for another one that reads the changes."""
@@ -49,12 +54,23 @@ class MemoryRegistry:
         self._lock = threading.Lock()
         self._states: dict[str, dict[str, object]] = {kind: {} for kind in AGGREGATES}
         self._rules: dict[str, PublishRules] = {}
+        self._changes: deque[tuple[int, str, str]] = deque(maxlen=CHANGES_MAX)
+        """Position, kind and key of what was applied last."""
+        self._changes_begin = 0
+        """The position behind which all changes are remembered."""
 
     def load(self, states: Iterable[tuple[str, str, object]], position: int) -> None:
         """Start from states that stand at a position rather than from the beginning of the log."""
         for kind, key, state in states:
             self._states[kind][key] = state
-        self.position = position
+        self.position = self._changes_begin = position
+
+    def changed_since(self, position: int) -> Collection[tuple[str, str]] | None:
+        """Return kinds and keys of what has changed behind a position; None if that is too long ago."""
+        if position < self._changes_begin:
+            return None
+        newest_first = takewhile(lambda change: change[0] > position, reversed(self._changes))
+        return {(kind, key) for _, kind, key in newest_first}
 
     def refresh(self) -> None:
         """Catch up with the log."""
@@ -86,6 +102,9 @@ class MemoryRegistry:
             states[event.key] = state
         if event.kind in ("event-type", "timeline"):
             self._rules.pop(event.key, None)
+        if len(self._changes) == CHANGES_MAX:
+            self._changes_begin = self._changes[0][0]
+        self._changes.append((entry.position, event.kind, event.key))
         self.position = entry.position
 
     @property

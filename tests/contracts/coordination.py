@@ -9,7 +9,7 @@ from rioni.domain.timelines.position import EventTypePartition, format_offset
 
 
 ENOUGH_S = 20
-A0, A1, A2, A3 = (EventTypePartition("a", str(number)) for number in range(4))
+A0, A1, A2, A3, A4 = (EventTypePartition("a", str(number)) for number in range(5))
 
 
 def offset(position: int) -> str:
@@ -25,7 +25,7 @@ def name() -> str:
 
 
 class CoordinationSuite:
-    """Subclasses provide `coordinator`, `other` (that of another process) and `signals`."""
+    """Subclasses provide `coordinator`, `other` (that of another process), `signals` and `flags`."""
 
     @pytest.fixture
     def subscription(self, coordinator: Coordinator) -> str:

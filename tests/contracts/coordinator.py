@@ -1,4 +1,4 @@
-"""The contract of the port `Coordinator`: subclasses provide `coordinator`, `other` and `signals`."""
+"""The contract of the port `Coordinator`: subclasses provide `coordinator`, `other`, `signals` and `flags`."""
 
 import threading
 from uuid import uuid4
@@ -10,8 +10,9 @@ from rioni.domain.ports.coordinator import Assignment, Coordinator
 from rioni.domain.ports.notifier import Notifier
 from rioni.domain.timelines.position import EventTypePartition
 from tests.contracts.commits import CommitContract
-from tests.contracts.coordination import A0, A1, A2, ALL, BEFORE, ENOUGH_S, name, offset
+from tests.contracts.coordination import A0, A1, A2, A4, ALL, BEFORE, ENOUGH_S, name, offset
 from tests.contracts.failures import FailureContract
+from tests.support.waiting import wait_until
 
 
 class CoordinatorContract(CommitContract, FailureContract):
@@ -65,6 +66,36 @@ class CoordinatorContract(CommitContract, FailureContract):
         other.close()
         assert not other.owns(second)
         assert coordinator.owns(stream)
+
+    # --- several subscriptions ---
+
+    def test_the_cursors_of_several_subscriptions_are_read_at_once(self, coordinator, other, subscription, stream):
+        second = name()
+        other.initialise(second, {A0: offset(3)})
+        other.commit(subscription, stream, [(A1, offset(2))])
+        assert coordinator.cursors_of([subscription, second, "unknown"]) == {
+            subscription: {**ALL, A1: offset(2)},
+            second: {A0: offset(3)},
+            "unknown": {},
+        }
+        assert coordinator.cursors_of([]) == {}
+
+    def test_every_change_of_cursors_that_were_read_raises_a_flag(
+        self, coordinator, other, subscription, stream, flags
+    ):
+        for change, cursors in (
+            (lambda: other.commit(subscription, stream, [(A0, offset(1))]), {**ALL, A0: offset(1)}),
+            (lambda: other.extend(subscription, {A4: offset(2)}), {**ALL, A0: offset(1), A4: offset(2)}),
+            (lambda: coordinator.leave(subscription, stream), {**ALL, A0: offset(1), A4: offset(2)}),
+            (lambda: other.reset(subscription, {A0: BEFORE}, 0), {**ALL, A4: offset(2)}),
+            (lambda: other.delete(subscription), {}),
+            (lambda: other.initialise(subscription, ALL), ALL),
+        ):
+            coordinator.cursors_of([subscription])
+            flags.take()
+            change()
+            wait_until(lambda: flags.flag_of(subscription) in flags.take())
+            assert coordinator.cursors_of([subscription]) == {subscription: cursors}
 
     # --- sessions ---
 

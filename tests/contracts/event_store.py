@@ -116,6 +116,17 @@ class EventStoreContract:
     def test_an_empty_partition_has_0_as_oldest_and_minus_1_as_newest(self, store: EventStore):
         assert [tuple(bounds) for bounds in store.bounds(TOPIC)] == [(0, -1)] * PARTITIONS
 
+    def test_the_bounds_of_many_topics_are_read_at_once(self, store: EventStore):
+        store.create_topic("other", 1)
+        store.append(TOPIC, {0: events(1, 2)})
+        store.append("other", {0: events(1)})
+        found = store.bounds_of({TOPIC: PARTITIONS, "other": 1, "unknown": 1})
+        assert {topic: [tuple(each) for each in bounds] for topic, bounds in found.items()} == {
+            TOPIC: [(0, 1), (0, -1), (0, -1)],
+            "other": [(0, 0)],
+        }
+        assert store.bounds_of({}) == {}
+
     def test_bounds_advance_with_appends(self, store: EventStore):
         for count in (3, 6):
             store.append(TOPIC, {1: events(1, 2, 3)})

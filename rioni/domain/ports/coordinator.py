@@ -126,6 +126,13 @@ class Coordinator(Protocol):
         `cursors` may be stale while other processes can't be reached, as the streams of this process must not wait.
         """
 
+    def cursors_of(self, subscription_ids: Collection[str]) -> Mapping[str, CommittedOffsets]:
+        """The committed offsets of several subscriptions, not older than the call; changes since then notify.
+
+        Cheap for those that have not changed since the last call. A later change of the cursors of one of them raises
+        its flag; see `ports.change_flags`.
+        """
+
     def heartbeats(self, subscription_id: str) -> Mapping[EventTypePartition, int]:
         """By partition, a number that grows with every repeated commit by its owner; read after `cursors`."""
 

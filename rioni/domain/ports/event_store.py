@@ -145,6 +145,13 @@ class EventStore(Protocol):
             NotFound: topic unknown.
         """
 
+    def bounds_of(self, topics: Mapping[str, int]) -> Mapping[str, Sequence[Bounds]]:
+        """The bounds of many topics, in one step; those whose bounds are unknown now are left out.
+
+        Args:
+            topics: each with the number of its partitions.
+        """
+
     def newest(self, topic: str, partitions: int = 1) -> Sequence[int]:
         """The last position of every partition, by number; cheap, unless fewer than `partitions` are known.
 

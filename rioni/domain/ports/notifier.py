@@ -6,6 +6,13 @@ from typing import Protocol
 
 LOG_KEY = "log"
 """The key notified when the internal log has grown."""
+TOPIC, SUBSCRIPTION = "topic:", "subscription:"
+"""Beginnings of the keys notified when the events of a topic, or the state of a subscription, have changed.
+
+They raise its flag too; see `rioni.domain.ports.change_flags`.
+"""
+CHANGED = "changed:"
+"""The beginning of keys that raise the flag of a topic or subscription, and wake nobody."""
 
 
 class Waiter(Protocol):

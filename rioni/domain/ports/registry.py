@@ -1,6 +1,6 @@
 """The port to the current state of the registry, for commands and streams."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from rioni.domain.event_types.event_type import EventType
@@ -18,6 +18,13 @@ if TYPE_CHECKING:
 
 class Registry(Protocol):
     """In-memory state of all aggregates, for publishing and consuming."""
+
+    @property
+    def position(self) -> int:
+        """The last position of the log whose changes are visible."""
+
+    def changed_since(self, position: int) -> Collection[tuple[str, str]] | None:
+        """Kinds and keys of what has changed behind a position of the log; None if that is too long ago to be known."""
 
     def refresh(self) -> None:
         """Catch up with the log: all changes acknowledged before are visible then. May block on the database."""

@@ -14,6 +14,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 
 from rioni.domain.ports.store_measurements import StoreMeasurements
 from rioni.http.metrics.event_type_counts import EVENT_TYPES_MAX, EventTypeCounts
+from rioni.http.metrics.lag_table import SUBSCRIPTIONS_MAX, LagTable
 from rioni.http.metrics.metrics_files import AllocatedDict
 from rioni.http.metrics.metrics_slots import MULTIPROCESS_FOLDER, claim_slot
 
@@ -147,11 +148,12 @@ class Metrics:
         Counter, _About("rioni_kafka_recovered_batches", "Interrupted batches whose outcome was recovered from Kafka")
     ]
 
-    def __init__(self, event_types_max: int = EVENT_TYPES_MAX) -> None:
+    def __init__(self, event_types_max: int = EVENT_TYPES_MAX, subscriptions_max: int = SUBSCRIPTIONS_MAX) -> None:
         """Create them.
 
         Args:
             event_types_max: how many event types are counted each by its name; all others are counted together.
+            subscriptions_max: the same of subscriptions, for their lags.
         """
         folder = Path(os.environ[MULTIPROCESS_FOLDER]) if MULTIPROCESS_FOLDER in os.environ else None
         slot = 0
@@ -162,10 +164,12 @@ class Metrics:
             values.ValueClass = values.MultiProcessValue(lambda: slot)  # type: ignore[no-untyped-call]
         registry = CollectorRegistry()
         self.event_types = EventTypeCounts(folder, slot, event_types_max)
+        self.lags = LagTable(folder, subscriptions_max)
         for attribute, hint in get_type_hints(Metrics, include_extras=True).items():
             kind, about = get_args(hint)
             setattr(self, attribute, _metric(kind, about, registry))
         registry.register(self.event_types)
+        registry.register(self.lags)
         self._registry = registry
 
     def of_store(self) -> StoreMeasurements:
@@ -186,6 +190,7 @@ class Metrics:
         registry = CollectorRegistry()
         MultiProcessCollector(registry)  # type: ignore[no-untyped-call]  # prometheus_client leaves it out
         registry.register(self.event_types)
+        registry.register(self.lags)
         return registry
 
 

@@ -9,10 +9,10 @@ import falcon
 import orjson
 
 from rioni.domain.subscriptions.activity import COMMIT, PUBLISH, READ, STREAM, LastActivity, resource_of
+from rioni.domain.subscriptions.lag import partitions_of, unconsumed_of
 from rioni.domain.subscriptions.subscription import Subscription
 from rioni.domain.timestamps import rfc3339
 from rioni.http.resources.resource import Resource
-from rioni.http.resources.subscriptions.stats import partitions_of, unconsumed_of
 from rioni.projections.queries.timeline_reader import newest_consistent
 
 

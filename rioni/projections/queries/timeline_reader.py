@@ -41,16 +41,16 @@ def newest_of(timelines: Timelines, stores: EventStores) -> Sequence[TimelinePos
     PERF: every stream asks whenever it is woken; only the active timeline has to be looked at.
     """
     active = timelines.active
-    return _newest(timelines, stores.of(active.storage_id).newest(active.topic, active.partitions))
+    return newest_in(timelines, stores.of(active.storage_id).newest(active.topic, active.partitions))
 
 
 def newest_consistent(timelines: Timelines, stores: EventStores) -> Sequence[TimelinePosition]:
     """The same, including all appends of other processes; may block on a server, and raises as `offset_ranges_of`."""
     active = timelines.active
-    return _newest(timelines, [bounds.newest for bounds in stores.of(active.storage_id).bounds(active.topic)])
+    return newest_in(timelines, [bounds.newest for bounds in stores.of(active.storage_id).bounds(active.topic)])
 
 
-def _newest(timelines: Timelines, known: Sequence[int]) -> Sequence[TimelinePosition]:
+def newest_in(timelines: Timelines, known: Sequence[int]) -> Sequence[TimelinePosition]:
     """The places of the last events, given the last positions in the active timeline."""
     active = timelines.active
     # A partition that the store does not know yet is new, and empty.

@@ -8,6 +8,7 @@ from uuid import uuid4
 from rioni.domain.errors import RioniError
 from rioni.domain.system.storages import DEFAULT_STORAGE
 from rioni.file_locks import try_lock
+from rioni.storage.change_flags import SharedChangeFlags
 
 
 FORMAT = "rioni data directory, format 1\n"
@@ -42,6 +43,8 @@ class DataDirectory:
         self.path = path.absolute()
         self.broker = str(uuid4())
         """Unique id of the run that holds the lock, shared by forked processes; never reused, here or elsewhere."""
+        self.changes = SharedChangeFlags()
+        """What processes forked from this one have changed."""
         self._lock_fd = -1
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)

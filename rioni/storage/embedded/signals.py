@@ -14,6 +14,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from rioni.domain.errors import Unavailable
+from rioni.domain.ports.change_flags import ChangeFlags
+from rioni.domain.ports.notifier import CHANGED, SUBSCRIPTION, TOPIC
 from rioni.storage.threads.greenlet_semaphore import ThreadSafeSemaphore
 
 
@@ -68,18 +70,23 @@ class EmbeddedWatch:
 class EmbeddedSignals:
     """The port `Notifier` for the processes of one machine; each forked process opens its own socket."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, flags: ChangeFlags | None = None) -> None:
         """Open nothing yet.
 
         Args:
             directory: an existing directory for the sockets, of any length.
+            flags: raised for each topic and subscription that has changed.
         """
-        self._directory = directory
+        self._directory, self._flags = directory, flags
         self._lock = ThreadSafeSemaphore()
         self._process = _Process(directory)
 
     def notify(self, *keys: str) -> None:
         """Wake all watchers of the keys. Never blocks, never raises."""
+        self._raise_flags(keys)
+        keys = tuple(key for key in keys if not key.startswith(CHANGED))
+        if not keys:
+            return
         with contextlib.suppress(OSError):
             process = self._here()
             process.dispatch(keys)
@@ -87,6 +94,7 @@ class EmbeddedSignals:
 
     def notify_here(self, *keys: str) -> None:
         """Wake only the watchers in this process: the others are notified otherwise. Never blocks."""
+        self._raise_flags(keys)
         self._here().dispatch(keys)
 
     def watch(self, keys: Iterable[str]) -> EmbeddedWatch:
@@ -119,6 +127,12 @@ class EmbeddedSignals:
         """Stop the listener and remove the socket."""
         with self._lock:
             self._process.close()
+
+    def _raise_flags(self, keys: Iterable[str]) -> None:
+        if (flags := self._flags) is not None:
+            for key in keys:
+                if key.startswith((TOPIC, SUBSCRIPTION, CHANGED)):
+                    flags.raise_flag(key.partition(":")[2])
 
     def _here(self) -> "_Process":
         if self._process.pid != os.getpid():

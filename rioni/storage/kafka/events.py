@@ -6,7 +6,7 @@ from typing import ParamSpec, TypeVar
 from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.event_store import Appended, Chunk
 from rioni.domain.ports.health import Health
-from rioni.domain.ports.notifier import Notifier
+from rioni.domain.ports.notifier import CHANGED, Notifier
 from rioni.domain.ports.store_measurements import StoreMeasurements
 from rioni.domain.ports.thread_pool import StorePools
 from rioni.domain.publishing.headers import Headers
@@ -222,6 +222,10 @@ class KafkaEventStore:
         self._follower.learn(topic, bounds)
         return bounds
 
+    def bounds_of(self, topics: Mapping[str, int]) -> Mapping[str, Sequence[Bounds]]:
+        """Return the bounds of many topics, from Kafka; see the port."""
+        return self._pools.topics(self._topics.bounds_of, topics)
+
     def newest(self, topic: str, partitions: int = 1) -> Sequence[int]:
         """Return the last position of every partition; see the port. Blocks only for topics not requested recently."""
         return [tail.next - 1 for tail in self._follower.of(topic, partitions)]
@@ -242,6 +246,7 @@ class KafkaEventStore:
         removed = self._pools.keep(self._topics.delete_before, topic, before_ms)
         if removed:
             self.bounds(topic)
+            self._signals.notify(CHANGED + topic)
         return removed
 
     def compact(self, topic: str, before_ms: int, keyed_since_ms: int = 0) -> int:

@@ -178,6 +178,13 @@ class ZooKeeperCoordinator:
         """Return the committed offsets, never outdated ones; see the port."""
         return self._with_retry(self._cache.cursors, subscription_id)
 
+    @run_on_hub
+    def cursors_of(self, subscription_ids: Collection[str]) -> Mapping[str, CommittedOffsets]:
+        """Return the committed offsets of several subscriptions; see the port."""
+        self._session.barrier(patient=True)
+        self._cache.prefetch(subscription_ids)
+        return {each: self._cache.cursors(each) for each in subscription_ids}
+
     def _present_cursors(self, subscription_id: str) -> CommittedOffsets:
         self._session.barrier()
         return self._cache.cursors(subscription_id)

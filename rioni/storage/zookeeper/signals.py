@@ -6,14 +6,11 @@ database listener; the processes of one machine use the local signals as well.
 
 from collections.abc import Collection, Iterable
 
-from rioni.domain.ports.notifier import Waiter
+from rioni.domain.ports.notifier import CHANGED, SUBSCRIPTION, Waiter
 from rioni.storage.embedded.signals import EmbeddedSignals, EmbeddedWatch
 from rioni.storage.threads.hub_thread import run_on_hub
 from rioni.storage.zookeeper.session.session import ZooKeeperSession
 from rioni.storage.zookeeper.subscriptions import SubscriptionCache
-
-
-SUBSCRIPTION = "subscription:"
 
 
 class ZooKeeperSignals:
@@ -27,7 +24,7 @@ class ZooKeeperSignals:
             local: notifies the processes of this machine.
         """
         self.hub_thread = session.hub_thread
-        self.cache = SubscriptionCache(session, self._notify_waiters)
+        self.cache = SubscriptionCache(session, self._notify_waiters, self._raise_flag)
         """The subscription cache of this process."""
         self._local = local
 
@@ -60,6 +57,9 @@ class ZooKeeperSignals:
     def close(self) -> None:
         """Close the sockets."""
         self._local.close()
+
+    def _raise_flag(self, subscription_id: str) -> None:
+        self._local.notify(CHANGED + subscription_id)
 
     def _notify_waiters(self, subscription_id: str, streams: Collection[str] | None) -> None:
         if streams is None:

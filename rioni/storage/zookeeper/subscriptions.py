@@ -51,15 +51,21 @@ class _ReadCursors(NamedTuple):
 class SubscriptionCache:
     """Caches subscriptions by id; reads after `barrier` return all changes made before."""
 
-    def __init__(self, session: ZooKeeperSession, on_change: Callable[[str, Collection[str] | None], None]) -> None:
+    def __init__(
+        self,
+        session: ZooKeeperSession,
+        on_change: Callable[[str, Collection[str] | None], None],
+        on_outdated: Callable[[str], None] = lambda _subscription_id: None,
+    ) -> None:
         """Start empty.
 
         Args:
             session: sends requests and sets watches.
             on_change: receives each followed subscription that has changed, and the affected streams, None for all;
                 must not block.
+            on_outdated: receives each cached subscription that has changed, or may have; must not block.
         """
-        self._on_change = on_change
+        self._on_change, self._on_outdated = on_change, on_outdated
         self._followers: Counter[str] = Counter()
         self._node_cache = NodeCache(session, self._is_followed, self._changed)
         self._seen: dict[str, ObservedSubscription] = {}
@@ -159,6 +165,20 @@ class SubscriptionCache:
         self._cursors[subscription_id] = _ReadCursors(nodes, cursors, seen.topology.epoch)
         return cursors
 
+    def prefetch(self, subscription_ids: Collection[str]) -> None:
+        """Read the assignments and cursors of several subscriptions, all at once."""
+        plans_ = self._node_cache.nodes([plan_path(each) for each in subscription_ids])
+        found = zip(subscription_ids, plans_, strict=True)
+        seen = {each: self._understood(each, node) for each, node in found}
+        self._node_cache.nodes(
+            [
+                cursor_path(each, share.partition)
+                for each, observed in seen.items()
+                if observed is not None
+                for share in observed.assignment.shares
+            ]
+        )
+
     def heartbeats(self, subscription_id: str) -> Mapping[EventTypePartition, int]:
         """Return how many commits repeated the committed offset, when the cursors were last read."""
         _, standings = self._last(subscription_id)
@@ -213,7 +233,10 @@ class SubscriptionCache:
 
     def _changed(self, path: str, known: bool) -> None:  # noqa: FBT001 - as the node cache passes it
         subscription_id = subscription_of(path)
-        if subscription_id is not None and subscription_id in self._followers:
+        if subscription_id is None:
+            return
+        self._on_outdated(subscription_id)
+        if subscription_id in self._followers:
             concerned = self._concerned(subscription_id, path) if known else None
             if concerned is None or concerned:
                 self._on_change(subscription_id, concerned)

@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from rioni.storage.change_flags import SharedChangeFlags
 from rioni.storage.chunk_cache import CacheMemory
 from rioni.storage.embedded.data_directory import DataDirectory
 from rioni.storage.embedded.events.event_store import EmbeddedEventStore
@@ -18,7 +19,7 @@ def directory(tmp_path: Path) -> Iterator[DataDirectory]:
 
 @pytest.fixture
 def signals(directory: DataDirectory) -> Iterator[EmbeddedSignals]:
-    signals = EmbeddedSignals(directory.signals)
+    signals = EmbeddedSignals(directory.signals, directory.changes)
     yield signals
     signals.close()
 
@@ -41,3 +42,9 @@ def other_store(directory: DataDirectory, signals: EmbeddedSignals, clock: Manua
     store = EmbeddedEventStore(directory.events, clock=clock, signals=signals, cache_memory=CacheMemory(0))
     yield store
     store.close()
+
+
+@pytest.fixture
+def flags(directory: DataDirectory) -> SharedChangeFlags:
+    """What the processes of the directory have changed."""
+    return directory.changes

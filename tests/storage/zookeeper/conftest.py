@@ -7,6 +7,7 @@ from uuid import uuid4
 
 import pytest
 
+from rioni.storage.change_flags import SharedChangeFlags
 from rioni.storage.clock import SystemClock
 from rioni.storage.embedded.signals import EmbeddedSignals
 from rioni.storage.zookeeper.coordination import ZooKeeperCoordinator
@@ -22,6 +23,7 @@ class Process(NamedTuple):
     session: ZooKeeperSession
     signals: ZooKeeperSignals
     coordinator: ZooKeeperCoordinator
+    flags: SharedChangeFlags
 
     def close(self) -> None:
         self.coordinator.close()
@@ -43,9 +45,10 @@ def start_at(tmp_path: Path) -> Callable[[str, float], Process]:
         session = ZooKeeperSession(hosts, clock=SystemClock(), session_timeout_s=session_timeout_s)
         directory = tmp_path / f"signals-{next(numbers)}"
         directory.mkdir()
-        signals = ZooKeeperSignals(session, EmbeddedSignals(directory))
+        flags = SharedChangeFlags()
+        signals = ZooKeeperSignals(session, EmbeddedSignals(directory, flags))
         coordinator = ZooKeeperCoordinator(session, signals.cache, clock=SystemClock(), watch=signals.watch)
-        return Process(session, signals, coordinator)
+        return Process(session, signals, coordinator, flags)
 
     return start_at
 
@@ -72,6 +75,11 @@ def this(start: Callable[..., Process]) -> Process:
 @pytest.fixture
 def coordinator(this: Process) -> ZooKeeperCoordinator:
     return this.coordinator
+
+
+@pytest.fixture
+def flags(this: Process) -> SharedChangeFlags:
+    return this.flags
 
 
 @pytest.fixture

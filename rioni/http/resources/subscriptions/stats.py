@@ -4,7 +4,7 @@ Source: reference subscriptions#partition-statistics.
 """
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import falcon
@@ -12,10 +12,10 @@ import orjson
 
 from rioni.domain.errors import EventTypeNotFound, NotFound, Unavailable
 from rioni.domain.ports.coordinator import Assignment, Topology
-from rioni.domain.subscriptions.cursor_arithmetic import beyond_end
+from rioni.domain.subscriptions.lag import committed_place, cursor_errors, partitions_of, unconsumed_of
 from rioni.domain.subscriptions.subscription import Subscription
-from rioni.domain.timelines.position import EventTypePartition, TimelinePosition, parse_offset
-from rioni.domain.timelines.timeline import FIRST_ORDER, Timelines
+from rioni.domain.timelines.position import EventTypePartition, TimelinePosition
+from rioni.domain.timelines.timeline import Timelines
 from rioni.http.dependencies import Dependencies
 from rioni.http.resources.resource import Resource
 from rioni.projections.queries.timeline_reader import newest_consistent, recorded_at_ms_after
@@ -40,7 +40,7 @@ class SubscriptionStatsResource(Resource):
             errors.update(cursor_errors(timelines, newest, cursors))
         ages_s: dict[EventTypePartition, int | None] = {}
         if req.get_param_as_bool("show_time_lag"):
-            behind = {key: _place(cursors[key]) for key, count in unconsumed.items() if count}
+            behind = {key: committed_place(cursors[key]) for key, count in unconsumed.items() if count}
             ages_s |= dict.fromkeys(unconsumed, 0)
             ages_s |= self._ages_s(event_types, behind)
         items = [
@@ -71,49 +71,6 @@ class SubscriptionStatsResource(Resource):
                 at_ms = recorded_at_ms_after(timelines, self._dependencies.stores, int(key.partition), place)
                 ages_s[key] = 0 if at_ms is None else max(0, (now_ms - at_ms) // 1_000)
         return ages_s
-
-
-def partitions_of(timelines: Timelines) -> list[EventTypePartition]:
-    """All partitions of an event type, in the order of statistics: sorted as strings."""
-    return sorted(
-        EventTypePartition(timelines.event_type, str(number)) for number in range(timelines.active.partitions)
-    )
-
-
-def unconsumed_of(
-    timelines: Timelines, newest: Sequence[TimelinePosition], cursors: Mapping[EventTypePartition, str]
-) -> dict[EventTypePartition, int]:
-    """How many events of each partition follow the committed one; those that retention has removed still count.
-
-    Args:
-        timelines: of the event type.
-        newest: the places of the last events, by number.
-        cursors: the committed offsets; nothing is known of partitions without one, or with one beyond the last event.
-    """
-    beyond = cursor_errors(timelines, newest, cursors)
-    return {
-        key: timelines.unconsumed(int(key.partition), _place(cursors[key]), newest[int(key.partition)])
-        for key in partitions_of(timelines)
-        if key in cursors and key not in beyond
-    }
-
-
-def cursor_errors(
-    timelines: Timelines, newest: Sequence[TimelinePosition], cursors: Mapping[EventTypePartition, str]
-) -> dict[EventTypePartition, str]:
-    """For each partition that is committed beyond its last event a sentence that says so; arguments as above."""
-    return {
-        key: beyond_end(key, cursors[key], newest[int(key.partition)])
-        for key in partitions_of(timelines)
-        if key in cursors and timelines.is_beyond_end(_place(cursors[key]), newest[int(key.partition)])
-    }
-
-
-def _place(committed: str) -> TimelinePosition:
-    """The place of a committed offset, which is canonical."""
-    place = parse_offset(committed, partition="", oldest_order=FIRST_ORDER)
-    assert place is not None, "committed offsets are canonical"
-    return place
 
 
 def status_of(dependencies: Dependencies, subscription: Subscription) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from rioni.domain.ports.coordinator import Session
+from rioni.domain.ports.notifier import CHANGED
 from rioni.domain.streaming.admission import Cursors, StreamSlots, check_commit, compare
 from rioni.domain.timelines.position import EventTypePartition
 from rioni.storage.embedded.coordination import database as tables
@@ -90,6 +91,8 @@ class Changes:
         advanced, repeated = known.commit(stream_id, cursors)
         if repeated:
             self.keys.add(f"stream:{stream_id}")
+        if any(advanced):
+            self.keys.add(f"{CHANGED}{subscription_id}")
         return advanced
 
     def finish(self) -> None:

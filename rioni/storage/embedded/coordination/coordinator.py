@@ -142,6 +142,10 @@ class EmbeddedCoordinator:
         """Return the committed offsets; see the port. PERF: about 5 us if nothing has changed."""
         return self._standing(subscription_id).cursors
 
+    def cursors_of(self, subscription_ids: Collection[str]) -> Mapping[str, CommittedOffsets]:
+        """Return the committed offsets of several subscriptions; see the port."""
+        return {each: self.cursors(each) for each in subscription_ids}
+
     def committed(self, subscription_id: str) -> CommittedOffsets:
         """Return the committed offsets; see the port."""
         return self.cursors(subscription_id)

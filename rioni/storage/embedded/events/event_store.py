@@ -5,13 +5,13 @@ may open the store at once.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 from rioni.domain.errors import NotFound
 from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.event_store import Appended, Chunk
-from rioni.domain.ports.notifier import Notifier
+from rioni.domain.ports.notifier import CHANGED, Notifier
 from rioni.domain.ports.thread_pool import StorePools
 from rioni.domain.publishing.headers import Headers
 from rioni.domain.publishing.idempotency import IdempotencyClaim
@@ -181,6 +181,14 @@ class EmbeddedEventStore:
             raise NotFound(f"topic {topic} does not exist")
         return [Bounds(partition.oldest, partition.next - 1) for partition in partitions]
 
+    def bounds_of(self, topics: Mapping[str, int]) -> Mapping[str, Sequence[Bounds]]:
+        """Return the bounds of many topics; see the port."""
+        found = {}
+        for topic in topics:
+            with suppress(NotFound, DamagedEvents):
+                found[topic] = self.bounds(topic)
+        return found
+
     def newest(self, topic: str, partitions: int = 1) -> Sequence[int]:  # noqa: ARG002 - of the port
         """Return the last position of every partition; see the port. As fast and as accurate as `bounds`."""
         return [bounds.newest for bounds in self.bounds(topic)]
@@ -198,7 +206,10 @@ class EmbeddedEventStore:
 
     def delete_before(self, topic: str, before_ms: int) -> int:
         """Delete the chunks stored before this time and return the number of events deleted."""
-        return in_steps(self._pools.keep, delete_before(self._database, topic, before_ms, self._clock.now_ms()))
+        removed = in_steps(self._pools.keep, delete_before(self._database, topic, before_ms, self._clock.now_ms()))
+        if removed:
+            self._signals.notify(CHANGED + topic)
+        return removed
 
     def compact(self, topic: str, before_ms: int, keyed_since_ms: int = 0) -> int:  # noqa: ARG002 - of the port
         """Remove events superseded before this time and return their number; see the port."""

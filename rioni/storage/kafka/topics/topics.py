@@ -275,6 +275,31 @@ class Topics:
         oldest, next_ = (self._offsets(topic, partitions, spec) for spec in (OFFSET_BEGINNING, OFFSET_END))
         return [Bounds(oldest[number], max(oldest[number], next_[number]) - 1) for number in partitions]
 
+    def bounds_of(self, topics: Mapping[str, int]) -> dict[str, list[Bounds]]:
+        """Return the bounds of many topics, by the number of their partitions; without those that are unknown now."""
+        oldest, next_ = (self._offsets_of(topics, spec) for spec in (OFFSET_BEGINNING, OFFSET_END))
+        return {
+            topic: [
+                Bounds(oldest[topic, number], max(oldest[topic, number], next_[topic, number]) - 1)
+                for number in range(count)
+            ]
+            for topic, count in topics.items()
+            if all((topic, number) in found for found in (oldest, next_) for number in range(count))
+        }
+
+    def _offsets_of(self, topics: Mapping[str, int], spec: int) -> dict[tuple[str, int], int]:
+        wanted = [
+            TopicPartition(self.name(topic), number, spec) for topic, count in topics.items() for number in range(count)
+        ]
+        answers = translate_errors(lambda: self._admin.begin("list_offsets", wanted).outcomes(), "")
+        prefix = self._connection.topic_prefix
+        # Errors and negative offsets mean that the offset is currently unknown.
+        return {
+            (place.topic.removeprefix(prefix), place.partition): offset
+            for place, answer in answers.items()
+            if isinstance(offset := getattr(answer, "offset", None), int) and offset >= 0
+        }
+
     def offset_at_time(self, topic: str, partition: int, recorded_at_ms: int) -> int:
         """Return the position of the first event recorded at this time or later; after the newest if there is none."""
         self.count(topic, partition + 1)

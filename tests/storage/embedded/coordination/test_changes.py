@@ -97,7 +97,7 @@ def test_a_join_sees_earlier_changes_of_the_same_transaction(database):
 
 def test_only_sessions_that_a_change_concerns_are_woken(database):
     together(database, join("a", A0), join("b", A1), join("c"))
-    assert together(database, commit("a", (A0, 3)))[-1].keys == {"stream:a"}
+    assert together(database, commit("a", (A0, 3)))[-1].keys == {"stream:a", "changed:s"}
     assert together(database, commit("a", (A0, 2)))[-1].keys == set()
     assert together(database, join("d", A2))[-1].keys == {"stream:c", "stream:d"}
     assert together(database, lambda changes: changes.release("s", "c", [A2, A3]))[-1].keys == {"stream:c", "stream:d"}

@@ -57,7 +57,7 @@ class TestEmbeddedCoordinator(CoordinatorContract):
     @pytest.fixture
     def other(self, directory: DataDirectory, clock: ManualClock) -> Iterator[EmbeddedCoordinator]:
         """A second coordinator with its own connections, caches and signals, as in another process."""
-        signals = EmbeddedSignals(directory.signals)
+        signals = EmbeddedSignals(directory.signals, directory.changes)
         coordinator = EmbeddedCoordinator(directory.coordination, clock=clock, signals=signals)
         yield coordinator
         coordinator.close()

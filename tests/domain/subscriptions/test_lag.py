@@ -1,7 +1,7 @@
 import pytest
 
+from rioni.domain.subscriptions.lag import Lag, cursor_errors, partitions_of, unconsumed_of
 from rioni.domain.timelines.position import EventTypePartition, TimelinePosition, format_offset
-from rioni.http.resources.subscriptions.stats import cursor_errors, partitions_of, unconsumed_of
 from tests.support.builders import timeline, timelines_of
 
 
@@ -57,3 +57,12 @@ def test_a_cursor_beyond_the_last_event_is_named_and_has_no_lag(committed, newes
     (text,) = cursor_errors(timelines, [newest], cursors).values()
     assert text.startswith(f"The committed cursor {cursors[KEY]} of event type order.created, partition 0, is beyond")
     assert newest.offset in text
+
+
+@pytest.mark.parametrize(
+    ("lag", "seconds"),
+    [(Lag(0), 0), (Lag(5), 0), (Lag(5, None), None), (Lag(5, 8_001), 1), (Lag(5, 8_000), 2), (Lag(5, 11_000), 0)],
+)
+def test_the_age_of_the_first_unconsumed_event_is_in_whole_seconds(lag, seconds):
+    """Reference operations#lag-metrics."""
+    assert lag.seconds(10_000) == seconds

@@ -1,0 +1,97 @@
+"""Tells the nodes of a cluster which topics events were appended to, by NOTIFY of PostgreSQL.
+
+Kafka tells only those who read a topic, which is too much of an effort for all topics of all subscriptions.
+"""
+
+from collections.abc import Collection, Iterator
+from typing import Any
+from uuid import uuid4
+
+from sqlalchemy import Engine, exc
+
+from rioni.domain.errors import Unavailable
+
+
+CHANNEL = "rioni_topics"
+PAYLOAD_BYTES_MAX = 7_900
+"""PostgreSQL allows 8,000."""
+PAYLOADS_MAX = 20
+"""Of one call; with more topics than fit, the others are told to look at all."""
+ALL = "*"
+"""Stands for all topics; not a valid name of one."""
+
+
+class PostgresTopicNews:
+    """A connection of its own, opened by the first call, for one process of each node."""
+
+    def __init__(self, engine: Engine) -> None:
+        """Connect later.
+
+        Args:
+            engine: creates the connection, which is not one of the pool.
+        """
+        self._engine = engine
+        # The driver is an extra, and can't be imported here.
+        self._errors: tuple[type[Exception], ...] = (engine.dialect.loaded_dbapi.Error, exc.SQLAlchemyError, OSError)
+        self._node = str(uuid4())
+        self._connection: Any = None
+
+    def exchange(self, topics: Collection[str]) -> Collection[str] | None:
+        """Tell the other nodes of appends, and learn of theirs; blocks on the server.
+
+        Args:
+            topics: those that this node has appended to since the last call.
+
+        Returns:
+            The topics that other nodes have appended to; None if any may be among them, as at first.
+
+        Raises:
+            Unavailable: the server can't be reached; `topics` may not have been told.
+        """
+        try:
+            connected = self._connection is not None
+            if not connected:
+                self._connection = self._opened()
+            # What this node had to tell while it was not connected was not told.
+            for payload in _payloads(topics) if connected else [ALL]:
+                self._connection.execute("SELECT pg_notify(%s, %s)", (CHANNEL, f"{self._node}\n{payload}"))
+            found = {topic for payload in self._payloads() for topic in payload.split("\n")}
+        except self._errors as ex:
+            self.close()
+            raise Unavailable(f"PostgreSQL does not tell what other nodes append to: {str(ex).strip()}") from ex
+        return found if connected and ALL not in found else None
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _opened(self) -> Any:
+        borrowed = self._engine.raw_connection()
+        connection: Any = borrowed.driver_connection
+        borrowed.detach()
+        connection.autocommit = True
+        connection.execute(f"LISTEN {CHANNEL}")
+        return connection
+
+    def _payloads(self) -> Iterator[str]:
+        """What others have told, as far as it has arrived."""
+        for notice in self._connection.notifies(timeout=0):
+            node, _, payload = notice.payload.partition("\n")
+            if node != self._node:
+                yield payload
+
+
+def _payloads(topics: Collection[str]) -> list[str]:
+    """The topics in as many texts as needed."""
+    payloads: list[list[str]] = []
+    room = 0
+    for topic in topics:
+        size = len(topic.encode()) + 1
+        if size > room:
+            payloads.append([])
+            room = PAYLOAD_BYTES_MAX
+        payloads[-1].append(topic)
+        room -= size
+    return ["\n".join(each) for each in payloads] if len(payloads) <= PAYLOADS_MAX else [ALL]

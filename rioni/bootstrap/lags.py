@@ -8,8 +8,8 @@ from typing import Protocol
 from rioni.bootstrap.infrastructure import Infrastructure
 from rioni.commands.job_runner import LoggedJobRunner
 from rioni.commands.system.lag_monitor import LagMonitor
+from rioni.domain.ports.leadership import Leadership
 from rioni.http.metrics.collectors import Metrics
-from rioni.storage.embedded.leadership import FileLeadership
 
 
 TICK_S = 0.25
@@ -34,10 +34,9 @@ class _NoOtherNodes:
 class Lags:
     """The part of one worker: it looks if no other worker of the node does."""
 
-    def __init__(self, base: Infrastructure, metrics: Metrics) -> None:
-        self._base, self._metrics = base, metrics
+    def __init__(self, base: Infrastructure, metrics: Metrics, elected: Leadership) -> None:
+        self._base, self._metrics, self._elected = base, metrics, elected
         self._runner = LoggedJobRunner()
-        self._elected = FileLeadership(base.directory.scratch / "lags")
         registry, adapters = base.registry, base.adapters
         self._monitor = LagMonitor(
             registry, adapters.stores, adapters.coordinator, base.directory.changes, base.clock, partial(time.sleep, 0)
@@ -63,9 +62,8 @@ class Lags:
             self._runner.run("looking at lags", self._look)
 
     def close(self) -> None:
-        """Let another worker look."""
+        """Close the connection to the other nodes."""
         self._news.close()
-        self._elected.close()
 
     def _exchange(self) -> None:
         appended = self._news.exchange(self._monitor.take_appended())

@@ -14,6 +14,7 @@ from rioni.bootstrap.infrastructure import Infrastructure, build_infrastructure
 from rioni.bootstrap.lags import Lags
 from rioni.bootstrap.log_tree import TileBuilder, build_checkpoint_signer
 from rioni.bootstrap.memory import trim_memory
+from rioni.bootstrap.metrics_history import MetricsHistory
 from rioni.bootstrap.pools import Pools
 from rioni.bootstrap.readiness import readiness
 from rioni.bootstrap.rebuild_gauges import RebuildGauges
@@ -52,6 +53,7 @@ from rioni.http.streaming.stream_context import StreamMemory, StreamPorts
 from rioni.storage.clock import ExpiryClock, SystemClock
 from rioni.storage.embedded.activity import EmbeddedActivity
 from rioni.storage.embedded.data_directory import DataDirectory
+from rioni.storage.embedded.leadership import FileLeadership
 from rioni.storage.embedded.spool import FileSpool
 from rioni.storage.signing_key import load_key
 from rioni.storage.sql.database_lease import DatabaseLease
@@ -94,7 +96,9 @@ def worker(config: Config, directory: DataDirectory, pools: Pools, clock: Clock 
     Raises:
         Unavailable: a server can't be reached, or other brokers use the database.
     """
-    metrics = Metrics(config.metrics_event_types_max, config.metrics_subscriptions_max)
+    metrics = Metrics(
+        config.metrics_event_types_max, config.metrics_subscriptions_max, config.metrics_history_series_max
+    )
     lease = database_lease(config, cluster_identity(config, directory.broker))
     held = lease.acquire(min(OCCUPIED_WAIT_S, config.database_lock_timeout_s))
     base = build_infrastructure(
@@ -115,18 +119,24 @@ def worker(config: Config, directory: DataDirectory, pools: Pools, clock: Clock 
         dependencies.stopping.set()
         wake()
 
-    lags = Lags(base, metrics)
+    # Of the workers of this node, for what one of them does for all.
+    elected = FileLeadership(directory.scratch / "elected")
+    lags = Lags(base, metrics, elected)
 
     def close() -> None:
         lags.close()
+        elected.close()
         with contextlib.closing(held), contextlib.closing(base):
             marks.note(everything=True)
 
     metrics.worker_info.labels(socket.gethostname(), base.adapters.coordinator.worker).set(1)
     jobs = _jobs(base, services, spools, dependencies, metrics)
 
+    history = MetricsHistory(base, metrics, elected)
+
     def do_jobs() -> None:
         jobs()
+        history.tick()
         marks.tick()
 
     run_background_jobs = job_watchdog.watched(do_jobs)

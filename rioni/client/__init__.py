@@ -43,6 +43,8 @@ from rioni.client.models.administration import (
     Feature,
     Health,
     Metrics,
+    MetricsHistory,
+    MetricsSeries,
     Rebuild,
     Storage,
 )
@@ -153,6 +155,8 @@ __all__ = [
     "InclusionProof",
     "ItemResult",
     "Metrics",
+    "MetricsHistory",
+    "MetricsSeries",
     "NotFound",
     "Options",
     "Partition",

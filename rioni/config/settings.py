@@ -65,6 +65,15 @@ class Config(RequestSettings, frozen=True, kw_only=True):
             "further ones together, as `(others)`.",
         ),
     ] = 1_000
+    metrics_history_series_max: Annotated[
+        int,
+        Meta(
+            ge=100,
+            le=100_000,
+            description="Series of which `/metrics/history` knows the last hour; each takes 3.2 kB of the data "
+            "directory and of memory, once for all worker processes.",
+        ),
+    ] = 4_000
     log_level: Annotated[
         str,
         Meta(

@@ -26,6 +26,7 @@ from rioni.http.resources.event_types import EventTypeResource, EventTypesResour
 from rioni.http.resources.events import DeletedEventsResource, EventsResource
 from rioni.http.resources.filter_evaluations import FilterEvaluationsResource
 from rioni.http.resources.health import HealthResource, LiveResource, MetricsResource, ReadyResource, VersionResource
+from rioni.http.resources.metrics_history import MetricsHistoryResource
 from rioni.http.resources.partitions import PartitionResource, PartitionsResource
 from rioni.http.resources.rebuilds import RebuildResource, RebuildsResource
 from rioni.http.resources.schemas import (
@@ -106,6 +107,7 @@ def routes(dependencies: Dependencies) -> list[tuple[str, Any]]:
         ("/registry/enrichment-strategies", RegistryResource(ENRICHMENT_STRATEGIES)),
         ("/registry/partition-strategies", RegistryResource(PARTITION_STRATEGIES)),
         ("/metrics", MetricsResource(dependencies)),
+        ("/metrics/history", MetricsHistoryResource(dependencies)),
         ("/health", HealthResource()),
         ("/livez", LiveResource(dependencies)),
         ("/readyz", ReadyResource(dependencies)),

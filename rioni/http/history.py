@@ -38,6 +38,16 @@ def time_from(text: str, name: str) -> str:
     return rfc3339(milliseconds + bool(beyond and beyond[1].strip("0")))
 
 
+def since_ms(req: falcon.Request) -> int:
+    """The parameter `since` in milliseconds; 0 if it is absent.
+
+    Raises:
+        Malformed: it is not RFC 3339.
+    """
+    text = req.get_param("since")
+    return 0 if text is None else _milliseconds(text, "since")
+
+
 def as_of(req: falcon.Request, resp: falcon.Response, dependencies: Dependencies) -> Moment | None:
     """The moment that a request asks about, named in the answer's header; None for now.
 

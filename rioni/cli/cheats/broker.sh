@@ -8,6 +8,7 @@ rioni monitoring version
 
 # Its metrics, and the description of its API.
 rioni monitoring metrics --name rioni_http_requests
+rioni monitoring history --name requests --step 60
 rioni monitoring openapi > openapi.json
 rioni monitoring docs > api.html
 

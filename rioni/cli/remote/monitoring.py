@@ -73,6 +73,40 @@ def metrics(
             typer.echo(line)
 
 
+@app.command(
+    epilog="Example: rioni monitoring history --name published_events --step 60\n\n"
+    "Example: rioni monitoring history --subscription 038fc871-1d2c-4e2e-aa29-1579e8f2e71f --json"
+)
+@connected
+def history(
+    session: Session,
+    *,
+    name: Annotated[list[str], typer.Option(help="Only series of this name; may be repeated.")] = [],  # noqa: B006 - never changed
+    event_type: Annotated[list[str], typer.Option(help="Only series of this event type; may be repeated.")] = [],  # noqa: B006 - never changed
+    subscription: Annotated[list[str], typer.Option(help="Only series of this subscription; may be repeated.")] = [],  # noqa: B006 - never changed
+    since: Annotated[str | None, typer.Option(help="Only values from this RFC 3339 time on.", metavar="TIME")] = None,
+    step: Annotated[int | None, typer.Option(help="Seconds of a value; 10 by default.", min=10, max=3600)] = None,
+    limit: Annotated[int | None, typer.Option(help="How many series are shown.", min=1, max=1000)] = None,
+) -> None:
+    """Show [metrics of the last hour](reference/operations.md#metrics-history).
+
+    Of each series it is the last value and the range. With `--json` each series is a line with all `times` and
+    `values`.
+    """
+    found = session.client.monitoring.history(
+        names=name, event_types=event_type, subscriptions=subscription, since=since, step=step, limit=limit
+    )
+    rows: list[Any] = []
+    for each in found.series:
+        known = [value for value in each.values if value is not None]
+        label = next(iter(each.labels.values()), "")
+        if session.output.json:
+            rows.append({"name": each.name, "labels": each.labels, "times": found.times, "values": each.values})
+        elif known:
+            rows.append({"name": each.name, "of": label, "last": known[-1], "least": min(known), "most": max(known)})
+    session.output.items(rows, {"name": "name", "of": "of", "last": "last", "least": "least", "most": "most"})
+
+
 @app.command(epilog="Example: rioni monitoring openapi > openapi.json")
 @connected
 def openapi(session: Session) -> None:

@@ -6,7 +6,16 @@ from typing import Any
 import msgspec
 
 from rioni.client._async.transport import Transport, decode
-from rioni.client.models.administration import Admins, Blacklist, Feature, Health, Metrics, Rebuild, Storage
+from rioni.client.models.administration import (
+    Admins,
+    Blacklist,
+    Feature,
+    Health,
+    Metrics,
+    MetricsHistory,
+    Rebuild,
+    Storage,
+)
 
 
 _SERVICE_UNAVAILABLE = 503
@@ -132,6 +141,36 @@ class Monitoring:
     async def metrics_text(self) -> str:
         """The metrics of the node in Prometheus' text format."""
         return (await self._transport.request("GET", "/metrics", headers={"Accept": "text/plain"})).text
+
+    async def history(
+        self,
+        *,
+        names: Sequence[str] = (),
+        event_types: Sequence[str] = (),
+        subscriptions: Sequence[str] = (),
+        since: str | None = None,
+        step: int | None = None,
+        limit: int | None = None,
+    ) -> MetricsHistory:
+        """The metrics of the node in the last hour.
+
+        Args:
+            names: of series; by default all.
+            event_types: only series of these.
+            subscriptions: only series of these.
+            since: a time (RFC 3339); by default an hour ago.
+            step: seconds of a value; by default 10.
+            limit: how many series are returned; by default 100.
+        """
+        params = {
+            "name": [*names] or None,
+            "event_type": [*event_types] or None,
+            "subscription": [*subscriptions] or None,
+            "since": since,
+            "step": step,
+            "limit": limit,
+        }
+        return await self._transport.fetch(MetricsHistory, "GET", "/metrics/history", params=params)
 
     async def version(self) -> str:
         """The version of the broker."""

@@ -87,6 +87,26 @@ class Health(Model):
         return self.status == "ok"
 
 
+class MetricsSeries(Model):
+    """Values of a metric, oldest first."""
+
+    name: str
+    labels: dict[str, str] = {}
+    values: list[float | None] = []
+
+
+class MetricsHistory(Model):
+    """Metrics of a node in the last hour."""
+
+    step: int
+    """Seconds between two values."""
+    times: list[datetime] = []
+    """Of the values of each series."""
+    series: list[MetricsSeries] = []
+    matched: int = 0
+    """How many series there are, with those that were left out."""
+
+
 class Metrics(Model):
     """Metrics of a node, each with its name and labels as Prometheus writes them."""
 

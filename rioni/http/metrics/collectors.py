@@ -14,6 +14,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 
 from rioni.domain.ports.store_measurements import StoreMeasurements
 from rioni.http.metrics.event_type_counts import EVENT_TYPES_MAX, EventTypeCounts
+from rioni.http.metrics.history_table import SERIES_MAX, HistoryTable
 from rioni.http.metrics.lag_table import SUBSCRIPTIONS_MAX, LagTable
 from rioni.http.metrics.metrics_files import AllocatedDict
 from rioni.http.metrics.metrics_slots import MULTIPROCESS_FOLDER, claim_slot
@@ -148,12 +149,18 @@ class Metrics:
         Counter, _About("rioni_kafka_recovered_batches", "Interrupted batches whose outcome was recovered from Kafka")
     ]
 
-    def __init__(self, event_types_max: int = EVENT_TYPES_MAX, subscriptions_max: int = SUBSCRIPTIONS_MAX) -> None:
+    def __init__(
+        self,
+        event_types_max: int = EVENT_TYPES_MAX,
+        subscriptions_max: int = SUBSCRIPTIONS_MAX,
+        history_series_max: int = SERIES_MAX,
+    ) -> None:
         """Create them.
 
         Args:
             event_types_max: how many event types are counted each by its name; all others are counted together.
             subscriptions_max: the same of subscriptions, for their lags.
+            history_series_max: how many series have a history.
         """
         folder = Path(os.environ[MULTIPROCESS_FOLDER]) if MULTIPROCESS_FOLDER in os.environ else None
         slot = 0
@@ -165,6 +172,7 @@ class Metrics:
         registry = CollectorRegistry()
         self.event_types = EventTypeCounts(folder, slot, event_types_max)
         self.lags = LagTable(folder, subscriptions_max)
+        self.history = HistoryTable(folder, history_series_max)
         for attribute, hint in get_type_hints(Metrics, include_extras=True).items():
             kind, about = get_args(hint)
             setattr(self, attribute, _metric(kind, about, registry))

@@ -81,14 +81,19 @@ class EventTypeCounts(Collector):
             self._table[row * _ROW.size : (row + 1) * _ROW.size] = _FREE
             self._free.append(row)
 
-    def collect(self) -> Iterator[CounterMetricFamily]:
-        """The sums over all processes, as `prometheus_client` asks for them."""
+    def totals(self) -> dict[str, list[int]]:
+        """The sums over all processes: for each event type the counts that `add` takes, in that order."""
         totals: dict[str, list[int]] = {}
         for table in self._tables():
             for name, counts in _rows(table):
                 if name:
                     before = totals.get(name, [0] * len(_METRICS))
                     totals[name] = [one + other for one, other in zip(before, counts, strict=True)]
+        return totals
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        """The same as `prometheus_client` asks for them."""
+        totals = self.totals()
         for index, (metric, description) in enumerate(_METRICS):
             family = CounterMetricFamily(metric, description, labels=["event_type"])
             for name in sorted(totals):

@@ -3,6 +3,7 @@
 import json
 
 from tests.support.api_server import api_server
+from tests.support.waiting import wait_until
 
 
 def test_checks_are_a_table_and_the_exit_code_says_whether_one_fails(rioni):
@@ -34,3 +35,24 @@ def test_another_server_is_an_error_in_one_line(run):
         code, out, err = run("monitoring", "version", "--url", server.url)
     assert (code, out) == (2, "")
     assert len(err.splitlines()) == 1
+
+
+def test_the_history_is_shown_as_last_value_and_range_or_with_all_values(rioni, client):
+    def found():
+        client.monitoring.version()
+        return rioni("monitoring", "history", "--name", "requests", "--json")[1]
+
+    (line,) = wait_until(found).splitlines()
+    series = json.loads(line)
+    assert (series["name"], series["labels"]) == ("requests", {})
+    assert len(series["times"]) == len(series["values"])
+    code, out, _ = rioni("monitoring", "history", "--name", "requests", "--step", "60")
+    assert code == 0
+    assert "requests" in out
+    assert "least" in out
+
+
+def test_series_that_do_not_exist_are_an_error(rioni):
+    code, _, err = rioni("monitoring", "history", "--name", "none")
+    assert code == 2
+    assert "published_events" in err

@@ -1,8 +1,11 @@
 """OpenAPI operations of settings, storages and monitoring."""
 
 from rioni.domain.system.settings import BLACKLIST_TYPES
+from rioni.http.metrics.sampler import NAMES
 from rioni.http.openapi.builders import (
+    INTEGER,
     STRING,
+    TIMESTAMP,
     Json,
     also,
     answer,
@@ -11,6 +14,7 @@ from rioni.http.openapi.builders import (
     operation,
     or_problem,
     path,
+    query,
     schema,
     structure,
 )
@@ -63,6 +67,14 @@ _METRICS: Json = {
     "type": "object",
     "required": ["version", *_KINDS_OF_METRICS],
     "properties": {"version": STRING, **{kind: {"type": "object"} for kind in _KINDS_OF_METRICS}},
+}
+
+
+_HISTORY = {
+    "step": 60,
+    "times": ["2026-11-20T10:00:00.000Z", "2026-11-20T10:01:00.000Z"],
+    "series": [{"name": "published_events", "labels": {"event_type": "order.created"}, "values": [12.5, None]}],
+    "matched": 1,
 }
 
 
@@ -207,6 +219,48 @@ PATHS: Json = {
                 )
             },
             problems=(406,),
+        ),
+    },
+    "/metrics/history": {
+        "get": operation(
+            OPERATING,
+            "Show the metrics of the last hour",
+            {
+                200: answer(
+                    "Series of the node, of all its worker processes together, by name. Rates are per second. Series "
+                    "that were zero all the time may be missing.",
+                    structure(
+                        {
+                            "step": INTEGER | {"description": "Seconds between two values."},
+                            "times": array(TIMESTAMP, description="Of the values, oldest first."),
+                            "series": array(
+                                structure(
+                                    {
+                                        "name": {"enum": [*NAMES]},
+                                        "labels": {"type": "object", "additionalProperties": STRING},
+                                        "values": array({"type": ["number", "null"]}),
+                                    }
+                                )
+                            ),
+                            "matched": INTEGER | {"description": "How many series there are, with those left out."},
+                        }
+                    ),
+                    _HISTORY,
+                    headers=("Cache-Control",),
+                )
+            },
+            description="A sample is taken every ten seconds. With a larger `step` a value is the mean of rates, and "
+            "the maximum of others: " + "; ".join(f"`{name}`: {text}" for name, (_, text) in NAMES.items()) + ".",
+            parameters=[
+                query("name", "Names of series, separated by commas.", array({"enum": [*NAMES]}), ["published_events"]),
+                query("event_type", "Only series of these event types.", array(STRING), ["order.created"]),
+                query("subscription", "Only series of these subscriptions.", array(STRING)),
+                query("since", "Only values from this time on.", TIMESTAMP, "2026-11-20T10:00:00Z"),
+                query("step", "Seconds of a value.", INTEGER | {"minimum": 10, "maximum": 3600, "default": 10}, 60),
+                query(
+                    "limit", "How many series are shown.", INTEGER | {"minimum": 1, "maximum": 1000, "default": 100}, 20
+                ),
+            ],
         ),
     },
     "/health": {

@@ -1,0 +1,98 @@
+"""`/metrics/history`: the metrics of the last hour, for charts (reference operations#metrics-history)."""
+
+import math
+from collections.abc import Callable, Sequence
+
+import falcon
+import orjson
+
+from rioni.domain.errors import Malformed
+from rioni.domain.timestamps import rfc3339
+from rioni.http.history import since_ms
+from rioni.http.metrics.history_table import EVERY_S, SAMPLES, History, Series
+from rioni.http.metrics.sampler import NAMES, RATES
+from rioni.http.request_parsing import integer, listed
+from rioni.http.resources.resource import Resource
+
+
+SERIES_MAX, SERIES_DEFAULT = 1_000, 100
+STEP_MAX_S = EVERY_S * SAMPLES
+LABELS = ("event_type", "subscription")
+"""What series can be chosen by."""
+
+
+class MetricsHistoryResource(Resource):
+    """Values of the node, of all its worker processes together."""
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Show the series that are asked for, each value for as long as the step."""
+        step_s, limit = _step(req), _limit(req)
+        begin_ms = since_ms(req)
+        history, matched = self._dependencies.metrics.history.read(_chooser(req), limit)
+        times_ms, groups = _groups(history.times_ms, 1_000 * step_s, begin_ms)
+        series = [
+            {
+                "name": each.name,
+                "labels": {each.label: each.value} if each.label else {},
+                "values": _values(history, each, groups),
+            }
+            for each in history.values
+        ]
+        resp.set_header("Cache-Control", "no-store")
+        # What is not a number becomes null.
+        resp.data = orjson.dumps(
+            {"step": step_s, "times": [*map(rfc3339, times_ms)], "series": series, "matched": matched}
+        )
+
+
+def _chooser(req: falcon.Request) -> Callable[[Series], bool]:
+    """Whether a series is asked for.
+
+    Raises:
+        Malformed: there are no series of a name.
+    """
+    names = {*listed(req, "name")}
+    if unknown := sorted(names - NAMES.keys()):
+        raise Malformed(f"name: there are no series '{unknown[0]}', only {', '.join(NAMES)}")
+    chosen = {label: {*listed(req, label)} for label in LABELS}
+
+    def wanted(series: Series) -> bool:
+        if names and series.name not in names:
+            return False
+        return not any(chosen.values()) or series.value in chosen.get(series.label, ())
+
+    return wanted
+
+
+def _groups(times_ms: Sequence[int], step_ms: int, begin_ms: int) -> tuple[list[int], list[list[int]]]:
+    """The beginning of each step, and the samples that belong to it."""
+    groups: dict[int, list[int]] = {}
+    for number, time_ms in enumerate(times_ms):
+        if time_ms >= begin_ms:
+            groups.setdefault(time_ms - time_ms % step_ms, []).append(number)
+    return [*groups], [*groups.values()]
+
+
+def _values(history: History, series: Series, groups: Sequence[Sequence[int]]) -> list[float]:
+    """The mean of rates, and the maximum of others."""
+    values = history.values[series]
+    combined = []
+    for group in groups:
+        known = [values[number] for number in group if not math.isnan(values[number])]
+        mean = series.name in RATES
+        combined.append(round(sum(known) / len(known) if mean else max(known), 6) if known else math.nan)
+    return combined
+
+
+def _step(req: falcon.Request) -> int:
+    step_s = integer(req, "step", EVERY_S)
+    if not EVERY_S <= step_s <= STEP_MAX_S:
+        raise Malformed(f"'step' parameter should have value between {EVERY_S} and {STEP_MAX_S}")
+    return step_s
+
+
+def _limit(req: falcon.Request) -> int:
+    limit = integer(req, "limit", SERIES_DEFAULT)
+    if not 1 <= limit <= SERIES_MAX:
+        raise Malformed(f"'limit' parameter should have value between 1 and {SERIES_MAX}")
+    return limit

@@ -1,0 +1,51 @@
+"""`GET /metrics/history`: reference operations#metrics-history."""
+
+import pytest
+
+from tests.acceptance.conftest import problem
+from tests.support.server import running_server
+from tests.support.waiting import wait_until
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    """A server of its own, with two workers, whose history is short."""
+    with running_server(tmp_path_factory.mktemp("data") / "rioni", "--workers", "2") as running:
+        yield running
+
+
+def test_rates_and_requests_of_all_workers_are_shown(client, create, publish, name):
+    create(name)
+    asked = {"name": "published_events", "event_type": name}
+
+    def shown():
+        publish(name, "a")
+        return client.get("/metrics/history", params=asked).json()
+
+    # A rate needs two samples.
+    found = wait_until(lambda: (answer := shown()) and answer["series"] and answer)
+    (series,) = found["series"]
+    assert (series["name"], series["labels"]) == ("published_events", {"event_type": name})
+    assert len(series["values"]) == len(found["times"])
+    assert max(value for value in series["values"] if value is not None) > 0
+    assert found["matched"] == 1
+    every = client.get("/metrics/history", params={"limit": 1, "step": 3_600}).json()
+    assert (len(every["series"]), every["step"], len(every["times"])) == (1, 3_600, 1)
+    assert every["matched"] > 1
+    assert client.get("/metrics/history", params={"name": "requests,server_errors"}).json()["series"]
+    assert client.get("/metrics/history", params={"event_type": "none"}).json()["series"] == []
+    assert client.get("/metrics/history", params={"since": "2100-01-01T00:00:00Z"}).json()["times"] == []
+
+
+@pytest.mark.parametrize(
+    ("query", "detail"),
+    [
+        ("name=none", "there are no series 'none', only published_events"),
+        ("step=9", "'step' parameter should have value between 10 and 3600"),
+        ("step=x", "step: 'x' is not an integer"),
+        ("limit=0", "'limit' parameter should have value between 1 and 1000"),
+        ("since=yesterday", "since: 'yesterday' is not an RFC 3339 time"),
+    ],
+)
+def test_invalid_parameters_are_rejected(client, query, detail):
+    problem(client.get(f"/metrics/history?{query}"), 400, detail)

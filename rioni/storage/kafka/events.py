@@ -21,6 +21,7 @@ from rioni.storage.kafka.client import Connection, TopicPartitionRef
 from rioni.storage.kafka.digests import DigestReader
 from rioni.storage.kafka.idempotence.idempotency_index import IdempotencyIndex
 from rioni.storage.kafka.idempotence.idempotent_appender import IdempotentAppender
+from rioni.storage.kafka.record_times import RecordTimes
 from rioni.storage.kafka.records import Record, fitting
 from rioni.storage.kafka.tail_follower import Tail, TailFollower
 from rioni.storage.kafka.topics.inspection import ranges
@@ -72,6 +73,7 @@ class KafkaEventStore:
         self._follower = TailFollower(connection, self._topics, self._cache, self._notify, pools, measurements)
         self._backfill = BackfillReaders(connection, pools.read, measurements)
         self._digests = DigestReader(connection)
+        self._times = RecordTimes(connection)
         self._appender = Appender(connection, clock, pools.append, self._publish, append_timeout_s, measurements)
         self._named = IdempotentAppender(
             connection, index, self._topics, clock, pools, self._publish, append_timeout_s, measurements
@@ -235,9 +237,12 @@ class KafkaEventStore:
         return self._ask(self._topics.offset_at_time, topic, partition, recorded_at_ms)
 
     def recorded_at_ms(self, topic: str, partition: int, first: int) -> int | None:
-        """Return when the event at a position, or the next existing one, was stored; None after the newest."""
-        chunks = self.read(topic, partition, first, 1)
-        return chunks[0].recorded_at_ms if chunks else None
+        """Return when the event at a position, or the next existing one, was stored; None after the newest.
+
+        Reads beside what streams read: nothing is followed or cached for it.
+        """
+        place = TopicPartitionRef(self._topics.name(topic), partition)
+        return until_known(lambda: self._pools.read(self._times.recorded_at_ms, place, first))
 
     # --- retention ---
 
@@ -268,6 +273,7 @@ class KafkaEventStore:
         self._follower.close()
         self._backfill.close()
         self._pools.keep(self._digests.close)
+        self._pools.read(self._times.close)
         self._cache.close()
 
     def _tail(self, topic: str, partition: int) -> Tail:

@@ -3,6 +3,8 @@ import re
 import httpx
 import pytest
 
+from tests.console.markup import forms
+from tests.console.sample import sample as filled
 from tests.support.browser import browser as browser  # noqa: PLC0414 - a fixture
 from tests.support.builders import event_type_body
 from tests.support.server import running_server
@@ -36,6 +38,13 @@ def guarded(tmp_path_factory):
     }
     with running_server(folder / "data", "--workers", "1", environment=settings) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def sample(broker):
+    """Something of each kind, with hostile texts; the values of the names in `sample.ADDRESSES`."""
+    with filled(broker) as names:
+        yield names
 
 
 @pytest.fixture
@@ -80,6 +89,10 @@ class Visitor:
     def log_in(self, token):
         self.get("/console/login")
         return self.post("/console/login", {"token": token, "next": "/console/event-types"})
+
+    def forms(self, path):
+        """The forms of a page that change something."""
+        return forms(self.get(path).text)
 
     @property
     def csrf(self):

@@ -1,4 +1,4 @@
-"""Login at an OpenID Connect provider, against a provider that checks what it is sent."""
+"""Login at an OpenID Connect provider that checks what it is sent, and with tokens of each source."""
 
 import base64
 import hashlib
@@ -17,6 +17,15 @@ from tests.support.tokens import ADMINISTRATOR
 from tests.support.web_tokens import AUDIENCE, jwk, token
 
 
+OPAQUE = "token-that-the-service-knows"
+
+
+def claims_of(issuer, **changes):
+    """What a token of the provider says."""
+    now = int(time.time())
+    return {"iss": issuer, "aud": AUDIENCE, "sub": "jane", "scope": "uid", "nbf": now - 9, "exp": now + 99} | changes
+
+
 class _Provider(BaseHTTPRequestHandler):
     """Knows one client, and gives codes for challenges that it verifies."""
 
@@ -31,6 +40,11 @@ class _Provider(BaseHTTPRequestHandler):
             self._answer({"issuer": url, **endpoints})
         elif path == "/keys":
             self._answer({"keys": [jwk("RS")]})
+        elif path == "/tokeninfo":
+            known = self.headers["Authorization"] == f"Bearer {OPAQUE}"
+            self._answer(
+                {"uid": "joe", "scope": ["uid"]} if known else {"error": "invalid_token"}, 200 if known else 400
+            )
         else:
             asked = dict(parse_qsl(query))
             assert (asked["client_id"], asked["response_type"]) == ("rioni", "code")
@@ -49,8 +63,7 @@ class _Provider(BaseHTTPRequestHandler):
         if asked is None or base64.urlsafe_b64encode(digest).decode().rstrip("=") != asked["code_challenge"]:
             self._answer({"error": "invalid_grant"}, 400)
             return
-        now = int(time.time())
-        claims = {"iss": url, "aud": AUDIENCE, "sub": "jane", "scope": "uid", "nbf": now - 9, "exp": now + 99}
+        claims = claims_of(url)
         id_token = token(claims | {"nonce": type(self).nonce or asked["nonce"]})
         self._answer({"access_token": token(claims), "id_token": id_token, "token_type": "Bearer"})
 
@@ -85,6 +98,7 @@ def broker_with_provider(provider, tmp_path_factory):
         **ADMINISTRATOR,
         "RIONI_AUTH_MODE": "basic",
         "RIONI_AUTH_ISSUERS": str(folder / "issuers.toml"),
+        "RIONI_AUTH_TOKENINFO_REMOTE": f"{provider}/tokeninfo",
         "RIONI_CONSOLE_OIDC_ISSUER": provider,
     }
     with running_server(folder / "data", "--workers", "1", environment=settings) as running:
@@ -144,3 +158,14 @@ def test_a_refusal_of_the_provider_is_shown(visitor):
     answer = visitor.get(back)
     assert answer.status_code == 403
     assert "Not you" in answer.text
+
+
+@pytest.mark.slow
+def test_tokens_of_issuers_and_of_the_token_info_service_log_in(visitor, provider):
+    for accepted in (token(claims_of(provider)), OPAQUE):
+        assert visitor.log_in(accepted).status_code == 303
+        assert visitor.get("/console/event-types").status_code == 200
+        visitor.post("/console/logout", {})
+    for refused in (token(claims_of(provider, exp=1)), token(claims_of("https://other.example")), "unknown"):
+        assert "The broker refuses this token" in visitor.log_in(refused).text
+        assert visitor.get("/console/event-types").status_code == 303

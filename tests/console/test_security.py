@@ -4,7 +4,7 @@ import pytest
 
 from rioni.console.login import local_path
 from rioni.console.sessions import COOKIE_BYTES, COOKIES_MAX, Session, Sessions, set_cookies
-from tests.console.conftest import ADMIN, READER
+from tests.console.conftest import ADMIN, READER, Visitor
 
 
 SECRET = Sessions(lambda: b"secret")
@@ -83,6 +83,17 @@ def test_a_login_begins_a_session_that_was_unknown_before(guest):
     after = guest.log_in(READER).headers["set-cookie"]
     assert before.partition(";")[0] != after.partition(";")[0]
     assert guest.csrf != csrf
+
+
+def test_a_session_that_someone_else_planted_is_not_the_one_that_is_logged_in(guest, guarded):
+    guest.get("/console/login")
+    planted = guest.http.headers["Cookie"]
+    guest.log_in(READER)
+    with Visitor(guarded.url) as other:
+        other.http.headers["Cookie"] = planted
+        assert other.http.get("/console/event-types").status_code == 303
+        guest.http.headers["Cookie"] = planted
+        assert guest.http.get("/console/event-types").status_code == 303
 
 
 def test_cookies_are_kept_from_scripts_other_sites_and_plain_connections(guest):

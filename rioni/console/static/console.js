@@ -89,9 +89,11 @@ document.addEventListener("keydown", (event) => {
   else if (event.key === "/") {
     event.preventDefault();
     document.getElementById("search")?.focus();
+  } else if (event.key === "?") {
+    event.preventDefault();
+    openPalette();
   } else if (event.key === "j") moveInTable(1);
   else if (event.key === "k") moveInTable(-1);
-  else if (event.key === "?") openPalette();
 });
 
 // The keys that lead through the results would go on typing otherwise.

@@ -1,0 +1,79 @@
+"""What pages can show, in each of its kinds, with hostile texts wherever the API takes any text."""
+
+import contextlib
+import json
+from collections.abc import Iterator
+
+from rioni.console.pages import event_type, subscriptions
+from rioni.console.pages.table import PAGES
+from tests.support.server import RunningServer, open_stream
+
+
+HOSTILE = """<img src=x onerror="window.ran=1"><script>window.ran=1</script>'"`{{7*7}}${7*7}<svg onload=window.ran=1>"""
+NAME, STORAGE, LABEL = "console.hostile", "console-sample", {"team": "orders"}
+ADDRESSES = (
+    *(page.path for page in PAGES),
+    *(f"/event-types/{{name}}?tab={tab}" for tab in event_type.TABS),
+    "/event-types/{name}?tab=schema&against=1.0.0",
+    *(f"/subscriptions/{{id}}?tab={tab.replace(' ', '+')}" for tab in subscriptions.TABS),
+)
+"""Each page and each of its tabs; `sample` says what the braces stand for."""
+_SEND_COUNT = "nakadi.zalando.org/subscription-max-event-send-count"
+_POLICY = "nakadi.zalando.org/subscription-unprocessable-event-policy"
+_TRIES = 10
+
+
+@contextlib.contextmanager
+def sample(broker: RunningServer) -> Iterator[dict[str, str]]:
+    """Fill a broker, and keep a stream open; yields what the braces in `ADDRESSES` stand for."""
+    with broker.client(headers={"User-Agent": HOSTILE.encode()}) as api:
+        api.post("/event-types", json=_definition()).raise_for_status()
+        added = {"type": "json_schema", "schema": json.dumps({"properties": {"text": {}, HOSTILE: {"title": HOSTILE}}})}
+        api.post(f"/event-types/{NAME}/schemas", json=added).raise_for_status()
+        api.post(f"/event-types/{NAME}/events", json=[{"text": HOSTILE, HOSTILE: HOSTILE}]).raise_for_status()
+        api.post("/storages", json={"id": STORAGE, "storage_type": "embedded"}).raise_for_status()
+        for kind in ("CONSUMER_APP", "PRODUCER_ET"):
+            api.put(f"/settings/blacklist/{kind}/{NAME}-blocked").raise_for_status()
+        wanted = {
+            "owning_application": HOSTILE,
+            "consumer_group": HOSTILE,
+            "event_types": [NAME],
+            "read_from": "begin",
+            "annotations": {"note": HOSTILE, _SEND_COUNT: "2", _POLICY: "DEAD_LETTER_QUEUE"},
+            "labels": LABEL,
+        }
+        subscription = api.post("/subscriptions", json=wanted).json()["id"]
+        _keep_a_dead_letter(broker, f"/subscriptions/{subscription}")
+        changed = api.get("/audit", params={"resource": f"event-type:{NAME}"}).json()["items"][0]
+        with broker.client() as other, open_stream(other, f"/subscriptions/{subscription}/events"):
+            yield {"name": NAME, "id": subscription, "position": str(changed["position"])}
+
+
+def _definition() -> dict[str, object]:
+    return {
+        "name": NAME,
+        "owning_application": HOSTILE,
+        "category": "undefined",
+        "compatibility_mode": "none",
+        "labels": LABEL,
+        "annotations": {"note": HOSTILE},
+        "schema": {"type": "json_schema", "schema": "{}"},
+    }
+
+
+def _keep_a_dead_letter(broker: RunningServer, path: str) -> None:
+    """Read without committing, until the event is kept as a dead letter."""
+    for _ in range(_TRIES):
+        with (
+            broker.client() as api,
+            open_stream(api, f"{path}/events?batch_flush_timeout=1&commit_timeout=1") as stream,
+        ):
+            for batch in stream.batches_as_they_come():
+                if not batch.get("events") and _has_dead_letters(broker, path):
+                    return
+    raise AssertionError("the event was not kept")
+
+
+def _has_dead_letters(broker: RunningServer, path: str) -> bool:
+    with broker.client() as api:
+        return bool(api.get(f"{path}/dead-letters").json()["items"])

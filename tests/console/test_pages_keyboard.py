@@ -1,0 +1,99 @@
+"""The console by keyboard alone: what can be clicked is reached, changes are made, and each shortcut works."""
+
+import pytest
+
+from tests.console.sample import ADDRESSES
+from tests.support.browser import needs_browser
+
+
+pytestmark = [needs_browser, pytest.mark.slow]
+
+FOCUSABLE = "a[href], button:enabled, input:not([type=hidden]), select, textarea, summary"
+STEPS_MAX = 150
+_MARK = "document.addEventListener('focusin', event => event.target.setAttribute('data-reached', ''))"
+_MISSED = """all => all.filter(each => each.checkVisibility({visibilityProperty: true})
+  && !each.hasAttribute('data-reached')).map(each => each.outerHTML)"""
+
+
+@pytest.fixture
+def page(browser, broker):
+    """A page of a new browser."""
+    context = browser.new_context(base_url=broker.url, reduced_motion="reduce")
+    yield context.new_page()
+    context.close()
+
+
+def tab_to(page, selector):
+    """Press Tab until an element has the focus."""
+    for _ in range(STEPS_MAX):
+        if page.evaluate("selector => document.activeElement.matches(selector)", selector):
+            return
+        page.keyboard.press("Tab")
+    raise AssertionError(f"Tab does not lead to {selector}")
+
+
+def make(page, path, action, **fields):
+    """Fill in a form and send it, by keys."""
+    page.goto(f"/console{path}")
+    form = f"form:has([name=action][value={action}])"
+    if page.locator(f"details {form}").count():
+        tab_to(page, f"details:has({form}) > summary")
+        page.keyboard.press("Enter")
+    for name, value in fields.items():
+        tab_to(page, f"{form} [name={name}]")
+        page.keyboard.press("Control+a")
+        page.keyboard.type(value)
+    tab_to(page, f"{form} [name=action][value={action}]")
+    page.keyboard.press("Enter")
+    page.locator(".banner.done").wait_for()
+
+
+def test_everything_that_can_be_used_is_reached(page, sample):
+    for path in ADDRESSES:
+        page.goto(f"/console{path.format(**sample)}")
+        page.evaluate(_MARK)
+        for _ in range(page.locator(FOCUSABLE).count()):
+            page.keyboard.press("Tab")
+        assert page.locator(FOCUSABLE).evaluate_all(_MISSED) == [], path
+
+
+def test_changes_are_made(page, api, event_type):
+    name = event_type("keyboard.made", category="undefined", enrichment_strategies=[])
+    wanted = {"owning_application": "shop", "event_types": [name]}
+    subscription = f"/subscriptions/{api.post('/subscriptions', json=wanted).json()['id']}"
+    make(page, f"/event-types/{name}?tab=partitions", "partitions", count="3")
+    make(page, f"/event-types/{name}?tab=timelines", "switch")
+    make(page, f"/event-types/{name}/events", "publish", event="{}")
+    make(page, f"{subscription}?tab=definition", "filter", filter="event.a == 1")
+    make(page, f"{subscription}?tab=definition", "clone", consumer_group="keys")
+    make(page, f"{subscription}?tab=definition", "delete", name="shop")
+    make(page, "/settings", "block", name="keyboard.blocked")
+    make(page, "/storages", "add", id="keyboard")
+    assert len(api.get(f"/event-types/{name}/partitions").json()) == 3
+    assert len(api.get(f"/event-types/{name}/timelines").json()) == 2
+    (clone,) = api.get("/subscriptions", params={"event_type": name}).json()["items"]
+    assert (clone["consumer_group"], clone["filter"]) == ("keys", "event.a == 1")
+    api.delete(f"/subscriptions/{clone['id']}")
+    make(page, f"/event-types/{name}?tab=edit", "delete", name=name)
+    assert api.get(f"/event-types/{name}").status_code == 404
+
+
+def test_shortcuts(page):
+    page.goto("/console/audit")
+    page.keyboard.press("?")
+    page.keyboard.type("e")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowUp")
+    first = page.locator("#palette a").first.inner_text()
+    assert page.evaluate("document.activeElement.textContent") == first
+    page.keyboard.press("Escape")
+    assert page.locator("#palette[open]").count() == 0
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    page.keyboard.press("k")
+    rows = page.locator("main tbody th a")
+    assert page.evaluate("document.activeElement.textContent") == rows.first.inner_text()
+    page.keyboard.press("/")
+    page.keyboard.type("ge")
+    assert page.locator("#search").input_value() == "ge"

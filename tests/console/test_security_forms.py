@@ -1,0 +1,86 @@
+"""Every form of every page: forged ones change nothing, and what is typed comes back as text."""
+
+import httpx
+import pytest
+
+from rioni.console.pages.table import PAGES
+from tests.console.markup import active, forms
+from tests.console.sample import ADDRESSES, HOSTILE
+
+
+QUERY = (
+    *("q", "tab", "version", "against", "start", "time", "offset", "partition", "filter", "event_type", "reader"),
+    *("owning_application", "category", "cleanup_policy", "label", "resource", "kind", "actor", "flow_id", "since"),
+    *("until", "after", "before", "as_of", "next"),
+)
+"""Every name that pages know in queries."""
+FORGED = {
+    "without the secret": ({"csrf": ""}, {}),
+    "with another secret": ({"csrf": "x" * 32}, {}),
+    "of another site": ({}, {"Sec-Fetch-Site": "cross-site"}),
+    "of another origin": ({}, {"Origin": "https://evil.example"}),
+}
+
+
+@pytest.fixture
+def found(visitor, sample):
+    """Each form with the address of its page, and one of its actions."""
+    return [
+        (form.address or f"/console{path}", form, action)
+        for path in (each.format(**sample) for each in ADDRESSES)
+        for form in visitor.forms(f"/console{path}")
+        for action in form.actions
+    ]
+
+
+def test_each_action_has_a_form(found):
+    wanted = {action for page in PAGES for action in page.actions}
+    assert {action for _, _, action in found} == wanted
+
+
+@pytest.mark.parametrize("forgery", FORGED)
+def test_a_forged_form_is_refused_and_changes_nothing(visitor, api, found, forgery):
+    fields, headers = FORGED[forgery]
+    before = api.get("/audit").headers["log-position"]
+    for path, form, action in found:
+        sent = {**form.fields, "csrf": visitor.csrf, **fields, "action": action}
+        answer = visitor.http.post(path, data=sent, headers=headers)
+        assert answer.status_code == 403, (path, action)
+    assert api.get("/audit").headers["log-position"] == before
+
+
+def test_what_is_typed_comes_back_as_text(visitor, found):
+    for path, form, action in found:
+        answer = visitor.post(path, {name: HOSTILE for name in form.fields if name != "csrf"} | {"action": action})
+        assert answer.status_code < 500, (path, action)
+        assert active(answer.text) == [], (path, action)
+        assert active(visitor.get(path).text) == [], (path, action)
+
+
+@pytest.mark.parametrize("path", ADDRESSES)
+def test_what_is_in_the_address_comes_back_as_text(visitor, sample, path):
+    path = f"/console{path.format(**sample)}"
+    assert active(visitor.get(path).text) == []
+    for name in QUERY:
+        answer = visitor.get(str(httpx.URL(path).copy_merge_params({name: HOSTILE})))
+        assert answer.status_code < 500, name
+        assert active(answer.text) == [], name
+
+
+@pytest.mark.parametrize("path", [*ADDRESSES, "/login", "/no-such-page"])
+def test_no_page_can_be_framed(visitor, sample, path):
+    headers = visitor.get(f"/console{path.format(**sample)}").headers
+    assert headers["x-frame-options"] == "DENY"
+    assert "frame-ancestors 'none'" in headers["content-security-policy"]
+
+
+def test_hostile_paths_come_back_as_text(visitor):
+    for path in ("/event-types/%3Cimg%20src=x%20onerror=y%3E", "/subscriptions/%3Cscript%3E", "/%3Csvg%20onload=x%3E"):
+        assert active(visitor.get(f"/console{path}").text) == []
+
+
+def test_forms_and_what_runs_are_found():
+    page = '<form method="post" action="/a"><textarea name="b">c</textarea><button name="action" value="d"></form>'
+    (form,) = forms(page)
+    assert (form.address, form.fields, form.actions) == ("/a", {"b": "c"}, {"d"})
+    assert active(f"<p>{HOSTILE}</p>") == ["<img onerror>", "<script>", "<svg onload>"]

@@ -35,6 +35,7 @@ from rioni.bootstrap.worker import Worker, worker
 from rioni.config.settings import Config
 from rioni.domain.errors import RioniError, Unavailable
 from rioni.domain.ports.clock import Clock
+from rioni.domain.system.worker_reports import EVERY_S as REPORT_EVERY_S
 from rioni.http.connection.balance import BalancedServer, ConnectionCounts
 from rioni.http.connection.framing import BoundedRequest, ClosingReader, discard_rest
 from rioni.http.connection.known_heads import create
@@ -276,6 +277,8 @@ class Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no typ
         self._worker: Worker | None = None
         # Replaced workers may not have ended yet.
         self.connection_counts = ConnectionCounts(2 * config.workers + 2)
+        self._number = 0
+        """Of this worker among those of the node."""
         self._served = mmap.mmap(-1, 1)
         """Shared with the workers: whether one of them has begun."""
         self._unannounced, write_end = os.pipe()
@@ -331,6 +334,7 @@ class Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no typ
         self._worker = self._assembled(pools)
         self._background_jobs = gevent.spawn(self.run_background_jobs, self._worker)
         gevent.spawn(self._watch_hub, self._worker, greenlets)
+        gevent.spawn(self._report, self._worker)
         if self.tls is not None:
             gevent.spawn(self._watch_certificate, self.tls, pools[FILES])
         gevent.spawn(self._watch_pools, self._worker)
@@ -369,8 +373,14 @@ class Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no typ
             worker.follow_lags()
             took_s = time.monotonic() - begin_s
 
-    @staticmethod
-    def _watch_hub(worker: Worker, greenlets: "_GreenletCount") -> None:
+    def _report(self, worker: Worker) -> None:
+        """Tell the other workers about this one, until it ends."""
+        while True:
+            worker.report(self._number, self._address[1])
+            if self._leaving.wait(REPORT_EVERY_S):
+                return
+
+    def _watch_hub(self, worker: Worker, greenlets: "_GreenletCount") -> None:
         """Measure how late a sleeping greenlet is woken: for so long the event loop was blocked."""
         longest_s = 0.0
         while True:
@@ -378,6 +388,7 @@ class Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no typ
             gevent.sleep(WATCH_S)
             stall_s = time.monotonic() - begin_s - WATCH_S
             worker.metrics.greenlets.set(greenlets.alive)
+            worker.metrics.connections.set(self.connection_counts.of(self._number))
             if stall_s > longest_s:
                 longest_s = stall_s
                 worker.metrics.hub_stall_seconds.set(longest_s)
@@ -435,7 +446,9 @@ class Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no typ
             self._worker.close()
 
     def _give_number(self, arbiter: Any, worker: Any) -> None:
-        worker.number = self.connection_counts.free_number({each.number for each in arbiter.WORKERS.values()})
+        self._number = worker.number = self.connection_counts.free_number(
+            {each.number for each in arbiter.WORKERS.values()}
+        )
 
     def _forget(self, _arbiter: Any, worker: Any) -> None:
         self.connection_counts.leave(worker.number)

@@ -28,6 +28,7 @@ from rioni.bootstrap.services import (
     build_topic_digests,
 )
 from rioni.bootstrap.watchdog import Watchdog
+from rioni.bootstrap.worker_reporter import WorkerReporter
 from rioni.commands.background.job_watchdog import JobWatchdog
 from rioni.commands.subscriptions.dead_letters import DeadLetterQueue, DeadLetterRedriver
 from rioni.commands.system.client_activity import ActivityTracker
@@ -78,6 +79,8 @@ class Worker(NamedTuple):
     """Runs the periodic jobs."""
     follow_lags: Callable[[], None]
     """Keeps the lags of subscriptions up to date; call it every `TICK_S` of `rioni.bootstrap.lags`."""
+    report: Callable[[int, int], None]
+    """Tells the other workers about this one; see `WorkerReporter`."""
     close: Callable[[], None]
     """Releases all resources, so that other processes can take over at once."""
     metrics: Metrics
@@ -140,7 +143,10 @@ def worker(config: Config, directory: DataDirectory, pools: Pools, clock: Clock 
         marks.tick()
 
     run_background_jobs = job_watchdog.watched(do_jobs)
-    return Worker(_application(dependencies), stop, wake, run_background_jobs, lags.tick, close, metrics, watchdog)
+    report = WorkerReporter(base, metrics).report
+    return Worker(
+        _application(dependencies), stop, wake, run_background_jobs, lags.tick, report, close, metrics, watchdog
+    )
 
 
 def _application(dependencies: Dependencies) -> Any:

@@ -45,6 +45,8 @@ from rioni.client.models.administration import (
     Metrics,
     MetricsHistory,
     MetricsSeries,
+    Node,
+    NodeWorker,
     Rebuild,
     Storage,
 )
@@ -157,6 +159,8 @@ __all__ = [
     "Metrics",
     "MetricsHistory",
     "MetricsSeries",
+    "Node",
+    "NodeWorker",
     "NotFound",
     "Options",
     "Partition",

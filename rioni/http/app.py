@@ -27,6 +27,7 @@ from rioni.http.resources.events import DeletedEventsResource, EventsResource
 from rioni.http.resources.filter_evaluations import FilterEvaluationsResource
 from rioni.http.resources.health import HealthResource, LiveResource, MetricsResource, ReadyResource, VersionResource
 from rioni.http.resources.metrics_history import MetricsHistoryResource
+from rioni.http.resources.nodes import NodesResource
 from rioni.http.resources.partitions import PartitionResource, PartitionsResource
 from rioni.http.resources.rebuilds import RebuildResource, RebuildsResource
 from rioni.http.resources.schemas import (
@@ -95,6 +96,7 @@ def routes(dependencies: Dependencies) -> list[tuple[str, Any]]:
         ("/log/proof/consistency", ConsistencyResource(dependencies)),
         ("/log/proof/inclusion", InclusionResource(dependencies)),
         ("/log/tile/{level}/{rest:path}", TileResource(dependencies)),
+        ("/nodes", NodesResource(dependencies)),
         ("/rebuilds", RebuildsResource(dependencies)),
         ("/rebuilds/{rebuild_id}", RebuildResource(dependencies)),
         ("/settings/admins", AdminsResource(dependencies)),

@@ -178,6 +178,7 @@ CASES = [
     Case("GET /avro-schemas/{name}/versions/{version}", UID, EVERYBODY, 404),
     Case("GET /metrics", UID, EVERYBODY, 200),
     Case("GET /metrics/history", UID, EVERYBODY, 200),
+    Case("GET /nodes", UID, BROKER_READERS, 200, SETTINGS),
     Case("GET /version", UID, EVERYBODY, 200),
 ]  # fmt: skip
 STREAMS = [

@@ -58,6 +58,20 @@ class CoordinatorContract(CommitContract, FailureContract):
         other.close()
         assert not coordinator.is_alive(worker)
 
+    def test_living_processes_see_what_each_showed_last(self, coordinator, other):
+        assert coordinator.worker not in other.announced()
+        coordinator.announce(b'{"streams":1}')
+        other.announce(b'{"streams":2}')
+        coordinator.announce(b'{"streams":3}')
+        shown = {coordinator.worker: b'{"streams":3}', other.worker: b'{"streams":2}'}
+        for each in (coordinator, other):
+            found = each.announced()
+            assert {worker: found[worker] for worker in shown} == shown
+        left = other.worker
+        other.close()
+        assert left not in coordinator.announced()
+        assert coordinator.worker in coordinator.announced()
+
     def test_a_stream_owns_its_partitions_until_its_process_closes(self, coordinator, other, subscription, stream):
         second = name()
         other.join(subscription, second)

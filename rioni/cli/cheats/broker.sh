@@ -6,6 +6,9 @@ rioni monitoring live
 rioni monitoring ready
 rioni monitoring version
 
+# Its nodes with their worker processes, connections, streams and requests a second.
+rioni monitoring nodes
+
 # Its metrics, and the description of its API.
 rioni monitoring metrics --name rioni_http_requests
 rioni monitoring history --name requests --step 60

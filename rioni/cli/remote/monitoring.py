@@ -45,6 +45,34 @@ def version(session: Session) -> None:
     session.output.line({"version": found}, found)
 
 
+@app.command(epilog="Example: rioni monitoring nodes")
+@connected
+def nodes(session: Session) -> None:
+    """Show the [nodes](reference/operations.md#nodes) of a broker and their worker processes.
+
+    With `--json` each node is a line with its `workers`; otherwise each worker is a row.
+    """
+    found = session.client.monitoring.nodes()
+    if session.output.json:
+        session.output.items(found, {})
+        return
+    rows: list[Any] = [
+        {
+            "node": f"{node.host}:{node.port}",
+            "version": node.version,
+            "worker": f"{worker.number + 1} of {node.configured_workers}",
+            "started": worker.started_at,
+            "connections": worker.connections,
+            "streams": worker.streams,
+            "requests": worker.requests_per_second,
+        }
+        for node in found
+        for worker in node.workers
+    ]
+    columns = ("node", "version", "worker", "started", "connections", "streams")
+    session.output.items(rows, {**{each: each for each in columns}, "requests/s": "requests"})
+
+
 @app.command(epilog="Example: rioni monitoring metrics --name rioni_http_requests_total")
 @connected
 def metrics(

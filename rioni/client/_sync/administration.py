@@ -13,6 +13,7 @@ from rioni.client.models.administration import (
     Health,
     Metrics,
     MetricsHistory,
+    Node,
     Rebuild,
     Storage,
 )
@@ -23,6 +24,10 @@ _SERVICE_UNAVAILABLE = 503
 
 class _Features(msgspec.Struct):
     items: list[Feature]
+
+
+class _Nodes(msgspec.Struct):
+    items: list[Node]
 
 
 class _Rebuilds(msgspec.Struct):
@@ -133,6 +138,10 @@ class Monitoring:
     def ready(self) -> Health:
         """What the broker depends on; also where it is not ready."""
         return self._health("/readyz")
+
+    def nodes(self) -> list[Node]:
+        """The nodes of the broker with their worker processes; for its administrators."""
+        return (self._transport.fetch(_Nodes, "GET", "/nodes")).items
 
     def metrics(self) -> Metrics:
         """The metrics of the node."""

@@ -87,6 +87,35 @@ class Health(Model):
         return self.status == "ok"
 
 
+class NodeWorker(Model):
+    """A worker process of a node."""
+
+    number: int
+    """Among the workers of the node, from 0."""
+    pid: int
+    started_at: datetime | None = None
+    reported_at: datetime | None = None
+    """When it last told the following."""
+    log_position: int = 0
+    """The last entry of the internal log that it knows."""
+    connections: int = 0
+    streams: int = 0
+    requests_per_second: float = 0.0
+
+
+class Node(Model):
+    """A node of the broker."""
+
+    id: str
+    """Of this run of the node."""
+    host: str
+    port: int
+    version: str = ""
+    configured_workers: int = 0
+    workers: list[NodeWorker] = []
+    """Those that work."""
+
+
 class MetricsSeries(Model):
     """Values of a metric, oldest first."""
 

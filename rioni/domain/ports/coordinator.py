@@ -205,6 +205,16 @@ class Coordinator(Protocol):
     def worker(self) -> str:
         """The name of this process, never reused."""
 
+    def announce(self, about: bytes) -> None:
+        """Show the other processes what this one is and does, in place of what it showed before.
+
+        Args:
+            about: a JSON object.
+        """
+
+    def announced(self) -> Mapping[str, bytes]:
+        """What each living process showed last, by its name; those that showed nothing are missing."""
+
     def is_alive(self, worker: str) -> bool:
         """Whether a process is alive; once dead it stays dead."""
 

@@ -45,6 +45,10 @@ class ConnectionCounts:
         """Publish the number of connections of a worker that accepts."""
         self._counts[number] = connections
 
+    def of(self, number: int) -> int:
+        """Return the number of connections of a worker."""
+        return max(0, self._counts[number])
+
     def leave(self, number: int) -> None:
         """Publish that a worker does not accept, or has ended."""
         self._counts[number] = _ABSENT

@@ -55,6 +55,7 @@ class Metrics:
     publish_seconds: Annotated[
         Histogram, _About("rioni_publish_seconds", "Duration of publish requests, by body size", ("slo_bucket",))
     ]
+    connections: Annotated[Gauge, _About("rioni_connections", "Open connections of clients", combine="livesum")]
     streams: Annotated[Gauge, _About("rioni_streams", "Open streams", ("api",), combine="livesum")]
     streamed_events: Annotated[Counter, _About("rioni_streamed_events", "Events written to streams", ("api",))]
     filtered_events: Annotated[
@@ -200,6 +201,12 @@ class Metrics:
         registry.register(self.event_types)
         registry.register(self.lags)
         return registry
+
+
+def total(metric: Counter | Gauge) -> float:
+    """The sum of a metric over its labels, of this process alone."""
+    samples = [sample for family in metric.collect() for sample in family.samples]
+    return sum(sample.value for sample in samples if not sample.name.endswith("_created"))
 
 
 def _metric(kind: type[Counter | Gauge | Histogram], about: _About, registry: CollectorRegistry) -> Any:

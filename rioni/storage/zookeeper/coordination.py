@@ -301,6 +301,16 @@ class ZooKeeperCoordinator:
         return self._session.worker
 
     @run_on_hub
+    def announce(self, about: bytes) -> None:
+        """Show the other processes what this one does; see the port."""
+        self._session.announce(about)
+
+    @run_on_hub
+    def announced(self) -> Mapping[str, bytes]:
+        """Return what the living processes showed last; see the port."""
+        return self._session.announced()
+
+    @run_on_hub
     def is_alive(self, worker: str) -> bool:
         """Whether a process is alive; see the port."""
         path = f"{WORKERS}/{worker}"

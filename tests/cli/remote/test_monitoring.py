@@ -56,3 +56,15 @@ def test_series_that_do_not_exist_are_an_error(rioni):
     code, _, err = rioni("monitoring", "history", "--name", "none")
     assert code == 2
     assert "published_events" in err
+
+
+def test_each_worker_of_a_node_is_a_row(rioni, client):
+    (node,) = wait_until(client.monitoring.nodes)
+    code, out, _ = rioni("monitoring", "nodes")
+    assert code == 0
+    head, row = out.splitlines()
+    assert head.split()[:3] == ["node", "version", "worker"]
+    assert f"{node.host}:{node.port}" in row
+    assert "1 of 1" in row
+    line = json.loads(rioni("monitoring", "nodes", "--json")[1])
+    assert line["workers"][0]["pid"] == node.workers[0].pid

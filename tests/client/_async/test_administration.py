@@ -19,3 +19,12 @@ def test_the_history_of_metrics_has_a_value_for_each_time(client):
     assert client.monitoring.history(subscriptions=["none"]).series == []
     with pytest.raises(BadRequest):
         client.monitoring.history(names=["none"])
+
+
+def test_nodes_have_the_workers_that_reported(client):
+    (node,) = wait_until(client.monitoring.nodes)
+    assert node.port == int(client.url.rpartition(":")[2])
+    assert node.version == client.monitoring.version()
+    (worker,) = node.workers
+    assert (worker.number, node.configured_workers) == (0, 1)
+    assert worker.started_at <= worker.reported_at

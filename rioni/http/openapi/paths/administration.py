@@ -70,6 +70,25 @@ _METRICS: Json = {
 }
 
 
+_NODE = {
+    "id": "4c0ce8b8-5d0f-4a53-9a1c-6ad7ad0a2b33",
+    "host": "rioni-1",
+    "port": 8080,
+    "version": "0.1.1",
+    "configured_workers": 1,
+    "workers": [
+        {
+            "number": 0,
+            "pid": 4711,
+            "started_at": "2026-11-20T08:00:00.000Z",
+            "reported_at": "2026-11-20T10:00:00.000Z",
+            "log_position": 1234,
+            "connections": 17,
+            "streams": 5,
+            "requests_per_second": 231.5,
+        }
+    ],
+}
 _HISTORY = {
     "step": 60,
     "times": ["2026-11-20T10:00:00.000Z", "2026-11-20T10:01:00.000Z"],
@@ -95,6 +114,31 @@ def _checks(*statuses: str) -> Json:
             "checks": {"type": "object", "additionalProperties": check},
         }
     )
+
+
+_NODES = structure(
+    {
+        "id": STRING | {"description": "Of this run of the node."},
+        "host": STRING,
+        "port": INTEGER,
+        "version": STRING,
+        "configured_workers": INTEGER,
+        "workers": array(
+            structure(
+                {
+                    "number": INTEGER | {"description": "Among the workers of the node, from 0."},
+                    "pid": INTEGER,
+                    "started_at": TIMESTAMP,
+                    "reported_at": TIMESTAMP,
+                    "log_position": INTEGER | {"description": "The last entry of the internal log that it knows."},
+                    "connections": INTEGER | {"description": "Open connections."},
+                    "streams": INTEGER | {"description": "Open streams."},
+                    "requests_per_second": {"type": "number", "description": "Since its report before."},
+                }
+            )
+        ),
+    }
+)
 
 
 PATHS: Json = {
@@ -197,6 +241,23 @@ PATHS: Json = {
             {204: answer("The storage is gone.")},
             parameters=[_STORAGE_ID | {"example": "second"}],
             problems={400: "The request can't be read, or the storage is still used.", 403: "", 404: ""},
+        ),
+    },
+    "/nodes": {
+        "get": operation(
+            OPERATING,
+            "List nodes",
+            {
+                200: answer(
+                    "The nodes with their worker processes, by host name and port.",
+                    structure({"items": array(_NODES)}),
+                    {"items": [_NODE]},
+                    headers=("Cache-Control",),
+                )
+            },
+            description="Every worker reports every ten seconds. Those that have not for 30 seconds are left out, so a "
+            "node with fewer `workers` than `configured_workers` lacks some.",
+            problems=(403,),
         ),
     },
     "/metrics": {

@@ -239,6 +239,14 @@ class EmbeddedCoordinator:
         """The id of this process; see the port."""
         return self._workers.own
 
+    def announce(self, about: bytes) -> None:
+        """Show the other processes what this one does; see the port."""
+        self._pool(self._workers.show, about)
+
+    def announced(self) -> Mapping[str, bytes]:
+        """Return what the living processes showed last; see the port."""
+        return self._pool(self._workers.shown)
+
     def is_alive(self, worker: str) -> bool:
         """Whether a process is alive; see the port."""
         return not (self._workers.ended and worker == self.worker) and self._workers.alive(worker)

@@ -1,9 +1,15 @@
 """Detects which worker processes are alive: each locks a file of its own; the kernel releases it when it dies."""
 
 import os
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from rioni.file_locks import lock, try_lock
+
+
+_ABOUT, _UNFINISHED = ".about", ".unfinished"
+"""How the names of further files of a process end: what it shows the others, and that while it is written."""
 
 
 class WorkerRegistry:
@@ -29,7 +35,24 @@ class WorkerRegistry:
 
     def known(self) -> set[str]:
         """Return the ids of all processes whose files exist."""
-        return {entry.name for entry in self._directory.iterdir()}
+        return {entry.name for entry in self._directory.iterdir() if not entry.suffix}
+
+    def show(self, about: bytes) -> None:
+        """Show the other processes something, in place of what was shown before; blocks on the disk."""
+        if not self.ended:
+            file = self._directory / self.own
+            file.with_suffix(_UNFINISHED).write_bytes(about)
+            file.with_suffix(_UNFINISHED).replace(file.with_suffix(_ABOUT))
+
+    def shown(self) -> Mapping[str, bytes]:
+        """What each living process has shown last, by its id; blocks on the disk."""
+        shown = {}
+        for worker in self.known():
+            # A process may end meanwhile.
+            with suppress(FileNotFoundError):
+                if self.alive(worker):
+                    shown[worker] = (self._directory / worker).with_suffix(_ABOUT).read_bytes()
+        return shown
 
     def alive(self, worker: str) -> bool:
         """Whether a process is alive. PERF: about 5 us."""
@@ -45,8 +68,9 @@ class WorkerRegistry:
             os.close(fd)
 
     def reap(self, worker: str) -> None:
-        """Remove the file of a dead process."""
-        (self._directory / worker).unlink(missing_ok=True)
+        """Remove the files of a dead process."""
+        for suffix in (_ABOUT, _UNFINISHED, ""):
+            (self._directory / worker).with_suffix(suffix).unlink(missing_ok=True)
 
     def leave(self) -> None:
         """Unregister this process."""

@@ -26,6 +26,7 @@ from rioni.storage.group_commit import GroupCommit, Job, no_follow_up
 from rioni.storage.threads.hub_thread import HubThread
 from rioni.storage.zookeeper.paths import ROOTS, WORKERS
 from rioni.storage.zookeeper.session.driver import (
+    REFUSALS,
     UNREACHABLE,
     Interrupted,
     new_client,
@@ -58,6 +59,16 @@ _GIVEN_UP = (KeeperState.CLOSED, KeeperState.AUTH_FAILED)
 _log = structlog.get_logger("rioni.zookeeper")
 
 
+class _Entry(msgspec.Struct, frozen=True):
+    """The entry of a worker in the registry of workers."""
+
+    host: str
+    pid: int
+    position: int
+    about: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    """What it has announced, as JSON."""
+
+
 class ZooKeeperSession:
     """A ZooKeeper session, for the greenlets of one hub, or in an unpatched process for any thread."""
 
@@ -81,6 +92,8 @@ class ZooKeeperSession:
         self._listeners: list[Callable[[], None]] = []
         self._connected = threading.Event()
         self._position = 0
+        self._about: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+        """What this process shows the others, as JSON."""
         self._registered = False
         self.worker = _new_name()
         """The id of this session; another session never has it."""
@@ -234,15 +247,45 @@ class ZooKeeperSession:
         if position == self._position or not self.registered:
             return
         before, self._position = self._position, position
-        path, entry = f"{WORKERS}/{self.worker}", self._entry()
         try:
-            self.request(lambda client: client.set_async(path, entry))
+            self._publish_entry()
         except Unavailable:
             self._position = before
 
+    def announce(self, about: bytes) -> None:
+        """Publish JSON about this worker in the registry of workers; without ZooKeeper, when it is registered again.
+
+        Raises:
+            Unavailable: the connection broke.
+        """
+        self._about = msgspec.Raw(about)
+        if self.registered:
+            self._publish_entry()
+
+    def announced(self) -> dict[str, bytes]:
+        """Return what the living workers have announced, by their names.
+
+        Raises:
+            Unavailable: as `request`.
+        """
+        self.barrier()
+        (names,) = self.request_with_retry(lambda client: client.get_children_async(WORKERS))
+        paths = [f"{WORKERS}/{name}" for name in names]
+        nodes = self.request_with_retry(*[lambda client, path=path: client.get_async(path) for path in paths])
+        entries = {
+            name: msgspec.json.decode(node[0], type=_Entry)
+            for name, node in zip(names, nodes, strict=True)
+            if not isinstance(node, REFUSALS)
+        }
+        return {name: bytes(each.about) for name, each in entries.items() if each.about is not msgspec.UNSET}
+
+    def _publish_entry(self) -> None:
+        path, entry = f"{WORKERS}/{self.worker}", self._entry()
+        self.request(lambda client: client.set_async(path, entry))
+
     def _entry(self) -> bytes:
         """Return the entry of this worker in the registry."""
-        return msgspec.json.encode({"host": socket.gethostname(), "pid": os.getpid(), "position": self._position})
+        return msgspec.json.encode(_Entry(socket.gethostname(), os.getpid(), self._position, self._about))
 
     def close(self) -> None:
         """End the session, and everything that depends on it, now."""

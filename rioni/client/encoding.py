@@ -42,8 +42,11 @@ def encode_event(event: Any, *, add_metadata: bool) -> bytes:
         TypeError: the event can't be written as a JSON object.
     """
     if isinstance(event, dict):
-        encoded = _ENCODER.encode(event)
-    elif isinstance(event, bytes):
+        # PERF: 1.3 µs, where adding metadata to encoded events takes 1.6 µs.
+        if add_metadata and "metadata" not in event:
+            event = {**event, "metadata": _new_metadata()}
+        return _ENCODER.encode(event)
+    if isinstance(event, bytes):
         encoded = event
     elif isinstance(event, str):
         encoded = event.encode()
@@ -54,17 +57,17 @@ def encode_event(event: Any, *, add_metadata: bool) -> bytes:
     encoded = encoded.strip()
     if not (encoded.startswith(b"{") and encoded.endswith(b"}")):
         raise TypeError(f"An event is a JSON object; this is none: {encoded[:80]!r}")
-    if not add_metadata or _has_metadata(event, encoded):
+    if not add_metadata or _has_metadata(encoded):
         return encoded
     members = encoded[:-1].rstrip()
-    return members + (b',"metadata":' if len(members) > 1 else b'"metadata":') + _new_metadata() + b"}"
+    return members + (b',"metadata":' if len(members) > 1 else b'"metadata":') + _ENCODER.encode(_new_metadata()) + b"}"
 
 
-def _new_metadata() -> bytes:
-    """As `metadata`. PERF: 1.3 µs instead of 4 µs."""
+def _new_metadata() -> dict[str, Any]:
+    """As `metadata`, for msgspec. PERF: 0.9 µs instead of 4 µs."""
     digits = os.urandom(15).hex()
     eid = f"{digits[:8]}-{digits[8:12]}-4{digits[12:15]}-8{digits[15:18]}-{digits[18:]}"
-    return _ENCODER.encode({"eid": eid, "occurred_at": datetime.now(UTC)})
+    return {"eid": eid, "occurred_at": datetime.now(UTC)}
 
 
 def encode_batch(events: Iterable[bytes]) -> bytes:
@@ -91,10 +94,7 @@ def compressor(compression: str | None) -> Callable[[bytes], bytes] | None:
     raise ValueError(f"{compression!r} is not a compression; there are {', '.join(COMPRESSIONS)}")
 
 
-def _has_metadata(event: Any, encoded: bytes) -> bool:
-    # PERF: asking for a Mapping takes 0.3 µs.
-    if isinstance(event, dict):
-        return "metadata" in event
+def _has_metadata(encoded: bytes) -> bool:
     # Bytes that do not contain the word can't have the member.
     if b'"metadata"' not in encoded:
         return False

@@ -1,6 +1,7 @@
 """A server whose answers a test scripts, one after the other: for faults that a real broker shows rarely."""
 
 import json
+import ssl
 import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -105,11 +106,13 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def scripted_server() -> Iterator[ScriptedServer]:
-    """Run such a server on a free port until the end of the block."""
+def scripted_server(tls: ssl.SSLContext | None = None) -> Iterator[ScriptedServer]:
+    """Run such a server on a free port until the end of the block, for HTTPS if there is a context for it."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
     server.daemon_threads = True
-    scripted = ScriptedServer(f"http://127.0.0.1:{server.server_port}")
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+    scripted = ScriptedServer(f"{'https' if tls else 'http'}://127.0.0.1:{server.server_port}")
     server.RequestHandlerClass = type("Handler", (_Handler,), {"scripted": scripted})
     thread = threading.Thread(target=server.serve_forever, args=[0.01])
     thread.start()

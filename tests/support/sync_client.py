@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 SOURCE, TARGET = ROOT / "rioni/client/_async", ROOT / "rioni/client/_sync"
-BY_HAND = frozenset(("concurrency.py",))
+BY_HAND = frozenset(("concurrency.py", "connection.py", "connections.py"))
 """What differs between tasks and threads."""
 
 NAMES: Mapping[str, str] = {

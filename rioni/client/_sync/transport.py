@@ -29,6 +29,8 @@ DEFAULT_URL = "http://localhost:8080"
 PROBLEM_BYTES_MAX = 1_000_000
 STREAMS_MAX = 1_000
 """Connections of a client at the same time."""
+IDLE_MAX = 100
+"""Of them, those that are kept open for requests to come."""
 URLS_MAX = 1_000
 """Addresses that are not parsed again."""
 TIMEOUT_MIN_S = 0.001
@@ -63,6 +65,8 @@ class Transport:
         # PERF: half of the time that importing the client would take.
         import httpx  # noqa: PLC0415
 
+        from rioni.client._sync.connections import connections  # noqa: PLC0415
+
         self.url = (url or os.environ.get("RIONI_URL") or DEFAULT_URL).rstrip("/")
         parts = urlsplit(self.url)
         if parts.scheme not in {"http", "https"} or not parts.hostname:
@@ -73,10 +77,12 @@ class Transport:
         self._timeout = httpx.Timeout(timeout_s).as_dict()
         self._headers = {**_HEADERS, **_lowered(headers or {})}
         # PERF: the client of httpx, with cookies, redirects and events, adds 100 µs to each request.
-        self._http = httpx.HTTPTransport(
-            limits=httpx.Limits(max_connections=STREAMS_MAX, max_keepalive_connections=100),
-            verify=_trusted(ca_certificate) if parts.scheme == "https" else False,
-            proxy=_proxy_for(parts),
+        self._http = connections(
+            self.url,
+            _trusted(ca_certificate) if parts.scheme == "https" else None,
+            _proxy_for(parts),
+            connections_max=STREAMS_MAX,
+            idle_max=IDLE_MAX,
         )
         self._closed = False
 
@@ -361,9 +367,11 @@ def _trusted(ca_certificate: str | Path | None) -> "ssl.SSLContext":
     import ssl  # noqa: PLC0415 - as httpx
 
     try:
-        return ssl.create_default_context(cafile=None if ca_certificate is None else str(ca_certificate))
+        trusted = ssl.create_default_context(cafile=None if ca_certificate is None else str(ca_certificate))
     except OSError as ex:
         raise ValueError(f"The certificate {ca_certificate} can't be used: {ex.strerror or ex}") from ex
+    trusted.set_alpn_protocols(["http/1.1"])
+    return trusted
 
 
 def trace_headers() -> dict[str, str]:

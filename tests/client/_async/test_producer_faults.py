@@ -5,6 +5,7 @@ import contextlib
 import socket
 import subprocess
 import sys
+from functools import partial
 from types import SimpleNamespace
 
 import msgspec
@@ -200,19 +201,15 @@ def test_requests_have_the_headers_of_the_producer_and_the_trace_of_their_first_
 
 
 @pytest.fixture
-def silent_producer(make_client, server):
+def silent_producer(make_client):
     """Makes producers whose broker takes batches and does not answer."""
-    server.script(EVENT_TYPE)
-    with socket.create_server(("127.0.0.1", 0)) as silent, make_client(server.url) as client:
+    with socket.create_server(("127.0.0.1", 0)) as silent, make_client(_url(silent)) as client:
+        getattr(client, "_target", client)._publishing._categories["a"] = "business"
+        yield partial(client.producer, "a")
 
-        def make(**options):
-            producer = client.producer("a", **options)
-            producer.send({"n": 0}).result()
-            transport = getattr(client, "_target", client)._transport
-            transport.url = f"http://127.0.0.1:{silent.getsockname()[1]}"
-            return producer
 
-        yield make
+def _url(listener):
+    return f"http://127.0.0.1:{listener.getsockname()[1]}"
 
 
 @pytest.mark.parametrize("limits", [{"buffer_events": 3}, {"buffer_bytes": 350}])

@@ -1,0 +1,90 @@
+"""The ways from clients to a broker: TLS, and proxies that the environment names."""
+
+import ssl
+
+import pytest
+
+from rioni.client import ConnectionFailed
+from tests.support import certificates
+from tests.support.http_proxy import http_proxy
+from tests.support.scripted_server import Answer, scripted_server
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory):
+    """The certificate of an authority, and a context of a server that has one of its own from it."""
+    folder = tmp_path_factory.mktemp("certificates")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(*certificates.authority().issue(folder))
+    return certificates.authority().write(folder), context
+
+
+@pytest.fixture(scope="module", params=["http", "https"])
+def server(request, authority):
+    with scripted_server(authority[1] if request.param == "https" else None) as server:
+        yield server
+
+
+@pytest.fixture
+def proxy(monkeypatch):
+    """A proxy that the environment names."""
+    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+    with http_proxy() as proxy:
+        monkeypatch.setenv("HTTP_PROXY", proxy.url)
+        monkeypatch.setenv("HTTPS_PROXY", proxy.url.removeprefix("http://"))
+        yield proxy
+
+
+@pytest.fixture
+def asked(make_client, server, authority):
+    """Makes requests; returns how many came to the server."""
+
+    def ask(**options):
+        server.script(Answer(200, []))
+        with make_client(server.url, ca_certificate=authority[0], attempts=1, **options) as client:
+            assert client.storages.list() == client.storages.list() == []
+        return len(server.requests)
+
+    return ask
+
+
+def test_requests_go_through_the_proxy_that_the_environment_names(asked, proxy, server):
+    assert asked() == 2
+    there = server.url.partition("//")[2]
+    tunnel, forwarded = [f"CONNECT {there}"], [f"GET http://{there}/storages"] * 2
+    assert proxy.requested == (tunnel if server.url.startswith("https") else forwarded)
+
+
+@pytest.mark.parametrize("exception", ["127.0.0.1", "*", "example.org, 127.0.0.1"])
+def test_brokers_that_the_environment_exempts_are_asked_without_the_proxy(asked, proxy, monkeypatch, exception):
+    monkeypatch.setenv("NO_PROXY", exception)
+    assert asked() == 2
+    assert proxy.requested == []
+
+
+def test_one_proxy_may_be_named_for_all(asked, proxy, monkeypatch):
+    monkeypatch.setenv("ALL_PROXY", proxy.url)
+    monkeypatch.delenv("HTTP_PROXY")
+    monkeypatch.delenv("HTTPS_PROXY")
+    asked()
+    assert proxy.requested
+
+
+def test_a_proxy_that_is_not_there_is_a_failed_connection(asked, proxy, monkeypatch):
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:1")
+    with pytest.raises(ConnectionFailed) as caught:
+        asked()
+    assert not caught.value.sent
+
+
+def test_a_server_whose_certificate_nobody_trusts_gets_no_request(make_client, authority):
+    with scripted_server(authority[1]) as server:
+        with (
+            make_client(server.url, attempts=1) as client,
+            pytest.raises(ConnectionFailed, match="CERTIFICATE") as caught,
+        ):
+            client.storages.list()
+        assert (server.requests, caught.value.sent) == ([], False)

@@ -9,6 +9,8 @@ from urllib.parse import quote, urlencode
 import orjson
 from markupsafe import Markup
 
+from rioni.console import charts
+
 
 NOTHING = "-"
 SHORT = 80
@@ -32,6 +34,12 @@ def environment() -> Any:
         "short": short,
         "time": time,
         "segment": lambda text: quote(str(text), safe=""),
+        "amount": charts.amount,
+        "drawing": charts.drawing,
+        "last_value": charts.last,
+        "line_names": charts.line_names,
+        "peak": charts.peak,
+        "sparkline": charts.sparkline,
     }
     loaded.globals["without"] = without
     return loaded

@@ -44,6 +44,8 @@ def test_rates_and_requests_of_all_workers_are_shown(client, create, publish, na
         ("step=9", "'step' parameter should have value between 10 and 3600"),
         ("step=x", "step: 'x' is not an integer"),
         ("limit=0", "'limit' parameter should have value between 1 and 1000"),
+        ("order=best", "order: 'best' is not one of name, largest"),
+        ("total=perhaps", "total"),
         ("since=yesterday", "since: 'yesterday' is not an RFC 3339 time"),
     ],
 )

@@ -6,6 +6,7 @@ A broker is started, filled with the events of a small shop, and shown by a head
 import json
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from itertools import count
 from pathlib import Path
@@ -15,6 +16,7 @@ import httpx
 from playwright.sync_api import sync_playwright
 
 from tests.support.browser import PATH
+from tests.support.metrics_history import write_history
 from tests.support.server import running_server
 
 
@@ -60,7 +62,7 @@ def fill(api: httpx.Client) -> dict[str, Any]:
     place = {"items": [{"event_type": "order.created", "offset": "BEGIN"}]}
     api.patch(f"/subscriptions/{made['warehouse']}/cursors", json=place).raise_for_status()
     entries = api.get("/audit", params={"kind": "event-type.schema-added"}).json()["items"]
-    return {"subscription": made["warehouse"], "position": entries[0]["position"]}
+    return {"subscription": made["warehouse"], "position": entries[0]["position"], "subscriptions": [*made.values()]}
 
 
 def _event_type(name: str, owner: str) -> dict[str, Any]:
@@ -101,10 +103,13 @@ def take(folder: Path) -> None:
     ):
         with broker.client() as api:
             names = fill(api)
+        busiest = [f"{subject}.{fact}" for fact in _FACTS for subject in _OWNERS][:8]
+        metrics = Path(data) / "rioni/scratch/metrics"
         browser = playwright.chromium.launch(executable_path=PATH, args=["--no-sandbox", "--disable-dev-shm-usage"])
         for name, (path, theme) in PAGES.items():
             context = browser.new_context(viewport=SIZE, color_scheme=theme)  # type: ignore[arg-type]
             page = context.new_page()
+            write_history(metrics, int(1_000 * time.time()), busiest, names["subscriptions"])
             page.goto(f"{broker.url}/console{path.format(**names)}")
             page.wait_for_load_state("networkidle")
             page.screenshot(path=folder / f"{name}.png")

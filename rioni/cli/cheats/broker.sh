@@ -12,6 +12,7 @@ rioni monitoring nodes
 # Its metrics, and the description of its API.
 rioni monitoring metrics --name rioni_http_requests
 rioni monitoring history --name requests --step 60
+rioni monitoring history --name lag_events --parts --largest --limit 10
 rioni monitoring openapi > openapi.json
 rioni monitoring docs > api.html
 

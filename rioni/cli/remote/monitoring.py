@@ -112,8 +112,13 @@ def history(
     name: Annotated[list[str], typer.Option(help="Only series of this name; may be repeated.")] = [],  # noqa: B006 - never changed
     event_type: Annotated[list[str], typer.Option(help="Only series of this event type; may be repeated.")] = [],  # noqa: B006 - never changed
     subscription: Annotated[list[str], typer.Option(help="Only series of this subscription; may be repeated.")] = [],  # noqa: B006 - never changed
+    total: Annotated[
+        bool | None,
+        typer.Option("--total/--parts", help="Only sums over all, or only their parts.", show_default=False),
+    ] = None,
     since: Annotated[str | None, typer.Option(help="Only values from this RFC 3339 time on.", metavar="TIME")] = None,
     step: Annotated[int | None, typer.Option(help="Seconds of a value; 10 by default.", min=10, max=3600)] = None,
+    largest: Annotated[bool, typer.Option("--largest", help="Begin with the largest last values.")] = False,
     limit: Annotated[int | None, typer.Option(help="How many series are shown.", min=1, max=1000)] = None,
 ) -> None:
     """Show [metrics of the last hour](reference/operations.md#metrics-history).
@@ -122,7 +127,14 @@ def history(
     `values`.
     """
     found = session.client.monitoring.history(
-        names=name, event_types=event_type, subscriptions=subscription, since=since, step=step, limit=limit
+        names=name,
+        event_types=event_type,
+        subscriptions=subscription,
+        total=total,
+        since=since,
+        step=step,
+        order="largest" if largest else None,
+        limit=limit,
     )
     rows: list[Any] = []
     for each in found.series:

@@ -157,8 +157,10 @@ class Monitoring:
         names: Sequence[str] = (),
         event_types: Sequence[str] = (),
         subscriptions: Sequence[str] = (),
+        total: bool | None = None,
         since: str | None = None,
         step: int | None = None,
+        order: str | None = None,
         limit: int | None = None,
     ) -> MetricsHistory:
         """The metrics of the node in the last hour.
@@ -167,16 +169,20 @@ class Monitoring:
             names: of series; by default all.
             event_types: only series of these.
             subscriptions: only series of these.
+            total: only what the series by event type, API and subscription amount to, or only these; by default both.
             since: a time (RFC 3339); by default an hour ago.
             step: seconds of a value; by default 10.
+            order: `name`, or `largest` for those with the largest last value first.
             limit: how many series are returned; by default 100.
         """
         params = {
             "name": [*names] or None,
             "event_type": [*event_types] or None,
             "subscription": [*subscriptions] or None,
+            "total": None if total is None else str(total).lower(),
             "since": since,
             "step": step,
+            "order": order,
             "limit": limit,
         }
         return await self._transport.fetch(MetricsHistory, "GET", "/metrics/history", params=params)

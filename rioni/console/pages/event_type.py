@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 
 from rioni.console.api import ApiProblem, path_of
+from rioni.console.charts import BYTE_RATE, RATE, Chart, Line, charts
 from rioni.console.pages.page import Done, Page, Visit
 from rioni.console.rendering import pretty
 
@@ -41,7 +42,15 @@ def _usage(visit: Visit, event_type: Mapping[str, Any]) -> dict[str, Any]:
         "producers": visit.api.attempt(f"{path}/producers"),
         "consumers": visit.api.attempt(f"{path}/consumers"),
         "partitions": visit.api.attempt(f"{path}/partitions"),
+        "charts": charts(visit, _charts(event_type["name"]), event_type=event_type["name"]) if not visit.as_of else [],
     }
+
+
+def _charts(name: str) -> list[Chart]:
+    return [
+        Chart("Published", RATE, [Line("published_events", "events", name)]),
+        Chart("Received", BYTE_RATE, [Line("published_bytes", "bytes of publish requests", name)]),
+    ]
 
 
 def _partitions(visit: Visit, event_type: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from rioni.console.charts import sparklines
 from rioni.console.pages.page import Page, Visit
 from rioni.console.pages.paging import PAGE, offset_of, page
 
@@ -18,7 +19,9 @@ def _load(visit: Visit) -> dict[str, Any]:
     found = visit.api.get("/event-types", limit=PAGE + 1, offset=offset, **wanted)
     kept = {name: value for name, value in visit.params.items() if name in (*FILTERS, "q") and value}
     facets = visit.api.attempt("/event-type-facets", **wanted | {"limit": VALUES})
-    return page(found, offset) | {"facets": facets, "shown_facets": FACETS, "kept": kept}
+    shown = page(found, offset)
+    rates = sparklines(visit, "published_events", "event_type", [each["name"] for each in shown["items"]])
+    return shown | {"facets": facets, "shown_facets": FACETS, "kept": kept, "rates": rates}
 
 
 EVENT_TYPES = Page("/event-types", "event_types.html.jinja", "Event types", _load)

@@ -2,15 +2,68 @@
 
 from typing import Any
 
+from rioni.console.api import ApiProblem, path_of
+from rioni.console.charts import COUNT, DURATION, PATH, RATE, SPARKLINE_STEP_S, Chart, Line, charts, last
 from rioni.console.pages.page import Page, Visit
 
 
+CHARTS = (
+    Chart("Published", RATE, (Line("published_events", "events"),)),
+    Chart("Delivered", RATE, (Line("streamed_events", "events"),)),
+    Chart(
+        "Requests",
+        RATE,
+        (Line("requests", "all"), Line("client_errors", "4xx"), Line("server_errors", "5xx")),
+    ),
+    Chart(
+        "Publishing takes",
+        DURATION,
+        (Line("publish_seconds", "99 %", "0.99"), Line("publish_seconds", "half", "0.5")),
+    ),
+    Chart("Unconsumed", COUNT, (Line("lag_events", "events of all subscriptions"),)),
+    Chart("Behind by", DURATION, (Line("lag_seconds", "the oldest unconsumed event"),)),
+)
+MOST = 10
+"""How many of the largest are listed."""
+
+
 def _load(visit: Visit) -> dict[str, Any]:
+    now = visit.as_of is None
     return {
         "version": visit.api.attempt("/version"),
-        "ready": visit.api.attempt("/readyz"),
+        "ready": _ready(visit),
+        "nodes": visit.api.attempt("/nodes"),
+        "charts": charts(visit, CHARTS, total="true") if now else [],
+        "lagging": _lagging(visit) if now else [],
+        "busiest": _largest(visit, "published_events") if now else [],
         "changes": visit.api.attempt("/audit", limit=10),
     }
+
+
+def _ready(visit: Visit) -> Any:
+    """The health checks; a broker that is not ready refuses the request, and says which ones failed."""
+    try:
+        return visit.api.get("/readyz")
+    except ApiProblem as ex:
+        return dict(ex.members) if "checks" in ex.members else ex.as_object()
+
+
+def _largest(visit: Visit, name: str) -> list[dict[str, Any]]:
+    """The event types or subscriptions with the largest values now, those that are zero left out."""
+    found = visit.api.attempt(PATH, name=name, total="false", order="largest", limit=MOST, step=SPARKLINE_STEP_S)
+    series = ({"of": next(iter(each["labels"].values())), **each} for each in found.get("series", ()))
+    return [each | {"last": value} for each in series if (value := last(each["values"]))]
+
+
+def _lagging(visit: Visit) -> list[dict[str, Any]]:
+    """The subscriptions with most unconsumed events, and whose they are."""
+    found = _largest(visit, "lag_events")
+    for each in found:
+        each["subscription"] = visit.api.attempt(path_of("subscriptions", each["of"]))
+    wanted = ",".join(each["of"] for each in found)
+    ages = visit.api.attempt(PATH, name="lag_seconds", subscription=wanted, step=SPARKLINE_STEP_S) if found else {}
+    seconds = {each["labels"]["subscription"]: last(each["values"]) for each in ages.get("series", ())}
+    return [each | {"seconds": seconds.get(each["of"])} for each in found]
 
 
 OVERVIEW = Page("/", "overview.html.jinja", "Overview", _load)

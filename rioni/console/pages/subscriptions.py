@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rioni.console.api import ApiProblem, path_of
+from rioni.console.charts import COUNT, DURATION, Chart, Line, charts, sparklines
 from rioni.console.pages.page import Done, Page, Visit
 from rioni.console.pages.paging import PAGE, offset_of, page
 
@@ -24,7 +25,9 @@ def _list(visit: Visit) -> dict[str, Any]:
         streams = {each["stream_id"] for each in partitions} - {""}
         subscription["streams"], subscription["partitions"] = len(streams), len(partitions)
         subscription["assigned"] = sum(1 for each in partitions if each["stream_id"])
-    return page(found, offset)
+    shown = page(found, offset)
+    lags = sparklines(visit, "lag_events", "subscription", [each["id"] for each in shown["items"]])
+    return shown | {"lags": lags}
 
 
 def _load(visit: Visit) -> dict[str, Any]:
@@ -37,11 +40,20 @@ def _load(visit: Visit) -> dict[str, Any]:
         return data
     stats = visit.api.attempt(f"{path}/stats", show_time_lag="true")
     data |= {"stats": stats, "cursors": visit.api.attempt(f"{path}/cursors"), "places": PLACES}
+    if visit.as_of is None:
+        data["charts"] = charts(visit, _charts(visit.path["id"]), subscription=visit.path["id"])
     if "items" in stats:
         data["summary"] = _summary(stats["items"])
     if tab == "reset" and visit.form.get("action") == "preview":
         data["preview"] = _preview(visit, data["subscription"])
     return data
+
+
+def _charts(subscription_id: str) -> list[Chart]:
+    return [
+        Chart("Unconsumed", COUNT, [Line("lag_events", "events", subscription_id)]),
+        Chart("Behind by", DURATION, [Line("lag_seconds", "the first unconsumed event", subscription_id)]),
+    ]
 
 
 def _summary(stats: Iterable[Mapping[str, Any]]) -> dict[str, Any]:

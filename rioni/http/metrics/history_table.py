@@ -126,29 +126,39 @@ class HistoryTable:
 
     # --- reading ---
 
-    def read(self, wanted: Callable[[Series], bool], series_max: int) -> tuple[History, int]:
+    def read(self, wanted: Callable[[Series], bool], series_max: int, *, largest: bool = False) -> tuple[History, int]:
         """The values of some series, and how many there are. PERF: 3 ms, and 15 us for each series.
 
         Args:
             wanted: chooses the series.
-            series_max: how many are returned at most, those that come first by name.
+            series_max: how many are returned at most, those that come first.
+            largest: order them by their last value, largest first, instead of by name.
         """
         for _ in range(READS_MAX):
             version, rows = _HEAD.unpack_from(self._table)
-            found = self._read(rows, wanted, series_max)
+            found = self._read(rows, wanted, series_max, largest=largest)
             if _HEAD.unpack_from(self._table) == (version, rows) and not version % 2:
                 break
         return found
 
-    def _read(self, rows: int, wanted: Callable[[Series], bool], series_max: int) -> tuple[History, int]:
+    def _read(
+        self, rows: int, wanted: Callable[[Series], bool], series_max: int, *, largest: bool
+    ) -> tuple[History, int]:
         order = [row % SAMPLES for row in range(max(0, rows - SAMPLES), rows)]
         (*times_ms,) = (_TIME.unpack_from(self._table, _HEAD.size + row * _TIME.size)[0] for row in order)
         chosen = sorted((series, column) for series, column in self._known().items() if wanted(series))
+        if largest and order:
+            last = self._row(order[-1])
+            chosen.sort(key=lambda each: -1.0 if math.isnan(last[each[1]]) else last[each[1]], reverse=True)
         values = {}
         for series, column in chosen[:series_max]:
             by_row = self._column(column)
             values[series] = [by_row[row] for row in order]
         return History(times_ms, values), len(chosen)
+
+    def _row(self, row: int) -> Sequence[float]:
+        begin = self._values + row * self._columns * _VALUE_BYTES
+        return array("d", self._table[begin : begin + self._columns * _VALUE_BYTES])
 
     def _column(self, column: int) -> Sequence[float]:
         with (

@@ -35,6 +35,8 @@ NAMES: Mapping[str, tuple[str, str]] = {
 """All names of series, with their label, and what they are."""
 RATES = frozenset((PUBLISHED_EVENTS, PUBLISHED_BYTES, STREAMED_EVENTS, REQUESTS, CLIENT_ERRORS, SERVER_ERRORS))
 """Those that are rates; of several samples their mean counts, of the others the maximum."""
+PARTS = ("event_type", "api", "subscription")
+"""Labels whose series are parts of a series without a label."""
 
 
 class Sampler:
@@ -66,7 +68,7 @@ class Sampler:
                 if (duration_s := quantile_of(more, quantile)) is not None:
                     values[Series(PUBLISH_SECONDS, "quantile", str(quantile))] = duration_s
         self._before, self._buckets, self._at_s = counts, buckets, now_s
-        return values
+        return values | _totals(values)
 
     def _counts(self, families: Mapping[str, Metric]) -> Iterator[tuple[Series, float]]:
         for event_type, (events, size, *_) in self._metrics.event_types.totals().items():
@@ -88,6 +90,19 @@ class Sampler:
         for subscription_id, lag in {**shown.lags, **others}.items():
             yield Series(LAG_EVENTS, "subscription", subscription_id), lag.events
             yield Series(LAG_SECONDS, "subscription", subscription_id), lag.seconds(now_ms) or 0
+
+
+def _totals(values: Mapping[Series, float]) -> dict[Series, float]:
+    """What the parts amount to: the sum, and the largest age.
+
+    Not from sums of counts, which fall when an event type is deleted.
+    """
+    totals: defaultdict[Series, float] = defaultdict(float)
+    for series, value in values.items():
+        if series.label in PARTS:
+            total = Series(series.name)
+            totals[total] = max(totals[total], value) if series.name == LAG_SECONDS else totals[total] + value
+    return dict(totals)
 
 
 def quantile_of(buckets: Mapping[float, float], quantile: float) -> float | None:

@@ -10,7 +10,7 @@ from rioni.domain.errors import Malformed
 from rioni.domain.timestamps import rfc3339
 from rioni.http.history import since_ms
 from rioni.http.metrics.history_table import EVERY_S, SAMPLES, History, Series
-from rioni.http.metrics.sampler import NAMES, RATES
+from rioni.http.metrics.sampler import NAMES, PARTS, RATES
 from rioni.http.request_parsing import integer, listed
 from rioni.http.resources.resource import Resource
 
@@ -19,6 +19,7 @@ SERIES_MAX, SERIES_DEFAULT = 1_000, 100
 STEP_MAX_S = EVERY_S * SAMPLES
 LABELS = ("event_type", "subscription")
 """What series can be chosen by."""
+ORDERS = ("name", "largest")
 
 
 class MetricsHistoryResource(Resource):
@@ -28,7 +29,8 @@ class MetricsHistoryResource(Resource):
         """Show the series that are asked for, each value for as long as the step."""
         step_s, limit = _step(req), _limit(req)
         begin_ms = since_ms(req)
-        history, matched = self._dependencies.metrics.history.read(_chooser(req), limit)
+        largest = _order(req)
+        history, matched = self._dependencies.metrics.history.read(_chooser(req), limit, largest=largest)
         times_ms, groups = _groups(history.times_ms, 1_000 * step_s, begin_ms)
         series = [
             {
@@ -55,9 +57,12 @@ def _chooser(req: falcon.Request) -> Callable[[Series], bool]:
     if unknown := sorted(names - NAMES.keys()):
         raise Malformed(f"name: there are no series '{unknown[0]}', only {', '.join(NAMES)}")
     chosen = {label: {*listed(req, label)} for label in LABELS}
+    total = req.get_param_as_bool("total")
 
     def wanted(series: Series) -> bool:
         if names and series.name not in names:
+            return False
+        if total is not None and total == (series.label in PARTS):
             return False
         return not any(chosen.values()) or series.value in chosen.get(series.label, ())
 
@@ -89,6 +94,14 @@ def _step(req: falcon.Request) -> int:
     if not EVERY_S <= step_s <= STEP_MAX_S:
         raise Malformed(f"'step' parameter should have value between {EVERY_S} and {STEP_MAX_S}")
     return step_s
+
+
+def _order(req: falcon.Request) -> bool:
+    """Whether the largest come first."""
+    order = req.get_param("order") or ORDERS[0]
+    if order not in ORDERS:
+        raise Malformed(f"order: '{order}' is not one of {', '.join(ORDERS)}")
+    return order == ORDERS[1]
 
 
 def _limit(req: falcon.Request) -> int:

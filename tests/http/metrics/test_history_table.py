@@ -92,3 +92,12 @@ def test_another_process_goes_on_with_the_table_of_a_dead_one(tmp_path):
     history_table._HEAD.pack_into(table._table, 0, version + 1, rows)
     table.write(3, {A: 4.0})
     assert shown(HistoryTable(tmp_path, 10))[0] == [1, 2, 3]
+
+
+def test_the_largest_last_values_come_first():
+    table = HistoryTable(None, 10)
+    table.write(1, {A: 9.0, B: 1.0, PLAIN: 2.0})
+    table.write(2, {A: 3.0, B: 5.0})
+    history, matched = table.read(lambda _series: True, 2, largest=True)
+    assert ([*history.values], matched) == ([B, A], 3)
+    assert HistoryTable(None, 10).read(lambda _series: True, 2, largest=True)[0].values == {}

@@ -68,6 +68,19 @@ def test_lags_and_open_streams_are_as_they_are(metrics, sampler):
     assert found[Series("streams", "api", "subscription")] == 3
 
 
+def test_parts_have_a_total_and_the_largest_age(metrics, sampler):
+    first, second = str(uuid4()), str(uuid4())
+    metrics.lags.write({first: Lag(7, NOW_MS - 3_000), second: Lag(4, NOW_MS - 9_000)}, 11, NOW_MS, 0.0)
+    metrics.event_types.add("before", events=20)
+    metrics.event_types.add("new", events=5)
+    metrics.streams.labels("subscription").set(3)
+    metrics.streams.labels("low-level").set(1)
+    found = sampler.sample(NOW_MS, 1.0)
+    assert found[Series("published_events")] == 25
+    assert (found[Series("lag_events")], found[Series("lag_seconds")]) == (11, 9)
+    assert found[Series("streams")] == 4
+
+
 @pytest.mark.parametrize(
     ("buckets", "quantile", "value"),
     [

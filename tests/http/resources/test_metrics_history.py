@@ -50,3 +50,13 @@ def test_what_has_no_value_is_null(ask):
 
 def test_values_begin_with_a_time(ask):
     assert ask(since="2026-01-01T12:01:15Z")["times"] == ["2026-01-01T12:01:20.000Z"]
+
+
+def test_totals_and_their_parts_are_chosen_apart(ask):
+    assert [each["name"] for each in ask(total="true")["series"]] == ["requests"]
+    assert [each["labels"] for each in ask(total="false")["series"]] == [{"subscription": "s"}]
+
+
+def test_the_largest_come_first(ask):
+    assert [each["name"] for each in ask(order="largest")["series"]] == ["lag_events", "requests"]
+    assert ask(order="largest", limit=1)["series"][0]["name"] == "lag_events"

@@ -3,6 +3,7 @@
 from rioni.domain.system.settings import BLACKLIST_TYPES
 from rioni.http.metrics.sampler import NAMES
 from rioni.http.openapi.builders import (
+    BOOLEAN,
     INTEGER,
     STRING,
     TIMESTAMP,
@@ -316,8 +317,14 @@ PATHS: Json = {
                 query("name", "Names of series, separated by commas.", array({"enum": [*NAMES]}), ["published_events"]),
                 query("event_type", "Only series of these event types.", array(STRING), ["order.created"]),
                 query("subscription", "Only series of these subscriptions.", array(STRING)),
+                query("total", "Only what parts amount to, or only these parts; both where absent.", BOOLEAN),
                 query("since", "Only values from this time on.", TIMESTAMP, "2026-11-20T10:00:00Z"),
                 query("step", "Seconds of a value.", INTEGER | {"minimum": 10, "maximum": 3600, "default": 10}, 60),
+                query(
+                    "order",
+                    "Which come first: by name, or by the largest last value.",
+                    STRING | {"enum": ["name", "largest"], "default": "name"},
+                ),
                 query(
                     "limit", "How many series are shown.", INTEGER | {"minimum": 1, "maximum": 1000, "default": 100}, 20
                 ),

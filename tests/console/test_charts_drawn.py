@@ -1,0 +1,125 @@
+"""Charts in a real browser: drawn in place, in both themes, after each way to reach a page, and without scripts."""
+
+import time
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import expect
+
+from tests.support.browser import needs_browser
+from tests.support.builders import event_type_body
+from tests.support.metrics_history import write_history
+from tests.support.server import running_server
+
+
+pytestmark = [needs_browser, pytest.mark.slow]
+
+NAME = "charts.drawn"
+PLAIN = {"category": "undefined", "enrichment_strategies": []}
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory):
+    """A broker with an event type, a subscription that lags, and the metrics of an hour."""
+    data = tmp_path_factory.mktemp("data") / "rioni"
+    with running_server(data, "--workers", "1") as running:
+        with running.client() as api:
+            api.post("/event-types", json=event_type_body(name=NAME, **PLAIN)).raise_for_status()
+            api.post(f"/event-types/{NAME}/events", json=[{"order_id": "1"}]).raise_for_status()
+            body = {"owning_application": "shop", "event_types": [NAME], "read_from": "begin"}
+            running.subscription = api.post("/subscriptions", json=body).json()["id"]
+            begin = {"items": [{"event_type": NAME, "offset": "BEGIN"}]}
+            api.patch(f"/subscriptions/{running.subscription}/cursors", json=begin).raise_for_status()
+        running.pages = ("/", f"/event-types/{NAME}", f"/subscriptions/{running.subscription}")
+        write_history(data / "scratch/metrics", int(1_000 * time.time()), [NAME], [running.subscription])
+        yield running
+
+
+@pytest.fixture
+def page(browser, shop):
+    context = browser.new_context(base_url=f"{shop.url}/console", reduced_motion="reduce")
+    page, errors = context.new_page(), []
+    page.on("console", lambda message: errors.append(message.text) if message.type in {"error", "warning"} else None)
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    yield page
+    context.close()
+    assert not errors
+
+
+def drawn(page, count):
+    """Waits until all charts are drawn by uPlot."""
+    expect(page.locator("figure.chart .uplot canvas")).to_have_count(count)
+
+
+def test_charts_take_the_place_that_was_kept_for_them(page, shop):
+    page.add_init_script(
+        """window.shifts = 0; new PerformanceObserver(list => {
+          for (const entry of list.getEntries()) window.shifts += entry.value;
+        }).observe({type: "layout-shift", buffered: true});"""
+    )
+    for path, count in zip(shop.pages, (6, 2, 2), strict=True):
+        page.goto(f"{shop.url}/console{path}")
+        drawn(page, count)
+        assert page.evaluate("window.shifts") == 0
+        assert page.locator("figure.chart").first.bounding_box()["height"] > 200
+        for theme in ("light", "dark"):
+            page.emulate_media(color_scheme=theme)
+            found = Axe().run(page)
+            assert found.violations_count == 0, found.generate_report()
+
+
+def test_the_theme_of_a_chart_is_that_of_the_page(page, shop):
+    page.emulate_media(color_scheme="light")
+    page.goto(f"{shop.url}/console")
+    drawn(page, 6)
+
+    def pixels():
+        return page.locator("figure.chart canvas").first.evaluate("canvas => canvas.toDataURL()")
+
+    before = pixels()
+    page.locator("[data-theme-toggle]").click()
+    page.wait_for_function("before => document.querySelector('figure.chart canvas').toDataURL() !== before", arg=before)
+
+
+def test_charts_are_drawn_after_links_and_removed_with_their_page(page, shop):
+    page.goto(f"{shop.url}/console")
+    drawn(page, 6)
+    page.locator(".menu a", has_text="Event types").click()
+    page.wait_for_url("**/event-types")
+    page.locator("h1", has_text="Event types").wait_for()
+    page.locator("table a", has_text=NAME).click()
+    page.wait_for_url(f"**/{NAME}")
+    drawn(page, 2)
+    page.locator(".menu a", has_text="Overview").click()
+    drawn(page, 6)
+
+
+def test_a_chart_says_what_was_at_the_time_that_is_pointed_at(page, shop):
+    page.goto(f"{shop.url}/console")
+    drawn(page, 6)
+    chart = page.locator("figure.chart").first
+    value = chart.locator("li b")
+    now = value.inner_text()
+    chart.locator(".u-over").hover(position={"x": 40, "y": 20})
+    page.wait_for_function("document.querySelector('figure.chart time').textContent.endsWith('UTC')")
+    assert value.inner_text() != now
+    # The other charts show the same time.
+    assert page.locator("figure.chart time").nth(1).inner_text() == chart.locator("time").inner_text()
+
+
+def test_what_charts_show_can_be_read_without_scripts(browser, shop):
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(f"{shop.url}/console")
+    assert page.locator("figure.chart svg").count() == 6
+    assert page.locator("figure.chart").first.locator("li b").inner_text().endswith("/s")
+    rows = page.locator("section", has_text="Who lags most").last.locator("tbody tr")
+    assert rows.count() == 1
+    assert page.locator("section", has_text="Nodes").last.locator("tbody tr").count() == 1
+    for path, label in (
+        ("/event-types", f"Published events of {NAME}"),
+        ("/subscriptions", "Unconsumed events of shop"),
+    ):
+        page.goto(f"{shop.url}/console{path}")
+        page.locator(f'svg[aria-label^="{label}, last hour: now"]').wait_for()
+    context.close()

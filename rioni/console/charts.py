@@ -56,7 +56,7 @@ def charts(visit: Visit, wanted: Iterable[Chart], **params: Any) -> Any:
     found = visit.api.attempt(PATH, **params)
     if "problem" in found:
         return found
-    known = {(each["name"], _label(each)): _from_zero(each) for each in found["series"]}
+    known = {(each["name"], _label(each)): from_zero(each) for each in found["series"]}
     query = urlencode({name: value for name, value in params.items() if value is not None}, doseq=True)
     return [
         {
@@ -80,10 +80,10 @@ def sparklines(visit: Visit, name: str, label: str, values: Sequence[str]) -> di
         return {}
     asked = {label: ",".join(values), "step": SPARKLINE_STEP_S, "limit": len(values)}
     found = visit.api.attempt(PATH, name=name, **asked)
-    return {_label(each): _from_zero(each) for each in found.get("series", ())}
+    return {_label(each): from_zero(each) for each in found.get("series", ())}
 
 
-def _from_zero(series: Mapping[str, Any]) -> Values:
+def from_zero(series: Mapping[str, Any]) -> Values:
     """The values of a series, which begins with its first one that is not zero; quantiles may be unknown."""
     values: list[float | None] = series["values"]
     if "quantile" in series["labels"]:

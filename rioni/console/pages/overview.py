@@ -3,7 +3,7 @@
 from typing import Any
 
 from rioni.console.api import ApiProblem, path_of
-from rioni.console.charts import COUNT, DURATION, PATH, RATE, SPARKLINE_STEP_S, Chart, Line, charts, last
+from rioni.console.charts import COUNT, DURATION, PATH, RATE, SPARKLINE_STEP_S, Chart, Line, charts, from_zero, last
 from rioni.console.pages.page import Page, Visit
 
 
@@ -51,7 +51,10 @@ def _ready(visit: Visit) -> Any:
 def _largest(visit: Visit, name: str) -> list[dict[str, Any]]:
     """The event types or subscriptions with the largest values now, those that are zero left out."""
     found = visit.api.attempt(PATH, name=name, total="false", order="largest", limit=MOST, step=SPARKLINE_STEP_S)
-    series = ({"of": next(iter(each["labels"].values())), **each} for each in found.get("series", ()))
+    series = (
+        {"of": next(iter(each["labels"].values())), **each, "values": from_zero(each)}
+        for each in found.get("series", ())
+    )
     return [each | {"last": value} for each in series if (value := last(each["values"]))]
 
 

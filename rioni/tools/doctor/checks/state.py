@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
-from rioni.client.models.administration import Health, Rebuild
+from rioni.client.models.administration import Health, Node, Rebuild
 from rioni.client.models.audit import Denial
 from rioni.tools.doctor.facts.state import LogState
 from rioni.tools.doctor.model import ERROR, Finding, check, error, warning
@@ -52,6 +52,23 @@ def _checked(health: Health, path: str) -> Iterator[Finding]:
             yield error(f"{path}: {name}: {each.reason or 'failed'}", advice)
         for text in each.warnings:
             yield warning(f"{path}: {name}: {text}", advice)
+
+
+@check(GROUP, ERROR)
+def workers(nodes: list[Node]) -> Iterator[Finding]:
+    """Whether all workers of all nodes work, with the same version: `GET /nodes`."""
+    for node in nodes:
+        if len(node.workers) < node.configured_workers:
+            yield error(
+                f"{len(node.workers)} of {node.configured_workers} workers of the node {node.host}:{node.port} work.",
+                "The log of that node says why a worker ended, hangs or could not start.",
+            )
+    versions = sorted({node.version for node in nodes})
+    if len(versions) > 1:
+        yield warning(
+            f"The nodes have different versions: {', '.join(versions)}.",
+            "Finish the upgrade: docs/operating/cluster.md#upgrade",
+        )
 
 
 @check(GROUP, ERROR)

@@ -6,7 +6,7 @@ from itertools import islice
 import msgspec
 
 from rioni.client import errors
-from rioni.client.models.administration import Admins, Blacklist, Feature, Health, Rebuild, Storage
+from rioni.client.models.administration import Admins, Blacklist, Feature, Health, Node, Rebuild, Storage
 from rioni.client.models.audit import Denial
 from rioni.domain.errors import Malformed
 from rioni.domain.transparency.checkpoint import parse_checkpoint
@@ -57,6 +57,12 @@ def live(site: Site) -> Health:
 def ready(site: Site) -> Health:
     """Ask `/readyz`."""
     return site.client.monitoring.ready()
+
+
+@source
+def nodes(site: Site) -> list[Node]:
+    """Ask for the nodes and their workers."""
+    return list(site.client.monitoring.nodes())
 
 
 @source

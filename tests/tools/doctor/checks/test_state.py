@@ -1,6 +1,6 @@
 import pytest
 
-from rioni.client.models.administration import Check, Health, Rebuild
+from rioni.client.models.administration import Check, Health, Node, NodeWorker, Rebuild
 from rioni.client.models.audit import Denial
 from rioni.tools.doctor.facts.state import LogState
 from tests.support.doctor_cases import Cases, ago, check_healthy, check_sick, error, healthy, sick, warning
@@ -28,6 +28,11 @@ def denial(**changes):
     )
 
 
+def node(**changes):
+    members = {"id": "1", "host": "a", "port": 8080, "version": "1", "configured_workers": 1} | changes
+    return Node(workers=[NodeWorker(number=0, pid=1)], **members)
+
+
 def health(status="ok", **checks):
     return Health(status=status, checks=checks)
 
@@ -45,6 +50,13 @@ CASES = {
             warning("disk: nearly full", health(disk=Check(status="warning", warnings=["nearly full"]))),
             error("another: failed", health("failed", another=Check(status="failed"))),
             error("about to end", health("stopping")),
+        ],
+    ),
+    "workers": Cases(
+        [[[node()]], [[node(), node(id="2", host="b")]]],
+        [
+            error("1 of 2 workers of the node a:8080 work", [node(configured_workers=2)]),
+            warning("different versions: 1, 2", [node(), node(id="2", version="2")]),
         ],
     ),
     "checkpoints": Cases(

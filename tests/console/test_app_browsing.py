@@ -26,7 +26,10 @@ def page(browser, broker):
 
 def test_the_live_view_shows_events_as_they_come(page, api, event_type):
     event_type("browsing.live", category="undefined", enrichment_strategies=[])
-    page.goto("/console/event-types/browsing.live/events")
+    page.goto("/console/event-types/browsing.live")
+    # A link brings the script of the page as well.
+    page.locator(".tabs a", has_text="Events").click()
+    page.wait_for_url("**/events")
     page.get_by_role("button", name="Live").click()
     # The stream begins a moment after the click.
     page.get_by_text("Live: waiting for events").wait_for()

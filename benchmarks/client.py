@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
+import msgspec
+
 from benchmarks.over_http import BATCH, SIZE, bench, server
 from rioni.client import AsyncClient, Client, Subscription
 from rioni.client.encoding import encode_event
@@ -35,13 +37,14 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=3.0, help="for each figure")
     parser.add_argument("--connections", type=int, nargs="+", default=CONNECTIONS)
     parser.add_argument("--events", type=int, default=1_000_000, help="to consume for each figure")
+    parser.add_argument("--window", type=int, default=50_000, help="events that are sent ahead of what is committed")
     parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
     options = parser.parse_args()
     with server(options.workers) as (url, _):
         if options.what == "publish":
             publish(url, options.connections, options.rounds, options.seconds)
         else:
-            consume(url, options.rounds, options.events)
+            consume(url, options.rounds, options.events, options.window)
 
 
 def publish(url: str, connections: list[int], rounds: int, seconds: float) -> None:
@@ -61,22 +64,25 @@ def publish(url: str, connections: list[int], rounds: int, seconds: float) -> No
             print(f"{label:<26}{name:<16}{statistics.median(found):>10,.0f}{statistics.median(ratios):>8.0%}")
 
 
-def consume(url: str, rounds: int, events: int) -> None:
+def consume(url: str, rounds: int, events: int, window: int) -> None:
     """Compare the consumers with `rioni bench consume`, in loops that count events, and that decode each."""
     stored = ["--event-type", EVENT_TYPE, "--category", "business", "--batch", "500", "--size", str(SIZE)]
     bench(url, "publish", *stored, "--seconds", "600", "--requests", str(events // 500 + 20))
     print(f"events/s consumed, {SIZE} bytes each when published; medians of {rounds} rounds, ratio to rioni bench")
-    measures = {"Consumer": (consumed, False), "Consumer, data": (consumed, True)}
-    measures |= {"AsyncConsumer": (consumed_async, False), "AsyncConsumer, data": (consumed_async, True)}
+    consumers = {"Consumer": consumed, "AsyncConsumer": consumed_async}
+    measures = {
+        f"{name}, {result}": (measure, result)
+        for (name, measure), result in itertools.product(consumers.items(), ("counted", "dict", "struct"))
+    }
     rates: dict[str, list[float]] = {"rioni bench": [], **{name: [] for name in measures}}
     for _ in range(rounds):
-        options = ["--event-type", EVENT_TYPE, "--events", str(events), "--seconds", "120"]
+        options = ["--event-type", EVENT_TYPE, "--events", str(events), "--seconds", "120", "--window", str(window)]
         rates["rioni bench"].append(bench(url, "consume", *options)["events_per_s"])
-        for name, (measure, decodes) in measures.items():
-            rates[name].append(_alone(measure, url, events, decodes))
+        for name, (measure, result) in measures.items():
+            rates[name].append(_alone(measure, url, events, result, window))
     for name, found in rates.items():
         ratios = [rate / base for rate, base in zip(found, rates["rioni bench"], strict=True)]
-        print(f"{name:<22}{statistics.median(found):>10,.0f}{statistics.median(ratios):>8.0%}")
+        print(f"{name:<26}{statistics.median(found):>10,.0f}{statistics.median(ratios):>8.0%}")
 
 
 def _subscription() -> Subscription:
@@ -84,9 +90,18 @@ def _subscription() -> Subscription:
     return Subscription(owning_application="bench", consumer_group=group, event_types=[EVENT_TYPE], read_from="begin")
 
 
-def consumed(url: str, events: int, decodes: bool) -> float:
-    """Events/s by the consumer for threads."""
-    with Client(url) as client, client.subscription(_subscription()) as consumer:
+class Numbered(msgspec.Struct):
+    """The event as an application has published it."""
+
+    number: int
+    text: str
+
+
+def consumed(url: str, events: int, result: str, window: int) -> float:
+    """Events/s by the consumer for threads; the result is `counted`, `dict` or `struct`."""
+    decodes = result != "counted"
+    options = {"type": Numbered if result == "struct" else None, "max_uncommitted_events": window}
+    with Client(url) as client, client.subscription(_subscription(), **options) as consumer:
         begin = time.perf_counter()
         for count, event in enumerate(consumer, 1):
             if decodes:
@@ -96,11 +111,13 @@ def consumed(url: str, events: int, decodes: bool) -> float:
         return events / (time.perf_counter() - begin)
 
 
-def consumed_async(url: str, events: int, decodes: bool) -> float:
-    """Events/s by the consumer for asyncio."""
+def consumed_async(url: str, events: int, result: str, window: int) -> float:
+    """Events/s by the consumer for asyncio; as `consumed`."""
+    decodes = result != "counted"
+    options = {"type": Numbered if result == "struct" else None, "max_uncommitted_events": window}
 
     async def run() -> float:
-        async with AsyncClient(url) as client, client.subscription(_subscription()) as consumer:
+        async with AsyncClient(url) as client, client.subscription(_subscription(), **options) as consumer:
             begin, count = time.perf_counter(), 0
             async for event in consumer:
                 count += 1

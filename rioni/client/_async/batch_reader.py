@@ -26,21 +26,20 @@ async def read_batches(response: "httpx.Response") -> AsyncIterator[Batch]:
         UnexpectedAnswer: this is not a stream of batches.
         httpx.TransportError: the connection broke.
     """
-    pieces: list[bytes] = []
+    # PERF: lines are copied once, when their pieces are joined; copying takes as long as finding out where events end.
+    pieces: list[memoryview] = []
     size = 0
     async for data in response.aiter_bytes():
-        *lines, rest = data.split(b"\n")
-        for line in lines:
-            if pieces:
-                pieces.append(line)
-                line = b"".join(pieces)  # noqa: PLW2901 - it is this line, completed
-                pieces.clear()
-                size = 0
-            if line.strip():
+        view, begin = memoryview(data), 0
+        while (end := data.find(b"\n", begin)) >= 0:
+            line = b"".join([*pieces, view[begin:end]])
+            pieces.clear()
+            size, begin = 0, end + 1
+            if line and not line.isspace():
                 yield _decode(line)
-        if rest:
-            pieces.append(rest)
-            size += len(rest)
+        if begin < len(data):
+            pieces.append(view[begin:])
+            size += len(data) - begin
             if size > BATCH_BYTES_MAX:
                 raise UnexpectedAnswer(f"The stream sent a line of more than {BATCH_BYTES_MAX:,} bytes.")
 

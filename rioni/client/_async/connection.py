@@ -24,7 +24,8 @@ class Connection(asyncio.Protocol):
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=HEADERS_BYTES_MAX)
-        self._received = bytearray()
+        self._received: list[bytes] = []
+        self._received_bytes = 0
         self._ended, self._error = False, ""
         self._writing_paused = self._reading_paused = False
         self._waiter: asyncio.Future[None] | None = None
@@ -67,8 +68,10 @@ class Connection(asyncio.Protocol):
             raise httpx.ReadError(self._error)
         if not self._received and self._http.their_state is h11.SEND_RESPONSE:
             raise httpx.RemoteProtocolError("The server closed the connection without an answer")
-        self._http.receive_data(bytes(self._received))
+        for data in self._received or [b""]:
+            self._http.receive_data(data)
         self._received.clear()
+        self._received_bytes = 0
         if self._reading_paused:
             self._reading_paused = False
             self.transport.resume_reading()
@@ -120,8 +123,9 @@ class Connection(asyncio.Protocol):
         self.transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        self._received += data
-        if len(self._received) > UNREAD_BYTES_MAX and not self._reading_paused:
+        self._received.append(data)
+        self._received_bytes += len(data)
+        if self._received_bytes > UNREAD_BYTES_MAX and not self._reading_paused:
             self._reading_paused = True
             self.transport.pause_reading()
         self._happened()

@@ -153,7 +153,7 @@ class _Body(httpx.AsyncByteStream):
             await self.aclose()
             raise
         if isinstance(event, h11.Data):
-            return bytes(event.data)
+            return event.data
         await self.aclose()
         raise StopAsyncIteration
 

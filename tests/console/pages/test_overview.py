@@ -1,6 +1,14 @@
 """The overview, without scripts."""
 
+from rioni.console.api import ApiProblem
+from rioni.console.pages.overview import OVERVIEW
+from rioni.console.pages.page import Visit
+from rioni.console.rendering import render, url
+from rioni.console.sessions import Session
 from tests.support.waiting import wait_until
+
+
+CHECKS = {"kafka": {"status": "failed", "reason": "no broker answers"}, "disk": {"status": "ok"}}
 
 
 def test_the_overview_shows_nodes_health_and_changes(visitor, event_type):
@@ -27,3 +35,37 @@ def test_who_may_not_see_the_nodes_is_told_so(guest):
     page = guest.get("/console").text
     assert "You may not see the nodes" in page
     assert "<figure" in page
+
+
+class NotReady:
+    """Answers as a broker of which a dependency fails."""
+
+    def get(self, path, **_params):
+        assert path == "/readyz"
+        raise ApiProblem(503, {"status": "failed", "checks": CHECKS})
+
+    def attempt(self, path, **_params):
+        return {"problem": {"status": 503, "title": path, "detail": "no database"}}
+
+
+def test_a_check_that_fails_is_named_first():
+    visit = Visit(api=NotReady(), path={}, params={})
+    data = OVERVIEW.load(visit)
+    assert data["ready"]["checks"] == CHECKS
+    page = render(
+        OVERVIEW.template,
+        {
+            "data": data,
+            "visit": visit,
+            "asset": str,
+            "url": lambda path, **params: url(path, None, **params),
+            "session": Session.new(),
+            "sections": (),
+            "here": "/",
+            "title": OVERVIEW.title,
+            "refused": None,
+        },
+    )
+    assert '<p class="banner failed"><strong>kafka</strong> no broker answers</p>' in page
+    for what in ("The rates", "The nodes", "The history"):
+        assert f"{what} can't be shown" in page

@@ -72,7 +72,7 @@ MAY_USE_THREADS: Mapping[str, str] = {
 
 MAY_WAIT: Mapping[tuple[str, str], str] = {
     ("rioni/client/_async/concurrency.py", "event.wait()"): "within asyncio.timeout",
-    ("rioni/client/_async/connections.py", "self._slots.acquire()"): "within asyncio.timeout, or there is a free one",
+    ("rioni/client/_async/concurrency.py", "semaphore.acquire()"): "within asyncio.timeout, or there is a free one",
     ("rioni/client/_sync/concurrency.py", "self.lock.acquire()"): "held for changes in memory",
     ("rioni/testing/launcher.py", "self._process.wait()"): "it has been killed",
     ("rioni/tools/events/copying.py", "each.result()"): "it is done",

@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 SOURCE, TARGET = ROOT / "rioni/client/_async", ROOT / "rioni/client/_sync"
-BY_HAND = frozenset(("concurrency.py", "connection.py", "connections.py"))
+BY_HAND = frozenset(("concurrency.py", "connection.py"))
 """What differs between tasks and threads."""
 
 NAMES: Mapping[str, str] = {
@@ -31,6 +31,8 @@ NAMES: Mapping[str, str] = {
     "__anext__": "__next__",
     "StopAsyncIteration": "StopIteration",
     "AsyncHTTPTransport": "HTTPTransport",
+    "AsyncBaseTransport": "BaseTransport",
+    "AsyncByteStream": "SyncByteStream",
     "handle_async_request": "handle_request",
     "aclose": "close",
     "aread": "read",

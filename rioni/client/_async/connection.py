@@ -1,29 +1,50 @@
-"""A connection for asyncio that speaks HTTP/1.1: h11 says what the bytes mean."""
+"""A connection for asyncio; `_sync/connection.py` has the same names for threads."""
 
 import asyncio
 import select
-import time
-from typing import cast
+import ssl
+from ipaddress import ip_address
+from typing import Any, cast
 
 import h11
 import httpx
 
+from rioni.client.http11 import Http11
 
-HEADERS_BYTES_MAX = 100_000
-INTERIM_MAX = 100
-"""Answers such as `100 Continue` before the one that counts."""
+
+SECOND_ADDRESS_S = 0.25
+"""After which the next address of a host is tried beside the one that does not answer (RFC 8305)."""
 UNREAD_BYTES_MAX = 500_000
 """Bytes that have come and nobody has asked for, after which no more are read."""
+
+
+async def open_connection(
+    host: str, port: int, trusted: ssl.SSLContext | None, timeout_s: float | None
+) -> "Connection":
+    """Connect to a server; raises httpx.ConnectError and httpx.ConnectTimeout."""
+    loop, server_name = asyncio.get_running_loop(), host if trusted else None
+    # Python loses the socket of such an attempt that is cancelled as it succeeds: not where there is one address.
+    delay_s = SECOND_ADDRESS_S if _is_name(host) else None
+    try:
+        async with asyncio.timeout(timeout_s):
+            _, connection = await loop.create_connection(
+                Connection, host, port, ssl=trusted, server_hostname=server_name, happy_eyeballs_delay=delay_s
+            )
+    except TimeoutError:
+        raise httpx.ConnectTimeout(f"no connection to {host}:{port} in time") from None
+    except (OSError, UnicodeError) as ex:
+        raise httpx.ConnectError(str(ex)) from ex
+    return connection
 
 
 class Connection(asyncio.Protocol):
     """Makes one request at a time; deadlines are for each time that it waits. Errors are those of httpx."""
 
-    transport: asyncio.Transport
+    _transport: asyncio.Transport
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=HEADERS_BYTES_MAX)
+        self._http = Http11()
         self._received: list[bytes] = []
         self._received_bytes = 0
         self._ended, self._error = False, ""
@@ -32,49 +53,26 @@ class Connection(asyncio.Protocol):
         self.idle_since_s = 0.0
 
     async def send(self, request: httpx.Request, timeout_s: float | None) -> None:
-        """Send a request; a server that answers before it has read all of it may be heard by `receive_head`."""
-        try:
-            target = request.url.raw_path
-            data = self._http.send(h11.Request(method=request.method, target=target, headers=request.headers.raw))
-            data += self._http.send(h11.Data(request.content)) + self._http.send(h11.EndOfMessage())
-        except h11.LocalProtocolError as ex:
-            raise httpx.LocalProtocolError(str(ex)) from ex
-        self.transport.write(data)
+        """Send a request; a server that answers before it has read all of it may be heard by `receive`."""
+        self._transport.write(self._http.encode(request))
         while self._writing_paused and not self._ended:
             await self._wait(timeout_s, httpx.WriteTimeout("the server does not read"))
 
-    async def receive_head(self, timeout_s: float | None) -> h11.Response:
-        """Wait for the answer."""
-        for _ in range(INTERIM_MAX):
-            event = await self.receive(timeout_s)
-            if isinstance(event, h11.Response):
-                return event
-        raise httpx.RemoteProtocolError("The server does not come to its answer")
-
     async def receive(self, timeout_s: float | None) -> h11.Event:
         """Wait for the next part of the answer."""
-        try:
-            while (event := self._http.next_event()) is h11.NEED_DATA:
-                await self._receive_data(timeout_s)
-        except h11.RemoteProtocolError as ex:
-            raise httpx.RemoteProtocolError(str(ex)) from ex
-        assert not isinstance(event, type), event
+        while (event := self._http.decode()) is None:
+            while not self._received and not self._ended:
+                await self._wait(timeout_s, httpx.ReadTimeout("no answer in time"))
+            if not self._received and self._error:
+                raise httpx.ReadError(self._error)
+            for data in self._received or [b""]:
+                self._http.receive(data)
+            self._received.clear()
+            self._received_bytes = 0
+            if self._reading_paused:
+                self._reading_paused = False
+                self._transport.resume_reading()
         return event
-
-    async def _receive_data(self, timeout_s: float | None) -> None:
-        while not self._received and not self._ended:
-            await self._wait(timeout_s, httpx.ReadTimeout("no answer in time"))
-        if not self._received and self._error:
-            raise httpx.ReadError(self._error)
-        if not self._received and self._http.their_state is h11.SEND_RESPONSE:
-            raise httpx.RemoteProtocolError("The server closed the connection without an answer")
-        for data in self._received or [b""]:
-            self._http.receive_data(data)
-        self._received.clear()
-        self._received_bytes = 0
-        if self._reading_paused:
-            self._reading_paused = False
-            self.transport.resume_reading()
 
     async def _wait(self, timeout_s: float | None, error: httpx.TimeoutException) -> None:
         """Wait until something happens to the connection."""
@@ -98,36 +96,39 @@ class Connection(asyncio.Protocol):
             return False
         # The loop may not have looked yet.
         poll = select.poll()
-        poll.register(self.transport.get_extra_info("socket").fileno(), select.POLLIN)
+        poll.register(self._transport.get_extra_info("socket").fileno(), select.POLLIN)
         return not poll.poll(0)
 
-    def ready_again(self) -> bool:
+    def begin_again(self) -> bool:
         """Make it ready for another request; returns whether it is."""
-        surplus = self._received or self._http.trailing_data[0]
-        if self._ended or surplus or not self._http.our_state is self._http.their_state is h11.DONE:
-            return False
-        self._http.start_next_cycle()
-        self.idle_since_s = time.monotonic()
-        return True
+        return not self._ended and not self._received and self._http.begin_again()
 
     def close(self) -> None:
         """Close it at once, whatever is under way."""
         self._ended, self._error = True, "The connection is closed"
         self._happened()
         if not self._loop.is_closed():
-            self.transport.abort()
+            self._transport.abort()
+
+    def interrupt(self) -> None:
+        """End what is under way; the task that waits closes the connection."""
+        self.close()
+
+    def get_extra_info(self, name: str) -> Any:
+        """As streams of httpx: the `socket`."""
+        return self._transport.get_extra_info(name)
 
     # --- called by the event loop ---
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast("asyncio.Transport", transport)
+        self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
         self._received.append(data)
         self._received_bytes += len(data)
         if self._received_bytes > UNREAD_BYTES_MAX and not self._reading_paused:
             self._reading_paused = True
-            self.transport.pause_reading()
+            self._transport.pause_reading()
         self._happened()
 
     def eof_received(self) -> None:
@@ -144,3 +145,11 @@ class Connection(asyncio.Protocol):
     def resume_writing(self) -> None:
         self._writing_paused = False
         self._happened()
+
+
+def _is_name(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return True
+    return False

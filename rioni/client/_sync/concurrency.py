@@ -11,6 +11,7 @@ from typing import Any, Self, TypeAlias
 Lock = threading.Lock
 Mutex = threading.Lock
 Event = threading.Event
+Semaphore = threading.Semaphore
 
 
 EXIT_S = 10.0
@@ -21,6 +22,11 @@ _closers: dict[Callable[[float], None], None] = {}
 
 class Task(threading.Thread):
     """A thread that does not keep the process from ending."""
+
+
+def acquire(semaphore: Semaphore, timeout_s: float | None) -> bool:
+    """Wait for a semaphore, at most so many seconds; whether it could be had."""
+    return semaphore.acquire(timeout=timeout_s)
 
 
 def sleep(seconds: float) -> None:

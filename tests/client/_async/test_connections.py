@@ -1,17 +1,19 @@
-"""Connections of the client for asyncio, with servers that answer in pieces, break off, stall, or talk nonsense."""
+"""Connections of the clients, with servers that answer in pieces, break off, stall, or talk nonsense."""
 
 import asyncio
 import contextlib
 import random
 import socket
 import struct
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
 
-from rioni.client._async import connections as module
-from rioni.client._async.connection import HEADERS_BYTES_MAX, INTERIM_MAX, UNREAD_BYTES_MAX
-from rioni.client._async.connections import Connections
+from rioni.client._async import connections as for_asyncio
+from rioni.client._async.connection import UNREAD_BYTES_MAX
+from rioni.client._sync import connections as for_threads
+from rioni.client.http11 import HEADERS_BYTES_MAX, INTERIM_MAX
 from tests.support.scripted_server import Answer, scripted_server
 
 
@@ -81,6 +83,45 @@ async def stall(reader, writer):
         await reader.read()
 
 
+class Threaded(httpx.AsyncBaseTransport):
+    """Connections for threads, as if they were for asyncio."""
+
+    def __init__(self, *arguments, **options):
+        self._target = for_threads.Connections(*arguments, **options)
+
+    def __getattr__(self, name):
+        return getattr(self._target, name)
+
+    async def handle_async_request(self, request):
+        response = await asyncio.to_thread(self._target.handle_request, request)
+        response.stream = ThreadedBody(response.stream)
+        return response
+
+    async def aclose(self):
+        await asyncio.to_thread(self._target.close)
+
+
+class ThreadedBody(httpx.AsyncByteStream):
+    def __init__(self, target):
+        self._target = target
+
+    async def __aiter__(self):
+        while (piece := await asyncio.to_thread(next, self._target, None)) is not None:
+            yield piece
+
+    async def aclose(self):
+        await asyncio.to_thread(self._target.close)
+
+
+Connections = for_asyncio.Connections
+
+
+@pytest.fixture(params=[Connections, Threaded], ids=["async", "sync"])
+def run(request):
+    """Runs a test with a server, and with connections of each kind to it."""
+    return lambda script, test, **options: run_with(request.param, script, test, **options)
+
+
 class Peer:
     """The client's connections to a server, and the server."""
 
@@ -109,14 +150,14 @@ class Peer:
     slots = 3
 
 
-def run(script, test, **options):
-    """Run a test with such a server."""
+def run_with(kind, script, test, **options):
 
     async def main():
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(60))
         server = Server(script)
         listener = await asyncio.start_server(server.serve, "127.0.0.1", 0)
         url = f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}"
-        connections = Connections(httpx.URL(url), None, **{"connections_max": Peer.slots, "idle_max": 2, **options})
+        connections = kind(httpx.URL(url), None, **{"connections_max": Peer.slots, "idle_max": 2, **options})
         try:
             await test(Peer(server, connections, url))
         finally:
@@ -145,7 +186,7 @@ def bytewise(answer):
         (OK + b"HTTP/1.1 200 not asked for", b"ok", "GET", False),
     ],
 )
-def test_answers_are_read_as_they_come(answer, body, method, reused, split):
+def test_answers_are_read_as_they_come(run, answer, body, method, reused, split):
     async def test(peer):
         for _ in range(2):
             response = await peer.ask(method, content=b"{}" if method == "POST" else None)
@@ -157,7 +198,7 @@ def test_answers_are_read_as_they_come(answer, body, method, reused, split):
     run(answering(*split(answer)), test)
 
 
-def test_an_answer_without_a_length_ends_with_its_connection():
+def test_an_answer_without_a_length_ends_with_its_connection(run):
     async def test(peer):
         assert (await peer.ask()).content == b"rest"
         assert (await peer.ask()).content == b"rest"
@@ -182,7 +223,7 @@ def test_an_answer_without_a_length_ends_with_its_connection():
         (b"HTTP/1.1 100 Continue\r\n\r\n" * INTERIM_MAX, stall, httpx.RemoteProtocolError, "does not come to"),
     ],
 )
-def test_answers_that_are_none_are_errors(answer, then, error, match):
+def test_answers_that_are_none_are_errors(run, answer, then, error, match):
     async def test(peer):
         await peer.fails(error, match)
         assert len(peer.server.requests) == 1
@@ -191,14 +232,14 @@ def test_answers_that_are_none_are_errors(answer, then, error, match):
 
 
 @pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 200 OK\r\nConte", OK[:-1], CHUNKED + b"5\r\nab"])
-def test_a_server_that_stalls_is_not_waited_for_longer_than_allowed(answer):
+def test_a_server_that_stalls_is_not_waited_for_longer_than_allowed(run, answer):
     async def test(peer):
         await peer.fails(httpx.ReadTimeout, read=AT_ONCE_S)
 
     run(answering(answer, then=stall), test)
 
 
-def test_a_server_that_does_not_read_is_not_waited_for_longer_than_allowed():
+def test_a_server_that_does_not_read_is_not_waited_for_longer_than_allowed(run):
     async def script(server, reader, writer):
         await asyncio.sleep(LONG_S)
 
@@ -213,7 +254,7 @@ def test_a_server_that_does_not_read_is_not_waited_for_longer_than_allowed():
     run(script, cancelled)
 
 
-def test_a_server_that_answers_before_it_has_read_all_is_heard():
+def test_a_server_that_answers_before_it_has_read_all_is_heard(run):
     async def script(server, reader, writer):
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
@@ -229,7 +270,7 @@ def test_a_server_that_answers_before_it_has_read_all_is_heard():
     run(script, test)
 
 
-def test_a_header_that_would_be_two_is_not_sent():
+def test_a_header_that_would_be_two_is_not_sent(run):
     async def test(peer):
         request = httpx.Request("GET", peer.url, headers={"a": "b\r\nc: d"})
         request.extensions["timeout"] = dict.fromkeys(("connect", "read", "write", "pool"), LONG_S)
@@ -241,13 +282,14 @@ def test_a_header_that_would_be_two_is_not_sent():
     run(answering(OK), test)
 
 
-def test_a_connection_that_the_server_has_closed_is_not_used_again():
+def test_a_connection_that_the_server_has_closed_is_not_used_again(run):
     async def test(peer):
         for _ in range(3):
             assert (await peer.ask()).content == b"ok"
             # The event loop of the client does not get to see the end before the next request.
             (connection,) = peer.connections._idle
-            connection.transport.pause_reading()
+            if hasattr(connection, "_transport"):
+                connection._transport.pause_reading()
             await peer.server.done.wait()
             peer.server.done.clear()
         assert peer.server.accepted == 3
@@ -255,17 +297,18 @@ def test_a_connection_that_the_server_has_closed_is_not_used_again():
     run(answering(OK, then=end), test)
 
 
-def test_connections_grow_old(monkeypatch):
+def test_connections_grow_old(run, monkeypatch):
     async def test(peer):
         await peer.ask()
-        monkeypatch.setattr(module, "IDLE_S", -1.0)
+        monkeypatch.setattr(for_asyncio, "IDLE_S", -1.0)
+        monkeypatch.setattr(for_threads, "IDLE_S", -1.0)
         await peer.ask()
         assert peer.server.accepted == 2
 
     run(answering(OK), test)
 
 
-def test_few_idle_connections_are_kept():
+def test_few_idle_connections_are_kept(run):
     async def test(peer):
         await asyncio.gather(*(peer.ask() for _ in range(3)))
         assert len(peer.connections._idle) == 3
@@ -275,7 +318,7 @@ def test_few_idle_connections_are_kept():
     run(answering(OK), test)
 
 
-def test_the_number_of_connections_is_limited():
+def test_the_number_of_connections_is_limited(run):
     async def test(peer):
         responses = await asyncio.gather(*(peer.ask() for _ in range(50)))
         assert {response.content for response in responses} == {b"ok"}
@@ -291,7 +334,7 @@ def test_the_number_of_connections_is_limited():
     run(answering(OK), test)
 
 
-def test_an_answer_that_is_left_closes_its_connection():
+def test_an_answer_that_is_left_closes_its_connection(run):
     async def test(peer):
         response = await peer.ask(stream=True)
         assert [await anext(response.aiter_raw())] == [b"ab"]
@@ -317,10 +360,10 @@ def test_what_nobody_reads_is_not_received():
         assert len(await response.aread()) == size
         peer.check_unused()
 
-    run(answering(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size, bytes(size)), test)
+    run_with(Connections, answering(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size, bytes(size)), test)
 
 
-def test_closing_ends_what_is_under_way():
+def test_closing_ends_what_is_under_way(run):
     async def test(peer):
         streams = [await peer.ask(stream=True) for _ in range(2)]
         reading = [asyncio.ensure_future(stream.aread()) for stream in streams]
@@ -351,7 +394,7 @@ def test_requests_that_are_cancelled_at_any_moment_leave_nothing_behind():
             peer.check_unused()
         assert len(peer.connections._idle) <= peer.slots
 
-    run(answering(*bytewise(OK)), test)
+    run_with(Connections, answering(*bytewise(OK)), test)
 
 
 def test_a_client_may_be_used_by_one_event_loop_after_the_other():

@@ -133,6 +133,7 @@ def sick_broker() -> dict[str, list[Answer]]:
         ),
         "/settings/admins": Answer(200, everybody),
         "/storages": Answer(200, [{"id": "k", "storage_type": "kafka", "kafka_configuration": kafka}]),
+        "/nodes": Answer(200, {"items": [{"id": "1", "host": "h", "port": 1, "configured_workers": 2, "workers": []}]}),
         "/rebuilds": Answer(200, {"items": [{"id": "1", "state": "interrupted", **rebuild}]}),
         "/audit": Answer(200, {"items": [entry], "_links": {}}, {"Log-Position": "9"}),
         "/audit/denials": Answer(200, {"items": [denied], "_links": {}}),

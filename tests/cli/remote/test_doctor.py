@@ -68,7 +68,7 @@ def test_everything_is_found_in_a_sick_broker(doctor, sick):
     expected = {name for name, check in CHECKS.items() if check.group in OVER_HTTP}
     found = of_status(results)
     # What the connection or the host of the broker would have to be like.
-    others = {"reachable", "response-time", "unencrypted", "token", "tls-certificate", "missing-workers"}
+    others = {"reachable", "response-time", "unencrypted", "token", "tls-certificate"}
     assert expected - found["error"] - found["warning"] == others
     assert "timeline 2 of order" in results["timelines"]["findings"][0]["text"]
     assert "had 3 more events" in results["growing-lag"]["findings"][0]["text"]

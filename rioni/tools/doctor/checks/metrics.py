@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 
-from rioni.config.settings import Config
 from rioni.tools.doctor.facts.metrics import Metrics
 from rioni.tools.doctor.model import ERROR, Finding, check, error, warning
 
@@ -111,17 +110,6 @@ def connections(metrics: Metrics) -> Iterator[Finding]:
         yield warning(
             f"{greenlets:,.0f} connections and background jobs run in {workers:.0f} workers; each serves 10,000.",
             "Raise `workers`, or add nodes: docs/operating/cluster.md#sizing",
-        )
-
-
-@check(GROUP, ERROR)
-def missing_workers(metrics: Metrics, config: Config) -> Iterator[Finding]:
-    """Whether as many workers run as the setting `workers` says."""
-    running = metrics.total("rioni_worker_info")
-    if running < config.workers:
-        yield error(
-            f"{running:.0f} workers run; the setting workers is {config.workers}.",
-            "The log of the broker says why a worker ended or could not start.",
         )
 
 

@@ -1,6 +1,5 @@
 import pytest
 
-from rioni.config.settings import Config
 from rioni.tools.doctor.facts.metrics import Metrics, Series
 from tests.support.doctor_cases import Cases, check_healthy, check_sick, error, healthy, sick, warning
 
@@ -72,10 +71,6 @@ CASES = {
             ],
         ],
         [warning("9,500 connections", metrics(("rioni_greenlets", 9_500, 9_500, {}), ("rioni_worker_info", 1, 1, {})))],
-    ),
-    "missing-workers": Cases(
-        [[one("rioni_worker_info", 1, 1), Config(workers=1)]],
-        [error("1 workers run; the setting workers is 2", one("rioni_worker_info", 1, 1), Config(workers=2))],
     ),
     "system-events": Cases(
         [[NOTHING], [one("rioni_feed_entries_behind", 9, 0)], [one("rioni_feed_entries_behind", 9, 4)]],

@@ -43,6 +43,24 @@ def hashes(answer) -> list[bytes]:
     return [base64.b64decode(each) for each in answer.json()["hashes"]]
 
 
+@pytest.mark.parametrize(
+    ("path", "media"),
+    [
+        ("/log/checkpoint", "text/plain"),
+        ("/log/key", "text/plain"),
+        ("/log/tile/entries/000.p/1", "application/octet-stream"),
+    ],
+)
+def test_what_is_not_json_can_be_asked_for(client, path, media):
+    """Reference common#content-types."""
+    client.get("/log/checkpoint")
+    for accepted in (media, "application/json", "*/*"):
+        answer = client.get(path, headers={"Accept": accepted})
+        assert answer.status_code == 200, answer.text
+        assert answer.headers["Content-Type"].partition(";")[0] == media
+    assert media in problem(client.get(path, headers={"Accept": "text/html"}), 406)["detail"]
+
+
 def test_checkpoints_and_proofs_cover_every_change(client, name):
     """Reference transparency-log#checkpoints, transparency-log#proofs."""
     client.post("/event-types", json=event_type_body(name=name))

@@ -40,6 +40,12 @@ ANY_MEDIA = frozenset(
     )
 )
 """Routes that take bodies of any type, or answer something else than JSON (reference common#content-types)."""
+OTHER_MEDIA = {
+    "/log/checkpoint": falcon.MEDIA_TEXT,
+    "/log/key": falcon.MEDIA_TEXT,
+    "/log/tile/{level}/{rest:path}": "application/octet-stream",
+}
+"""Routes with one form of answers, which is not JSON: clients may ask for it, or for JSON as everywhere."""
 
 
 class RequestMiddleware:
@@ -72,8 +78,9 @@ class RequestMiddleware:
             return
         if req.content_type and not _is_json(req.content_type) and req.method not in ("GET", "DELETE"):
             raise UnsupportedMediaType(f"Content-Type '{req.content_type}' is not supported; send application/json")
-        if not req.client_accepts_json and not req.client_accepts(PROBLEM_JSON):
-            raise NotAcceptable(f"Answers are application/json, which the Accept header '{req.accept}' excludes")
+        answered = OTHER_MEDIA.get(req.uri_template or "", falcon.MEDIA_JSON)
+        if not any(map(req.client_accepts, (answered, falcon.MEDIA_JSON, PROBLEM_JSON))):
+            raise NotAcceptable(f"Answers are {answered}, which the Accept header '{req.accept}' excludes")
 
     def process_response(
         self,

@@ -40,15 +40,21 @@ _close, _select, _sleep, _socket, _waitpid = os.close, select.select, time.sleep
 
 def main() -> None:
     """Fork brokers until the tests end, or until Ctrl-C or SIGTERM."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     given, listens = _socket(fileno=int(sys.argv[1])), LISTEN in sys.argv[2:]
-    brokers = _Brokers()
-    with contextlib.suppress(KeyboardInterrupt):
-        brokers.load()
-        _serve(given, brokers, listens=listens)
-    brokers.end()
-    # There is nothing to tidy up in this process, which has loaded so much.
-    os._exit(0)
+    brokers, own = _Brokers(), os.getpid()
+
+    def end(*_: object) -> None:
+        if os.getpid() == own:
+            brokers.end()
+        # There is nothing to tidy up in this process, which has loaded so much.
+        os._exit(0)
+
+    # NOTE: KeyboardInterrupt would be ignored where it is raised in a callback, such as those of import locks.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, end)
+    brokers.load()
+    _serve(given, brokers, listens=listens)
+    end()
 
 
 def _serve(given: socket.socket, brokers: "_Brokers", *, listens: bool) -> None:

@@ -44,7 +44,7 @@ def test_commands_are_described_without_the_targets_of_links(run, monkeypatch):
 def test_names_are_those_of_the_broker_of_the_command_line(complete, broker, client, name):
     client.event_types.create(EventType(name=name, owning_application="shop", schema=Schema.json({})))
     client.storages.create(Storage(id=name, storage_type="embedded"))
-    assert complete(f"rioni schemas list --url {broker.url} {name[:6]}") == [name]
+    assert complete(f"rioni schemas list --url {broker.url} {name[:-1]}") == [name]
     assert complete(f"rioni storages show --url {broker.url} {name}") == [name]
     client.storages.delete(name)
 

@@ -130,7 +130,11 @@ class Transport:
         """
         again = method not in {"POST", "PATCH"} if repeatable is None else repeatable
 
+        begun_s = 0.0
+
         def make() -> "httpx.Response":
+            nonlocal begun_s
+            begun_s = time.monotonic()
             request = self._build(method, template, path, params, body, content, headers)
             if deadline_s is not None:
                 request.extensions["timeout"] = self._timeout_until(deadline_s)
@@ -149,7 +153,15 @@ class Transport:
             return make()
         except errors.ClientError as ex:
             failure = ex
-        for attempt in self._retrying(again, deadline_s, sleep):
+
+        def is_too_late(state: Any) -> bool:
+            # The error of a broker that answers says more than that of one more attempt, which would be cut off.
+            answered = isinstance(state.outcome.exception(), errors.Problem)
+            took_s = time.monotonic() - begun_s if answered else 0.0
+            return deadline_s is not None and time.monotonic() + float(state.upcoming_sleep) + took_s >= deadline_s
+
+        stop = None if deadline_s is None else is_too_late
+        for attempt in self._retrying(again, stop, sleep):
             with attempt:
                 if attempt.retry_state.attempt_number == 1 or _is_over(deadline_s):
                     raise failure
@@ -286,7 +298,12 @@ class Transport:
         left_s = max(deadline_s - time.monotonic(), TIMEOUT_MIN_S)
         return httpx.Timeout(min(left_s, self.timeout_s)).as_dict()
 
-    def _retrying(self, again: bool, deadline_s: float | None, sleep: Callable[[float], Any]) -> "Retrying":  # noqa: FBT001
+    def _retrying(
+        self,
+        again: bool,  # noqa: FBT001
+        stop: Callable[[Any], bool] | None,
+        sleep: Callable[[float], Any],
+    ) -> "Retrying":
         from tenacity import Retrying, retry_if_exception, stop_after_attempt  # noqa: PLC0415 - as httpx
         from tenacity import wait_exponential_jitter as backoff  # noqa: PLC0415
 
@@ -296,12 +313,9 @@ class Transport:
             asked = getattr(state.outcome.exception(), "retry_after_s", None)
             return min(asked, RETRY_AFTER_MAX_S) if asked is not None else usual(state)
 
-        def is_too_late(state: Any) -> bool:
-            return deadline_s is not None and time.monotonic() + float(state.upcoming_sleep) >= deadline_s
-
         return Retrying(
             retry=retry_if_exception(lambda ex: may_help(ex, again=again)),
-            stop=stop_after_attempt(self.attempts) if deadline_s is None else is_too_late,
+            stop=stop or stop_after_attempt(self.attempts),
             wait=wait_s,
             sleep=sleep,
             reraise=True,

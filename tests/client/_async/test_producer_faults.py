@@ -109,7 +109,7 @@ def test_without_keys_only_what_failed_is_sent_again(produce, server):
 
 
 def test_what_fails_until_the_deadline_has_the_reason_of_the_broker(produce):
-    stored, failed = produce(2, Answer(207, [STORED, LOST]), timeout_s=0.1)
+    stored, failed = produce(2, Answer(207, [STORED, LOST]), timeout_s=0.5)
     assert stored is None
     assert isinstance(failed, EventFailed)
     assert (failed.step, failed.detail, failed.event[:6]) == ("publishing", "timed out", b'{"n":1')

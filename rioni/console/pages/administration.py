@@ -15,6 +15,27 @@ BLACKLIST = {
     "PRODUCER_APP": ("producers", "apps", "Applications that may not publish"),
     "PRODUCER_ET": ("producers", "event_types", "Event types that nobody may publish to"),
 }
+FEATURES = {
+    "disable_event_type_creation": "No event type can be created.",
+    "disable_event_type_deletion": "Only administrators of the broker delete event types.",
+    "delete_event_type_with_subscriptions": "Subscriptions are deleted with their event type.",
+    "disable_subscription_creation": "No subscription can be created.",
+    "remote_tokeninfo": "Only the remote token info service is asked about tokens.",
+    "kpi_collection": "Figures about requests are published as events.",
+    "audit_log_collection": "The audit log is published as events.",
+    "access_log_enabled": "Requests are written to the log.",
+    "disable_db_write_operations": "Nothing can be created, changed or deleted, and no timeline is cleaned up.",
+    "force_event_type_authz": "Event types must say who may read, write and administer them.",
+    "force_subscription_authz": "Subscriptions must say who may read and administer them.",
+    "repartitioning": "The number of partitions can be raised.",
+    "event_owner_selector_authz": "Events with an owner are published and delivered only with a right to that owner.",
+    "token_subscriptions_iteration": "Lists of subscriptions are paged by tokens.",
+    "return_body_on_create_update_event_type": "A changed event type is in the answer.",
+    "validate_event_type_owning_application": "Applications that own event types must be in the configuration.",
+    "validate_subscription_owning_application": "Applications that own subscriptions must be in the configuration.",
+    "force_data_lake_annotations": "Event types must have annotations for the data lake.",
+}
+"""What is so while a feature is on; those that are left out do nothing."""
 _UNPROCESSABLE = 422
 
 
@@ -29,6 +50,7 @@ def _settings(visit: Visit) -> dict[str, Any]:
     return {
         "admins": visit.api.attempt("/settings/admins"),
         "features": visit.api.attempt("/settings/features"),
+        "effects": FEATURES,
         "blacklist": visit.api.attempt("/settings/blacklist"),
         "kinds": KINDS,
         "lists": {kind: {"path": path[:2], "title": path[2]} for kind, path in BLACKLIST.items()},

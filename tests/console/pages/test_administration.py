@@ -2,6 +2,7 @@
 
 import pytest
 
+from rioni.console.pages.administration import FEATURES
 from tests.console.conftest import READER
 
 
@@ -13,6 +14,15 @@ def test_a_feature_is_switched(visitor, api):
     features = {each["feature"]: each["enabled"] for each in api.get("/settings/features").json()["items"]}
     assert features["kpi_collection"]
     visitor.post("/console/settings", form | {"enabled": "false"})
+
+
+def test_what_each_feature_does_is_said(visitor, api):
+    features = {each["feature"] for each in api.get("/settings/features").json()["items"]}
+    without = {"event_type_deletion_only_admins", "skip_misplaced_events", "dlq_redrive_event_type_attachment_job"}
+    assert FEATURES.keys() == features - without
+    text = visitor.get("/console/settings").text
+    assert all(effect in text for effect in FEATURES.values())
+    assert text.count("Does nothing in this broker.") == len(without)
 
 
 def test_administrators_are_named_one_a_line(visitor, api):

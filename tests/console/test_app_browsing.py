@@ -1,6 +1,7 @@
 """The console in a real browser: the live view, changes by mouse and by keyboard alone, refusals, login."""
 
 import json
+import re
 
 import pytest
 from playwright.sync_api import expect
@@ -151,3 +152,19 @@ def test_a_page_of_another_site_can_t_frame_or_drive_the_console(browser, broker
     with broker.client() as api:
         assert "evil" not in api.get("/settings/blacklist").json()["consumers"]["apps"]
     context.close()
+
+
+def test_a_slider_leads_to_the_whole_console_as_of_an_entry(page, event_type):
+    event_type("console.first")
+    event_type("console.second")
+    page.goto("/console/audit")
+    page.get_by_label("The whole console as it was after entry").focus()
+    page.keyboard.press("Home")
+    output = page.locator(".moment output")
+    expect(output).to_contain_text("1 of ")
+    expect(output).to_contain_text("UTC, ")
+    page.keyboard.press("ArrowRight")
+    expect(output).to_contain_text("2 of ")
+    page.get_by_role("button", name="Go there").click()
+    expect(page).to_have_url(re.compile(r"/console\?as_of=2$"))
+    expect(page.locator(".banner.past")).to_contain_text("as it was at 2")

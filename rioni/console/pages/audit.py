@@ -17,7 +17,10 @@ CHECKPOINT_LINES = 3
 def _load(visit: Visit) -> dict[str, Any]:
     wanted = {name: visit.params.get(name) for name in (*FILTERS, "after", "before")}
     found = visit.api.get("/audit", limit=PAGE, **wanted)
+    newest = _newest(visit)
     return {
+        "newest": newest,
+        "moment": int(visit.as_of) if visit.as_of and visit.as_of.isdecimal() else newest,
         "items": found["items"],
         "next": _place(found["_links"], "next"),
         "prev": _place(found["_links"], "prev"),
@@ -25,6 +28,12 @@ def _load(visit: Visit) -> dict[str, Any]:
         "checkpoint": _checkpoint(visit),
         "denials": visit.api.attempt("/audit/denials", limit=10),
     }
+
+
+def _newest(visit: Visit) -> int:
+    """The position of the newest entry of the log, also while the console shows what was earlier; 0 without entries."""
+    items = visit.api.get("/audit", limit=1)["items"]
+    return int(items[0]["position"]) if items else 0
 
 
 def _place(links: Mapping[str, Mapping[str, str]], name: str) -> str | None:

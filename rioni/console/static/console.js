@@ -115,6 +115,23 @@ document.addEventListener("click", (event) => {
   }
 });
 
+// The slider in time: which entry it is, and what that has changed as soon as the slider rests.
+let resting = null;
+document.addEventListener("input", (event) => {
+  const slider = event.target.closest("[data-moment]");
+  if (!slider) return;
+  const output = slider.form.querySelector("output");
+  const place = `${Number(slider.value).toLocaleString("en-US")} of ${Number(slider.max).toLocaleString("en-US")}`;
+  output.textContent = place;
+  clearTimeout(resting);
+  resting = setTimeout(async () => {
+    const answer = await fetch(`/console/api/audit?order=asc&limit=1&after=${slider.value - 1}`).catch(() => null);
+    const [entry] = answer?.ok ? (await answer.json()).items : [];
+    if (!entry || String(entry.position) !== slider.value) return;
+    output.textContent = `${place}: ${entry.recorded_at.slice(0, 19).replace("T", " ")} UTC, ${entry.kind} ${entry.resource}`;
+  }, 150);
+});
+
 function prepare(root) {
   for (const time of root.querySelectorAll("time[datetime]:not([data-local])")) {
     const moment = new Date(time.dateTime);

@@ -13,7 +13,7 @@ from rioni.domain.system.unused_event_types import unused
 from rioni.domain.timestamps import rfc3339
 from rioni.http.dependencies import Dependencies
 from rioni.http.history import AS_OF
-from rioni.http.request_parsing import attribute, integer, listed
+from rioni.http.request_parsing import attribute, integer_within, listed
 
 
 UNUSED_DAYS = "unused_days"
@@ -48,10 +48,7 @@ def unused_days_from(req: falcon.Request) -> int | None:
         return None
     if req.get_param(AS_OF) is not None:
         raise Malformed(f"{UNUSED_DAYS} can't be combined with {AS_OF}: when clients were active is not in the log")
-    days = integer(req, UNUSED_DAYS, 0)
-    if not 1 <= days <= RETENTION_DAYS:
-        raise Malformed(f"'{UNUSED_DAYS}' parameter should have value between 1 and {RETENTION_DAYS}")
-    return days
+    return integer_within(req, UNUSED_DAYS, 0, 1, RETENTION_DAYS)
 
 
 def unused_for(days: int, event_types: Sequence[EventType], dependencies: Dependencies) -> list[EventType]:

@@ -59,6 +59,18 @@ def integer(req: falcon.Request, name: str, default: int) -> int:
     return int(text)
 
 
+def integer_within(req: falcon.Request, name: str, default: int, least: int, most: int) -> int:
+    """An integer of the query string, from the least to the most that is allowed.
+
+    Raises:
+        Malformed: it is not one, or out of range.
+    """
+    value = integer(req, name, default)
+    if not least <= value <= most:
+        raise Malformed(f"'{name}' parameter should have value between {least} and {most}")
+    return value
+
+
 def listed(req: falcon.Request, name: str) -> list[str]:
     """The values of a parameter that may be given several times, and each time hold a list separated by commas."""
     return [part for text in req.get_param_as_list(name) or () for part in text.split(",") if part or not text]

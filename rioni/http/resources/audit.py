@@ -14,7 +14,7 @@ from rioni.http.caller import caller_of
 from rioni.http.dependencies import Dependencies
 from rioni.http.history import LOG_POSITION, check_history, time_from
 from rioni.http.middleware.compression import GzipStream, accepts_gzip
-from rioni.http.request_parsing import integer
+from rioni.http.request_parsing import integer, integer_within
 from rioni.http.resources.audit_export import NDJSON, AuditExport
 from rioni.http.resources.resource import Resource
 from rioni.projections.queries import audit_pages
@@ -96,10 +96,7 @@ def page_limit(req: falcon.Request) -> int:
     Raises:
         Malformed: it is no number, or out of range.
     """
-    limit = integer(req, "limit", PAGE_DEFAULT)
-    if not 1 <= limit <= PAGE_MAX:
-        raise Malformed(f"'limit' parameter should have value between 1 and {PAGE_MAX}")
-    return limit
+    return integer_within(req, "limit", PAGE_DEFAULT, 1, PAGE_MAX)
 
 
 def _query(req: falcon.Request) -> AuditQuery:

@@ -3,13 +3,12 @@
 import falcon
 import msgspec
 
-from rioni.domain.errors import Malformed
 from rioni.domain.event_types.event_type import EventType
 from rioni.domain.event_types.facets import facets_of
 from rioni.domain.event_types.filters import EventTypeFilter, matcher
 from rioni.http.event_type_selection import filter_from, unused_days_from, unused_for
 from rioni.http.history import as_of
-from rioni.http.request_parsing import integer
+from rioni.http.request_parsing import integer_within
 from rioni.http.resources.resource import Resource
 from rioni.projections.queries.event_types import past_event_types
 from rioni.projections.queries.past import Moment
@@ -48,7 +47,4 @@ class EventTypeFacetsResource(Resource):
 
 
 def _limit(req: falcon.Request) -> int:
-    limit = integer(req, "limit", VALUES_DEFAULT)
-    if not 1 <= limit <= VALUES_MAX:
-        raise Malformed(f"'limit' parameter should have value between 1 and {VALUES_MAX}")
-    return limit
+    return integer_within(req, "limit", VALUES_DEFAULT, 1, VALUES_MAX)

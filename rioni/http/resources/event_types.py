@@ -16,7 +16,7 @@ from rioni.http.bodies.reading import DEFINITION_BYTES_MAX, JSON_BYTES_MAX, read
 from rioni.http.dependencies import Dependencies
 from rioni.http.event_type_selection import filter_from, unused_days_from, unused_for
 from rioni.http.history import as_of
-from rioni.http.request_parsing import dispatch, integer
+from rioni.http.request_parsing import dispatch, integer, integer_within
 from rioni.http.resources.resource import Resource
 from rioni.projections.queries import event_types
 
@@ -102,9 +102,7 @@ def _page(req: falcon.Request) -> tuple[int, int | None]:
     """
     if req.get_param("limit") is None and req.get_param("offset") is None:
         return 0, None
-    offset, limit = integer(req, "offset", 0), integer(req, "limit", PAGE_DEFAULT)
-    if not 1 <= limit <= PAGE_MAX:
-        raise Malformed(f"'limit' parameter should have value between 1 and {PAGE_MAX}")
+    offset, limit = integer(req, "offset", 0), integer_within(req, "limit", PAGE_DEFAULT, 1, PAGE_MAX)
     if offset < 0:
         raise Malformed("'offset' parameter can't be lower than 0")
     return offset, limit

@@ -11,7 +11,7 @@ from rioni.domain.timestamps import rfc3339
 from rioni.http.history import since_ms
 from rioni.http.metrics.history_table import EVERY_S, SAMPLES, History, Series
 from rioni.http.metrics.sampler import NAMES, PARTS, RATES
-from rioni.http.request_parsing import integer, listed
+from rioni.http.request_parsing import integer_within, listed
 from rioni.http.resources.resource import Resource
 
 
@@ -27,7 +27,8 @@ class MetricsHistoryResource(Resource):
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Show the series that are asked for, each value for as long as the step."""
-        step_s, limit = _step(req), _limit(req)
+        step_s = integer_within(req, "step", EVERY_S, EVERY_S, STEP_MAX_S)
+        limit = integer_within(req, "limit", SERIES_DEFAULT, 1, SERIES_MAX)
         begin_ms = since_ms(req)
         largest = _order(req)
         history, matched = self._dependencies.metrics.history.read(_chooser(req), limit, largest=largest)
@@ -89,23 +90,9 @@ def _values(history: History, series: Series, groups: Sequence[Sequence[int]]) -
     return combined
 
 
-def _step(req: falcon.Request) -> int:
-    step_s = integer(req, "step", EVERY_S)
-    if not EVERY_S <= step_s <= STEP_MAX_S:
-        raise Malformed(f"'step' parameter should have value between {EVERY_S} and {STEP_MAX_S}")
-    return step_s
-
-
 def _order(req: falcon.Request) -> bool:
     """Whether the largest come first."""
     order = req.get_param("order") or ORDERS[0]
     if order not in ORDERS:
         raise Malformed(f"order: '{order}' is not one of {', '.join(ORDERS)}")
     return order == ORDERS[1]
-
-
-def _limit(req: falcon.Request) -> int:
-    limit = integer(req, "limit", SERIES_DEFAULT)
-    if not 1 <= limit <= SERIES_MAX:
-        raise Malformed(f"'limit' parameter should have value between 1 and {SERIES_MAX}")
-    return limit

@@ -13,7 +13,7 @@ from rioni.domain.subscriptions.subscription import Subscription
 from rioni.http.bodies import parsing
 from rioni.http.bodies.reading import read_json
 from rioni.http.history import AS_OF, as_of
-from rioni.http.request_parsing import attribute, dispatch, integer, listed
+from rioni.http.request_parsing import attribute, dispatch, integer, integer_within, listed
 from rioni.http.resources.resource import Resource
 from rioni.http.resources.subscriptions.stats import status_of
 from rioni.projections.queries import subscriptions
@@ -42,9 +42,7 @@ class SubscriptionsResource(Resource):
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """List subscriptions, newest first, or by id when a token is used."""
-        offset, limit = integer(req, "offset", 0), integer(req, "limit", PAGE_DEFAULT)
-        if not 1 <= limit <= PAGE_MAX:
-            raise Malformed(f"'limit' parameter should have value between 1 and {PAGE_MAX}")
+        offset, limit = integer(req, "offset", 0), integer_within(req, "limit", PAGE_DEFAULT, 1, PAGE_MAX)
         if offset < 0:
             raise Malformed("'offset' parameter can't be lower than 0")
         self._dependencies.registry.refresh()

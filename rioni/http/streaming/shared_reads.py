@@ -9,7 +9,7 @@ from rioni.domain.errors import Unavailable
 from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.event_store import Chunk
 from rioni.domain.ports.event_stores import EventStores
-from rioni.domain.ports.notifier import Notifier
+from rioni.domain.ports.notifier import TOPIC, Notifier
 from rioni.domain.timelines.position import TimelinePosition
 from rioni.domain.timelines.timeline import Timelines
 from rioni.projections.queries.timeline_reader import newest_of, read_after
@@ -134,4 +134,4 @@ class TailCache:
 
 def topic_key(timelines: Timelines) -> str:
     """The key notified when an event type was appended to, or deleted."""
-    return f"topic:{timelines.active.topic}"
+    return TOPIC + timelines.active.topic

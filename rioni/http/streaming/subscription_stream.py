@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from rioni.domain.errors import Invalid, RioniError
 from rioni.domain.ports.coordinator import DeliveryFailure, Topology
+from rioni.domain.ports.notifier import SUBSCRIPTION
 from rioni.domain.streaming.batching import Slice
 from rioni.domain.streaming.dead_letters import NONE, Failures
 from rioni.domain.streaming.messages import (
@@ -66,7 +67,7 @@ class SubscriptionStream(StreamRunner):
             client: of the stream.
             dead_letters: applies the dead letter policy; None if uncommitted events are redelivered without limit.
         """
-        keys = (f"subscription:{subscription_id}", f"stream:{stream_id}")
+        keys = (SUBSCRIPTION + subscription_id, f"stream:{stream_id}")
         policy = dead_letters.policy if dead_letters else None
         super().__init__(parameters, None, client.frames(random_token), partitions, ports, client, keys, policy)
         self._dead_letters = dead_letters

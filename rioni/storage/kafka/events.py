@@ -6,7 +6,7 @@ from typing import ParamSpec, TypeVar
 from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.event_store import Appended, Chunk
 from rioni.domain.ports.health import Health
-from rioni.domain.ports.notifier import CHANGED, Notifier
+from rioni.domain.ports.notifier import CHANGED, TOPIC, Notifier
 from rioni.domain.ports.store_measurements import StoreMeasurements
 from rioni.domain.ports.thread_pool import StorePools
 from rioni.domain.publishing.headers import Headers
@@ -305,4 +305,4 @@ class KafkaEventStore:
             self._notify(topic)
 
     def _notify(self, topic: str) -> None:
-        self._signals.notify(f"topic:{topic}")
+        self._signals.notify(TOPIC + topic)

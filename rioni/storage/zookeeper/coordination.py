@@ -16,7 +16,7 @@ from rioni.domain.errors import OutcomeUnknown, Unavailable
 from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.coordinator import CommittedOffsets, DeliveryFailure, Session, Topology
 from rioni.domain.ports.health import Health
-from rioni.domain.ports.notifier import Waiter
+from rioni.domain.ports.notifier import SUBSCRIPTION, Waiter
 from rioni.domain.streaming.admission import session_not_found
 from rioni.domain.timelines.position import EventTypePartition
 from rioni.storage.stream_shutdown import wait_for_streams_to_end
@@ -239,7 +239,7 @@ class ZooKeeperCoordinator:
         if not cursors:
             return {}
         node = f"reset-{uuid4()}"
-        waiter = self._watch([f"subscription:{subscription_id}"])
+        waiter = self._watch([SUBSCRIPTION + subscription_id])
         previous: dict[EventTypePartition, str] = {}
         try:
             self._writer.make(subscription_id, lambda draft: draft.begin_reset(node))

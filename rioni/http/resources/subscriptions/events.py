@@ -12,6 +12,7 @@ import falcon
 from rioni.commands.subscriptions.cursor_commits import CommitCursors
 from rioni.domain.access.authorization import Subject
 from rioni.domain.errors import Conflict, Malformed, NotFound, RioniError
+from rioni.domain.ports.notifier import SUBSCRIPTION
 from rioni.domain.streaming.batching import Slice
 from rioni.domain.streaming.parameters import check_partitions, subscription_parameters
 from rioni.domain.subscriptions.activity import STREAM
@@ -101,7 +102,7 @@ class SubscriptionEventsResource(Resource):
         with contextlib.suppress(Conflict):
             return join()
         until_s = dependencies.clock.monotonic() + SLOT_WAIT_S
-        waiter = dependencies.signals.watch([f"subscription:{subscription_id}"])
+        waiter = dependencies.signals.watch([SUBSCRIPTION + subscription_id])
         try:
             while True:
                 epoch = dependencies.coordinator.topology(subscription_id).epoch

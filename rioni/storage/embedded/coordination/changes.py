@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from rioni.domain.ports.coordinator import Session
-from rioni.domain.ports.notifier import CHANGED
+from rioni.domain.ports.notifier import CHANGED, SUBSCRIPTION
 from rioni.domain.streaming.admission import Cursors, StreamSlots, check_commit, compare
 from rioni.domain.timelines.position import EventTypePartition
 from rioni.storage.embedded.coordination import database as tables
@@ -63,7 +63,7 @@ class Changes:
             self._ended.append((subscription_id, stream_id))
             self._unbalanced.add(subscription_id)
             self._stream_slots.pop(subscription_id, None)
-            self.keys |= {f"subscription:{subscription_id}", f"stream:{stream_id}"}
+            self.keys |= {SUBSCRIPTION + subscription_id, f"stream:{stream_id}"}
 
     def release(self, subscription_id: str, stream_id: str, partitions: Sequence[EventTypePartition]) -> None:
         """Hand partitions over to the streams that are waiting for them."""
@@ -92,7 +92,7 @@ class Changes:
         if repeated:
             self.keys.add(f"stream:{stream_id}")
         if any(advanced):
-            self.keys.add(f"{CHANGED}{subscription_id}")
+            self.keys.add(CHANGED + subscription_id)
         return advanced
 
     def finish(self) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeVar
 from rioni.domain.errors import Conflict, RioniError, Unavailable
 from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.coordinator import CommittedOffsets, DeliveryFailure, Session, Topology
-from rioni.domain.ports.notifier import Notifier
+from rioni.domain.ports.notifier import SUBSCRIPTION, Notifier
 from rioni.domain.ports.thread_pool import ThreadPool, direct
 from rioni.domain.system.installation import Anchor, Marks
 from rioni.domain.timelines.position import EventTypePartition
@@ -194,7 +194,7 @@ class EmbeddedCoordinator:
         if not cursors:
             return {}
         self._reap()
-        waiter = self._signals.watch([f"subscription:{subscription_id}"])
+        waiter = self._signals.watch([SUBSCRIPTION + subscription_id])
         try:
             self._transact(self._begin_reset, subscription_id)
             self._changed(subscription_id)
@@ -289,7 +289,7 @@ class EmbeddedCoordinator:
     # --- the database ---
 
     def _changed(self, subscription_id: str) -> None:
-        self._signals.notify(f"subscription:{subscription_id}")
+        self._signals.notify(SUBSCRIPTION + subscription_id)
 
     def _change(self, apply: Callable[[Changes], T]) -> T:
         """Apply a change; changes submitted while the disk is busy share the next transaction."""

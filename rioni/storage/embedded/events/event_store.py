@@ -11,7 +11,7 @@ from pathlib import Path
 from rioni.domain.errors import NotFound
 from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.event_store import Appended, Chunk
-from rioni.domain.ports.notifier import CHANGED, Notifier
+from rioni.domain.ports.notifier import CHANGED, TOPIC, Notifier
 from rioni.domain.ports.thread_pool import StorePools
 from rioni.domain.publishing.headers import Headers
 from rioni.domain.publishing.idempotency import IdempotencyClaim
@@ -102,7 +102,7 @@ class EmbeddedEventStore:
         """Delete a topic with its events; deleting an unknown one changes nothing."""
         for partition_id in in_steps(self._pools.topics, delete(self._database, topic)):
             self._cache.drop(partition_id)
-        self._signals.notify(f"topic:{topic}")
+        self._signals.notify(TOPIC + topic)
 
     def topics(self) -> Collection[str]:
         """Return the names of all topics; see the port `TopicNames`."""
@@ -251,7 +251,7 @@ class EmbeddedEventStore:
         for partition_id, chunk in written:
             self._cache.add(partition_id, chunk)
         for topic in topics:
-            self._signals.notify(f"topic:{topic}")
+            self._signals.notify(TOPIC + topic)
 
     def _load(self, found: Partition, position: int, bytes_max: int) -> tuple[list[Chunk], str]:
         """Read chunks up to the first damage, and return its description."""

@@ -9,6 +9,8 @@ from typing import Any
 import structlog
 from sqlalchemy import Engine, exc
 
+from rioni.storage.sql.engines import unpooled_connection
+
 
 CHANNEL = "rioni_log"
 """Channel of `NOTIFY`; the payload is the position."""
@@ -76,7 +78,7 @@ class PostgresLogListener:
         warned = False
         while not self._closed.is_set():
             try:
-                with contextlib.closing(self._connect()) as connection:
+                with contextlib.closing(unpooled_connection(self._engine)) as connection:
                     self._follow(connection)
             except self._errors as ex:
                 if self._connected or not warned:
@@ -85,12 +87,6 @@ class PostgresLogListener:
             finally:
                 self._connected, self._trusted_until_s = False, 0.0
             self._closed.wait(RETRY_S)
-
-    def _connect(self) -> Any:
-        borrowed = self._engine.raw_connection()
-        connection = borrowed.driver_connection
-        borrowed.detach()
-        return connection
 
     def _follow(self, connection: Any) -> None:
         connection.autocommit = True

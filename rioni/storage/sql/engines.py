@@ -308,6 +308,14 @@ def _lock(fd: int, deadline: float) -> None:
         pause_s = min(2 * pause_s, PAUSE_MAX_S)
 
 
+def unpooled_connection(engine: Engine) -> Any:
+    """Open a connection of the driver that is not one of the pool; the caller closes it. Raises as the driver does."""
+    borrowed = engine.raw_connection()
+    connection = borrowed.driver_connection
+    borrowed.detach()
+    return connection
+
+
 @contextlib.contextmanager
 def translate_errors() -> Iterator[None]:
     """Translate drivers' errors, except those caused by bugs.

@@ -10,6 +10,7 @@ from uuid import uuid4
 from sqlalchemy import Engine, exc
 
 from rioni.domain.errors import Unavailable
+from rioni.storage.sql.engines import unpooled_connection
 
 
 CHANNEL = "rioni_topics"
@@ -68,9 +69,7 @@ class PostgresTopicNews:
             self._connection = None
 
     def _opened(self) -> Any:
-        borrowed = self._engine.raw_connection()
-        connection: Any = borrowed.driver_connection
-        borrowed.detach()
+        connection = unpooled_connection(self._engine)
         connection.autocommit = True
         connection.execute(f"LISTEN {CHANNEL}")
         return connection

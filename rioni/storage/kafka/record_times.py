@@ -3,10 +3,17 @@
 import time
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, Message, TopicPartition
 
-from rioni.domain.errors import NotFound, Unavailable
-from rioni.storage.kafka.client import END, OUT_OF_RANGE, UNKNOWN, Connection, TopicPartitionRef, to_unavailable
+from rioni.domain.errors import Unavailable
+from rioni.storage.kafka.client import (
+    END,
+    OUT_OF_RANGE,
+    Connection,
+    TopicPartitionRef,
+    to_unavailable,
+    translate_errors,
+)
 from rioni.storage.threads.greenlet_semaphore import ThreadSafeSemaphore
 
 
@@ -39,12 +46,7 @@ class RecordTimes:
         """
         consumer = self._take()
         try:
-            found = self._look(consumer, place, first)
-        except KafkaException as ex:
-            consumer.close()
-            if ex.args[0].code() in UNKNOWN:
-                raise NotFound(f"topic {place.topic} does not exist") from ex
-            raise to_unavailable(ex.args[0]) from ex
+            found = translate_errors(lambda: self._look(consumer, place, first), place.topic)
         except BaseException:
             consumer.close()
             raise

@@ -273,16 +273,13 @@ class Topics:
     def _bounds(self, topic: str, partitions: Sequence[int]) -> Sequence[Bounds]:
         # Oldest first: retention may advance in between, but never goes back.
         oldest, next_ = (self._offsets(topic, partitions, spec) for spec in (OFFSET_BEGINNING, OFFSET_END))
-        return [Bounds(oldest[number], max(oldest[number], next_[number]) - 1) for number in partitions]
+        return [_between(oldest[number], next_[number]) for number in partitions]
 
     def bounds_of(self, topics: Mapping[str, int]) -> dict[str, list[Bounds]]:
         """Return the bounds of many topics, by the number of their partitions; without those that are unknown now."""
         oldest, next_ = (self._offsets_of(topics, spec) for spec in (OFFSET_BEGINNING, OFFSET_END))
         return {
-            topic: [
-                Bounds(oldest[topic, number], max(oldest[topic, number], next_[topic, number]) - 1)
-                for number in range(count)
-            ]
+            topic: [_between(oldest[topic, number], next_[topic, number]) for number in range(count)]
             for topic, count in topics.items()
             if all((topic, number) in found for found in (oldest, next_) for number in range(count))
         }
@@ -363,6 +360,11 @@ def until_known(question: Callable[[], T]) -> T:
             if time.monotonic() > deadline_s:
                 raise
         time.sleep(LOOK_EVERY_S)
+
+
+def _between(oldest: int, next_: int) -> Bounds:
+    """Bounds whose ends were asked for one after the other: retention may have advanced in between."""
+    return Bounds(oldest, max(oldest, next_) - 1)
 
 
 def _since(ms: int) -> int:

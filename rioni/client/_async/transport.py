@@ -158,7 +158,7 @@ class Transport:
             # The error of a broker that answers says more than that of one more attempt, which would be cut off.
             answered = isinstance(state.outcome.exception(), errors.Problem)
             took_s = time.monotonic() - begun_s if answered else 0.0
-            return deadline_s is not None and time.monotonic() + float(state.upcoming_sleep) + took_s >= deadline_s
+            return _is_over(deadline_s, state.upcoming_sleep + took_s)
 
         stop = None if deadline_s is None else is_too_late
         async for attempt in self._retrying(again, stop, sleep):
@@ -351,8 +351,8 @@ def _connection_error(ex: "httpx.TransportError", url: str) -> errors.Connection
     return kind(f"{url} does not answer: {str(ex) or type(ex).__name__}", sent=sent)
 
 
-def _is_over(deadline_s: float | None) -> bool:
-    return deadline_s is not None and time.monotonic() >= deadline_s
+def _is_over(deadline_s: float | None, after_s: float = 0.0) -> bool:
+    return deadline_s is not None and time.monotonic() + after_s >= deadline_s
 
 
 def _lowered(headers: Mapping[str, str]) -> dict[str, str]:

@@ -56,7 +56,7 @@ def charts(visit: Visit, wanted: Iterable[Chart], **params: Any) -> Any:
     found = visit.api.attempt(PATH, **params)
     if "problem" in found:
         return found
-    known = {(each["name"], _label(each)): from_zero(each) for each in found["series"]}
+    known = {(each["name"], label_of(each)): from_zero(each) for each in found["series"]}
     query = urlencode({name: value for name, value in params.items() if value is not None}, doseq=True)
     return [
         {
@@ -80,7 +80,7 @@ def sparklines(visit: Visit, name: str, label: str, values: Sequence[str]) -> di
         return {}
     asked = {label: ",".join(values), "step": SPARKLINE_STEP_S, "limit": len(values)}
     found = visit.api.attempt(PATH, name=name, **asked)
-    return {_label(each): from_zero(each) for each in found.get("series", ())}
+    return {label_of(each): from_zero(each) for each in found.get("series", ())}
 
 
 def from_zero(series: Mapping[str, Any]) -> Values:
@@ -92,7 +92,8 @@ def from_zero(series: Mapping[str, Any]) -> Values:
     return [0.0] * begin + values[begin:]
 
 
-def _label(series: Mapping[str, Any]) -> str:
+def label_of(series: Mapping[str, Any]) -> str:
+    """The value of the label of a series; empty where it has none."""
     return next(iter(series["labels"].values()), "")
 
 

@@ -3,7 +3,19 @@
 from typing import Any
 
 from rioni.console.api import ApiProblem, path_of
-from rioni.console.charts import COUNT, DURATION, PATH, RATE, SPARKLINE_STEP_S, Chart, Line, charts, from_zero, last
+from rioni.console.charts import (
+    COUNT,
+    DURATION,
+    PATH,
+    RATE,
+    SPARKLINE_STEP_S,
+    Chart,
+    Line,
+    charts,
+    from_zero,
+    label_of,
+    last,
+)
 from rioni.console.pages.page import Page, Visit
 
 
@@ -51,10 +63,7 @@ def _ready(visit: Visit) -> Any:
 def _largest(visit: Visit, name: str) -> list[dict[str, Any]]:
     """The event types or subscriptions with the largest values now, those that are zero left out."""
     found = visit.api.attempt(PATH, name=name, total="false", order="largest", limit=MOST, step=SPARKLINE_STEP_S)
-    series = (
-        {"of": next(iter(each["labels"].values())), **each, "values": from_zero(each)}
-        for each in found.get("series", ())
-    )
+    series = [{"of": label_of(each), **each, "values": from_zero(each)} for each in found.get("series", ())]
     return [each | {"last": value} for each in series if (value := last(each["values"]))]
 
 
@@ -65,7 +74,7 @@ def _lagging(visit: Visit) -> list[dict[str, Any]]:
         each["subscription"] = visit.api.attempt(path_of("subscriptions", each["of"]))
     wanted = ",".join(each["of"] for each in found)
     ages = visit.api.attempt(PATH, name="lag_seconds", subscription=wanted, step=SPARKLINE_STEP_S) if found else {}
-    seconds = {each["labels"]["subscription"]: last(each["values"]) for each in ages.get("series", ())}
+    seconds = {label_of(each): last(each["values"]) for each in ages.get("series", ())}
     return [each | {"seconds": seconds.get(each["of"])} for each in found]
 
 

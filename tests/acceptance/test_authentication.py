@@ -6,7 +6,6 @@ Source: reference common#authentication.
 import contextlib
 import json
 import re
-import threading
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -15,6 +14,7 @@ import pytest
 from rioni.http.middleware.authentication import TOKEN_CHARACTERS_MAX
 from tests.acceptance.conftest import event, rows
 from tests.support.builders import event_type_body
+from tests.support.http_servers import serving
 from tests.support.server import open_stream, refused_start, running_server
 from tests.support.tokens import ADMINISTRATOR, FULL_SCOPES, bearer, sha256, write_tokens
 
@@ -201,13 +201,10 @@ class _TokenInfo(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def token_info():
-    with ThreadingHTTPServer(("127.0.0.1", 0), _TokenInfo) as service:
-        service.asked, service.down = 0, False
-        thread = threading.Thread(target=service.serve_forever, args=(0.01,))
-        thread.start()
+    service = ThreadingHTTPServer(("127.0.0.1", 0), _TokenInfo)
+    service.asked, service.down = 0, False
+    with serving(service):
         yield service
-        service.shutdown()
-        thread.join()
 
 
 def test_while_the_token_info_service_is_down_only_cached_tokens_are_accepted(token_info, tmp_path):

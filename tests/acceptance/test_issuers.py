@@ -1,13 +1,13 @@
 """Several OpenID Connect issuers: none of them can issue the identities of another one."""
 
 import json
-import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
 from tests.acceptance.conftest import problem
+from tests.support.http_servers import serving
 from tests.support.server import running_server
 from tests.support.tokens import bearer
 from tests.support.web_tokens import AUDIENCE, jwk, token
@@ -53,12 +53,9 @@ def keys():
         def log_message(self, *_):
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Keys) as service:
-        thread = threading.Thread(target=service.serve_forever, args=(0.01,))
-        thread.start()
+    service = ThreadingHTTPServer(("127.0.0.1", 0), Keys)
+    with serving(service):
         yield f"http://127.0.0.1:{service.server_port}"
-        service.shutdown()
-        thread.join()
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,6 @@ Source: reference common#other-sites, common#host-names.
 """
 
 import re
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
@@ -18,6 +17,7 @@ from tests.acceptance.conftest import event, problem, rows
 from tests.support.browser import needs_browser
 from tests.support.builders import event_type_body
 from tests.support.conformance import check
+from tests.support.http_servers import serving
 from tests.support.routes import routed
 from tests.support.server import open_stream, running_server
 from tests.support.tokens import bearer, write_tokens
@@ -249,12 +249,9 @@ def evil_site():
         def log_message(self, *_):
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Page) as site:
-        thread = threading.Thread(target=site.serve_forever)
-        thread.start()
+    site = ThreadingHTTPServer(("127.0.0.1", 0), Page)
+    with serving(site):
         yield f"http://127.0.0.1:{site.server_port}/"
-        site.shutdown()
-        thread.join()
 
 
 POST = """async ([url, type]) => {

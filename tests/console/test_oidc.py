@@ -3,7 +3,6 @@
 import base64
 import hashlib
 import json
-import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import ClassVar
@@ -12,6 +11,7 @@ from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
 import pytest
 
 from tests.console.conftest import Visitor
+from tests.support.http_servers import serving
 from tests.support.server import running_server
 from tests.support.tokens import ADMINISTRATOR
 from tests.support.web_tokens import AUDIENCE, jwk, token
@@ -81,12 +81,9 @@ class _Provider(BaseHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def provider():
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Provider) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Provider)
+    with serving(server):
         yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from tests.support.http_servers import serving
+
 
 STREAM_ID = "b2f7d7b0-92f5-4c55-9a68-0e7bb7a6a0cc"
 
@@ -105,14 +107,11 @@ class _Handler(BaseHTTPRequestHandler):
 @contextmanager
 def api_server() -> Iterator[ApiServer]:
     """Serve on a free port of this machine until the block ends."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Handler) as server:
-        api = server.api = ApiServer()
-        api.url = f"http://127.0.0.1:{server.server_port}"
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
+    api = server.api = ApiServer()
+    api.url = f"http://127.0.0.1:{server.server_port}"
+    with serving(server):
         try:
             yield api
         finally:
             api.finished.set()
-            server.shutdown()
-            thread.join()

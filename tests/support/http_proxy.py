@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
 
+from tests.support.http_servers import serving
+
 
 TIMEOUT_S = 60
 
@@ -69,14 +71,8 @@ def _copy(source: socket.socket, target: socket.socket) -> None:
 @contextlib.contextmanager
 def http_proxy() -> Iterator[HttpProxy]:
     """Run such a proxy on a free port until the end of the block."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Handler) as server:
-        server.daemon_threads = True
-        proxy = HttpProxy(f"http://127.0.0.1:{server.server_port}")
-        server.RequestHandlerClass = type("Handler", (_Handler,), {"proxy": proxy})
-        thread = threading.Thread(target=server.serve_forever, args=[0.01])
-        thread.start()
-        try:
-            yield proxy
-        finally:
-            server.shutdown()
-            thread.join()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
+    proxy = HttpProxy(f"http://127.0.0.1:{server.server_port}")
+    server.RequestHandlerClass = type("Handler", (_Handler,), {"proxy": proxy})
+    with serving(server):
+        yield proxy

@@ -12,6 +12,8 @@ from typing import Any
 
 import httpx
 
+from tests.support.http_servers import serving
+
 
 DROP = "drop"
 """In place of an answer: the connection is closed."""
@@ -109,16 +111,9 @@ class _Handler(BaseHTTPRequestHandler):
 def scripted_server(tls: ssl.SSLContext | None = None) -> Iterator[ScriptedServer]:
     """Run such a server on a free port until the end of the block, for HTTPS if there is a context for it."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
-    server.daemon_threads = True
     if tls is not None:
         server.socket = tls.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
     scripted = ScriptedServer(f"{'https' if tls else 'http'}://127.0.0.1:{server.server_port}")
     server.RequestHandlerClass = type("Handler", (_Handler,), {"scripted": scripted})
-    thread = threading.Thread(target=server.serve_forever, args=[0.01])
-    thread.start()
-    try:
+    with serving(server):
         yield scripted
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()

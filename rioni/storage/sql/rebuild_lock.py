@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from sqlalchemy import Connection, Engine, func, select
+from sqlalchemy import Connection, Engine, exc, func, select
 
 from rioni.domain.errors import Conflict, Unavailable
 from rioni.file_locks import try_lock
@@ -37,7 +37,12 @@ def rebuild_lock(engine: Engine) -> Iterator[Callable[[], None]]:
         connection.detach()
         if not connection.scalar(select(func.pg_try_advisory_lock(_NUMBER))):
             raise Conflict(_TAKEN.format("it holds an advisory lock"))
-        yield lambda: _check(connection)
+        try:
+            yield lambda: _check(connection)
+        finally:
+            # The server learns a moment later that the session has ended; until then the next rebuild would be refused.
+            with contextlib.suppress(exc.SQLAlchemyError):
+                connection.execute(select(func.pg_advisory_unlock(_NUMBER)))
 
 
 def _check(connection: Connection) -> None:

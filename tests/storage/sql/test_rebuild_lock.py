@@ -28,6 +28,21 @@ def test_a_second_rebuild_is_rejected_until_the_first_has_ended(engine, other):
             check()
 
 
+@pytest.mark.parametrize("migrated_url", ON_BOTH[1:], indirect=True)
+def test_the_next_rebuild_can_begin_before_the_server_has_ended_the_session_of_the_last(engine, other, monkeypatch):
+    left_open = []
+    with monkeypatch.context() as patched:
+        # A function becomes a method there, as `append` does not.
+        patched.setattr(psycopg.Connection, "close", lambda connection: left_open.append(connection))  # noqa: PLW0108
+        with rebuild_lock(engine):
+            pass
+    assert left_open
+    with rebuild_lock(other) as check:
+        check()
+    for connection in left_open:
+        connection.close()
+
+
 def test_a_rebuild_that_fails_releases_the_lock(engine, other):
     with pytest.raises(KeyboardInterrupt), rebuild_lock(engine):
         raise KeyboardInterrupt

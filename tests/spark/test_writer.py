@@ -11,6 +11,7 @@ from rioni.spark.writer import NotPublished, event_of, publish
 from tests.support.descendants import descendants, kill_all
 from tests.support.lake import PRESENT, create_orders, schema_of, stored
 from tests.support.server import count_events
+from tests.support.tcp_proxy import proxies_to
 from tests.support.waiting import wait_until
 
 
@@ -55,17 +56,22 @@ def test_what_killed_tasks_have_published_is_not_published_again(registered, ser
     source, target = tmp_path / "source", create_orders(client)
     columns = ("cast(id as string) as order", "id as amount", f"named_struct('occurred_at', '{PRESENT}') as metadata")
     registered.range(EVENTS).selectExpr(*columns).coalesce(1).write.parquet(str(source))
-    options = {"url": server.url, "event_type": target, "job": f"job-{target}", "events_per_request": "1"}
+    options = {"event_type": target, "job": f"job-{target}", "events_per_request": "1"}
 
     def kill() -> int:
-        wait_until(lambda: count_events(client, target) > EVENTS // 10)
+        wait_until(lambda: count_events(client, target) == EVENTS // 2)
         # Java has started a process that forks those of the tasks.
         forking = descendants(registered.sparkContext._gateway.proc.pid)
         workers = [pid for each in forking for pid in descendants(each)]
         kill_all(workers)
-        return len(workers) * (count_events(client, target) < EVENTS)
+        way.break_off()
+        way.heal()
+        return len(workers)
 
-    with ThreadPoolExecutor(1) as pool:
+    with proxies_to(server.url.removeprefix("http://")) as (way,), ThreadPoolExecutor(1) as pool:
+        options["url"] = f"http://{way.address}"
+        # The task waits for this answer, and cannot end before it is killed.
+        way.cut_answer_to(f'"order":"{EVENTS // 2 - 1}"'.encode())
         killed = pool.submit(kill)
         if kind == "batch":
             rows = registered.read.parquet(str(source))
@@ -74,7 +80,7 @@ def test_what_killed_tasks_have_published_is_not_published_again(registered, ser
             rows = registered.readStream.schema(registered.read.parquet(str(source)).schema).parquet(str(source))
             writer = rows.writeStream.format("rioni").options(**options).trigger(availableNow=True)
             writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start().awaitTermination()
-    assert killed.result() > 0
+        assert killed.result() > 0
     assert amounts(client, target) == list(range(EVENTS))
 
 

@@ -1,6 +1,7 @@
 """A connection for threads; `_async/connection.py` has the same names for asyncio."""
 
 import contextlib
+import os
 import select
 import socket
 import ssl
@@ -39,6 +40,7 @@ class Connection:
         self._socket = connected
         self._http = Http11()
         self._closed = False
+        self._process_id = os.getpid()
         self.idle_since_s = 0.0
 
     def send(self, request: httpx.Request, timeout_s: float | None) -> None:
@@ -70,7 +72,9 @@ class Connection:
 
     @property
     def usable(self) -> bool:
-        """Whether the server has not closed the idle connection."""
+        """Whether the server has not closed the idle connection, and no parent of this process uses it."""
+        if self._process_id != os.getpid():
+            return False
         poll = select.poll()
         poll.register(self._socket.fileno(), select.POLLIN)
         return not poll.poll(0)

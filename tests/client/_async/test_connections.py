@@ -5,6 +5,8 @@ import contextlib
 import random
 import socket
 import struct
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
@@ -306,6 +308,28 @@ def test_connections_grow_old(run, monkeypatch):
         assert peer.server.accepted == 2
 
     run(answering(OK), test)
+
+
+FORKING = """
+import os, sys
+from rioni.client import Client
+
+with Client(sys.argv[1]) as client:
+    client.request("GET", "/a")
+    child = os.fork()
+    client.request("GET", "/b")
+    if child:
+        sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_a_forked_process_has_connections_of_its_own():
+    async def test(peer):
+        program = [sys.executable, "-W", "error", "-c", FORKING, peer.url]
+        await asyncio.to_thread(subprocess.run, program, check=True, timeout=LONG_S)
+        assert (peer.server.accepted, len(peer.server.requests)) == (2, 3)
+
+    run_with(Connections, answering(OK), test)
 
 
 def test_few_idle_connections_are_kept(run):

@@ -140,6 +140,15 @@ class AssetResource:
             resp.set_header("Content-Encoding", "gzip")
 
 
+class MomentResource:
+    """`/console/moment`: leads from the slider in time to the console as of an entry, and from its end to now."""
+
+    def on_get(self, req: falcon.Request, _resp: falcon.Response) -> None:
+        """Redirect."""
+        moment = req.get_param("as_of")
+        raise falcon.HTTPSeeOther(url("", None if moment == req.get_param("newest") else moment))
+
+
 class HomeResource:
     """`/` leads browsers to the console."""
 
@@ -165,6 +174,7 @@ def create_console(api: Wsgi, sessions: Sessions, *, needs_token: bool, provider
     console.add_route("/", HomeResource())
     console.add_route("/console/static/{digest}/{name:path}", AssetResource())
     console.add_route("/console/api/{path:path}", ApiResource(api))
+    console.add_route("/console/moment", MomentResource())
     console.add_route("/console/login", LoginResource(api, None if provider is None else provider.name))
     console.add_route("/console/logout", LogoutResource())
     if provider is not None:

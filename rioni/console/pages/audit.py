@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import parse_qsl
 
 from rioni.console.pages.event_type import difference, readable_schema
 from rioni.console.pages.page import Page, Visit
@@ -12,15 +13,17 @@ PAGE = 50
 FILTERS = ("resource", "kind", "actor", "flow_id", "since", "until")
 CHECKPOINT_LINES = 3
 """Origin, size and root."""
+LOG_POSITION = "log-position"
+"""The header with the position of the log that an answer shows."""
 
 
 def _load(visit: Visit) -> dict[str, Any]:
     wanted = {name: visit.params.get(name) for name in (*FILTERS, "after", "before")}
-    found = visit.api.get("/audit", limit=PAGE, **wanted)
-    newest = _newest(visit)
+    answer = visit.api.send("GET", "/audit", params={"limit": PAGE, **wanted})
+    found, newest = answer.json(), int(answer.headers[LOG_POSITION])
     return {
         "newest": newest,
-        "moment": int(visit.as_of) if visit.as_of and visit.as_of.isdecimal() else newest,
+        "moment": newest if visit.as_of is None else _position(visit),
         "items": found["items"],
         "next": _place(found["_links"], "next"),
         "prev": _place(found["_links"], "prev"),
@@ -30,15 +33,19 @@ def _load(visit: Visit) -> dict[str, Any]:
     }
 
 
-def _newest(visit: Visit) -> int:
-    """The position of the newest entry of the log, also while the console shows what was earlier; 0 without entries."""
-    items = visit.api.get("/audit", limit=1)["items"]
-    return int(items[0]["position"]) if items else 0
+def _position(visit: Visit) -> int:
+    """The entry that the console shows: the last one until then, where `as_of` is a time.
+
+    Raises:
+        ApiProblem: the log does not reach there.
+    """
+    answer = visit.api.send("GET", "/event-types", params={"limit": 1, "as_of": visit.as_of})
+    return int(answer.headers[LOG_POSITION])
 
 
-def _place(links: Mapping[str, Mapping[str, str]], name: str) -> str | None:
+def _place(links: Mapping[str, Mapping[str, str]], name: str) -> dict[str, str] | None:
     """The query of a neighbouring page."""
-    return links[name]["href"].partition("?")[2] if name in links else None
+    return dict(parse_qsl(links[name]["href"].partition("?")[2])) if name in links else None
 
 
 def _checkpoint(visit: Visit) -> Any:

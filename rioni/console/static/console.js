@@ -122,8 +122,12 @@ document.addEventListener("input", (event) => {
   if (!slider) return;
   const output = slider.form.querySelector("output");
   const place = `${Number(slider.value).toLocaleString("en-US")} of ${Number(slider.max).toLocaleString("en-US")}`;
-  output.textContent = place;
   clearTimeout(resting);
+  if (slider.value === slider.max) {
+    output.textContent = "now";
+    return;
+  }
+  output.textContent = place;
   resting = setTimeout(async () => {
     const answer = await fetch(`/console/api/audit?order=asc&limit=1&after=${slider.value - 1}`).catch(() => null);
     const [entry] = answer?.ok ? (await answer.json()).items : [];

@@ -48,6 +48,7 @@ from rioni.client.models.administration import (
     Node,
     NodeWorker,
     Rebuild,
+    Rights,
     Storage,
 )
 from rioni.client.models.audit import AuditEntry, Change, ConsistencyProof, Denial, InclusionProof, VerifierKey
@@ -174,6 +175,7 @@ __all__ = [
     "ReadingClient",
     "Rebuild",
     "Redriven",
+    "Rights",
     "Schema",
     "ServerError",
     "Statistic",

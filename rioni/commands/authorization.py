@@ -1,17 +1,32 @@
 """Authorisation checks for publishing and consuming: permissions and blacklist, from the registry in memory."""
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 
+import msgspec
 from msgspec import UnsetType
 
+from rioni.commands.rights import BROKER_RIGHTS, EVENT_TYPE_RIGHTS, SUBSCRIPTION_RIGHTS, Grants, granted
 from rioni.domain.access.authorization import Attribute, Subject, check, permits
-from rioni.domain.errors import AdminOnly, Blocked
+from rioni.domain.errors import AdminOnly, Blocked, EventTypeNotFound
 from rioni.domain.event_types.event_type import EventType
 from rioni.domain.ports.registry import Registry
 from rioni.domain.publishing.owner import CheckOwner
 from rioni.domain.streaming.visibility import Visibility
 from rioni.domain.subscriptions.event_filter import event_filter
 from rioni.domain.subscriptions.subscription import Subscription
+
+
+class Rights(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a subject may do."""
+
+    subject: str
+    """Its name."""
+    broker: list[str]
+    event_type: list[str] | None = None
+    """With an event type, if one was named."""
+    subscription: list[str] | None = None
+    """With a subscription, if one was named: READ, ADMIN, and STREAM if it may also READ all of its event types."""
 
 
 class AccessPolicy:
@@ -45,23 +60,16 @@ class AccessPolicy:
             AccessDenied: it has an authorization section that does not include the subject.
         """
         event_type = self._registry.event_type(name)
-        section = event_type.authorization
-        if section is not None:
-            settings = self._registry.settings.admins
-            lists = {
-                "READ": (section.readers, (*settings.readers, *self._all_data_access)),
-                "WRITE": (section.writers, settings.writers),
-            }
-            allowed, admins = lists[operation]
-            check(allowed, subject, operation, event_type.resource, admins=(*admins, self._default_admin))
+        check(self._grants.event_type(event_type, operation), subject, operation, event_type.resource)
         return event_type
 
     def event_owner(self, subject: Subject) -> CheckOwner:
         """Return a check whether the subject may write events on behalf of an owner; administrators always may."""
-        admins = (*self._registry.settings.admins.writers, self._default_admin)
+        of_all = self.may(subject, "WRITE")
 
         def check_owner(owner: Attribute, eid: str) -> None:
-            check((owner,), subject, "WRITE", f"event:{eid}", admins=admins)
+            if not of_all:
+                check((owner,), subject, "WRITE", f"event:{eid}")
 
         return check_owner
 
@@ -81,8 +89,7 @@ class AccessPolicy:
             SubscriptionNotFound: there is no such subscription.
         """
         settings = self._registry.settings
-        admins = (*settings.admins.readers, self._default_admin)
-        asked = "event_owner_selector_authz" in settings.features and not permits(admins, subject)
+        asked = "event_owner_selector_authz" in settings.features and not self.may(subject, "READ")
         if subscription_id:
             wanted = self._registry.subscription(subscription_id).filter
         return Visibility(
@@ -99,10 +106,7 @@ class AccessPolicy:
             AccessDenied: it has an authorization section that does not include the subject.
         """
         subscription = self._registry.subscription(subscription_id)
-        section = subscription.authorization
-        if section is not None:
-            admins = (*self._registry.settings.admins.readers, self._default_admin)
-            check(section.readers, subject, "READ", subscription.resource, admins=admins)
+        check(self._grants.subscription(subscription, "READ"), subject, "READ", subscription.resource)
         return subscription
 
     def administration(self, subject: Subject, subscription: Subscription) -> None:
@@ -111,15 +115,25 @@ class AccessPolicy:
         Raises:
             AccessDenied: it has an authorization section that does not include the subject.
         """
-        section = subscription.authorization
-        if section is not None:
-            admins = (*self._registry.settings.admins.admins, self._default_admin)
-            check(section.admins, subject, "ADMIN", subscription.resource, admins=admins)
+        check(self._grants.subscription(subscription, "ADMIN"), subject, "ADMIN", subscription.resource)
 
-    def may_read_history(self, subject: Subject) -> bool:
-        """Whether the subject may read all that ever happened: as an administrator, reader or auditor of the broker."""
-        admins = self._registry.settings.admins
-        return permits((*admins.admins, *admins.readers, self._default_admin, *self._audit_readers), subject)
+    def may(self, subject: Subject, right: str) -> bool:
+        """Whether the subject has a right to the broker: READ, WRITE, ADMIN or HISTORY."""
+        return permits(self._grants.broker(right), subject)
+
+    def rights(self, subject: Subject, event_type: str | None = None, subscription_id: str | None = None) -> Rights:
+        """What the subject may do with the broker, and with an event type and a subscription.
+
+        Raises:
+            EventTypeNotFound: there is no such event type.
+            SubscriptionNotFound: there is no such subscription.
+        """
+        return Rights(
+            subject=subject.name,
+            broker=granted(BROKER_RIGHTS, self._grants.broker, subject),
+            event_type=None if event_type is None else self._event_type_rights(subject, event_type),
+            subscription=None if subscription_id is None else self._subscription_rights(subject, subscription_id),
+        )
 
     def history(self, subject: Subject) -> None:
         """Check that the subject may read all that ever happened.
@@ -127,7 +141,7 @@ class AccessPolicy:
         Raises:
             AdminOnly: it is no administrator, reader or auditor of the broker.
         """
-        if not self.may_read_history(subject):
+        if not self.may(subject, "HISTORY"):
             raise AdminOnly(
                 "The history is for administrators and readers of the broker, and those whom the setting audit_readers "
                 "names"
@@ -156,3 +170,30 @@ class AccessPolicy:
             (f"{side}_APP", subject.name) in blacklist or any((f"{side}_ET", name) in blacklist for name in event_types)
         ):
             raise Blocked(detail)
+
+    @property
+    def _grants(self) -> Grants:
+        return Grants(
+            admins=self._registry.settings.admins,
+            default_admin=self._default_admin,
+            all_data_access=self._all_data_access,
+            audit_readers=self._audit_readers,
+        )
+
+    def _event_type_rights(self, subject: Subject, name: str) -> list[str]:
+        lists = partial(self._grants.event_type, self._registry.event_type(name))
+        return granted(EVENT_TYPE_RIGHTS, lists, subject)
+
+    def _subscription_rights(self, subject: Subject, subscription_id: str) -> list[str]:
+        subscription = self._registry.subscription(subscription_id)
+        rights = granted(SUBSCRIPTION_RIGHTS, partial(self._grants.subscription, subscription), subject)
+        if "READ" in rights and all(self._may_read(subject, name) for name in subscription.event_types):
+            rights.append("STREAM")
+        return rights
+
+    def _may_read(self, subject: Subject, name: str) -> bool:
+        """Whether no right is missing to read an event type; one that was deleted needs none."""
+        try:
+            return "READ" in self._event_type_rights(subject, name)
+        except EventTypeNotFound:
+            return True

@@ -6,7 +6,7 @@ Source: reference authorization#rights.
 from typing import Any
 
 from rioni.commands.unit_of_work import UnitOfWork
-from rioni.domain.access.authorization import check, permits
+from rioni.domain.access.authorization import check
 from rioni.domain.errors import AccessDenied, AdminOnly
 from rioni.domain.system.system_event_types import NAMES as OWN_EVENT_TYPES
 
@@ -25,27 +25,13 @@ def event_type_creator(command: Any, unit_of_work: UnitOfWork) -> None:
 def event_type_admin(command: Any, unit_of_work: UnitOfWork) -> None:
     """Administrators of the event type that the command names, and of the broker."""
     event_type = unit_of_work.event_type(command.name)
-    section = event_type.authorization
-    check(
-        section.admins if section else None,
-        unit_of_work.subject,
-        "ADMIN",
-        event_type.resource,
-        admins=unit_of_work.admins("WRITE"),
-    )
+    check(unit_of_work.grants.event_type(event_type, "ADMIN"), unit_of_work.subject, "ADMIN", event_type.resource)
 
 
 def subscription_admin(command: Any, unit_of_work: UnitOfWork) -> None:
     """Administrators of the subscription that the command names, and of the broker."""
     subscription = unit_of_work.subscription(command.subscription_id)
-    section = subscription.authorization
-    check(
-        section.admins if section else None,
-        unit_of_work.subject,
-        "ADMIN",
-        subscription.resource,
-        admins=unit_of_work.admins("ADMIN"),
-    )
+    check(unit_of_work.grants.subscription(subscription, "ADMIN"), unit_of_work.subject, "ADMIN", subscription.resource)
 
 
 def broker_writer(_command: Any, unit_of_work: UnitOfWork) -> None:
@@ -65,5 +51,5 @@ def broker_admin(_command: Any, unit_of_work: UnitOfWork) -> None:
 
 
 def _broker_admin(unit_of_work: UnitOfWork, operation: str) -> None:
-    if not permits(unit_of_work.admins(operation), unit_of_work.subject):
+    if not unit_of_work.is_admin(operation):
         raise AdminOnly("Admin privileges are required to perform this operation")

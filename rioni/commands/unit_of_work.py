@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from rioni.commands.context import Context
+from rioni.commands.rights import Grants
 from rioni.domain.access.authorization import Attribute, Subject, permits
 from rioni.domain.errors import EventTypeNotFound, SubscriptionNotFound
 from rioni.domain.event_types.event_type import EventType
@@ -105,15 +106,14 @@ class UnitOfWork:
         """The broker's settings."""
         return self.find("settings", SETTINGS) or Settings()
 
-    def admins(self, operation: str) -> tuple[Attribute, ...]:
-        """The administrators for READ, WRITE or ADMIN, the configured default administrator included."""
-        admins = self.settings().admins
-        lists = {"READ": admins.readers, "WRITE": admins.writers, "ADMIN": admins.admins}
-        return (*lists[operation], self._default_admin)
+    @property
+    def grants(self) -> Grants:
+        """What grants rights to the broker, event types and subscriptions."""
+        return Grants(admins=self.settings().admins, default_admin=self._default_admin)
 
     def is_admin(self, operation: str) -> bool:
-        """Whether the subject administers the broker."""
-        return permits(self.admins(operation), self.subject)
+        """Whether the subject administers the broker, for READ, WRITE or ADMIN."""
+        return permits(self.grants.broker(operation), self.subject)
 
     def record(self, *events: DomainEvent) -> None:
         """Append events, each to its own stream, and fold them into the read models."""

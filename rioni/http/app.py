@@ -30,6 +30,7 @@ from rioni.http.resources.metrics_history import MetricsHistoryResource
 from rioni.http.resources.nodes import NodesResource
 from rioni.http.resources.partitions import PartitionResource, PartitionsResource
 from rioni.http.resources.rebuilds import RebuildResource, RebuildsResource
+from rioni.http.resources.rights import RightsResource
 from rioni.http.resources.schemas import (
     AvroSchemaResource,
     AvroSchemasResource,
@@ -106,6 +107,7 @@ def routes(dependencies: Dependencies) -> list[tuple[str, Any]]:
         ("/storages", StoragesResource(dependencies)),
         ("/storages/default/{storage_id}", DefaultStorageResource(dependencies)),
         ("/storages/{storage_id}", StorageResource(dependencies)),
+        ("/rights", RightsResource(dependencies)),
         ("/registry/enrichment-strategies", RegistryResource(ENRICHMENT_STRATEGIES)),
         ("/registry/partition-strategies", RegistryResource(PARTITION_STRATEGIES)),
         ("/metrics", MetricsResource(dependencies)),

@@ -65,7 +65,7 @@ def as_of(req: falcon.Request, resp: falcon.Response, dependencies: Dependencies
         raise Invalid(f"{AS_OF}: '{text}' is before the first entry of the log; it has the positions 1 to {head}")
     resp.set_header(LOG_POSITION, str(position))
     dependencies.registry.refresh()
-    return Moment(position, deleted=dependencies.access.may_read_history(subject_of(req)))
+    return Moment(position, deleted=dependencies.access.may(subject_of(req), "HISTORY"))
 
 
 def _moment(text: str, dependencies: Dependencies) -> int | str:

@@ -172,6 +172,7 @@ CASES = [
     Case("PUT /storages/default/{storage_id}", UID, BROKER_WRITERS, 200, SETTINGS),
     Case("GET /storages/{storage_id}", UID, BROKER_READERS, 200, STORAGES),
     Case("DELETE /storages/{storage_id}", UID, BROKER_WRITERS, 400, SETTINGS),
+    Case("GET /rights", UID, EVERYBODY, 200),
     Case("GET /registry/enrichment-strategies", UID, EVERYBODY, 200),
     Case("GET /registry/partition-strategies", UID, EVERYBODY, 200),
     Case("GET /avro-schemas/{name}/versions", UID, EVERYBODY, 404),
@@ -259,6 +260,34 @@ def test_operations_are_allowed_as_roles_require(guarded, case):
             denials = {each.format(subscription=doomed) for each in (case.denial, case.or_else) if each}
             assert answer.json()["detail"] in denials
     assert answers == {role: case.status if role in case.allowed else 403 for role in ROLES}
+
+
+def test_clients_see_the_rights_that_the_operations_require(guarded):
+    """Reference authorization#own-rights."""
+    client, subscription = guarded
+    rights = {}
+    for role in ROLES:
+        query = {"event_type": ET, "subscription_id": subscription}
+        answer = client.get("/rights", params=query, headers=bearer(role)).json()
+        assert answer.pop("subject") == ROLES[role]["uid"]
+        for kind, listed in answer.items():
+            for right in listed:
+                rights.setdefault(f"{kind} {right}", set()).add(role)
+    assert rights == {
+        "broker READ": BROKER_READERS,
+        "broker WRITE": BROKER_WRITERS,
+        "broker ADMIN": BROKER_ADMINS,
+        "broker HISTORY": AUDITORS,
+        "event_type READ": READERS,
+        "event_type WRITE": WRITERS,
+        "event_type ADMIN": ADMINISTRATORS,
+        "subscription READ": SUBSCRIBERS,
+        "subscription STREAM": STREAMERS,
+        "subscription ADMIN": OWNERS,
+    }
+    assert set(client.get("/rights", headers=bearer("stranger")).json()) == {"subject", "broker"}
+    for unknown in ({"event_type": "no.such"}, {"subscription_id": "no-such"}):
+        assert client.get("/rights", params=unknown, headers=bearer("stranger")).status_code == 404
 
 
 @pytest.mark.parametrize(

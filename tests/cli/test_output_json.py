@@ -36,6 +36,7 @@ COMMANDS = {
     "registry-enrichment-strategies": "registry enrichment-strategies",
     "settings-admins": "settings admins",
     "settings-set-admins": "settings set-admins --admin user:jane --yes",
+    "settings-rights": "settings rights --event-type orders --subscription {subscription}",
     "settings-block": "settings block PRODUCER_APP shop",
     "settings-blacklist": "settings blacklist",
     "settings-unblock": "settings unblock PRODUCER_APP shop",

@@ -4,6 +4,9 @@
 rioni settings admins
 rioni settings set-admins --admin user:jane --admin service:deploy --reader '*:*' --writer '*:*' --yes
 
+# What you may do with the broker.
+rioni settings rights
+
 # Features, and one of them switched on and off.
 rioni settings features
 rioni settings enable access_log_enabled

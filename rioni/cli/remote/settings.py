@@ -96,6 +96,18 @@ def unblock(session: Session, kind: Kind, name: BlockedName) -> None:
     session.output.line({"type": kind.value, "name": name}, f"{name} is not blocked ({kind.value}).")
 
 
+@app.command(epilog="Example: rioni settings rights --event-type order.created")
+@connected
+def rights(
+    session: Session,
+    *,
+    event_type: Annotated[str | None, typer.Option(help="Also the rights to this event type.")] = None,
+    subscription: Annotated[str | None, typer.Option(help="Also the rights to this subscription.")] = None,
+) -> None:
+    """Show what you [may do](reference/authorization.md#own-rights)."""
+    session.output.item(session.client.settings.rights(event_type=event_type, subscription_id=subscription))
+
+
 @app.command(epilog="Example: rioni settings features")
 @connected
 def features(session: Session, *, as_of: AsOf = None) -> None:

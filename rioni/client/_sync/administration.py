@@ -15,6 +15,7 @@ from rioni.client.models.administration import (
     MetricsHistory,
     Node,
     Rebuild,
+    Rights,
     Storage,
 )
 
@@ -64,6 +65,11 @@ class Settings:
     def unblock(self, kind: str, name: str) -> None:
         """Unblock an application or event type; arguments as for `block`."""
         self._transport.request("DELETE", "/settings/blacklist/{kind}/{name}", path={"kind": kind, "name": name})
+
+    def rights(self, *, event_type: str | None = None, subscription_id: str | None = None) -> Rights:
+        """What this client may do with the broker, and with an event type or a subscription; of Rioni only."""
+        params = {"event_type": event_type, "subscription_id": subscription_id}
+        return self._transport.fetch(Rights, "GET", "/rights", params=params)
 
     def features(self, *, as_of: str | int | None = None) -> Sequence[Feature]:
         """All switches."""

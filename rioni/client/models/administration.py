@@ -36,6 +36,17 @@ class Feature(Model):
     enabled: bool
 
 
+class Rights(Model):
+    """What a client may do: `READ`, `WRITE`, `ADMIN`; `HISTORY` of the broker; `STREAM` of a subscription."""
+
+    subject: str
+    broker: list[str]
+    event_type: list[str] | None = None
+    """Of the event type that was named."""
+    subscription: list[str] | None = None
+    """Of the subscription that was named."""
+
+
 class Storage(Model):
     """A place where events are stored."""
 

@@ -75,7 +75,7 @@ def set_admins(command: SetAdmins, unit_of_work: UnitOfWork) -> Admins:
             violations.append((name, "must contain at least one attribute"))
     if violations:
         raise InvalidFields(violations)
-    default = unit_of_work.admins("ADMIN")[-1]
+    default = unit_of_work.grants.default_admin
     lists = {
         name: tuple(attribute for attribute in getattr(command.admins, name) if attribute != default)
         for name in ("admins", "readers", "writers")

@@ -65,27 +65,19 @@ def permits(attributes: Sequence[Attribute] | None, subject: Subject) -> bool:
     return any(attribute == EVERYBODY or attribute in subject.attributes for attribute in attributes)
 
 
-def check(
-    attributes: Sequence[Attribute] | None,
-    subject: Subject,
-    operation: str,
-    resource: str,
-    *,
-    admins: Sequence[Attribute] = (),
-) -> None:
+def check(attributes: Sequence[Attribute] | None, subject: Subject, operation: str, resource: str) -> None:
     """Check that the subject may perform an operation on a resource.
 
     Args:
-        attributes: the list of the resource for this operation; None if it has no authorization section.
+        attributes: those that grant it; None if everybody may.
         subject: of the request.
         operation: READ, WRITE, ADMIN or VIEW.
         resource: such as `event-type:order.created`.
-        admins: the broker's administrators, who always pass.
 
     Raises:
-        AccessDenied: neither the list nor the administrators include the subject.
+        AccessDenied: none of the attributes matches the subject.
     """
-    if not permits(attributes, subject) and not (admins and permits(admins, subject)):
+    if not permits(attributes, subject):
         raise AccessDenied(operation, resource)
 
 

@@ -83,5 +83,5 @@ class AuditExport:
             dependencies.clock.monotonic() >= self._ends_at_s
             or dependencies.stopping.is_set()
             or self._caller.is_expired()
-            or not dependencies.access.may_read_history(self._caller.subject)
+            or not dependencies.access.may(self._caller.subject, "HISTORY")
         )

@@ -8,7 +8,6 @@ import msgspec
 import orjson
 
 from rioni.commands.system.settings import AddBlacklistEntry, RemoveBlacklistEntry, SetAdmins, SwitchFeature
-from rioni.domain.access.authorization import permits
 from rioni.domain.errors import AdminOnly, ReadOnly
 from rioni.domain.system.settings import FEATURES, Admins, Settings
 from rioni.http.bodies import parsing
@@ -95,10 +94,9 @@ def settings_for(
         AdminOnly: the subject is not an administrator; `refusal` is the error's detail.
     """
     dependencies.registry.refresh()
-    settings = dependencies.registry.settings
-    if not permits((*settings.admins.readers, dependencies.default_admin), subject_of(req)):
+    if not dependencies.access.may(subject_of(req), "READ"):
         raise AdminOnly(refusal)
-    return settings
+    return dependencies.registry.settings
 
 
 def _shown_settings(req: falcon.Request, resp: falcon.Response, dependencies: Dependencies) -> Settings:

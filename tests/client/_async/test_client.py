@@ -13,6 +13,7 @@ from rioni.client import (
     PreconditionFailed,
     Problem,
     PublishingFailed,
+    Rights,
     Schema,
     Storage,
     Subscription,
@@ -169,6 +170,7 @@ def test_settings_and_storages(client):
     client.settings.unblock("CONSUMER_APP", "client-tests")
     assert "client-tests" not in client.settings.blacklist().consumers.apps
     assert "kpi_collection" in {feature.feature for feature in client.settings.features()}
+    assert client.settings.rights() == Rights(subject="unauthenticated", broker=["READ", "WRITE", "ADMIN", "HISTORY"])
     with pytest.raises(Problem):
         client.storages.delete("no-such-storage")
     if "client-tests" not in {storage.id for storage in client.storages.list()}:

@@ -46,12 +46,6 @@ def test_the_error_names_operation_and_resource():
     assert str(caught.value) == "Access on READ event-type:a denied"
 
 
-def test_administrators_are_permitted_even_if_a_list_omits_them():
-    check((BOB,), SUBJECT, "READ", "event-type:a", admins=(ALICE,))
-    with pytest.raises(AccessDenied):
-        check((BOB,), SUBJECT, "READ", "event-type:a", admins=(BOB,))
-
-
 def test_duplicates_are_named_for_every_list():
     """Reference authorization#duplicates."""
     with pytest.raises(Invalid) as caught:

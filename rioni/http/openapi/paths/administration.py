@@ -63,6 +63,12 @@ _HANGING = _LIVE | {
 }
 
 
+_BROKER_RIGHT, _EVENT_TYPE_RIGHT, _SUBSCRIPTION_RIGHT = (
+    STRING | {"enum": rights}
+    for rights in (["READ", "WRITE", "ADMIN", "HISTORY"], ["READ", "WRITE", "ADMIN"], ["READ", "ADMIN", "STREAM"])
+)
+_SUBSCRIPTION_ID = "038fc871-1d2c-4e2e-aa29-1579e8f2e71f"
+
 _KINDS_OF_METRICS = ("gauges", "counters", "histograms", "meters", "timers")
 _METRICS: Json = {
     "type": "object",
@@ -143,6 +149,33 @@ _NODES = structure(
 
 
 PATHS: Json = {
+    "/rights": {
+        "get": operation(
+            SETTINGS,
+            "Show what the caller may do",
+            {
+                200: answer(
+                    "Rights to the broker, and to what was named. The blacklist, features, the scopes of the token and "
+                    "the owners of single events may still refuse a request.",
+                    structure(
+                        {
+                            "subject": STRING,
+                            "broker": array(_BROKER_RIGHT),
+                            "event_type": array(_EVENT_TYPE_RIGHT),
+                            "subscription": array(_SUBSCRIPTION_RIGHT),
+                        },
+                        optional=("event_type", "subscription"),
+                    ),
+                    {"subject": "jane", "broker": ["READ", "HISTORY"], "event_type": ["READ", "WRITE", "ADMIN"]},
+                )
+            },
+            parameters=[
+                query("event_type", "Also the rights to this event type.", example="order.created"),
+                query("subscription_id", "Also the rights to this subscription.", example=_SUBSCRIPTION_ID),
+            ],
+            problems=(404,),
+        ),
+    },
     "/settings/admins": {
         "get": operation(
             SETTINGS,

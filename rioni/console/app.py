@@ -1,5 +1,6 @@
 """The console as a WSGI application: pages, changes, login, files, and the API for the scripts of pages."""
 
+import functools
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Any
@@ -14,7 +15,7 @@ from rioni.console.login import LoginResource, LogoutResource
 from rioni.console.oidc import CALLBACK, Provider, ProviderCallbackResource, ProviderLoginResource
 from rioni.console.pages.page import Done, Page, Visit
 from rioni.console.pages.table import PAGES, SECTIONS
-from rioni.console.rendering import render, url
+from rioni.console.rendering import curl, render, url
 from rioni.console.security import SecurityMiddleware, session_of
 from rioni.console.sessions import Sessions
 
@@ -83,6 +84,7 @@ class PageResource:
             "title": self._page.title.format(**visit.path),
             "sections": SECTIONS,
             "asset": asset_url,
+            "curl": functools.partial(curl, req.forwarded_prefix, token=session.token is not None),
             "url": lambda path, **params: url(path, visit.as_of, **params),
             "visit": visit,
             "session": session,

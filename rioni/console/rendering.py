@@ -1,6 +1,7 @@
 """Renders pages: Jinja templates that escape everything, with the filters they share."""
 
 import functools
+import shlex
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -32,6 +33,7 @@ def environment() -> Any:
         "number": number,
         "pretty": pretty,
         "short": short,
+        "both_times": both_times,
         "time": time,
         "segment": lambda text: quote(str(text), safe=""),
         "amount": charts.amount,
@@ -88,12 +90,37 @@ def short(value: Any) -> str:
 
 
 def time(text: str | None) -> Markup:
-    """A time in UTC, which a script completes with that of the browser's zone."""
+    """A time in UTC, or in the browser's zone where the user has chosen that; a script adds the other one as a hint."""
+    return _time(text, Markup('<time datetime="{}">{} UTC</time>'))
+
+
+def both_times(text: str | None) -> Markup:
+    """A time in UTC, and beside it room in which a script writes that of the browser's zone."""
+    return _time(text, Markup('<time datetime="{}" class="both">{} UTC <span class="local"></span></time>'))
+
+
+def _time(text: str | None, markup: Markup) -> Markup:
     if not text:
         return Markup("-")
     try:
         moment = datetime.fromisoformat(text).astimezone(UTC)
-    except ValueError:
-        return Markup("{}").format(text)
-    shown = moment.strftime("%Y-%m-%d %H:%M:%S")
-    return Markup('<time datetime="{}" title="{} UTC">{} UTC</time>').format(moment.isoformat(), shown, shown)
+    except (ValueError, TypeError, OverflowError):
+        # Events without metadata of the broker may have anything there.
+        return Markup("{}").format(short(text))
+    return markup.format(moment.isoformat(), moment.strftime("%Y-%m-%d %H:%M:%S"))
+
+
+def curl(origin: str, method: str, path: str, body: Any = None, *, token: bool) -> str:
+    """The line for a shell that makes a request to the API.
+
+    Args:
+        origin: scheme and host of the broker.
+        method: the verb.
+        path: with names quoted.
+        body: sent as JSON; None for no body.
+        token: whether the broker asks for one.
+    """
+    words = ["curl", *(() if method == "GET" else ("-X", method)), origin + path]
+    if body is not None:
+        words += ["-H", "Content-Type: application/json", "-d", orjson.dumps(body).decode()]
+    return shlex.join(words) + (' -H "Authorization: Bearer $RIONI_TOKEN"' if token else "")

@@ -176,3 +176,36 @@ def test_a_slider_leads_to_the_whole_console_as_of_an_entry(page, event_type):
     page.get_by_role("button", name="Go there").click()
     expect(page).to_have_url(re.compile(r"/console$"))
     expect(page.locator(".banner.past")).to_have_count(0)
+
+
+def test_times_are_shown_in_both_zones(browser, broker, event_type):
+    event_type("browsing.times")
+    context = browser.new_context(base_url=broker.url, timezone_id="Asia/Kolkata")
+    page = context.new_page()
+    page.goto("/console/event-types/browsing.times")
+    expect(page.locator("time.both").first).to_contain_text(re.compile(r"UTC \d{4}-\d\d-\d\d \d\d:\d\d:\d\d \+05:30"))
+    page.goto("/console/event-types?q=browsing.times")
+    expect(page.locator("td time")).to_contain_text("UTC")
+    page.get_by_role("button", name="UTC times: change the zone").click()
+    expect(page.locator("td time")).to_contain_text("+05:30")
+    page.reload()
+    expect(page.locator("td time")).to_contain_text("+05:30")
+    expect(page.locator("td time")).to_have_attribute("title", re.compile("UTC$"))
+    context.close()
+
+
+def test_filling_in_times_moves_nothing(browser, broker, event_type):
+    event_type("browsing.still")
+    context = browser.new_context(base_url=broker.url, timezone_id="Asia/Kolkata")
+    page = context.new_page()
+    page.add_init_script("""
+      localStorage.setItem("zone", "local");
+      window.moved = 0;
+      new PerformanceObserver(list => list.getEntries().forEach(entry => { window.moved += entry.value }))
+        .observe({type: "layout-shift", buffered: true});""")
+    for path in ("/event-types?q=browsing.still", "/event-types/browsing.still", "/audit"):
+        page.goto(f"/console{path}")
+        page.locator("time[data-shown]").first.wait_for()
+        page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        assert page.evaluate("window.moved") < 0.01, path
+    context.close()

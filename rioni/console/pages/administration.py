@@ -47,11 +47,13 @@ def _refused(title: str, detail: str) -> ApiProblem:
 
 
 def _settings(visit: Visit) -> dict[str, Any]:
+    blacklist = visit.api.attempt("/settings/blacklist")
     return {
         "admins": visit.api.attempt("/settings/admins"),
         "features": visit.api.attempt("/settings/features"),
         "effects": FEATURES,
-        "blacklist": visit.api.attempt("/settings/blacklist"),
+        "blacklist": blacklist,
+        "blocked": any(names for lists in blacklist.values() for names in lists.values()),
         "kinds": KINDS,
         "lists": {kind: {"path": path[:2], "title": path[2]} for kind, path in BLACKLIST.items()},
     }

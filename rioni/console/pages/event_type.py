@@ -8,6 +8,7 @@ import orjson
 
 from rioni.console.api import ApiProblem, path_of
 from rioni.console.charts import BYTE_RATE, RATE, Chart, Line, charts
+from rioni.console.pages.events import example
 from rioni.console.pages.page import Done, Page, Visit
 from rioni.console.rendering import pretty
 
@@ -39,6 +40,7 @@ def _load(visit: Visit) -> dict[str, Any]:
 def _usage(visit: Visit, event_type: Mapping[str, Any]) -> dict[str, Any]:
     path = path_of("event-types", event_type["name"])
     return {
+        "example": example(event_type),
         "producers": visit.api.attempt(f"{path}/producers"),
         "consumers": visit.api.attempt(f"{path}/consumers"),
         "partitions": visit.api.attempt(f"{path}/partitions"),

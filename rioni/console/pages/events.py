@@ -20,7 +20,8 @@ BYTES_MAX = 5_000_000
 """Where larger events are shown, there are fewer of them."""
 COLUMNS = 5
 STARTS = ("newest", "oldest", "time", "offset")
-WITHOUT_METADATA = "undefined"
+WITHOUT_METADATA, DATA = "undefined", "data"
+"""Categories of event types."""
 
 
 def _load(visit: Visit) -> dict[str, Any]:
@@ -31,6 +32,7 @@ def _load(visit: Visit) -> dict[str, Any]:
         "starts": STARTS,
         "start": visit.params.get("start", STARTS[0]),
         "columns": _columns(event_type),
+        "example": example(event_type),
         "draft": visit.form.get("event", ""),
     }
     return data | _events(visit, path)
@@ -139,9 +141,7 @@ def _publish(visit: Visit) -> Done:
         raise _refused(f"This is not JSON: {ex}") from ex
     if not isinstance(event, dict):
         raise _refused("An event is a JSON object.")
-    if visit.api.get(path)["category"] != WITHOUT_METADATA:
-        now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        event["metadata"] = {"eid": str(uuid4()), "occurred_at": now} | (event.get("metadata") or {})
+    event = _completed(event, visit.api.get(path)["category"])
     try:
         visit.api.send("POST", f"{path}/events", body=[event])
     except ApiProblem as ex:
@@ -150,6 +150,22 @@ def _publish(visit: Visit) -> Done:
             raise
         raise _refused(f"{results[0]['step']}: {results[0]['detail']}") from ex
     return Done("The event is published", f"{path}/events")
+
+
+def example(event_type: Mapping[str, Any]) -> dict[str, Any]:
+    """An event that the category of an event type permits, for the command that publishes one."""
+    event: dict[str, Any] = {"order": "A-1"}
+    if event_type["category"] == DATA:
+        event = {"data_type": event_type["name"], "data_op": "C", "data": event}
+    return _completed(event, event_type["category"])
+
+
+def _completed(event: dict[str, Any], category: str) -> dict[str, Any]:
+    """An event with the metadata that publishers have to send."""
+    if category == WITHOUT_METADATA:
+        return event
+    now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return event | {"metadata": {"eid": str(uuid4()), "occurred_at": now} | (event.get("metadata") or {})}
 
 
 def _refused(detail: str) -> ApiProblem:

@@ -54,7 +54,7 @@ function options(figure, lines, unit, place) {
     legend: { show: false },
     cursor: { sync: { key: "charts" }, drag: { x: false, y: false }, points: { size: 6 } },
     scales: { y: { range: (_plot, _least, most) => [0, most > 0 ? most * 1.1 : 1] } },
-    padding: [8, 18, 0, 0],
+    padding: [8, 28, 0, 0],
     axes: [{ ...axis, space: 70, size: 24, values: (_plot, times) => times.map((time) => new Date(time * 1000).toISOString().slice(11, times[1] - times[0] < 60 ? 19 : 16)) }, { ...axis, size: 54, space: 34, values: (_plot, values) => values.map((value) => onAxis(value, unit)) }],
     series: [{}, ...lines.map((_line, number) => ({ stroke: () => colour(colours[number]), width: 1.5, points: { show: false }, fill: number || lines.length > 1 ? undefined : () => `${colour(colours[0])}22` }))],
     hooks: { setCursor: [(plot) => showValues(figure, plot)] },

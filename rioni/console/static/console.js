@@ -106,6 +106,11 @@ document.addEventListener("click", (event) => {
     document.documentElement.dataset.theme = dark ? "light" : "dark";
     localStorage.setItem("theme", document.documentElement.dataset.theme);
   }
+  if (event.target.closest("[data-zone-toggle]")) {
+    document.documentElement.dataset.zone = zone() === "local" ? "utc" : "local";
+    localStorage.setItem("zone", zone());
+    prepare(document);
+  }
   const copy = event.target.closest("[data-copy]");
   if (copy) {
     const text = copy.dataset.copy || copy.parentElement.querySelector("code").textContent;
@@ -136,11 +141,36 @@ document.addEventListener("input", (event) => {
   }, 150);
 });
 
-function prepare(root) {
-  for (const time of root.querySelectorAll("time[datetime]:not([data-local])")) {
+const zone = () => document.documentElement.dataset.zone ?? "utc";
+
+// As 2026-01-31 12:00:00 +01:00, in the browser's zone.
+function localTime(moment) {
+  const minutes = -moment.getTimezoneOffset();
+  const [hour, minute] = [Math.trunc(Math.abs(minutes) / 60), Math.abs(minutes) % 60].map((part) => String(part).padStart(2, "0"));
+  return `${plain(new Date(moment.getTime() + minutes * 60_000))} ${minutes < 0 ? "-" : "+"}${hour}:${minute}`;
+}
+
+function plain(moment) {
+  return moment.toISOString().slice(0, 19).replace("T", " ");
+}
+
+// Times with room for both zones show both; others the chosen one, with the other as a hint.
+function showTimes(root) {
+  for (const time of root.querySelectorAll(`time[datetime]:not([data-shown="${zone()}"])`)) {
     const moment = new Date(time.dateTime);
-    time.dataset.local = "";
-    time.title = `${time.title}\n${moment.toLocaleString()} here`;
+    time.dataset.shown = zone();
+    if (Number.isNaN(moment.getTime())) continue;
+    const texts = [`${plain(moment)} UTC`, localTime(moment)];
+    if (time.matches(".both")) time.querySelector(".local").textContent = moment.getTimezoneOffset() ? texts[1] : "";
+    else [time.textContent, time.title] = zone() === "local" ? texts.reverse() : texts;
+  }
+}
+
+function prepare(root) {
+  showTimes(root);
+  for (const button of root.querySelectorAll("[data-zone-toggle]")) {
+    button.textContent = zone() === "local" ? "Local" : "UTC";
+    button.setAttribute("aria-label", `${button.textContent} times: change the zone`);
   }
   for (const block of root.querySelectorAll("pre.copyable:not([data-ready])")) {
     block.dataset.ready = "";
@@ -151,7 +181,7 @@ function prepare(root) {
     button.textContent = "Copy";
     block.append(button);
   }
-  for (const hidden of root.querySelectorAll("[data-palette], [data-theme-toggle], [data-needs-script]")) hidden.hidden = false;
+  for (const hidden of root.querySelectorAll("[data-palette], [data-theme-toggle], [data-zone-toggle], [data-needs-script]")) hidden.hidden = false;
 }
 
 // A refusal is a page as well; what is hidden until scripts run must be shown after each swap.
@@ -161,5 +191,7 @@ document.addEventListener("htmx:beforeSwap", (event) => {
     event.detail.isError = false;
   }
 });
+document.addEventListener("htmx:afterSwap", () => showTimes(document));
+document.addEventListener("rioni:rows", (event) => showTimes(event.target));
 document.addEventListener("htmx:afterSettle", (event) => prepare(event.detail.elt.ownerDocument));
 prepare(document);

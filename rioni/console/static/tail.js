@@ -20,17 +20,35 @@ function shown(value) {
   return text.length > 80 ? `${text.slice(0, 80)}…` : text;
 }
 
+// A time as pages have them; what is shown on every page completes it.
+function time(text, both) {
+  const moment = new Date(text);
+  if (typeof text !== "string" || Number.isNaN(moment.getTime())) return shown(text ?? "-");
+  const element = document.createElement("time");
+  element.dateTime = moment.toISOString();
+  element.textContent = `${element.dateTime.slice(0, 19).replace("T", " ")} UTC `;
+  if (both) element.append(Object.assign(document.createElement("span"), { className: "local" }));
+  element.classList.toggle("both", both);
+  return element;
+}
+
 function addRow(body, columns, cursor, event) {
   const row = body.insertRow(0);
   cell(row, cursor.partition);
   cell(row, cursor.offset, true);
-  cell(row, event.metadata?.received_at?.replace("T", " ").replace(/\.\d+Z$/, " UTC") ?? "-");
+  row.insertCell().append(time(event.metadata?.received_at, false));
   for (const column of columns) cell(row, shown(event[column] ?? "-"));
   const details = document.createElement("details");
   details.append(Object.assign(document.createElement("summary"), { textContent: shown(event) }));
   // Most rows are never opened: what is in them is made when they are.
   details.addEventListener("toggle", () => {
     if (details.childElementCount > 1) return;
+    if (event.metadata) {
+      const times = Object.assign(document.createElement("p"), { className: "soft" });
+      times.append("Received ", time(event.metadata.received_at, true), document.createElement("br"), "Occurred ", time(event.metadata.occurred_at, true));
+      details.append(times);
+      times.dispatchEvent(new CustomEvent("rioni:rows", { bubbles: true }));
+    }
     const block = document.createElement("pre");
     block.appendChild(document.createElement("code")).textContent = JSON.stringify(event, null, 2);
     details.append(block);
@@ -48,6 +66,7 @@ function draw() {
   const body = table.tBodies[0];
   for (const [cursor, event] of pending) addRow(body, columns, cursor, event);
   pending = [];
+  body.dispatchEvent(new CustomEvent("rioni:rows", { bubbles: true }));
   while (body.rows.length > rowsMax) body.deleteRow(-1);
   const now = performance.now();
   if (now - second.at >= 1000) second = { at: now, count, rate: Math.round(((count - second.count) * 1000) / (now - second.at)) };

@@ -1,5 +1,8 @@
 """Changes of settings and storages in the console, without scripts."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from rioni.console.pages.administration import FEATURES
@@ -25,6 +28,12 @@ def test_what_each_feature_does_is_said(visitor, api):
     assert text.count("Does nothing in this broker.") == len(without)
 
 
+def test_the_reference_says_of_each_feature_what_the_console_says():
+    text = (Path(__file__).parents[3] / "docs/reference/settings-and-storages.md").read_text()
+    text = re.sub(r"\[([^\]]+)\]\([^)]+\)", r"\1", text)
+    assert [name for name, effect in FEATURES.items() if f"| `{name}` | {effect.rstrip('.')}" not in text] == []
+
+
 def test_administrators_are_named_one_a_line(visitor, api):
     kept = api.get("/settings/admins").json()
     lines = "\n".join(f"{each['data_type']}:{each['value']}" for each in kept["admins"])
@@ -42,7 +51,10 @@ def test_an_application_is_blocked_and_unblocked(visitor, api):
     visitor.post("/console/settings", {"action": "block", **form})
     assert "console-tests" in api.get("/settings/blacklist").json()["consumers"]["apps"]
     visitor.post("/console/settings", {"action": "unblock", **form})
-    assert "console-tests" not in api.get("/settings/blacklist").json()["consumers"]["apps"]
+    blacklist = api.get("/settings/blacklist").json()
+    assert "console-tests" not in blacklist["consumers"]["apps"]
+    hint = "-X PUT" in visitor.get("/console/settings").text
+    assert hint == (not any(names for lists in blacklist.values() for names in lists.values()))
     assert (
         visitor.post("/console/settings", {"action": "block", "kind": "CONSUMER_APP", "name": " "}).status_code == 422
     )

@@ -58,6 +58,7 @@ def test_a_check_that_fails_is_named_first():
             "data": data,
             "visit": visit,
             "asset": str,
+            "curl": lambda *_: "",
             "url": lambda path, **params: url(path, None, **params),
             "session": Session.new(),
             "sections": (),

@@ -16,7 +16,6 @@ from hypothesis.stateful import (
     invariant,
     precondition,
     rule,
-    run_state_machine_as_test,
 )
 
 from rioni.commands.event_types import CreateEventType
@@ -34,12 +33,12 @@ from rioni.http.resources.subscriptions.stats import SubscriptionStatsResource
 from rioni.storage.change_flags import SharedChangeFlags
 from tests.support.broker import running_broker
 from tests.support.builders import event_type_spec, subscription_spec
+from tests.support.campaigns import length
 
 
 PARTITIONS, PARTITIONS_MAX = 2, 4
 NAMES = ("a", "b", "c")
 SUBSCRIPTIONS = 4
-LENGTH = 25
 
 
 class Scene:
@@ -362,10 +361,6 @@ def test_a_look_is_short_and_the_next_one_goes_on(scene):
     assert monitor.lags.keys() == {*ids}
 
 
-@pytest.mark.nightly
-def test_lags_are_those_of_stats_for_long():
-    run_state_machine_as_test(LagMachine, settings=settings(max_examples=300, stateful_step_count=50))
-
-
-LagMachine.TestCase.settings = settings(max_examples=8, stateful_step_count=LENGTH)
 TestLags = LagMachine.TestCase
+TestLags.settings = settings(max_examples=length(8, 300), stateful_step_count=length(25, 50))
+TestLags.pytestmark = [pytest.mark.nightly]

@@ -1,12 +1,15 @@
 // The live tail of an event type: rows as events come, a bounded number of them, drawn once a frame.
 
-const rowsMax = 500;
+const rowsMax = 200;
+// What the broker looks at in a second; of a flood it sends the newest events and the number of the others.
+const shownPerSecond = 200;
+const filteredPerSecond = 2000;
 let source = null;
-let pending = [];
-let count = 0;
-let skipped = 0;
-let drawing = false;
-let second = { at: 0, count: 0, rate: 0 };
+let view = null;
+
+function newView() {
+  return { pending: [], count: 0, leftOut: 0, lastId: "", second: { at: performance.now(), count: 0, rate: 0 }, drawing: false };
+}
 
 function cell(row, text, code) {
   const item = row.insertCell();
@@ -56,36 +59,45 @@ function addRow(body, columns, cursor, event) {
   row.insertCell().append(details);
 }
 
+function number(value) {
+  return value.toLocaleString();
+}
+
+function told() {
+  const rest = view.leftOut ? `; ${number(view.leftOut)} more were left out, since a view looks at ${number(view.limit)} a second` : "";
+  return `${number(view.count)} events, ${number(view.second.rate)} a second${rest}`;
+}
+
 function draw() {
-  drawing = false;
+  view.drawing = false;
   const table = document.getElementById("events");
   if (!table || !source) return;
-  table.hidden = false;
-  document.getElementById("no-events")?.remove();
+  if (view.pending.length) {
+    table.hidden = false;
+    document.getElementById("no-events")?.remove();
+  }
   const columns = table.dataset.columns ? table.dataset.columns.split("\n") : [];
   const body = table.tBodies[0];
-  for (const [cursor, event] of pending) addRow(body, columns, cursor, event);
-  pending = [];
-  body.dispatchEvent(new CustomEvent("rioni:rows", { bubbles: true }));
+  for (const [cursor, event] of view.pending.slice(-rowsMax)) addRow(body, columns, cursor, event);
+  view.pending = [];
   while (body.rows.length > rowsMax) body.deleteRow(-1);
-  const now = performance.now();
-  if (now - second.at >= 1000) second = { at: now, count, rate: Math.round(((count - second.count) * 1000) / (now - second.at)) };
-  const rest = skipped ? `, ${skipped.toLocaleString()} of them not shown` : "";
-  document.getElementById("tail-state").textContent = `Live: ${count.toLocaleString()} events, ${second.rate.toLocaleString()} a second${rest}`;
+  body.dispatchEvent(new CustomEvent("rioni:rows", { bubbles: true }));
+  const now = performance.now(), past = now - view.second.at;
+  const all = view.count + view.leftOut;
+  if (past >= 1000) view.second = { at: now, count: all, rate: Math.round(((all - view.second.count) * 1000) / past) };
+  document.getElementById("tail-state").textContent = `Live: ${told()}`;
 }
 
 function take(message) {
   const batch = JSON.parse(message.data);
-  const events = batch.events ?? [];
-  count += events.length;
-  // A frame shows no more rows than there may be; what came before is only counted.
-  for (const event of events) pending.push([batch.cursor, event]);
-  if (pending.length > rowsMax) {
-    skipped += pending.length - rowsMax;
-    pending = pending.slice(-rowsMax);
+  view.lastId = message.lastEventId;
+  view.leftOut += batch.info?.left_out ?? 0;
+  for (const event of batch.events ?? []) {
+    view.count += 1;
+    view.pending.push([batch.cursor, event]);
   }
-  if (!drawing) {
-    drawing = true;
+  if (!view.drawing) {
+    view.drawing = true;
     requestAnimationFrame(draw);
   }
 }
@@ -100,26 +112,32 @@ function stop(button, text) {
 }
 
 function start(button) {
-  const parameters = new URLSearchParams({ batch_limit: 200, batch_flush_timeout: 1 });
+  view ??= newView();
   const filter = document.querySelector("[name=filter]")?.value.trim();
+  view.limit = filter ? filteredPerSecond : shownPerSecond;
+  const parameters = new URLSearchParams({ batch_flush_timeout: 1, events_per_second_limit: view.limit });
   if (filter) parameters.set("filter", filter);
+  // After a pause it goes on where it was.
+  if (view.lastId) parameters.set("cursors", view.lastId);
   source = new EventSource(`${button.dataset.tail}?${parameters}`);
   button.textContent = "Pause";
   button.setAttribute("aria-pressed", "true");
   document.getElementById("tail-state").textContent = "Live: waiting for events";
   source.addEventListener("message", take);
   source.addEventListener("error", () => {
-    if (source?.readyState === EventSource.CLOSED) stop(button, "The broker ended the live view. Press Live to begin again.");
+    if (source?.readyState !== EventSource.CLOSED) return;
+    view.lastId = "";
+    stop(button, "The broker ended the live view. Press Live to begin again.");
   });
 }
 
 document.addEventListener("click", (event) => {
   const button = event.target.closest("[data-tail]");
   if (!button) return;
-  if (source) stop(button, `Paused after ${count.toLocaleString()} events`);
+  if (source) stop(button, `Paused after ${told()}`);
   else start(button);
 });
 document.addEventListener("htmx:beforeSwap", () => {
   source?.close();
-  source = null;
+  source = view = null;
 });

@@ -49,7 +49,7 @@ class Buffer:
             start, stop = max(first, chunk.first), chunk.next
             if start >= stop:
                 continue
-            visible = visibility.ranges(chunk)
+            visible = visibility.ranges(chunk, start)
             if visible is None:
                 self._slices.append(Slice(order, chunk, start, stop))
                 self.count += stop - start

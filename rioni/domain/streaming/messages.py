@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from enum import Enum
+from types import MappingProxyType
 from typing import NamedTuple
 
 from rioni.domain.ports.event_store import Chunk
@@ -63,6 +64,8 @@ class NewEvents(NamedTuple):
     """The last events that were seen in partitions."""
 
     newest: Mapping[EventTypePartition, TimelinePosition]
+    left_out: Mapping[EventTypePartition, tuple[TimelinePosition, int]] = MappingProxyType({})
+    """Events that are not read: of partitions the last place of them, and their number."""
 
 
 class Run(NamedTuple):
@@ -138,6 +141,8 @@ class Send(NamedTuple):
     slices: Sequence[Slice]
     info: str
     """For humans; empty for none."""
+    left_out: int = 0
+    """How many events of the partition were left out since its last batch."""
 
 
 class Commit(NamedTuple):

@@ -25,6 +25,7 @@ _NUMBERS = (
     "stream_keep_alive_limit",
     "max_uncommitted_events",
     "commit_timeout",
+    "events_per_second_limit",
 )
 _INT32_MAX = 2**31 - 1
 _NUMBER = re.compile(r"[+-]?[0-9]{1,10}")
@@ -50,6 +51,8 @@ class StreamParameters(msgspec.Struct, frozen=True, kw_only=True):
     stream_timeout_s: float
     stream_keep_alive_limit: int = 0
     """Consecutive empty batches on every partition; 0 without end."""
+    events_per_second_limit: int = 0
+    """Events that are looked at in a second; others are left out. 0 for all; of low-level streams alone."""
     memory_bytes_max: int = 50_000_000
     max_uncommitted_events: int = 0
     """0 without end: a low-level stream, where nothing is committed."""
@@ -69,7 +72,8 @@ def low_level_parameters(query: Mapping[str, Any], limits: StreamLimits) -> Stre
 
     Raises:
         Malformed: a value is not an integer.
-        Invalid: values are out of range; the first of stream_limit, stream_timeout, batch_limit is named.
+        Invalid: values are out of range; the first of stream_limit, stream_timeout, batch_limit,
+            events_per_second_limit is named.
     """
     values = _numbers(query)
     batch_limit = values.get("batch_limit", 1)
@@ -79,8 +83,12 @@ def low_level_parameters(query: Mapping[str, Any], limits: StreamLimits) -> Stre
     if stream_timeout_s < flush_timeout_s:
         raise Invalid("stream_timeout can't be lower than batch_flush_timeout")
     _check_batch_limit(batch_limit)
+    events_per_second_limit = values.get("events_per_second_limit", 0)
+    if events_per_second_limit < 0:
+        raise Invalid("events_per_second_limit can't be lower than 0")
     return StreamParameters(
         batch_limit=batch_limit,
+        events_per_second_limit=events_per_second_limit,
         stream_limit=values.get("stream_limit", 0),
         batch_flush_timeout_s=flush_timeout_s,
         stream_timeout_s=stream_timeout_s,

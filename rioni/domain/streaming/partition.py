@@ -26,6 +26,7 @@ class StreamPartition:
         "heartbeats",
         "keep_alives",
         "key",
+        "left_out",
         "newest",
         "outstanding",
         "release_at_s",
@@ -55,6 +56,8 @@ class StreamPartition:
         self.keep_alives = 0
         self.skipped = 0
         """Events lost to retention, still to be reported."""
+        self.left_out = 0
+        """Events that were not read, since there were too many; still to be reported."""
         self.span_start_ms: int | None = None
         self.search: PoisonSearch | None = None
         """The poison event search, if the subscription has a dead letter policy."""
@@ -108,6 +111,11 @@ class StreamPartition:
                 self.filtered.add(run.order, start, stop)
         self.fetched = TimelinePosition(run.order, run.chunks[-1].next - 1)
         return sum(stop - start for start, stop in filtered)
+
+    def leave_out(self, last: TimelinePosition, count: int) -> None:
+        """Go on behind a place without reading the events before it."""
+        self.fetched = last
+        self.left_out += count
 
     def pass_hidden(self) -> None:
         """Move behind the hidden events that follow the last event sent, where no event waits."""

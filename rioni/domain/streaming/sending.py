@@ -169,7 +169,8 @@ class Sender:
             info = "; ".join(filter(None, (self._news(partition), info)))
         if self.tracking:
             info, self.tracking = "; ".join(filter(None, (info, self.tracking))), ""
-        self.outputs.append(Send(partition.key, partition.sent, slices, info))
+        self.outputs.append(Send(partition.key, partition.sent, slices, info, partition.left_out))
+        partition.left_out = 0
         return slices
 
     def _news(self, partition: StreamPartition) -> str:

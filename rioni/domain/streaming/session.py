@@ -119,10 +119,8 @@ class StreamMachine:
         match message:
             case Fetched(runs):
                 self._receive(runs)
-            case NewEvents(newest):
-                for key, place in newest.items():
-                    if partition := self._partitions.get(key):
-                        partition.newest = place
+            case NewEvents() as new:
+                self._note(new)
             case Coordinated(ownership):
                 self._coordinate(ownership)
             case VisibilityChanged(visibility):
@@ -134,9 +132,20 @@ class StreamMachine:
             case Tick():
                 pass
 
+    def _note(self, new: NewEvents) -> None:
+        for key, place in new.newest.items():
+            if partition := self._partitions.get(key):
+                partition.newest = place
+        for key, (last, count) in new.left_out.items():
+            self._partitions[key].leave_out(last, count)
+
     def deadline_s(self) -> float:
         """When `Tick` is due at the latest, should nothing else happen before; infinite after the end."""
         return min(self._deadlines(), default=float("inf"))
+
+    def fetched(self) -> dict[EventTypePartition, TimelinePosition]:
+        """The place of the last event that was fetched from each partition."""
+        return {key: partition.fetched for key, partition in self._partitions.items()}
 
     # --- ownership and commits ---
 

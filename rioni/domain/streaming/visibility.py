@@ -5,7 +5,7 @@ Source: reference low-level-streams#flushing, streams#hidden-events.
 
 import time
 from collections.abc import Sequence
-from itertools import repeat
+from itertools import islice, repeat
 
 import msgspec
 
@@ -31,8 +31,8 @@ class Visibility(msgspec.Struct, frozen=True, kw_only=True):
     wanted: EventFilter | None = None
     """The subscription's filter."""
 
-    def ranges(self, chunk: Chunk) -> Sequence[tuple[int, int]] | None:
-        """The visible events of a chunk.
+    def ranges(self, chunk: Chunk, first: int = 0) -> Sequence[tuple[int, int]] | None:
+        """The visible events of a chunk; those before position `first` are not looked at.
 
         PERF: without headers and without a filter nothing is hidden, and no event is looked at. With a filter it pauses
         periodically, since each event of a chunk may take milliseconds.
@@ -44,10 +44,13 @@ class Visibility(msgspec.Struct, frozen=True, kw_only=True):
         if chunk.headers is None and self.wanted is None:
             return None
         found: list[tuple[int, int]] = []
-        start, begin = chunk.first, 0
+        first = max(first, chunk.first)
+        skipped = first - chunk.first
+        start, begin = first, chunk.ends[skipped - 1] + 1 if skipped else 0
         turn_ends_s = time.monotonic() + TURN_S
         headers = chunk.headers or repeat(NO_HEADERS, len(chunk.ends))
-        for position, (end, each) in enumerate(zip(chunk.ends, headers, strict=True), chunk.first):
+        events = zip(chunk.ends, headers, strict=True)
+        for position, (end, each) in enumerate(islice(events, skipped, None), first):
             if end == begin or self._hides(each) or not self._wants(chunk.data[begin:end]):
                 if start < position:
                     found.append((start, position))
@@ -56,7 +59,7 @@ class Visibility(msgspec.Struct, frozen=True, kw_only=True):
             if self.wanted is not None and time.monotonic() > turn_ends_s:
                 time.sleep(BREATH_S)
                 turn_ends_s = time.monotonic() + TURN_S
-        if start == chunk.first:
+        if start == first:
             return None
         if start < chunk.next:
             found.append((start, chunk.next))

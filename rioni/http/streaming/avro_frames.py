@@ -44,7 +44,8 @@ class AvroFrames:
             "event_type": send.partition.event_type,
             "cursor_token": self._token() if self._token else "",
         }
-        return write_batch(cursor, list(_blocks(send)), send.info)
+        left_out = f"events left out, count: {send.left_out}" if send.left_out else ""
+        return write_batch(cursor, list(_blocks(send)), "; ".join(filter(None, (send.info, left_out))))
 
 
 class LengthPrefixedAvroFrames(AvroFrames):

@@ -48,7 +48,7 @@ class Frames:
 
     def write(self, send: Send) -> bytes:
         """The line of a batch, line feed included."""
-        key, place, slices, info = send
+        key, place, slices, info, left_out = send
         begin, middle = self._fixed.get(key) or self._fix(key)
         pieces = [begin, place.offset.encode(), middle]
         if self._token:
@@ -58,8 +58,9 @@ class Frames:
             for _, chunk, start, stop in slices:
                 pieces += (chunk.cut(start, stop), b",")
             pieces[-1] = b"]"
-        if info:
-            pieces += (b',"info":', orjson.dumps({"debug": info}))
+        if info or left_out:
+            said = {"debug": info, "left_out": left_out}
+            pieces += (b',"info":', orjson.dumps({name: value for name, value in said.items() if value}))
         pieces.append(b"}\n")
         return b"".join(pieces)
 

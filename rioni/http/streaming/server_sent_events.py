@@ -78,7 +78,7 @@ class ServerSentEvents:
         beginning, self._beginning = self._beginning, b""
         if send.slices:
             self._places[send.partition] = send.place
-        elif not send.info:
+        elif not (send.info or send.left_out):
             return beginning + b": keep-alive\n\n"
         cursors = [self._cursor(*item) for item in self._places.items()]
         last = b"id: %b\n" % orjson.dumps(cursors) if cursors else b""

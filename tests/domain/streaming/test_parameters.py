@@ -34,6 +34,8 @@ INT32_MAX = 2**31 - 1
         ("stream_timeout of the largest", {"stream_timeout": 4200}, "stream_timeout_s", 4200),
         ("stream_timeout above it", {"stream_timeout": 4201}, "stream_timeout_s", 3333),
         ("stream_keep_alive_limit", {}, "stream_keep_alive_limit", 0),
+        ("events_per_second_limit", {}, "events_per_second_limit", 0),
+        ("events_per_second_limit as text", {"events_per_second_limit": "7"}, "events_per_second_limit", 7),
         ("memory", {}, "memory_bytes_max", 50_000_000),
         ("nothing is committed", {"max_uncommitted_events": 7}, "max_uncommitted_events", 0),
     ),

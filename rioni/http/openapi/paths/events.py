@@ -147,6 +147,12 @@ PATHS: Json = {
                 ),
                 query("cursors", "The same, for browsers, which can set no headers.", STRING),
                 query("filter", "A CEL expression, as for subscriptions: only events that match.", STRING),
+                query(
+                    "events_per_second_limit",
+                    "How many events are looked at in a second; of more the newest ones are, and `info.left_out` "
+                    "counts the others. 0 for all.",
+                    _NUMBER | {"default": 0},
+                ),
                 LAST_EVENT,
                 *_PARAMETERS,
             ],

@@ -86,6 +86,10 @@ STORED = {
             b'{"class_version":1,"id":"1","wanted":{"event_type":"a","partition":"0","from_offset":"001-0001-0",'
             b'"to_offset":"001-0001-1"},"forced":true,"redriven":2}'
         ),
+        (
+            b'{"class_version":1,"id":"1","wanted":{"event_type":"a","partition":"0","from_offset":"001-0001-0",'
+            b'"to_offset":"001-0001-1","reason":"x"},"forced":true,"redriven":2}'
+        ),
     ],
     "subscription.deleted": [b'{"class_version":1,"id":"1"}'],
     "subscription-key.claimed": [b'{"class_version":1,"natural_key":"[]","subscription_id":"1"}'],

@@ -41,7 +41,11 @@ from rioni.http.resources.schemas import (
 from rioni.http.resources.settings import AdminsResource, BlacklistEntryResource, BlacklistResource, FeaturesResource
 from rioni.http.resources.storages import DefaultStorageResource, StorageResource, StoragesResource
 from rioni.http.resources.subscriptions.cursors import SubscriptionCursorsResource
-from rioni.http.resources.subscriptions.dead_letters import DeadLettersResource, RedriveResource
+from rioni.http.resources.subscriptions.dead_letters import (
+    DeadLettersResource,
+    RedrivePreviewResource,
+    RedriveResource,
+)
 from rioni.http.resources.subscriptions.events import SubscriptionEventsResource, SubscriptionStreamResource
 from rioni.http.resources.subscriptions.stats import SubscriptionStatsResource
 from rioni.http.resources.subscriptions.subscriptions import SubscriptionResource, SubscriptionsResource
@@ -87,6 +91,7 @@ def routes(dependencies: Dependencies) -> list[tuple[str, Any]]:
         ("/subscriptions/{subscription_id}/cursors", SubscriptionCursorsResource(dependencies)),
         ("/subscriptions/{subscription_id}/dead-letters", DeadLettersResource(dependencies)),
         ("/subscriptions/{subscription_id}/dead-letters/redrive", RedriveResource(dependencies)),
+        ("/subscriptions/{subscription_id}/dead-letters/redrive/preview", RedrivePreviewResource(dependencies)),
         ("/filter-evaluations", FilterEvaluationsResource(dependencies)),
         ("/audit", AuditResource(dependencies)),
         ("/audit/denials", DenialsResource(dependencies)),

@@ -148,6 +148,7 @@ CASES = [
     Case("DELETE /subscriptions/{subscription_id}/streams/{stream_id}", OUT, SUBSCRIBERS, 404, VIA),
     Case("GET /subscriptions/{subscription_id}/dead-letters", OUT, READING_OWNERS, 200, OWN, or_else=READ),
     Case("POST /subscriptions/{subscription_id}/dead-letters/redrive", OUT, OWNERS, 200, OWN, body={}),
+    Case("POST /subscriptions/{subscription_id}/dead-letters/redrive/preview", OUT, OWNERS, 200, OWN, body={}),
     Case("PATCH /subscriptions/{subscription_id}/cursors", OUT, OWNERS, 204, OWN, body=NOTHING),
     Case("GET /audit", UID, AUDITORS, 200, HISTORY),
     Case("GET /audit/denials", UID, AUDITORS, 200, HISTORY),

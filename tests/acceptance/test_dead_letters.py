@@ -105,21 +105,30 @@ def test_poison_events_can_be_stored_and_redriven_for_this_subscription_alone(cl
         ({"from_offset": "2"}, 0),
         ({"to_offset": "0"}, 0),
         ({"from_offset": "BEGIN"}, 1),
+        ({"reason": letter["error"]["message"]}, 1),
+        ({"reason": "another"}, 0),
     ):
         assert len(client.get(path + "/dead-letters", params=wanted).json()["items"]) == count, wanted
     for body, redriven, already in (
         ({"event_type": "other"}, 0, 0),
+        ({"reason": "another"}, 0, 0),
         ({}, 1, 0),
         ({"partition": "0"}, 0, 1),
     ):
+        previewed = client.post(path + "/dead-letters/redrive/preview", json=body).json()
+        reasons = [{"reason": letter["error"]["message"], "count": 1}] if redriven else []
         response = client.post(path + "/dead-letters/redrive", json=body)
         assert response.status_code == 200, response.text
         assert response.json() == {"redriven": redriven, "already_redriven": already, "without_event_type": 0}
-    shown = run("list", subscription, "--event-type", poisoned, "--url", server.url, "--json")
-    (item,) = client.get(path + "/dead-letters").json()["items"]
+        assert previewed == response.json() | {"more": False, "reasons": reasons}
+    (marked,) = client.get(path + "/dead-letters", params={"show_redriven": "true"}).json()["items"]
+    assert marked["redriven"] is True
+    shown = run("list", subscription, "--event-type", poisoned, "--show-redriven", "--url", server.url, "--json")
     # It is the same time with more digits.
-    assert {**json.loads(shown), "kept_at": item["kept_at"]} == item
+    assert {**json.loads(shown), "kept_at": marked["kept_at"]} == marked
     counts = "1 redriven, 0 already redriven, 0 without an event type\n"
+    dry = run("redrive", subscription, "--force", "--dry-run", "--url", server.url)
+    assert dry == f"A redrive now: {counts}  1: {letter['error']['message']}\n"
     assert run("redrive", subscription, "--force", "--limit", "5", "--url", server.url) == counts
     with server.client() as other, open_stream(other, path + STREAM) as stream:
         for _ in range(2):
@@ -183,6 +192,9 @@ def test_bad_requests_are_answered_with_the_reason(client, create, subscribe, na
     problem(client.post(path + "/redrive", json={"limit": 0}), 400)
     problem(client.post(path + "/redrive", json={"force": "yes"}), 400)
     problem(client.post(path + "/redrive", json={"to_offset": "x"}), 422)
+    problem(client.post(path + "/redrive/preview", json={"limit": 1_001}), 400)
+    problem(client.get(path, params={"show_redriven": "maybe"}), 400)
     for unknown in (uuid.uuid4(), "x"):
         problem(client.get(f"/subscriptions/{unknown}/dead-letters"), 404)
         problem(client.post(f"/subscriptions/{unknown}/dead-letters/redrive", json={}), 404)
+        problem(client.post(f"/subscriptions/{unknown}/dead-letters/redrive/preview", json={}), 404)

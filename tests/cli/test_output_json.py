@@ -54,6 +54,7 @@ COMMANDS = {
     "monitoring-live": "monitoring live",
     "monitoring-version": "monitoring version",
     "dead-letters-list": "dead-letters list {subscription}",
+    "dead-letters-redrive-dry-run": "dead-letters redrive {subscription} --dry-run",
     "dead-letters-redrive": "dead-letters redrive {subscription}",
     "event-types-list": "event-types list --name order*",
     "event-types-show": "event-types show orders",

@@ -11,5 +11,8 @@ id=$(rioni subscriptions create --owning-application shop --event-type cheat.dea
 rioni dead-letters list "$id"
 rioni dead-letters list "$id" --limit 1000 --json > letters.jsonl
 
+# What a redrive would send, by error; nothing is sent.
+rioni dead-letters redrive "$id" --dry-run
+
 # When the consumer works again: send them once more, to this subscription alone.
 rioni dead-letters redrive "$id"

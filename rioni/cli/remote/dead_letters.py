@@ -1,12 +1,16 @@
 """Commands for dead letters."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rioni.cli import completions
 from rioni.cli.remote.options import SubscriptionId
 from rioni.cli.session import Session, connected
+
+
+if TYPE_CHECKING:
+    from rioni.client import Redriven
 
 
 app = typer.Typer(
@@ -20,6 +24,7 @@ FromEventType = Annotated[
 FromPartition = Annotated[str | None, typer.Option("--partition", help="Only events of this partition.")]
 FromOffset = Annotated[str | None, typer.Option(help="Only events from this offset on.")]
 ToOffset = Annotated[str | None, typer.Option(help="Only events up to this offset.")]
+Reason = Annotated[str | None, typer.Option(help="Only events with exactly this error.")]
 Limit = Annotated[int, typer.Option(min=1, max=1_000, help="How many at most.")]
 
 
@@ -33,7 +38,11 @@ def list_dead_letters(
     partition: FromPartition = None,
     from_offset: FromOffset = None,
     to_offset: ToOffset = None,
+    reason: Reason = None,
     limit: Limit = 20,
+    show_redriven: Annotated[
+        bool, typer.Option("--show-redriven", help="Say which were published again before.")
+    ] = False,
 ) -> None:
     """Show [dead letters](concepts/dead-letters.md) of a subscription, oldest first."""
     found = session.client.subscriptions.dead_letters(
@@ -42,8 +51,11 @@ def list_dead_letters(
         partition=partition,
         from_offset=from_offset,
         to_offset=to_offset,
+        reason=reason,
         limit=limit,
+        show_redriven=show_redriven,
     )
+    marks = {"redriven": "redriven"} if show_redriven else {}
     session.output.items(
         found,
         {
@@ -52,6 +64,7 @@ def list_dead_letters(
             "offset": "offset",
             "kept": "kept_at",
             "error": "error.message",
+            **marks,
             "event": "event",
         },
     )
@@ -67,21 +80,33 @@ def redrive(
     partition: FromPartition = None,
     from_offset: FromOffset = None,
     to_offset: ToOffset = None,
+    reason: Reason = None,
     limit: Limit = 1_000,
     force: Annotated[bool, typer.Option("--force", help="Also those that were published again before.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count them, by error too.")] = False,
 ) -> None:
     """Publish dead letters again, for their subscription alone."""
-    done = session.client.subscriptions.redrive(
-        subscription,
-        event_type=event_type,
-        partition=partition,
-        from_offset=from_offset,
-        to_offset=to_offset,
-        limit=limit,
-        force=force,
-    )
-    session.output.line(
-        done,
+    chosen: dict[str, Any] = {
+        "event_type": event_type,
+        "partition": partition,
+        "from_offset": from_offset,
+        "to_offset": to_offset,
+        "reason": reason,
+        "limit": limit,
+        "force": force,
+    }
+    if dry_run:
+        found = session.client.subscriptions.preview_redrive(subscription, **chosen)
+        more = [f"There are more than these {found.redriven}."] if found.more else []
+        reasons = [f"  {each.count}: {each.reason}" for each in found.reasons]
+        session.output.line(found, "\n".join([f"A redrive now: {_counts(found)}", *more, *reasons]))
+    else:
+        done = session.client.subscriptions.redrive(subscription, **chosen)
+        session.output.line(done, _counts(done))
+
+
+def _counts(done: "Redriven") -> str:
+    return (
         f"{done.redriven} redriven, {done.already_redriven} already redriven, "
-        f"{done.without_event_type} without an event type",
+        f"{done.without_event_type} without an event type"
     )

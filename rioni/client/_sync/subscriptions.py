@@ -12,6 +12,7 @@ from rioni.client.models.subscriptions import (
     DeadLetter,
     FilterEvaluation,
     Redriven,
+    RedrivePreview,
     Subscription,
     SubscriptionStatistics,
 )
@@ -160,15 +161,30 @@ class Subscriptions:
         partition: str | None = None,
         from_offset: str | None = None,
         to_offset: str | None = None,
+        reason: str | None = None,
         limit: int | None = None,
+        show_redriven: bool = False,
     ) -> Sequence[DeadLetter]:
-        """Events that were never committed, oldest first; at most `limit`, which the broker limits to 1,000."""
+        """Events that were never committed, oldest first.
+
+        Args:
+            subscription_id: of the subscription.
+            event_type: only of this one.
+            partition: only of this one.
+            from_offset: the first one.
+            to_offset: the last one.
+            reason: only those with exactly this message of their error.
+            limit: how many at most, up to 1,000; the broker's default is 20.
+            show_redriven: whether to tell which were published again before.
+        """
         params = {
             "event_type": event_type,
             "partition": partition,
             "from_offset": from_offset,
             "to_offset": to_offset,
+            "reason": reason,
             "limit": limit,
+            "show_redriven": "true" if show_redriven else None,
         }
         path = {"subscription_id": subscription_id}
         template = f"{_ITEM}/dead-letters"
@@ -182,23 +198,73 @@ class Subscriptions:
         partition: str | None = None,
         from_offset: str | None = None,
         to_offset: str | None = None,
+        reason: str | None = None,
         limit: int | None = None,
         force: bool = False,
     ) -> Redriven:
-        """Publish dead letters again, for this subscription alone; `force` also those that were redriven before."""
-        body = {
-            "event_type": event_type,
-            "partition": partition,
-            "from_offset": from_offset,
-            "to_offset": to_offset,
-            "limit": limit,
-            "force": force,
-        }
+        """Publish dead letters again, for this subscription alone; `force` also those that were redriven before.
+
+        Raises:
+            NotFound: no such subscription, or a broker that is too old for a `reason`.
+        """
+        body = _selection(event_type, partition, from_offset, to_offset, reason, limit, force=force)
+        if reason is not None:
+            # Older brokers ignore a reason, and would publish all.
+            self._preview(subscription_id, body | {"limit": 1})
+        path = {"subscription_id": subscription_id}
         return self._transport.fetch(
-            Redriven,
-            "POST",
-            f"{_ITEM}/dead-letters/redrive",
-            path={"subscription_id": subscription_id},
-            body={name: value for name, value in body.items() if value is not None},
-            repeatable=not force,
+            Redriven, "POST", f"{_ITEM}/dead-letters/redrive", path=path, body=body, repeatable=not force
         )
+
+    def preview_redrive(
+        self,
+        subscription_id: str,
+        *,
+        event_type: str | None = None,
+        partition: str | None = None,
+        from_offset: str | None = None,
+        to_offset: str | None = None,
+        reason: str | None = None,
+        limit: int | None = None,
+        force: bool = False,
+    ) -> RedrivePreview:
+        """What `redrive` would answer now; publishes nothing.
+
+        Raises:
+            NotFound: no such subscription, or a broker that has no previews.
+        """
+        body = _selection(event_type, partition, from_offset, to_offset, reason, limit, force=force)
+        return self._preview(subscription_id, body)
+
+    def _preview(self, subscription_id: str, body: Mapping[str, Any]) -> RedrivePreview:
+        return self._transport.fetch(
+            RedrivePreview,
+            "POST",
+            f"{_ITEM}/dead-letters/redrive/preview",
+            path={"subscription_id": subscription_id},
+            body=body,
+            repeatable=True,
+        )
+
+
+def _selection(
+    event_type: str | None,
+    partition: str | None,
+    from_offset: str | None,
+    to_offset: str | None,
+    reason: str | None,
+    limit: int | None,
+    *,
+    force: bool,
+) -> dict[str, Any]:
+    """The body of a redrive."""
+    members = {
+        "event_type": event_type,
+        "partition": partition,
+        "from_offset": from_offset,
+        "to_offset": to_offset,
+        "reason": reason,
+        "limit": limit,
+        "force": force,
+    }
+    return {name: value for name, value in members.items() if value is not None}

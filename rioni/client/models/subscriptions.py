@@ -96,6 +96,8 @@ class DeadLetter(Model):
     event: dict[str, Any]
     error: DeadLetterError
     kept_at: datetime | None = None
+    redriven: bool | None = None
+    """Whether it was published again within the idempotency window of the broker; None where that was not asked for."""
 
     def data(self, kind: type[T]) -> T:
         """The event as a msgspec struct or whatever else msgspec converts to; raises msgspec.ValidationError."""
@@ -108,6 +110,22 @@ class Redriven(Model):
     redriven: int
     already_redriven: int = 0
     without_event_type: int = 0
+
+
+class ReasonCount(Model):
+    """How many dead letters have one reason."""
+
+    reason: str
+    count: int
+
+
+class RedrivePreview(Redriven):
+    """How many dead letters would be published again."""
+
+    more: bool = False
+    """Whether there are more than the limit of the request."""
+    reasons: list[ReasonCount] = []
+    """Of those that would be published again, the most frequent first; 20 at most."""
 
 
 class FilterPart(Model):

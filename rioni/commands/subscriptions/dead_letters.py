@@ -5,6 +5,7 @@ Source: reference streams#dead-letter-handling.
 
 import contextlib
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from uuid import UUID
@@ -39,6 +40,8 @@ from rioni.projections.queries.timeline_reader import read_after
 
 SCAN_BYTES = 1_000_000
 """Bytes of the queue that are read at a time."""
+REASONS_MAX = 20
+"""How many reasons a preview tells apart; messages may be long."""
 
 _DIGEST = "redriven"
 """Digest of the idempotency claims of all redriven dead letters: the key alone identifies one."""
@@ -65,6 +68,22 @@ class Redriven(msgspec.Struct, frozen=True, kw_only=True):
     """Number of dead letters whose event types were deleted."""
 
 
+class ReasonCount(msgspec.Struct, frozen=True, kw_only=True):
+    """Number of dead letters with one reason."""
+
+    reason: str
+    count: int
+
+
+class RedrivePreview(Redriven, frozen=True, kw_only=True):
+    """Counts that a redrive would have."""
+
+    more: bool
+    """Whether more than the limit would be published again without it."""
+    reasons: list[ReasonCount]
+    """Of those that would be published again: the most frequent first, of the first `REASONS_MAX` reasons."""
+
+
 class KeptDeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     """A dead letter in the queue."""
 
@@ -72,6 +91,8 @@ class KeptDeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     kept_at_ms: int
     owner: Attribute | None
     """The owner of the event; None if it has none."""
+    redriven: bool | None = None
+    """Whether it was published again within the idempotency window; None where that was not asked for."""
 
 
 class DeadLetterQueue:
@@ -126,9 +147,11 @@ class DeadLetterRedriver:
         self._stores, self._timeline = stores, timeline
 
     def page(
-        self, subscription_id: str, wanted: DeadLetterFilter, limit: int, subject: Subject
+        self, subscription_id: str, wanted: DeadLetterFilter, limit: int, subject: Subject, *, marked: bool = False
     ) -> list[KeptDeadLetter]:
         """The first dead letters of a subscription that the subject may read.
+
+        With `marked` each says whether it was redriven, for which the stores of its event type are asked.
 
         Raises:
             SubscriptionNotFound: there is no such subscription.
@@ -143,7 +166,7 @@ class DeadLetterRedriver:
         reader = self._access.visibility(subject, subscription_id).reader
         page: list[KeptDeadLetter] = []
         for kept in self._scan(subscription_id, wanted, Visibility(reader=reader)):
-            page.append(kept)
+            page.append(msgspec.structs.replace(kept, redriven=self._is_redriven(kept)) if marked else kept)
             if len(page) == limit:
                 break
         return page
@@ -161,10 +184,10 @@ class DeadLetterRedriver:
             Unavailable: a storage can't be used; those published by then are recognised as duplicates in a retry.
         """
         self._administered(command.subscription_id, context.subject)
-        counts = {"redriven": 0, "already_redriven": 0, "without_event_type": 0}
+        counts = Counter[str]()
         try:
             for kept in self._scan(command.subscription_id, command.wanted, Visibility()):
-                counts[self._redrive(kept, force=command.force)] += 1
+                counts[self._redrive(kept, _claim(kept, force=command.force))] += 1
                 if counts["redriven"] == command.limit:
                     break
         finally:
@@ -179,6 +202,22 @@ class DeadLetterRedriver:
                 self._bus.dispatch(record, context)
         return Redriven(**counts)
 
+    def preview(self, command: RedriveDeadLetters, subject: Subject) -> RedrivePreview:
+        """What `redrive` would do now; changes nothing. Raises as it does."""
+        self._administered(command.subscription_id, subject)
+        counts, reasons, seen, more = Counter[str](), Counter[str](), set[str](), False
+        for kept in self._scan(command.subscription_id, command.wanted, Visibility()):
+            outcome = self._outcome(kept, _claim(kept, force=command.force), seen)
+            if counts["redriven"] < command.limit:
+                counts[outcome] += 1
+                if outcome == "redriven" and (kept.letter.reason in reasons or len(reasons) < REASONS_MAX):
+                    reasons[kept.letter.reason] += 1
+            elif outcome == "redriven":
+                more = True
+                break
+        shown = [ReasonCount(reason=reason, count=count) for reason, count in reasons.most_common()]
+        return RedrivePreview(**counts, more=more, reasons=shown)
+
     def _administered(self, subscription_id: str, subject: Subject) -> Subscription:
         self._registry.refresh()
         subscription = self._registry.subscription(subscription_id)
@@ -186,10 +225,26 @@ class DeadLetterRedriver:
         self._access.administration(subject, subscription)
         return subscription
 
-    def _redrive(self, kept: KeptDeadLetter, *, force: bool) -> str:
+    def _is_redriven(self, kept: KeptDeadLetter) -> bool:
+        return self._outcome(kept, _claim(kept, force=False), set()) == "already_redriven"
+
+    def _outcome(self, kept: KeptDeadLetter, claim: IdempotencyClaim | None, seen: set[str]) -> str:
+        """What `_redrive` would return after those seen before, to which this one is added."""
+        name = kept.letter.event_type
+        try:
+            self._registry.event_type(name)
+            known = claim is not None and (claim.id in seen or self._timeline.has_stored(name, claim))
+        except EventTypeNotFound:
+            return "without_event_type"
+        if known:
+            return "already_redriven"
+        if claim is not None:
+            seen.add(claim.id)
+        return "redriven"
+
+    def _redrive(self, kept: KeptDeadLetter, claim: IdempotencyClaim | None) -> str:
         """Publish one again; return its outcome for the counts."""
         letter = kept.letter
-        claim = None if force else IdempotencyClaim(f"redriven:{letter.name}", _DIGEST)
         try:
             active = self._registry.timelines(letter.event_type).active
             compacted = self._registry.event_type(letter.event_type).cleanup_policy != "delete"
@@ -234,6 +289,11 @@ class DeadLetterRedriver:
                 after = TimelinePosition(order, chunks[-1].next - 1)
                 # Long reads must let other greenlets run.
                 time.sleep(0)
+
+
+def _claim(kept: KeptDeadLetter, *, force: bool) -> IdempotencyClaim | None:
+    """By which a dead letter that was published again is recognised; None if that does not count."""
+    return None if force else IdempotencyClaim(f"redriven:{kept.letter.name}", _DIGEST)
 
 
 def _owner(chunk: Chunk, position: int) -> Attribute | None:

@@ -73,6 +73,11 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
         """The unique name of the dead letter."""
         return f"{self.subscription_id}:{self.event_type}:{self.partition}:{self.offset}"
 
+    @property
+    def reason(self) -> str:
+        """Why it is here; empty where that is not known."""
+        return self.error.get("message", "")
+
 
 LIST_DEFAULT, LIST_MAX = 20, 1_000
 """How many dead letters one request lists."""
@@ -87,12 +92,15 @@ class DeadLetterFilter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     """The first one, in canonical form."""
     to_offset: str | None = None
     """The last one, in canonical form."""
+    reason: str | None = None
+    """Exactly this one."""
 
     def includes(self, letter: DeadLetter) -> bool:
         """Whether a dead letter is selected."""
         return (
             self.event_type in {None, letter.event_type}
             and self.partition in {None, letter.partition}
+            and self.reason in {None, letter.reason}
             and (self.from_offset is None or letter.offset >= self.from_offset)
             and (self.to_offset is None or letter.offset <= self.to_offset)
         )

@@ -110,6 +110,7 @@ REDRIVE = _shape(
     partition=STRING,
     from_offset=STRING,
     to_offset=STRING,
+    reason=STRING,
     limit=_nullable("integer", minimum=1, maximum=REDRIVE_MAX),
     force=_nullable("boolean"),
 )

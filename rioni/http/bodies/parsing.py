@@ -222,7 +222,8 @@ def dead_letter_filter(members: Mapping[str, Any]) -> DeadLetterFilter:
         if (offset := members.get(name)) is not None
     }
     offsets = {name: place.offset for name, place in places.items() if place is not None}
-    return DeadLetterFilter(event_type=members.get("event_type"), partition=partition, **offsets)
+    exact = {name: members.get(name) for name in ("event_type", "reason")}
+    return DeadLetterFilter(partition=partition, **exact, **offsets)
 
 
 def filter_evaluation(body: bytes) -> tuple[str, list[msgspec.Raw]]:

@@ -15,6 +15,7 @@ from rioni.client import (
     Cursor,
     CursorSpecification,
     EventType,
+    NotFound,
     Schema,
     Storage,
     Subscription,
@@ -102,3 +103,11 @@ def test_every_operation_of_the_api_is_reached():
                 list(client.subscription("i", partitions=partitions))
         reached |= _reached(server.requests)
     assert set(_operations()) - reached - ONLY_FOR_OTHERS == set()
+
+
+def test_a_broker_that_would_ignore_a_reason_publishes_nothing():
+    with scripted_server() as server, Client(server.url, attempts=1) as client:
+        server.script(Answer(404, {"title": "Not Found", "status": 404}))
+        with pytest.raises(NotFound):
+            client.subscriptions.redrive("i", reason="x")
+        assert [request.path for request in server.requests] == ["/subscriptions/i/dead-letters/redrive/preview"]

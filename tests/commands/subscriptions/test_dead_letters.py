@@ -3,12 +3,25 @@
 Source: reference system-event-types#dead-letter-queue.
 """
 
-import pytest
+import contextlib
 
-from rioni.commands.event_types import CreateEventType
-from rioni.commands.subscriptions.dead_letters import DeadLetterQueue, DeadLetterRedriver, RedriveDeadLetters, Redriven
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rioni.commands.event_types import CreateEventType, DeleteEventType
+from rioni.commands.subscriptions.dead_letters import (
+    REASONS_MAX,
+    DeadLetterQueue,
+    DeadLetterRedriver,
+    ReasonCount,
+    RedriveDeadLetters,
+    Redriven,
+)
 from rioni.commands.subscriptions.subscriptions import CreateSubscription
 from rioni.domain.access.authorization import UNAUTHENTICATED, Attribute
+from rioni.domain.errors import EventTypeNotFound
 from rioni.domain.publishing.headers import Headers
 from rioni.domain.streaming.batching import Slice
 from rioni.domain.subscriptions.dead_letter_policy import DeadLetterFilter
@@ -16,17 +29,38 @@ from rioni.domain.subscriptions.subscription import SubscriptionSpec
 from rioni.domain.system.storages import DEFAULT_STORAGE
 from rioni.domain.system.system_event_types import DEAD_LETTER_QUEUE, Ownership, dead_letter_queue
 from rioni.domain.timelines.position import EventTypePartition
-from tests.support.broker import DEFAULT_ADMIN
+from tests.support.broker import DEFAULT_ADMIN, running_broker
 from tests.support.builders import event_type_spec
 from tests.support.memory import chunk
 
 
 EVENT = b'{"order_id" : "1", "metadata":{"eid":"x"},"n":1.50,"u":"\\u00e9"}'
 ANYTHING = DeadLetterFilter()
+NAMES = st.sampled_from(("a", "deleted", "short-lived"))
+LETTERS = st.lists(
+    st.tuples(NAMES, st.sampled_from(("0", "1")), st.integers(0, 5), st.integers(2, 4)), min_size=1, max_size=8
+)
+"""Event type, partition, position, and how often each was sent, which is in its reason."""
+OFFSETS = st.integers(0, 5).map("001-0001-{:018}".format)
+FILTERS = st.builds(
+    DeadLetterFilter,
+    event_type=st.none() | NAMES,
+    partition=st.sampled_from((None, "0", "1")),
+    from_offset=st.none() | OFFSETS,
+    to_offset=st.none() | OFFSETS,
+    reason=st.none() | st.integers(2, 4).map("The event was sent {} times without being committed".format),
+)
+STEPS = st.lists(st.none() | st.tuples(FILTERS, st.integers(1, 4), st.booleans()), min_size=1, max_size=4)
+"""Filter, limit and force of a redrive each; None deletes an event type."""
 
 
 @pytest.fixture
 def subscription(broker):
+    return subscribed(broker)
+
+
+def subscribed(broker):
+    """A queue, and a subscription to the event type a; returns its id."""
     broker.do(
         CreateEventType(
             spec=dead_letter_queue(Ownership(readers=DEFAULT_ADMIN, admins=DEFAULT_ADMIN), broker.limits).spec
@@ -40,20 +74,28 @@ def subscription(broker):
 
 @pytest.fixture
 def queue(broker):
+    return queue_of(broker)
+
+
+def queue_of(broker):
     return DeadLetterQueue(broker.system_event_types, broker.services.system_publisher, broker.clock)
 
 
 @pytest.fixture
 def dead_letters(broker):
+    return redriver_of(broker)
+
+
+def redriver_of(broker):
     return DeadLetterRedriver(
         broker.registry, broker.access, broker.bus, stores=broker.stores, timeline=broker.timeline
     )
 
 
-def keep(queue, subscription, *positions, event=EVENT, headers=None):
+def keep(queue, subscription, *positions, event=EVENT, headers=None, origin=("a", "0"), sent=3):
     for position in positions:
         one = Slice(1, chunk(position, [event], headers=headers), position, position + 1)
-        queue.keep(subscription, EventTypePartition("a", "0"), one, 3)
+        queue.keep(subscription, EventTypePartition(*origin), one, sent)
 
 
 def stored(broker, name):
@@ -95,6 +137,59 @@ def test_redriven_dead_letters_are_left_out_and_do_not_count_for_the_limit(broke
     assert redrive(broker, dead_letters, subscription) == Redriven(already_redriven=3)
     assert redrive(broker, dead_letters, subscription, limit=2, force=True) == Redriven(redriven=2)
     assert len(stored(broker, "a")) == 5
+
+
+@given(LETTERS, STEPS)
+def test_a_preview_says_what_the_redrive_then_does_and_changes_nothing(tmp_path_factory, letters, steps):
+    """Reference streams#redrive-preview."""
+    with running_broker(tmp_path_factory.mktemp("data") / "data") as broker:
+        subscription, queue, dead_letters = subscribed(broker), queue_of(broker), redriver_of(broker)
+        broker.do(CreateEventType(spec=event_type_spec(name="short-lived")))
+        for name, partition, position, sent in letters:
+            keep(queue, subscription, position, origin=(name, partition), sent=sent)
+        for step in steps:
+            if step is not None:
+                check_preview(broker, dead_letters, subscription, *step)
+            else:
+                with contextlib.suppress(EventTypeNotFound):
+                    broker.do(DeleteEventType(name="short-lived"))
+
+
+def check_preview(broker, dead_letters, subscription, wanted, limit, force):
+    def preview(wanted, limit=limit):
+        command = RedriveDeadLetters(subscription_id=subscription, wanted=wanted, limit=limit, force=force)
+        return dead_letters.preview(command, UNAUTHENTICATED)
+
+    before = (stored(broker, "a"), broker.log.head().position)
+    found, everything = preview(wanted), preview(wanted, limit=1_000)
+    assert (stored(broker, "a"), broker.log.head().position) == before
+    assert found.more == (everything.redriven > limit)
+    assert sum(each.count for each in found.reasons) == found.redriven
+    for each in everything.reasons:
+        assert preview(msgspec.structs.replace(wanted, reason=each.reason), limit=1_000).redriven == each.count
+    done = redrive(broker, dead_letters, subscription, limit, wanted, force=force)
+    counts = {name: getattr(found, name) for name in Redriven.__struct_fields__}
+    assert Redriven(**counts) == done
+
+
+def test_a_preview_tells_a_bounded_number_of_reasons(broker, queue, dead_letters, subscription):
+    for sent in range(REASONS_MAX + 5):
+        keep(queue, subscription, sent, sent=sent)
+    keep(queue, subscription, 100, 101, sent=3)
+    command = RedriveDeadLetters(subscription_id=subscription, wanted=ANYTHING, limit=1_000)
+    found = dead_letters.preview(command, UNAUTHENTICATED)
+    assert (found.redriven, len(found.reasons), found.more) == (REASONS_MAX + 7, REASONS_MAX, False)
+    assert found.reasons[0] == ReasonCount(reason="The event was sent 3 times without being committed", count=3)
+
+
+def test_a_list_marks_what_was_redriven_where_that_is_asked_for(broker, queue, dead_letters, subscription):
+    """Reference streams#listing-dead-letters."""
+    keep(queue, subscription, 4, 5)
+    keep(queue, subscription, 6, origin=("deleted", "0"))
+    redrive(broker, dead_letters, subscription, limit=1)
+    page = dead_letters.page(subscription, ANYTHING, 10, UNAUTHENTICATED, marked=True)
+    assert [each.redriven for each in page] == [True, False, False]
+    assert {each.redriven for each in dead_letters.page(subscription, ANYTHING, 10, UNAUTHENTICATED)} == {None}
 
 
 def test_an_event_of_the_maximum_depth_is_kept(broker, queue, subscription):

@@ -2,6 +2,7 @@
 
 from rioni.domain.subscriptions.dead_letter_policy import LIST_DEFAULT, LIST_MAX
 from rioni.http.openapi.builders import (
+    BOOLEAN,
     INTEGER,
     STRING,
     TIMESTAMP,
@@ -21,12 +22,13 @@ DEAD_LETTERS = "Dead letters"
 
 _SUBSCRIPTION_ID = path("subscription_id", "The id of the subscription.", "038fc871-1d2c-4e2e-aa29-1579e8f2e71f")
 _OFFSET = "001-0001-000000000000000542"
+_REASON = "The event was sent 3 times without being committed"
 _ORIGIN = {"event_type": "order.created", "partition": "0"}
 _LETTER: Json = {
     **_ORIGIN,
     "offset": _OFFSET,
     "kept_at": "2026-11-20T10:00:00.000Z",
-    "error": {"message": "The event was sent 3 times without being committed"},
+    "error": {"message": _REASON},
     "event": {"order_id": "1"},
 }
 _ITEM = structure(
@@ -37,8 +39,12 @@ _ITEM = structure(
         "kept_at": TIMESTAMP,
         "error": structure({"message": STRING}),
         "event": {"type": "object", "description": "The event as it was published."},
-    }
+        "redriven": BOOLEAN | {"description": "Whether it was published again; with `show_redriven`."},
+    },
+    optional=("redriven",),
 )
+_COUNTS = dict.fromkeys(("redriven", "already_redriven", "without_event_type"), INTEGER)
+_COUNTED = {"redriven": 2, "already_redriven": 0, "without_event_type": 0}
 
 PATHS: Json = {
     "/subscriptions/{subscription_id}/dead-letters": {
@@ -59,12 +65,14 @@ PATHS: Json = {
                 query("partition", "Only events of this partition.", example="0"),
                 query("from_offset", "Only events from this offset on.", example=_OFFSET),
                 query("to_offset", "Only events up to this offset.", example=_OFFSET),
+                query("reason", "Only events with exactly this `message` of their `error`.", example=_REASON),
                 query(
                     "limit",
                     "How many at most.",
                     INTEGER | {"minimum": 1, "maximum": LIST_MAX, "default": LIST_DEFAULT},
                     LIST_DEFAULT,
                 ),
+                query("show_redriven", "Whether to say of each one if it was published again.", BOOLEAN, example=True),
             ],
             problems=(403, 404, 422),
         ),
@@ -76,13 +84,37 @@ PATHS: Json = {
             {
                 200: answer(
                     "They are published, but for those that were before, and those whose event types are gone.",
-                    structure(dict.fromkeys(("redriven", "already_redriven", "without_event_type"), INTEGER)),
-                    {"redriven": 2, "already_redriven": 0, "without_event_type": 0},
+                    structure(_COUNTS),
+                    _COUNTED,
                 )
             },
             description="Each one is stored as it was, in its old partition if that is still there, and delivered to "
             "this subscription alone. Asking twice publishes nothing twice, unless `force` is true. For those who "
             "administer the subscription.",
+            parameters=[_SUBSCRIPTION_ID],
+            body=body(schema("SubmittedRedrive"), _ORIGIN | {"limit": 10}),
+            problems=(403, 404, 422),
+        ),
+    },
+    "/subscriptions/{subscription_id}/dead-letters/redrive/preview": {
+        "post": operation(
+            DEAD_LETTERS,
+            "Count what a redrive would publish",
+            {
+                200: answer(
+                    "What a redrive with the same body would answer now; the reasons of what it would publish, the "
+                    "most frequent first, at most 20; and whether there are `more` than its `limit` to publish.",
+                    structure(
+                        {
+                            **_COUNTS,
+                            "more": BOOLEAN,
+                            "reasons": array(structure({"reason": STRING, "count": INTEGER})),
+                        }
+                    ),
+                    {**_COUNTED, "more": False, "reasons": [{"reason": _REASON, "count": 2}]},
+                )
+            },
+            description="Nothing is published. For those who administer the subscription.",
             parameters=[_SUBSCRIPTION_ID],
             body=body(schema("SubmittedRedrive"), _ORIGIN | {"limit": 10}),
             problems=(403, 404, 422),

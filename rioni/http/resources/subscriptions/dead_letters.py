@@ -24,7 +24,8 @@ class DeadLettersResource(Resource):
         if not 1 <= limit <= LIST_MAX:
             raise Malformed(f"limit must be from 1 to {LIST_MAX}")
         wanted = parsing.dead_letter_filter({name: req.get_param(name) for name in DeadLetterFilter.__struct_fields__})
-        page = self._dependencies.dead_letters.page(subscription_id, wanted, limit, subject_of(req))
+        marked = req.get_param_as_bool("show_redriven", default=False)
+        page = self._dependencies.dead_letters.page(subscription_id, wanted, limit, subject_of(req), marked=marked)
         resp.data = msgspec.json.encode({"items": [_item(kept) for kept in page]})
 
 
@@ -40,6 +41,15 @@ class RedriveResource(Resource):
         resp.data = msgspec.json.encode(redriven)
 
 
+class RedrivePreviewResource(Resource):
+    """Says what a redrive would do."""
+
+    def on_post(self, req: falcon.Request, resp: falcon.Response, subscription_id: str) -> None:
+        """Answer the numbers; a path of its own, since an older broker would ignore a member and publish."""
+        command = parsing.redrive(subscription_id, read_json(req))
+        resp.data = msgspec.json.encode(self._dependencies.dead_letters.preview(command, subject_of(req)))
+
+
 def _item(kept: KeptDeadLetter) -> dict[str, object]:
     letter = kept.letter
     return {
@@ -49,4 +59,5 @@ def _item(kept: KeptDeadLetter) -> dict[str, object]:
         "kept_at": rfc3339(kept.kept_at_ms),
         "error": letter.error,
         "event": letter.event,
+        **({} if kept.redriven is None else {"redriven": kept.redriven}),
     }

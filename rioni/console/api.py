@@ -82,6 +82,11 @@ class Api:
             "HTTP_USER_AGENT": f"rioni-console {environ.get('HTTP_USER_AGENT', '')}",
         }
 
+    @property
+    def has_token(self) -> bool:
+        """Whether requests have a token; without one the broker takes anybody's."""
+        return self._token is not None
+
     def get(self, path: str, **params: Any) -> Any:
         """The JSON of an answer; as it was where the console shows the past.
 

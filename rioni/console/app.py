@@ -14,6 +14,7 @@ from rioni.console.assets import asset_url, assets
 from rioni.console.login import LoginResource, LogoutResource
 from rioni.console.oidc import CALLBACK, Provider, ProviderCallbackResource, ProviderLoginResource
 from rioni.console.pages.page import Done, Page, Visit
+from rioni.console.pages.rights import lacking
 from rioni.console.pages.table import PAGES, SECTIONS
 from rioni.console.rendering import curl, render, url
 from rioni.console.security import SecurityMiddleware, session_of
@@ -43,7 +44,7 @@ class PageResource:
         if action is None:
             raise falcon.HTTPBadRequest(description="This page has no such action.")
         try:
-            done = action(visit)
+            done = action.act(visit)
         except ApiProblem as ex:
             if _wants_json(req):
                 _answer_json(resp, ex.as_object(), ex.status)
@@ -75,9 +76,11 @@ class PageResource:
             data, template = ex.as_object(), "problem.html.jinja"
         else:
             template = self._page.template
+        lacks = lacking(self._page, visit)
         if _wants_json(req):
             resp.content_type = "application/json"
-            resp.data = orjson.dumps(data)
+            lacked = {action: lacks(action) for action in self._page.actions if visit.as_of is None}
+            resp.data = orjson.dumps(data | {"lacks": {action: right for action, right in lacked.items() if right}})
             return
         session = session_of(req)
         context = {
@@ -90,6 +93,7 @@ class PageResource:
             "session": session,
             "here": req.path.removeprefix("/console") or "/",
             "refused": refused,
+            "lacks": lacks,
             "data": data,
         }
         resp.content_type = _HTML

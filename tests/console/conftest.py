@@ -12,6 +12,8 @@ from tests.support.tokens import ADMINISTRATOR, FULL_SCOPES, write_tokens
 
 
 ADMIN, READER = "token-of-the-administrator", "token-of-a-reader"
+ROLES = ("consumer", "publisher", "owner", "viewer", "operator")
+"""Users of the guarded broker whom sections or the broker's lists of administrators may name; each is its own token."""
 
 
 @pytest.fixture(scope="session")
@@ -23,12 +25,16 @@ def broker(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def guarded(tmp_path_factory):
-    """A broker that asks for tokens: one of its administrator, and one of a user without special rights."""
+    """A broker that asks for tokens: of its administrator, of a user without special rights, and of each role."""
     folder = tmp_path_factory.mktemp("guarded")
     scopes = {"scopes": list(FULL_SCOPES)}
     write_tokens(
         folder / "tokens.toml",
-        {ADMIN: {"uid": "stups_nakadi", "realm": "services", **scopes}, READER: {"uid": "jane", **scopes}},
+        {
+            ADMIN: {"uid": "stups_nakadi", "realm": "services", **scopes},
+            READER: {"uid": "jane", **scopes},
+            **{role: {"uid": role, "realm": "employees", **scopes} for role in ROLES},
+        },
     )
     settings = {
         **ADMINISTRATOR,

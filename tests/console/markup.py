@@ -14,6 +14,8 @@ class Form:
     """By name, with the value that the page gives them."""
     actions: set[str] = field(default_factory=set)
     """The values of its buttons."""
+    disabled: dict[str, str] = field(default_factory=dict)
+    """Those of them that can't be pressed, with the id of what says why; empty where nothing does."""
 
 
 def forms(page: str) -> list[Form]:
@@ -40,6 +42,7 @@ class _Page(HTMLParser):
         self.active: list[str] = []
         self._form: Form | None = None
         self._area: str | None = None
+        self._fieldset: str | None = None
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = {name: value or "" for name, value in attrs}
@@ -49,10 +52,14 @@ class _Page(HTMLParser):
         if tag == "form" and given.get("method") == "post":
             self._form = Form(given.get("action", ""))
             self.forms.append(self._form)
+        elif tag == "fieldset":
+            self._fieldset = given.get("aria-describedby", "") if "disabled" in given else None
         elif self._form is None or "name" not in given:
             return
         elif tag == "button":
             self._form.actions.add(given["value"])
+            if "disabled" in given or self._fieldset is not None:
+                self._form.disabled[given["value"]] = given.get("aria-describedby") or self._fieldset or ""
         else:
             self._form.fields[given["name"]] = given.get("value", "")
             self._area = given["name"] if tag == "textarea" else None
@@ -62,6 +69,8 @@ class _Page(HTMLParser):
             self._form = None
         elif tag == "textarea":
             self._area = None
+        elif tag == "fieldset":
+            self._fieldset = None
 
     def handle_data(self, data: str) -> None:
         if self._form is not None and self._area is not None:

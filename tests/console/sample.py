@@ -2,11 +2,12 @@
 
 import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from rioni.console.pages import event_type, subscriptions
 from rioni.console.pages.table import PAGES
 from tests.support.server import RunningServer, open_stream
+from tests.support.tokens import bearer
 
 
 HOSTILE = """<img src=x onerror="window.ran=1"><script>window.ran=1</script>'"`{{7*7}}${7*7}<svg onload=window.ran=1>"""
@@ -24,10 +25,19 @@ _TRIES = 10
 
 
 @contextlib.contextmanager
-def sample(broker: RunningServer) -> Iterator[dict[str, str]]:
-    """Fill a broker, and keep a stream open; yields what the braces in `ADDRESSES` stand for."""
-    with broker.client(headers={"User-Agent": HOSTILE.encode()}) as api:
-        api.post("/event-types", json=_definition()).raise_for_status()
+def sample(
+    broker: RunningServer, *, token: str | None = None, sections: Sequence[Mapping[str, object]] = ({}, {})
+) -> Iterator[dict[str, str]]:
+    """Fill a broker, and keep a stream open; yields what the braces in `ADDRESSES` stand for.
+
+    Args:
+        broker: an empty one.
+        token: of its administrator, if it asks for tokens.
+        sections: members of the event type and of the subscription, such as `authorization`.
+    """
+    of_event_type, of_subscription = sections
+    with broker.client(headers={"User-Agent": HOSTILE.encode(), **bearer(token)}) as api:
+        api.post("/event-types", json={**_definition(), **of_event_type}).raise_for_status()
         added = {"type": "json_schema", "schema": json.dumps({"properties": {"text": {}, HOSTILE: {"title": HOSTILE}}})}
         api.post(f"/event-types/{NAME}/schemas", json=added).raise_for_status()
         api.post(f"/event-types/{NAME}/events", json=[{"text": HOSTILE, HOSTILE: HOSTILE}]).raise_for_status()
@@ -41,11 +51,12 @@ def sample(broker: RunningServer) -> Iterator[dict[str, str]]:
             "read_from": "begin",
             "annotations": {"note": HOSTILE, _SEND_COUNT: "2", _POLICY: "DEAD_LETTER_QUEUE"},
             "labels": LABEL,
+            **of_subscription,
         }
         subscription = api.post("/subscriptions", json=wanted).json()["id"]
-        _keep_a_dead_letter(broker, f"/subscriptions/{subscription}")
+        _keep_a_dead_letter(broker, f"/subscriptions/{subscription}", bearer(token))
         changed = api.get("/audit", params={"resource": f"event-type:{NAME}"}).json()["items"][0]
-        with broker.client() as other, open_stream(other, f"/subscriptions/{subscription}/events"):
+        with broker.client(headers=bearer(token)) as other, open_stream(other, f"/subscriptions/{subscription}/events"):
             yield {"name": NAME, "id": subscription, "position": str(changed["position"])}
 
 
@@ -61,19 +72,19 @@ def _definition() -> dict[str, object]:
     }
 
 
-def _keep_a_dead_letter(broker: RunningServer, path: str) -> None:
+def _keep_a_dead_letter(broker: RunningServer, path: str, headers: Mapping[str, str]) -> None:
     """Read without committing, until the event is kept as a dead letter."""
     for _ in range(_TRIES):
         with (
-            broker.client() as api,
+            broker.client(headers=headers) as api,
             open_stream(api, f"{path}/events?batch_flush_timeout=1&commit_timeout=1") as stream,
         ):
             for batch in stream.batches_as_they_come():
-                if not batch.get("events") and _has_dead_letters(broker, path):
+                if not batch.get("events") and _has_dead_letters(broker, path, headers):
                     return
     raise AssertionError("the event was not kept")
 
 
-def _has_dead_letters(broker: RunningServer, path: str) -> bool:
-    with broker.client() as api:
+def _has_dead_letters(broker: RunningServer, path: str, headers: Mapping[str, str]) -> bool:
+    with broker.client(headers=headers) as api:
         return bool(api.get(f"{path}/dead-letters").json()["items"])

@@ -82,7 +82,8 @@ def test_hostile_paths_come_back_as_text(visitor):
 
 
 def test_forms_and_what_runs_are_found():
-    page = '<form method="post" action="/a"><textarea name="b">c</textarea><button name="action" value="d"></form>'
+    page = '<form method="post" action="/a"><textarea name="b">c</textarea><button name="action" value="d"></button>'
+    page += '<fieldset disabled aria-describedby="e"><button name="action" value="f"></button></fieldset></form>'
     (form,) = forms(page)
-    assert (form.address, form.fields, form.actions) == ("/a", {"b": "c"}, {"d"})
+    assert (form.address, form.fields, form.actions, form.disabled) == ("/a", {"b": "c"}, {"d", "f"}, {"f": "e"})
     assert active(f"<p>{HOSTILE}</p>") == ["<img onerror>", "<script>", "<svg onload>"]

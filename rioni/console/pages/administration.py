@@ -5,7 +5,7 @@ from typing import Any
 import orjson
 
 from rioni.console.api import ApiProblem, path_of
-from rioni.console.pages.page import Done, Page, Visit
+from rioni.console.pages.page import Action, Done, Page, Right, Visit
 
 
 KINDS = ("admins", "readers", "writers")
@@ -37,6 +37,7 @@ FEATURES = {
 }
 """What is so while a feature is on; those that are left out do nothing."""
 _UNPROCESSABLE = 422
+_WRITE = Right("broker", "WRITE")
 
 
 def _refused(title: str, detail: str) -> ApiProblem:
@@ -136,13 +137,22 @@ SETTINGS = Page(
     "settings.html.jinja",
     "Settings",
     _settings,
-    {"switch": _switch, "admins": _set_admins, "block": _block, "unblock": _unblock},
+    {
+        "switch": Action(_switch, _WRITE),
+        "admins": Action(_set_admins, Right("broker", "ADMIN")),
+        "block": Action(_block, _WRITE),
+        "unblock": Action(_unblock, _WRITE),
+    },
 )
 STORAGES = Page(
     "/storages",
     "storages.html.jinja",
     "Storages",
     _storages,
-    {"add": _add_storage, "default": _set_default, "delete": _delete_storage},
+    {
+        "add": Action(_add_storage, _WRITE),
+        "default": Action(_set_default, _WRITE),
+        "delete": Action(_delete_storage, _WRITE),
+    },
 )
 REBUILDS = Page("/rebuilds", "rebuilds.html.jinja", "Rebuilds", _rebuilds)

@@ -9,7 +9,7 @@ import orjson
 from rioni.console.api import ApiProblem, path_of
 from rioni.console.charts import BYTE_RATE, RATE, Chart, Line, charts
 from rioni.console.pages.events import example
-from rioni.console.pages.page import Done, Page, Visit
+from rioni.console.pages.page import Action, Done, Page, Right, Visit
 from rioni.console.rendering import pretty
 
 
@@ -19,6 +19,7 @@ LATEST = "latest"
 _READ_ONLY = ("created_at", "updated_at")
 """Members that only the broker sets."""
 _PRECONDITION_FAILED, _UNPROCESSABLE = 412, 422
+_ADMIN, _OPERATOR = Right("event_type", "ADMIN"), Right("broker", "WRITE")
 
 
 def _load(visit: Visit) -> dict[str, Any]:
@@ -206,10 +207,10 @@ EVENT_TYPE = Page(
     "{name}",
     _load,
     {
-        "plan": _show_plan,
-        "apply": _apply,
-        "delete": _delete,
-        "switch": _switch,
-        "partitions": _add_partitions,
+        "plan": Action(_show_plan, None),
+        "apply": Action(_apply, _ADMIN),
+        "delete": Action(_delete, _ADMIN),
+        "switch": Action(_switch, _OPERATOR),
+        "partitions": Action(_add_partitions, _OPERATOR),
     },
 )

@@ -9,7 +9,7 @@ from uuid import uuid4
 import orjson
 
 from rioni.console.api import ApiProblem, path_of
-from rioni.console.pages.page import Done, Page, Visit
+from rioni.console.pages.page import Action, Done, Page, Right, Visit
 
 
 SHOWN = 50
@@ -172,4 +172,10 @@ def _refused(detail: str) -> ApiProblem:
     return ApiProblem(HTTPStatus.UNPROCESSABLE_ENTITY, {"title": "Not published", "detail": detail})
 
 
-EVENTS = Page("/event-types/{name}/events", "events.html.jinja", "Events of {name}", _load, {"publish": _publish})
+EVENTS = Page(
+    "/event-types/{name}/events",
+    "events.html.jinja",
+    "Events of {name}",
+    _load,
+    {"publish": Action(_publish, Right("event_type", "WRITE"))},
+)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from rioni.console.api import Api
 
@@ -33,11 +33,28 @@ class Done:
 
 Load = Callable[[Visit], dict[str, Any]]
 """Loads what a page shows: JSON, which `?format=json` answers as it is. Raises ApiProblem."""
-Action = Callable[[Visit], Done | None]
-"""Makes a change, with `visit.form`; None shows the same page, with what was typed.
 
-Raises ApiProblem, which the page then shows above the form.
-"""
+
+class Right(NamedTuple):
+    """A right, as `GET /rights` names it."""
+
+    of: str
+    """`broker`, or that which the path names: `event_type` or `subscription`."""
+    name: str
+    """Such as `ADMIN`."""
+
+
+@dataclass(frozen=True)
+class Action:
+    """What a form of a page does."""
+
+    act: Callable[[Visit], Done | None]
+    """Makes a change, with `visit.form`; None shows the same page, with what was typed.
+
+    Raises ApiProblem, which the page then shows above the form.
+    """
+    needs: Right | None
+    """Without it the form is disabled; None if everybody may do it."""
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from typing import Any
 
 from rioni.console.api import ApiProblem, path_of
 from rioni.console.charts import COUNT, DURATION, Chart, Line, charts, sparklines
-from rioni.console.pages.page import Done, Page, Visit
+from rioni.console.pages.page import Action, Done, Page, Right, Visit
 from rioni.console.pages.paging import PAGE, offset_of, page
 
 
@@ -13,6 +13,7 @@ TABS = ("partitions", "reset", "dead letters", "definition")
 PLACES = ("begin", "end", "time")
 DEAD_LETTERS = 100
 _UNPROCESSABLE = 422
+_ADMIN = Right("subscription", "ADMIN")
 
 
 def _list(visit: Visit) -> dict[str, Any]:
@@ -188,12 +189,12 @@ SUBSCRIPTION = Page(
     "Subscription",
     _load,
     {
-        "preview": _show_preview,
-        "reset": _reset,
-        "close": _close_stream,
-        "delete": _delete,
-        "filter": _set_filter,
-        "clone": _clone,
-        "redrive": _redrive,
+        "preview": Action(_show_preview, None),
+        "reset": Action(_reset, _ADMIN),
+        "close": Action(_close_stream, Right("subscription", "READ")),
+        "delete": Action(_delete, _ADMIN),
+        "filter": Action(_set_filter, _ADMIN),
+        "clone": Action(_clone, None),
+        "redrive": Action(_redrive, _ADMIN),
     },
 )

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from rioni.console.pages import administration, audit, event_type, event_types, events, overview, subscriptions
+from rioni.console.pages import account, administration, audit, event_type, event_types, events, overview, subscriptions
 from rioni.console.pages.page import Page
 
 
@@ -36,4 +36,5 @@ PAGES: tuple[Page, ...] = (
     administration.STORAGES,
     administration.SETTINGS,
     administration.REBUILDS,
+    account.ACCOUNT,
 )

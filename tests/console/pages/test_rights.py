@@ -1,0 +1,240 @@
+"""What the user may not do is shown as such: each action of each page, for users with different rights."""
+
+import json
+import re
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+
+from rioni.console.pages.table import PAGES
+from tests.console.conftest import ADMIN, READER, ROLES, Visitor
+from tests.console.markup import forms
+from tests.console.sample import ADDRESSES
+from tests.console.sample import sample as filled
+from tests.support.browser import needs_browser
+from tests.support.tokens import bearer
+
+
+def _users(*names):
+    return [{"data_type": "user", "value": name} for name in names]
+
+
+SECTION = {"admins": _users("owner"), "readers": _users("consumer"), "writers": _users("publisher")}
+SUBSCRIPTION_SECTION = {"admins": _users("owner"), "readers": _users("consumer")}
+ADMINS = {"admins": _users("nobody"), "readers": _users("viewer", "operator"), "writers": _users("operator")}
+
+EVENT_TYPE, EVENTS, SUBSCRIPTION = "/event-types/{name}", "/event-types/{name}/events", "/subscriptions/{id}"
+STORAGES, SETTINGS = "/storages", "/settings"
+OF_EVENT_TYPE = {(EVENT_TYPE, "apply"), (EVENT_TYPE, "delete")}
+OF_SUBSCRIPTION = {(SUBSCRIPTION, action) for action in ("reset", "delete", "filter", "redrive")}
+OF_BROKER = {
+    (EVENT_TYPE, "switch"),
+    (EVENT_TYPE, "partitions"),
+    *((STORAGES, action) for action in ("add", "default", "delete")),
+    *((SETTINGS, action) for action in ("switch", "block", "unblock")),
+}
+CLOSE, PUBLISH, NAMES = (SUBSCRIPTION, "close"), (EVENTS, "publish"), (SETTINGS, "admins")
+FREE = {(EVENT_TYPE, "plan"), (SUBSCRIPTION, "preview"), (SUBSCRIPTION, "clone")}
+"""What everybody may do."""
+MAY = {
+    READER: set(),
+    "consumer": {CLOSE},
+    "publisher": {PUBLISH},
+    "owner": OF_EVENT_TYPE | OF_SUBSCRIPTION,
+    "viewer": {CLOSE},
+    "operator": {CLOSE, PUBLISH} | OF_EVENT_TYPE | OF_BROKER,
+    ADMIN: {CLOSE, PUBLISH, NAMES} | OF_EVENT_TYPE | OF_SUBSCRIPTION | OF_BROKER,
+}
+"""By token."""
+VALUES = {
+    (EVENT_TYPE, "delete"): {"name": "{name}"},
+    (EVENT_TYPE, "switch"): {"storage_id": "default"},
+    (EVENT_TYPE, "partitions"): {"count": "2"},
+    PUBLISH: {"event": "{{}}"},
+    (SUBSCRIPTION, "reset"): {"to": "begin"},
+    (SUBSCRIPTION, "delete"): {"name": "rights"},
+    (SUBSCRIPTION, "filter"): {"filter": "event.n == 1"},
+    CLOSE: {"stream_id": "of-nobody"},
+    (STORAGES, "add"): {"id": "rights", "storage_type": "embedded"},
+    (STORAGES, "default"): {"id": "default"},
+    (STORAGES, "delete"): {"id": "rights", "name": "rights"},
+    (SETTINGS, "switch"): {"feature": "repartitioning", "enabled": "true"},
+    (SETTINGS, "block"): {"kind": "CONSUMER_APP", "name": "rights"},
+    (SETTINGS, "unblock"): {"kind": "CONSUMER_APP", "name": "rights"},
+}
+"""What is typed for an action that shall work; all else is what the page shows. Braces as in `ADDRESSES`."""
+SHOWN_FIRST = {"apply": "plan", "reset": "preview"}
+"""What must be seen before an action is enabled."""
+UNSEEN = {"owner": {(SUBSCRIPTION, "redrive")}}
+"""Dead letters are events, which only readers see."""
+CONTROLLED = [
+    (page.path, address)
+    for page in PAGES
+    for address in ADDRESSES
+    if page.actions and address.partition("?")[0] == page.path
+]
+"""Each page with actions, with each of its tabs."""
+NOT_FOUND = 404
+
+
+@pytest.fixture(scope="module")
+def names(guarded):
+    """Something of each kind, whose sections name the roles."""
+    with guarded.client(headers=bearer(ADMIN)) as api:
+        api.post("/settings/admins", json=ADMINS).raise_for_status()
+    sections = ({"authorization": SECTION}, {"authorization": SUBSCRIPTION_SECTION})
+    with filled(guarded, token=ADMIN, sections=sections) as names:
+        yield names
+
+
+@pytest.fixture(scope="module")
+def shown(guarded, names):
+    """What the pages show to each user: the address, the form, its action, and the text of the page."""
+    shown = {}
+    for token in MAY:
+        with Visitor(guarded.url) as visitor:
+            visitor.log_in(token)
+            shown[token] = []
+            for path, address in CONTROLLED:
+                text = visitor.get(f"/console{address.format(**names)}").text
+                found = [(form, action) for form in forms(text) for action in form.actions]
+                shown[token] += [(path, address, form, action, text) for form, action in found]
+    return shown
+
+
+def test_each_action_has_a_row():
+    rows = MAY[ADMIN] | FREE
+    assert rows == {(page.path, action) for page in PAGES for action in page.actions}
+    assert set(MAY) == {ADMIN, READER, *ROLES}
+
+
+def test_what_users_may_not_do_is_disabled_with_the_reason(shown):
+    for token, controls in shown.items():
+        for path, address, form, action, text in controls:
+            reason = form.disabled.get(action, "")
+            lacks = (path, action) not in MAY[token] | FREE
+            assert bool(reason) == lacks, (token, address, action)
+            if lacks:
+                assert re.search(rf'<span class="needs" id="{reason}">[\w ]*[Nn]eeds [A-Z]+ of t', text), (
+                    address,
+                    action,
+                )
+                assert text.count(f' id="{reason}"') == 1, (token, address, action)
+    assert {(path, action) for path, _, _, action, _ in shown[ADMIN]} == MAY[ADMIN] | FREE
+
+
+def test_what_is_disabled_is_refused_where_it_is_sent_nevertheless(guarded, guest, names, shown):
+    with guarded.client(headers=bearer(ADMIN)) as api:
+        before = api.get("/audit").headers["log-position"]
+        for token, allowed in MAY.items():
+            guest.log_in(token)
+            csrf = guest.csrf
+            refused = {(path, action): (address, form) for path, address, form, action, _ in shown[token]}
+            for (path, action), (address, form) in refused.items():
+                if (path, action) in allowed | FREE:
+                    continue
+                typed = {name: text.format(**names) for name, text in VALUES.get((path, action), {}).items()}
+                if (path, action) == (SUBSCRIPTION, "delete"):
+                    typed["name"] = api.get(f"/subscriptions/{names['id']}").json()["owning_application"]
+                sent = {**form.fields, **typed, "csrf": csrf, "action": action}
+                answer = guest.post(f"/console{address.format(**names)}", sent, csrf=csrf)
+                assert answer.status_code == 403, (token, path, action)
+                assert "Forbidden" in answer.text, (token, path, action)
+        assert api.get("/audit").headers["log-position"] == before
+
+
+@pytest.mark.parametrize("token", MAY)
+def test_what_is_enabled_works(guarded, guest, names, shown, token):
+    fresh = _fresh(guarded, token)
+    guest.log_in(token)
+    wanted = {(path, action): address for path, address, _, action, _ in shown[token] if (path, action) in MAY[token]}
+    # What deletes comes last.
+    for (path, action), address in sorted(wanted.items(), key=lambda each: each[0][1] == "delete"):
+        here = f"/console{address.format(**names | fresh)}"
+        fields = next((form.fields for form in guest.forms(here) if action in form.actions), {})
+        typed = {name: text.format(**fresh) for name, text in VALUES.get((path, action), {}).items()}
+        if action == "apply":
+            typed["definition"] = json.dumps(json.loads(fields["definition"]) | {"labels": {"changed": "yes"}})
+        if action in SHOWN_FIRST:
+            plan = guest.post(here, {**fields, **typed, "action": SHOWN_FIRST[action]})
+            (fields,) = [
+                form.fields for form in forms(plan.text) if action in form.actions and action not in form.disabled
+            ]
+        answer = guest.post(here, {**fields, **typed, "action": action})
+        assert answer.status_code == (NOT_FOUND if (path, action) == CLOSE else 303), (path, action, answer.text)
+    assert MAY[token] - wanted.keys() == UNSEEN.get(token, set())
+
+
+def _fresh(guarded, token):
+    """An event type and a subscription that nobody else uses; what braces in addresses stand for."""
+    name = f"rights.{token}"
+    with guarded.client(headers=bearer(ADMIN)) as api:
+        # One of them has no subscription, so that it can be deleted.
+        for each in (name, f"{name}.subscribed"):
+            body = {"name": each, "owning_application": "rights", "category": "undefined", "authorization": SECTION}
+            schema = {"type": "json_schema", "schema": "{}"}
+            api.post("/event-types", json=body | {"schema": schema}).raise_for_status()
+        wanted = {
+            "owning_application": "rights",
+            "consumer_group": token,
+            "event_types": [f"{name}.subscribed"],
+            "read_from": "end",
+            "authorization": SUBSCRIPTION_SECTION,
+        }
+        made = api.post("/subscriptions", json=wanted)
+        made.raise_for_status()
+    return {"name": name, "id": made.json()["id"]}
+
+
+def test_json_says_what_rights_are_missing(guest, names):
+    guest.log_in("owner")
+    found = guest.get(f"/console/event-types/{names['name']}", params={"format": "json"}).json()
+    assert found["lacks"] == {"switch": "WRITE of the broker", "partitions": "WRITE of the broker"}
+    past = {"format": "json", "as_of": names["position"]}
+    assert guest.get(f"/console/event-types/{names['name']}", params=past).json()["lacks"] == {}
+
+
+def test_events_that_may_not_be_read_are_not_offered(guest, names):
+    guest.log_in("publisher")
+    text = guest.get(f"/console/event-types/{names['name']}/events").text
+    assert 'disabled aria-describedby="unseen"' in text
+    assert 'id="unseen"' in text
+    assert "Access on READ" in text
+    guest.log_in("consumer")
+    assert "unseen" not in guest.get(f"/console/event-types/{names['name']}/events").text
+
+
+def test_users_see_their_rights_to_the_broker(guest, visitor, names):
+    guest.log_in("viewer")
+    assert 'href="/console/account"' in guest.get("/console").text
+    found = guest.get("/console/account", params={"format": "json"}).json()
+    assert found["rights"] == {"subject": "viewer", "broker": ["READ", "HISTORY"]}
+    assert guest.get("/console/account").text.count(">yes<") == 2
+    assert visitor.get("/console/account").text.count(">yes<") == 4
+    assert 'href="/console/account"' not in visitor.get("/console").text
+
+
+@needs_browser
+@pytest.mark.slow
+def test_disabled_pages_are_accessible_in_both_themes(browser, guarded, names):
+    context = browser.new_context(base_url=guarded.url, reduced_motion="reduce")
+    page = context.new_page()
+    page.goto("/console/login")
+    page.locator('[name="token"]').fill("viewer")
+    page.locator("main button, form button").first.click()
+    page.wait_for_url("**/console")
+    tabs = ("edit", "partitions", "timelines")
+    addresses = [f"{EVENT_TYPE}?tab={tab}" for tab in tabs] + [
+        EVENTS,
+        f"{SUBSCRIPTION}?tab=definition",
+        STORAGES,
+        SETTINGS,
+    ]
+    for address in (*addresses, "/account"):
+        page.goto(f"/console{address.format(**names)}")
+        assert page.locator("button:disabled").count() or address == "/account"
+        for theme in ("light", "dark"):
+            page.emulate_media(color_scheme=theme)
+            found = Axe().run(page)
+            assert found.violations_count == 0, found.generate_report()
+    context.close()

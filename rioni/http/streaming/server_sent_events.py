@@ -76,9 +76,10 @@ class ServerSentEvents:
     def write(self, send: Send) -> bytes:
         """The event of a batch; a keep-alive is a comment, which a browser skips."""
         beginning, self._beginning = self._beginning, b""
-        if send.slices:
+        if send.slices or send.left_out:
+            # What was said to be left out is not counted again after a reconnect.
             self._places[send.partition] = send.place
-        elif not (send.info or send.left_out):
+        elif not send.info:
             return beginning + b": keep-alive\n\n"
         cursors = [self._cursor(*item) for item in self._places.items()]
         last = b"id: %b\n" % orjson.dumps(cursors) if cursors else b""

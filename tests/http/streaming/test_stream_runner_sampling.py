@@ -3,10 +3,14 @@
 Source: reference low-level-streams#left-out-events.
 """
 
+import json
+
+from rioni.domain.streaming.messages import Send
 from rioni.domain.streaming.parameters import StreamParameters
 from rioni.domain.streaming.visibility import Visibility
 from rioni.domain.timelines.position import TimelinePosition
 from rioni.http.streaming.low_level_stream import LowLevelStream
+from rioni.http.streaming.server_sent_events import ServerSentEvents
 from rioni.http.streaming.stream_context import StreamClient
 from tests.http.streaming.conftest import A, B, lines, publish
 from tests.support.builders import timeline, timelines_of
@@ -80,3 +84,14 @@ def test_events_of_earlier_timelines_are_counted(ports, timelines):
     assert last["cursor"] == {"partition": "0", "offset": TimelinePosition(2, 1).offset}
     assert last["events"] == [100, 101]
     assert last["info"] == {"left_out": 100}
+
+
+def test_an_event_without_events_moves_the_cursor_behind_what_it_counts():
+    frames = ServerSentEvents(places={A: BEGIN, B: BEGIN})
+    text = frames.write(Send(A, TimelinePosition(1, 6), (), "", 7)).decode()
+    (cursors,) = [json.loads(line.removeprefix("id: ")) for line in text.splitlines() if line.startswith("id: ")]
+    assert cursors == [
+        {"partition": "0", "offset": TimelinePosition(1, 6).offset},
+        {"partition": "1", "offset": BEGIN.offset},
+    ]
+    assert '"info":{"left_out":7}' in text

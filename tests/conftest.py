@@ -15,6 +15,8 @@ from structlog.dev import ConsoleRenderer, plain_traceback
 
 from rioni.tools.dev_cluster import jars
 from rioni.tools.dev_cluster.cluster import LocalCluster, running_cluster
+from tests.support.modes import SETTINGS
+from tests.support.nodes import RunningNodes, running_nodes
 from tests.support.postgres import fresh_database
 from tests.support.scheduling import Scheduling, group_of, import_in_turns, slow_first
 from tests.support.scratch import move_to_memory
@@ -47,8 +49,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--mode",
         choices=["chosen", "embedded", "cluster"],
         default="chosen",
-        help="what tests/acceptance runs against: one server that keeps all in its data directory, two nodes that "
-        "share Kafka, ZooKeeper and PostgreSQL, or, by default, the former, and the latter where it may differ",
+        help="what tests/acceptance and tests/console run against: one server that keeps all in its data directory, "
+        "two nodes that share Kafka, ZooKeeper and PostgreSQL, or, by default, the former, and the latter where it may "
+        "differ",
     )
 
 
@@ -219,3 +222,14 @@ def cluster_environment(
         }
 
     return fresh
+
+
+@pytest.fixture(scope="session")
+def cluster_nodes(
+    cluster_environment: Callable[[], dict[str, str]],
+    tmp_path_factory: pytest.TempPathFactory,
+    shared_by_group: ExitStack,
+) -> RunningNodes:
+    """Two nodes for tests of the API and of the console, each with names of its own."""
+    data = tmp_path_factory.mktemp("data") / "rioni"
+    return shared_by_group.enter_context(running_nodes(data, environment=SETTINGS | cluster_environment()))

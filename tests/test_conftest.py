@@ -77,7 +77,8 @@ def test_files_that_are_scheduled_by_name_exist():
 def test_all_tests_of_a_file_that_shares_a_server_are_in_one_group():
     file = "tests/acceptance/test_switching_under_load.py"
     assert {group_of(f"{file}::test_it[{mode}]") for mode in ("kafka", "cluster")} == {"other_kafka_cluster"}
-    assert group_of("tests/acceptance/test_events.py::test_it[cluster]") == "cluster_nodes"
+    for path in ("tests/acceptance/test_events.py", "tests/console/test_pages.py"):
+        assert group_of(f"{path}::test_it[cluster]") == "cluster_nodes"
 
 
 def test_workers_begin_to_import_at_different_files_and_import_all(tmp_path, monkeypatch):

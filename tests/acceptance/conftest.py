@@ -7,41 +7,21 @@ import pytest
 
 from tests.support.browser import browser  # noqa: F401 - a fixture
 from tests.support.builders import event_type_body
-from tests.support.nodes import running_nodes
+from tests.support.modes import SETTINGS, modes_of
 from tests.support.server import running_server
 from tests.support.tables import rows as rows  # noqa: PLC0414 - for the tests beside this
 
 
-SETTINGS = {"RIONI_OWNING_APPLICATIONS": "(?!nobody).*"}
-
-
 def pytest_generate_tests(metafunc):
     """Run tests of the server fixture of this file in the modes given by `--mode`."""
-    if "server" not in metafunc.fixturenames or hasattr(metafunc.module, "server"):
-        return
-    mode = metafunc.config.getoption("mode")
-    marks = {mark.name for mark in metafunc.definition.iter_markers()}
-    if "one_server" in marks:
-        modes = ["embedded"]
-    elif mode == "chosen":
-        modes = ["embedded", "cluster"] if "both_modes" in marks else ["embedded"]
-    else:
-        modes = [mode]
-    needs = {"cluster": [pytest.mark.kafka, pytest.mark.zookeeper, pytest.mark.postgres]}
-    parameters = [pytest.param(each, marks=needs.get(each, [])) for each in modes]
-    metafunc.parametrize("server", parameters, indirect=True, scope="session")
+    if "server" in metafunc.fixturenames and not hasattr(metafunc.module, "server"):
+        metafunc.parametrize("server", modes_of(metafunc), indirect=True, scope="session")
 
 
 @pytest.fixture(scope="session")
 def embedded_server(tmp_path_factory):
     with running_server(tmp_path_factory.mktemp("data") / "rioni", "--workers", "2", environment=SETTINGS) as running:
         yield running
-
-
-@pytest.fixture(scope="session")
-def cluster_nodes(cluster_environment, tmp_path_factory, shared_by_group):
-    data = tmp_path_factory.mktemp("data") / "rioni"
-    return shared_by_group.enter_context(running_nodes(data, environment=SETTINGS | cluster_environment()))
 
 
 @pytest.fixture(scope="session")

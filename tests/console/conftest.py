@@ -7,6 +7,8 @@ from tests.console.markup import forms
 from tests.console.sample import sample as filled
 from tests.support.browser import browser as browser  # noqa: PLC0414 - a fixture
 from tests.support.builders import event_type_body
+from tests.support.modes import CLUSTER, modes_of
+from tests.support.nodes import running_nodes
 from tests.support.server import running_server
 from tests.support.tokens import ADMINISTRATOR, FULL_SCOPES, write_tokens
 
@@ -16,15 +18,32 @@ ROLES = ("consumer", "publisher", "owner", "viewer", "operator")
 """Users of the guarded broker whom sections or the broker's lists of administrators may name; each is its own token."""
 
 
+def pytest_generate_tests(metafunc):
+    """Run tests of a broker of this file in the modes given by `--mode`."""
+    if "mode" in metafunc.fixturenames:
+        metafunc.parametrize("mode", modes_of(metafunc), indirect=True, scope="session")
+
+
 @pytest.fixture(scope="session")
-def broker(tmp_path_factory):
-    """A broker without authentication, for all tests of the console; each uses names of its own."""
+def mode(request):
+    """What the brokers of this file are: `embedded` or `cluster`."""
+    return request.param
+
+
+@pytest.fixture(scope="session")
+def embedded_broker(tmp_path_factory):
     with running_server(tmp_path_factory.mktemp("data") / "rioni", "--workers", "1") as running:
         yield running
 
 
 @pytest.fixture(scope="session")
-def guarded(tmp_path_factory):
+def broker(request, mode):
+    """A broker without authentication, for all tests of the console; each uses names of its own."""
+    return request.getfixturevalue({"embedded": "embedded_broker", CLUSTER: "cluster_nodes"}[mode])
+
+
+@pytest.fixture(scope="session")
+def guarded(request, mode, tmp_path_factory):
     """A broker that asks for tokens: of its administrator, of a user without special rights, and of each role."""
     folder = tmp_path_factory.mktemp("guarded")
     scopes = {"scopes": list(FULL_SCOPES)}
@@ -42,15 +61,30 @@ def guarded(tmp_path_factory):
         "RIONI_AUTH_TOKENS": str(folder / "tokens.toml"),
         "RIONI_AUTH_SERVICE_REALMS": "services",
     }
-    with running_server(folder / "data", "--workers", "1", environment=settings) as running:
+    if mode == CLUSTER:
+        settings |= request.getfixturevalue("cluster_environment")()
+        server = running_nodes(folder / "data", environment=settings)
+    else:
+        server = running_server(folder / "data", "--workers", "1", environment=settings)
+    with server as running:
         yield running
 
 
 @pytest.fixture(scope="session")
-def sample(broker):
-    """Something of each kind, with hostile texts; the values of the names in `sample.ADDRESSES`."""
-    with filled(broker) as names:
+def embedded_sample(embedded_broker):
+    with filled(embedded_broker) as names:
         yield names
+
+
+@pytest.fixture(scope="session")
+def cluster_sample(cluster_nodes, shared_by_group):
+    return shared_by_group.enter_context(filled(cluster_nodes))
+
+
+@pytest.fixture(scope="session")
+def sample(request, mode):
+    """Something of each kind, with hostile texts; the values of the names in `sample.ADDRESSES`."""
+    return request.getfixturevalue({"embedded": "embedded_sample", CLUSTER: "cluster_sample"}[mode])
 
 
 @pytest.fixture

@@ -41,7 +41,9 @@ def sample(
         added = {"type": "json_schema", "schema": json.dumps({"properties": {"text": {}, HOSTILE: {"title": HOSTILE}}})}
         api.post(f"/event-types/{NAME}/schemas", json=added).raise_for_status()
         api.post(f"/event-types/{NAME}/events", json=[{"text": HOSTILE, HOSTILE: HOSTILE}]).raise_for_status()
-        api.post("/storages", json={"id": STORAGE, "storage_type": "embedded"}).raise_for_status()
+        # Of a type that the broker can use.
+        like = {name: value for name, value in api.get("/storages/default").json().items() if name != "default"}
+        api.post("/storages", json=like | {"id": STORAGE}).raise_for_status()
         for kind in ("CONSUMER_APP", "PRODUCER_ET"):
             api.put(f"/settings/blacklist/{kind}/{NAME}-blocked").raise_for_status()
         wanted = {
@@ -54,7 +56,7 @@ def sample(
             **of_subscription,
         }
         subscription = api.post("/subscriptions", json=wanted).json()["id"]
-        _keep_a_dead_letter(broker, f"/subscriptions/{subscription}", bearer(token))
+        keep_a_dead_letter(broker, f"/subscriptions/{subscription}", bearer(token))
         changed = api.get("/audit", params={"resource": f"event-type:{NAME}"}).json()["items"][0]
         with broker.client(headers=bearer(token)) as other, open_stream(other, f"/subscriptions/{subscription}/events"):
             yield {"name": NAME, "id": subscription, "position": str(changed["position"])}
@@ -72,7 +74,7 @@ def _definition() -> dict[str, object]:
     }
 
 
-def _keep_a_dead_letter(broker: RunningServer, path: str, headers: Mapping[str, str]) -> None:
+def keep_a_dead_letter(broker: RunningServer, path: str, headers: Mapping[str, str]) -> None:
     """Read without committing, until the event is kept as a dead letter."""
     for _ in range(_TRIES):
         with (

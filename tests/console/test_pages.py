@@ -51,6 +51,7 @@ def test_every_page_is_accessible_in_both_themes_and_fits_a_phone(open_page, pat
     assert page.evaluate("window.ran") is None
 
 
+@pytest.mark.both_modes
 def test_every_page_can_be_read_without_scripts(open_page, sample):
     page = open_page("/", java_script_enabled=False)
     for path in ADDRESSES:

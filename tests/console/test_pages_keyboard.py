@@ -1,5 +1,7 @@
 """The console by keyboard alone: what can be clicked is reached, changes are made, and each shortcut works."""
 
+import json
+
 import pytest
 
 from tests.console.sample import ADDRESSES
@@ -68,7 +70,11 @@ def test_changes_are_made(page, api, event_type):
     make(page, f"{subscription}?tab=definition", "clone", consumer_group="keys")
     make(page, f"{subscription}?tab=definition", "delete", name="shop")
     make(page, "/settings", "block", name="keyboard.blocked")
-    make(page, "/storages", "add", id="keyboard")
+    like = api.get("/storages/default").json()
+    configured = (
+        {"kafka_configuration": json.dumps(like["kafka_configuration"])} if "kafka_configuration" in like else {}
+    )
+    make(page, "/storages", "add", id="keyboard", **configured)
     assert len(api.get(f"/event-types/{name}/partitions").json()) == 3
     assert len(api.get(f"/event-types/{name}/timelines").json()) == 2
     (clone,) = api.get("/subscriptions", params={"event_type": name}).json()["items"]

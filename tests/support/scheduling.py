@@ -59,11 +59,13 @@ class Scheduling(LoadFileScheduling):
 
 LAST = ("tests/acceptance/",)
 """Tests that share servers which each worker starts for itself: together, these run no longer than needed."""
+NODES = (*LAST, "tests/console/")
+"""Tests that may run against nodes of a cluster."""
 
 
 def needs_nodes(nodeid: str) -> bool:
-    """Whether a test of `LAST` runs against the nodes of a cluster: two nodes for each worker would cost much more."""
-    return nodeid.startswith(LAST) and "[cluster" in nodeid
+    """Whether a test runs against the nodes that tests share: two nodes for each worker would cost much more."""
+    return nodeid.startswith(NODES) and "[cluster" in nodeid
 
 
 def group_of(nodeid: str) -> str:
@@ -74,10 +76,15 @@ def group_of(nodeid: str) -> str:
 def slow_first(items: list[pytest.Item]) -> None:
     """Move the tests of files with slow ones to the front, so that no worker begins with them at the end.
 
-    The tests of `LAST` come last, ordered in the same way.
+    The tests of `LAST`, and those against nodes, come last, ordered in the same way.
     """
     slow = {item.path for item in items if any(map(item.get_closest_marker, ("slow", "nightly", "spark")))}
-    items.sort(key=lambda item: (item.nodeid.startswith(LAST), not needs_nodes(item.nodeid), item.path not in slow))
+
+    def turn(item: pytest.Item) -> tuple[bool, ...]:
+        nodes = needs_nodes(item.nodeid)
+        return nodes or item.nodeid.startswith(LAST), not nodes, item.path not in slow
+
+    items.sort(key=turn)
 
 
 def import_in_turns(config: pytest.Config) -> None:

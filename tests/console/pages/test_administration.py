@@ -1,5 +1,6 @@
 """Changes of settings and storages in the console, without scripts."""
 
+import json
 import re
 from pathlib import Path
 
@@ -61,14 +62,20 @@ def test_an_application_is_blocked_and_unblocked(visitor, api):
 
 
 def test_a_storage_is_added_and_deleted_by_its_name(visitor, api):
-    visitor.post("/console/storages", {"action": "add", "id": "console-tests", "storage_type": "embedded"})
+    like = api.get("/storages/default").json()
+    added = {"id": "console-tests", "storage_type": like["storage_type"]}
+    if "kafka_configuration" in like:
+        added["kafka_configuration"] = json.dumps(like["kafka_configuration"])
+    visitor.post("/console/storages", {"action": "add", **added})
     assert "console-tests" in {each["id"] for each in api.get("/storages").json()}
     delete = {"action": "delete", "id": "console-tests"}
     assert visitor.post("/console/storages", delete | {"name": "something"}).status_code == 422
     visitor.post("/console/storages", delete | {"name": "console-tests"})
     assert "console-tests" not in {each["id"] for each in api.get("/storages").json()}
     bad = {"action": "add", "id": "a", "storage_type": "kafka", "kafka_configuration": "{"}
-    assert "not JSON" in visitor.post("/console/storages", bad).text
+    refused = visitor.post("/console/storages", bad).text
+    assert "not JSON" in refused
+    assert "<option selected>kafka</option>" in refused
 
 
 @pytest.mark.parametrize("form", [{"action": "no-such-action"}, {}])

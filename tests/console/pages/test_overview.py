@@ -11,15 +11,21 @@ from tests.support.waiting import wait_until
 CHECKS = {"kafka": {"status": "failed", "reason": "no broker answers"}, "disk": {"status": "ok"}}
 
 
-def test_the_overview_shows_nodes_health_and_changes(visitor, event_type):
+def test_the_overview_shows_nodes_health_and_changes(visitor, event_type, mode):
     event_type("console.overview")
-    data = wait_until(lambda: (found := visitor.get("/console?format=json").json())["nodes"]["items"] and found)
-    (node,) = data["nodes"]["items"]
-    assert node["configured_workers"] == len(node["workers"]) == 1
+    count = {"embedded": 1, "cluster": 2}[mode]
+
+    def with_all_nodes():
+        data = visitor.get("/console?format=json").json()
+        return data if len(data["nodes"]["items"]) == count else None
+
+    data = wait_until(with_all_nodes)
+    for node in data["nodes"]["items"]:
+        assert node["configured_workers"] == len(node["workers"]) == 1
     assert data["ready"]["checks"]["database"]["status"] == "ok"
     assert [chart["title"] for chart in data["charts"]][:2] == ["Published", "Delivered"]
     page = visitor.get("/console").text
-    assert f"{node['host']}:{node['port']}" in page
+    assert all(f"{node['host']}:{node['port']}" in page for node in data["nodes"]["items"])
     assert "event-type:console.overview" in page
 
 

@@ -204,6 +204,30 @@ def test_events_that_may_not_be_read_are_not_offered(guest, names):
     assert "unseen" not in guest.get(f"/console/event-types/{names['name']}/events").text
 
 
+def test_only_pages_with_actions_ask_for_rights_and_only_once(guarded, guest, names):
+    guest.log_in("viewer")
+    with guarded.client(headers=bearer(ADMIN)) as api:
+        for address in ADDRESSES:
+            before = _asked(api)
+            guest.get(f"/console{address.format(**names)}")
+            allowed = {0, 1} if address in {each for _, each in CONTROLLED} | {"/account"} else {0}
+            assert _asked(api) - before in allowed, address
+
+
+def test_nobody_asks_for_rights_where_everybody_has_all(visitor, api, event_type):
+    name = event_type("console.without-rights")
+    before = _asked(api)
+    assert "<button" in visitor.get(f"/console/event-types/{name}?tab=edit").text
+    assert visitor.get(f"/console/event-types/{name}", params={"format": "json"}).json()["lacks"] == {}
+    assert _asked(api) == before
+
+
+def _asked(api):
+    """How often rights were asked for."""
+    counters = api.get("/metrics", headers={"Accept": "application/json"}).json()["counters"]
+    return sum(value["count"] for name, value in counters.items() if 'route="/rights"' in name)
+
+
 def test_users_see_their_rights_to_the_broker(guest, visitor, names):
     guest.log_in("viewer")
     assert 'href="/console/account"' in guest.get("/console").text
@@ -223,14 +247,8 @@ def test_disabled_pages_are_accessible_in_both_themes(browser, guarded, names):
     page.locator('[name="token"]').fill("viewer")
     page.locator("main button, form button").first.click()
     page.wait_for_url("**/console")
-    tabs = ("edit", "partitions", "timelines")
-    addresses = [f"{EVENT_TYPE}?tab={tab}" for tab in tabs] + [
-        EVENTS,
-        f"{SUBSCRIPTION}?tab=definition",
-        STORAGES,
-        SETTINGS,
-    ]
-    for address in (*addresses, "/account"):
+    tabs = (f"{EVENT_TYPE}?tab=edit", f"{SUBSCRIPTION}?tab=definition")
+    for address in (*tabs, EVENTS, STORAGES, SETTINGS, "/account"):
         page.goto(f"/console{address.format(**names)}")
         assert page.locator("button:disabled").count() or address == "/account"
         for theme in ("light", "dark"):

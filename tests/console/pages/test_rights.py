@@ -21,7 +21,7 @@ def _users(*names):
 
 SECTION = {"admins": _users("owner"), "readers": _users("consumer"), "writers": _users("publisher")}
 SUBSCRIPTION_SECTION = {"admins": _users("owner"), "readers": _users("consumer")}
-ADMINS = {"admins": _users("nobody"), "readers": _users("viewer", "operator"), "writers": _users("operator")}
+ADMINS = {"admins": _users("nobody"), "readers": _users("viewer", "operator"), "writers": _users("writer", "operator")}
 
 EVENT_TYPE, EVENTS, SUBSCRIPTION = "/event-types/{name}", "/event-types/{name}/events", "/subscriptions/{id}"
 STORAGES, SETTINGS = "/storages", "/settings"
@@ -42,6 +42,7 @@ MAY = {
     "publisher": {PUBLISH},
     "owner": OF_EVENT_TYPE | OF_SUBSCRIPTION,
     "viewer": {CLOSE},
+    "writer": {PUBLISH} | OF_EVENT_TYPE | OF_BROKER,
     "operator": {CLOSE, PUBLISH} | OF_EVENT_TYPE | OF_BROKER,
     ADMIN: {CLOSE, PUBLISH, NAMES} | OF_EVENT_TYPE | OF_SUBSCRIPTION | OF_BROKER,
 }
@@ -65,8 +66,15 @@ VALUES = {
 """What is typed for an action that shall work; all else is what the page shows. Braces as in `ADDRESSES`."""
 SHOWN_FIRST = {"apply": "plan", "reset": "preview"}
 """What must be seen before an action is enabled."""
-UNSEEN = {"owner": {(SUBSCRIPTION, "redrive")}}
-"""Dead letters are events, which only readers see."""
+UNSEEN = {
+    "owner": {(SUBSCRIPTION, "redrive")},
+    "writer": {
+        (SETTINGS, "switch"),
+        (SETTINGS, "unblock"),
+        *((STORAGES, each) for each in ("add", "default", "delete")),
+    },
+}
+"""What can't be done in the console because only readers see what it is about: dead letters, features, storages."""
 CONTROLLED = [
     (page.path, address)
     for page in PAGES

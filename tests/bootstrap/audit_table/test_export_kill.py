@@ -10,19 +10,22 @@ import pytest
 from rioni.bootstrap import verify_export
 from rioni.bootstrap.audit_table.manifests import DATA
 from tests.bootstrap.audit_table.conftest import shown
+from tests.support.campaigns import length
 
 
-pytestmark = [pytest.mark.spark, pytest.mark.nightly, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.nightly, pytest.mark.slow, pytest.mark.timeout(length(600, 3_600))]
 
-KILLS = 8
+KILLS = length(2, 20)
+LIFE_MAX_S = 4.0
 
 
 @pytest.mark.parametrize("form", ["delta", "jsonl"])
 def test_killed_at_random_moments_each_entry_is_there_once(broker, tmp_path, form):
     table, killed = tmp_path / "table", 0
-    for _ in range(KILLS):
+    for number in range(KILLS):
         broker.grow(400)
-        life_s = random.uniform(0, 4)
+        # Few kills are spread over the work, too; the first one comes early.
+        life_s = LIFE_MAX_S * ((number + random.random()) / KILLS) ** 2
         command = [sys.executable, "-m", "tests.bootstrap.audit_table.export_process"]
         options = [str(broker.config.data), str(table), form, f"{life_s:.2f}"]
         code = subprocess.run([*command, *options], start_new_session=True, timeout=200, check=False).returncode

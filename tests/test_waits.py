@@ -42,6 +42,7 @@ MAY_USE_THREADS: Mapping[str, str] = {
     "rioni/testing/launcher.py": USERS_PROCESS,
     "rioni/testing/process.py": USERS_PROCESS,
     "rioni/lake/archive.py": OWN_COMMAND,
+    "rioni/tools/job_reporter.py": "a thread of a command; waits have deadlines",
     "rioni/tools/demo.py": OWN_COMMAND,
     "rioni/http/health_checks.py": "greenlets that look at what may hang; waiting for them has a deadline",
     "rioni/http/bodies/reading.py": "a lock that greenlets take in turn, for one step of some milliseconds each",

@@ -33,6 +33,7 @@ from rioni.commands.background.job_watchdog import JobWatchdog
 from rioni.commands.subscriptions.dead_letters import DeadLetterQueue, DeadLetterRedriver
 from rioni.commands.system.client_activity import ActivityTracker
 from rioni.commands.system.denied_requests import DeniedRequests
+from rioni.commands.system.job_records import JobRecords
 from rioni.commands.system.usage_metrics import UsageRecorder
 from rioni.config.settings import Config
 from rioni.console.app import create_console
@@ -54,6 +55,7 @@ from rioni.http.streaming.stream_context import StreamMemory, StreamPorts
 from rioni.storage.clock import ExpiryClock, SystemClock
 from rioni.storage.embedded.activity import EmbeddedActivity
 from rioni.storage.embedded.data_directory import DataDirectory
+from rioni.storage.embedded.jobs import EmbeddedJobs
 from rioni.storage.embedded.leadership import FileLeadership
 from rioni.storage.embedded.spool import FileSpool
 from rioni.storage.signing_key import load_key
@@ -206,6 +208,7 @@ def _dependencies(
         activity=_activity_tracker(base),
         checkpoint_signer=build_checkpoint_signer(base),
         denied=DeniedRequests(SqlDenials(base.log.engine), clock, pools.database),
+        jobs=_job_records(base),
         timeline_switcher=services.timeline_switcher,
         access=services.access,
         avro_publisher=services.avro_publisher,
@@ -250,6 +253,17 @@ def _activity_tracker(base: Infrastructure) -> ActivityTracker:
     from rioni.storage.sql.activity import SqlActivity  # noqa: PLC0415
 
     return ActivityTracker(SqlActivity(engine), base.clock, pools.database)
+
+
+def _job_records(base: Infrastructure) -> JobRecords:
+    """Archives and backups: in the log's database on PostgreSQL, in a separate file on SQLite."""
+    engine, pools = base.log.engine, base.pools
+    if engine.dialect.name == "sqlite":
+        return JobRecords(EmbeddedJobs(base.directory.jobs), base.clock, pools.database)
+    # PERF: it imports the dialect of PostgreSQL, for 20 ms.
+    from rioni.storage.sql.jobs import SqlJobs  # noqa: PLC0415
+
+    return JobRecords(SqlJobs(engine), base.clock, pools.database)
 
 
 def _jobs(

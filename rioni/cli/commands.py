@@ -81,6 +81,7 @@ SECTIONS: Mapping[str, Section] = {
             "settings": ("remote.settings",),
             "storages": ("remote.storages",),
             "monitoring": ("remote.monitoring",),
+            "jobs": ("remote.jobs",),
             "rebuilds": ("remote.rebuilds",),
             "log": ("remote.log",),
             "witness": ("remote.witness",),

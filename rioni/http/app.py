@@ -26,6 +26,7 @@ from rioni.http.resources.event_types import EventTypeResource, EventTypesResour
 from rioni.http.resources.events import DeletedEventsResource, EventsResource
 from rioni.http.resources.filter_evaluations import FilterEvaluationsResource
 from rioni.http.resources.health import HealthResource, LiveResource, MetricsResource, ReadyResource, VersionResource
+from rioni.http.resources.jobs import JobResource, JobsResource
 from rioni.http.resources.metrics_history import MetricsHistoryResource
 from rioni.http.resources.nodes import NodesResource
 from rioni.http.resources.partitions import PartitionResource, PartitionsResource
@@ -103,6 +104,8 @@ def routes(dependencies: Dependencies) -> list[tuple[str, Any]]:
         ("/log/proof/inclusion", InclusionResource(dependencies)),
         ("/log/tile/{level}/{rest:path}", TileResource(dependencies)),
         ("/nodes", NodesResource(dependencies)),
+        ("/jobs", JobsResource(dependencies)),
+        ("/jobs/{job_id}", JobResource(dependencies)),
         ("/rebuilds", RebuildsResource(dependencies)),
         ("/rebuilds/{rebuild_id}", RebuildResource(dependencies)),
         ("/settings/admins", AdminsResource(dependencies)),

@@ -15,6 +15,7 @@ from rioni.commands.subscriptions.initial_cursors import CursorInitializer
 from rioni.commands.system.checkpoint_signer import CheckpointSigner
 from rioni.commands.system.client_activity import ActivityTracker
 from rioni.commands.system.denied_requests import DeniedRequests
+from rioni.commands.system.job_records import JobRecords
 from rioni.commands.system.system_event_types import SystemEventTypes
 from rioni.commands.system.usage_metrics import UsageRecorder
 from rioni.commands.timelines.timeline_switch import TimelineSwitcher
@@ -70,6 +71,7 @@ class Dependencies:
     activity: ActivityTracker
     checkpoint_signer: CheckpointSigner
     denied: DeniedRequests
+    jobs: JobRecords
     timeline_switcher: TimelineSwitcher
     registry: Registry
     stores: EventStores

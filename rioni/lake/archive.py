@@ -3,13 +3,16 @@
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from rioni.domain.errors import Invalid, RioniError
+from rioni.domain.system.jobs import ARCHIVE
 from rioni.lake.broker import Broker
 from rioni.lake.event_type_archive import EventTypeArchive, Limits, Outcome
 from rioni.lake.location import Location
 from rioni.lake.metrics import ArchiveMetrics
 from rioni.lake.table import Lake
+from rioni.tools.job_reporter import JobReporter
 
 
 FORMATS = ("parquet", "delta", "iceberg")
@@ -53,6 +56,7 @@ class Archive:
         metrics: ArchiveMetrics,
         *,
         keeps_json: bool = False,
+        job: JobReporter | None = None,
     ) -> None:
         """Prepare to archive.
 
@@ -63,10 +67,13 @@ class Archive:
             limits: when events are committed.
             metrics: of this process.
             keeps_json: whether tables have the JSON of each event, too.
+            job: learns how far it is.
         """
         self._broker, self._lake, self._limits, self._metrics = broker, lake, limits, metrics
         self._wanted, self._keeps_json = event_types, keeps_json
         self._archives: dict[str, EventTypeArchive] = {}
+        self._job = job or JobReporter(lambda *_: None, ARCHIVE, "-")
+        self._archived = 0
 
     def archive(self, is_stopped: Callable[[], bool]) -> tuple[dict[str, Outcome], dict[str, RioniError]]:
         """Archive what the broker holds now; blocks until then.
@@ -91,11 +98,18 @@ class Archive:
                     self._broker, self._lake, name, self._limits, self._metrics, keeps_json=self._keeps_json
                 )
             try:
-                done[name] = self._archives[name].archive(is_stopped)
+                done[name] = self._archives[name].archive(is_stopped, partial(self._job.progress, name))
+                self._archived += done[name].archived
             except RioniError as ex:
                 failed[name] = ex
                 self._metrics.errors.labels(name).inc()
                 _LOG.error("%s is not archived: %s", name, ex)
+        self._job.progress("wait for new events", len(done), len(names))
+        problems = "".join(
+            f"; {name}: {each.lost:,} events LOST to retention" for name, each in done.items() if each.lost
+        )
+        problems += "".join(f"; {name} failed: {ex}" for name, ex in failed.items())
+        self._job.note(f"{self._archived:,} events archived{problems}")
         return done, failed
 
     def run(self, every_s: float, stopped: threading.Event) -> None:
@@ -105,4 +119,5 @@ class Archive:
                 self.archive(stopped.is_set)
             except RioniError as ex:
                 _LOG.error("Nothing is archived: %s", ex)
+                self._job.note(f"{self._archived:,} events archived; the last round failed: {ex}")
             stopped.wait(every_s)

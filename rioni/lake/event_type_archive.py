@@ -58,8 +58,12 @@ class EventTypeArchive:
         """Of the table, after the last round without a failure."""
         self._expired_on: date | None = None
 
-    def archive(self, is_stopped: Callable[[], bool]) -> Outcome:
+    def archive(self, is_stopped: Callable[[], bool], progress: Callable[[int, int], None]) -> Outcome:
         """Archive what the broker holds now; blocks until then, or until it is told to stop and has committed.
+
+        Args:
+            is_stopped: whether to end early.
+            progress: called with the events that are in the lake, and how many there are to archive.
 
         Raises:
             Unavailable: broker or lake can't be used.
@@ -81,12 +85,14 @@ class EventTypeArchive:
             # Before anything else, so that no later run reports the same loss.
             tables.commit(Buffer(event_type.category, starts))
         self._places = starts
-        self._measure(event_type, partitions, now)
+        lag = self._measure(event_type, partitions, now)
+        progress(0, lag)
         behind = {each.name: starts[each.name] for each in partitions if starts[each.name] < each.newest}
         reader = Reader(self._broker, event_type, {each.name: each.newest for each in partitions})
         while behind and not is_stopped():
             buffer = reader.read(behind, self._is_full, is_stopped)
             outcome = self._commit(tables, buffer, outcome)
+            progress(outcome.archived + outcome.quarantined, lag)
             starts |= buffer.places
             behind = {name: starts[name] for name in behind if name not in buffer.ended}
         if not behind:
@@ -180,7 +186,8 @@ class EventTypeArchive:
 
     # --- metrics ---
 
-    def _measure(self, event_type: ArchivedEventType, partitions: Sequence[Partition], now: datetime) -> None:
+    def _measure(self, event_type: ArchivedEventType, partitions: Sequence[Partition], now: datetime) -> int:
+        """Set the metrics; how many events are not in the table yet."""
         places = self._places or {}
         lag = sum(
             self._broker.distance(self._name, each.name, places[each.name], each.newest)
@@ -192,7 +199,7 @@ class EventTypeArchive:
         self._metrics.lag_seconds.labels(self._name).set(max(0.0, seconds))
         retention_ms = event_type.options.retention_time
         if retention_ms is None:
-            return
+            return lag
         self._metrics.retention_seconds.labels(self._name).set(retention_ms / 1_000)
         if seconds * 2_000 > retention_ms:
             _LOG.warning(
@@ -201,3 +208,4 @@ class EventTypeArchive:
                 seconds,
                 retention_ms // 1_000,
             )
+        return lag

@@ -159,6 +159,8 @@ CASES = [
     Case("GET /log/proof/consistency", UID, AUDITORS, 422, HISTORY),
     Case("GET /log/proof/inclusion", UID, AUDITORS, 422, HISTORY),
     Case("GET /log/tile/{level}/{rest}", UID, AUDITORS, 404, HISTORY, values={"level": "9", "rest": "000"}),
+    Case("GET /jobs", UID, AUDITORS, 200, HISTORY),
+    Case("PUT /jobs/{job_id}", UID, EVERYBODY, 422, body={}, values={"job_id": STREAM_ID}),
     Case("GET /rebuilds", UID, AUDITORS, 200, HISTORY),
     Case("GET /rebuilds/{rebuild_id}", UID, AUDITORS, 404, HISTORY, values={"rebuild_id": "none"}),
     Case("GET /settings/admins", UID, BROKER_READERS, 200, SETTINGS),

@@ -29,6 +29,8 @@ PLAN = Plan("green", ["states"], incremental=False, fold=1, upto=None, position=
 ONLY_FOR_OTHERS = {
     # The same as PUT, for clients that can't send it.
     "POST /event-types/{}/partition-count",
+    # `rioni archive` reports by itself.
+    "PUT /jobs/{}",
 }
 """Operations that the client and this command line need not call."""
 MISSING: set[str] = set()

@@ -49,6 +49,7 @@ COMMANDS = {
     "log-keys": "log keys",
     "log-inclusion": "log inclusion 1 --size 1",
     "log-consistency": "log consistency 1 --second 1",
+    "jobs-list": "jobs list",
     "rebuilds-list": "rebuilds list",
     "monitoring-health": "monitoring health",
     "monitoring-live": "monitoring live",

@@ -3,6 +3,7 @@
 import contextlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from uuid import uuid4
 
 from rioni.console.pages import event_type, subscriptions
 from rioni.console.pages.table import PAGES
@@ -44,6 +45,8 @@ def sample(
         # Of a type that the broker can use.
         like = {name: value for name, value in api.get("/storages/default").json().items() if name != "default"}
         api.post("/storages", json=like | {"id": STORAGE}).raise_for_status()
+        job = {"kind": "archive", "name": HOSTILE, "state": "running", "phase": HOSTILE, "done": 3, "detail": HOSTILE}
+        api.put(f"/jobs/{uuid4()}", json=job).raise_for_status()
         for kind in ("CONSUMER_APP", "PRODUCER_ET"):
             api.put(f"/settings/blacklist/{kind}/{NAME}-blocked").raise_for_status()
         wanted = {

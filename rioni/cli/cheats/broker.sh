@@ -21,6 +21,10 @@ rioni audit list --since 2026-01-01 --limit 20
 rioni audit list --resource storage:default --states --json
 rioni audit denials --limit 20
 
+# Archives and backups, and how far they are.
+rioni jobs list
+rioni jobs list --kind backup
+
 # Rebuilds of the read models, and how far they are.
 rioni rebuilds list
 rioni rebuilds show

@@ -25,13 +25,25 @@ def backup(
     """Back up log, read models, cursors and events as of one instant, while the broker works.
 
     Copies into the folder `--to`, or updates an earlier backup there: [backups](operating/backup.md). The copy is
-    checked, unless `--no-check` is given. For a cluster, see [there](operating/cluster.md#backup-and-restore).
+    checked, unless `--no-check` is given. [`rioni jobs list`](reference/jobs.md) shows how far it is. For a cluster,
+    see [there](operating/cluster.md#backup-and-restore).
     """
     settings = load_settings(config_file, data=data)
     from rioni.bootstrap.backup import backup as run
+    from rioni.bootstrap.host_jobs import host_jobs
+    from rioni.domain.system.jobs import BACKUP
+    from rioni.tools.job_reporter import JobReporter
 
-    with progress_bars(only_on_terminal=True) as progress:
+    with progress_bars(only_on_terminal=True) as show, JobReporter(host_jobs(settings), BACKUP, str(to)) as job:
+
+        def progress(phase: str, done: int, total: int) -> None:
+            show(phase, done, total)
+            job.progress(phase, done, total)
+
         report = run(settings, to, progress, checked=not no_check)
+        job.note(
+            f"{report.size:,} bytes, of which {report.written:,} were written; position {report.manifest.position}"
+        )
     files = {name: entry.size for name, entry in report.manifest.files.items()}
     done = "not checked" if no_check else "checked"
     what = "Updated" if report.incremental else "Made"

@@ -14,7 +14,7 @@ from rioni.cli.session import Session, connected
 
 
 if TYPE_CHECKING:
-    from rioni.domain.errors import RioniError
+    from rioni.domain.system.jobs import JobReport
     from rioni.lake.event_type_archive import Outcome
 
 app = typer.Typer()
@@ -51,8 +51,8 @@ def archive(
 
     See [the archive](operating/archive.md). Without `--event-type` those are archived whose
     [annotations](reference/event-types.md#data-lake-annotations) ask for it. `--once` archives what is there and ends,
-    otherwise new events are looked for `--every` so many seconds, until SIGTERM. Exit code 1: `--once` found that
-    retention had removed events before. Needs `rioni[lake]`.
+    otherwise new events are looked for `--every` so many seconds, until SIGTERM. `rioni jobs list` shows how far it is.
+    Exit code 1: `--once` found that retention had removed events before. Needs `rioni[lake]`.
     """
     load_settings(config_file)
     from rioni.domain.errors import Unavailable
@@ -61,27 +61,42 @@ def archive(
         from rioni.lake.archive import Archive, open_lake
     except ModuleNotFoundError as ex:
         raise Unavailable(f"rioni archive needs {ex.name}: pip install 'rioni[lake]'") from ex
+    from msgspec.structs import asdict
+
+    from rioni.domain.system.jobs import ARCHIVE
     from rioni.lake.broker import Broker
     from rioni.lake.event_type_archive import Limits
     from rioni.lake.location import parse_location
     from rioni.lake.metrics import ArchiveMetrics
+    from rioni.tools.api_client import call
+    from rioni.tools.job_reporter import JobReporter
+
+    broker = server(session.connection)
+
+    def tell(job_id: str, report: "JobReport") -> None:
+        call(broker, "PUT", f"/jobs/{job_id}", asdict(report))
 
     metrics = ArchiveMetrics()
     lake = open_lake(format_, parse_location(to), catalog)
     limits = Limits(events=commit_events, seconds=every)
-    work = Archive(Broker(server(session.connection)), lake, event_type or (), limits, metrics, keeps_json=keep_json)
+    job = JobReporter(tell, ARCHIVE, to)
+    work = Archive(Broker(broker), lake, event_type or (), limits, metrics, keeps_json=keep_json, job=job)
     if metrics_port is not None:
         typer.echo(f"Metrics are served on http://{metrics_host}:{metrics.serve(metrics_host, metrics_port)}/metrics")
     stopped = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stopped.set())
-    if once:
+    with job:
+        if not once:
+            work.run(every, stopped)
+            return
         done, failed = work.archive(stopped.is_set)
-        _report(session.output, done, failed)
-        return
-    work.run(every, stopped)
+        _show(session.output, done)
+        for problem in failed.values():
+            raise problem
+    _check_lost(done)
 
 
-def _report(output: Output, done: "dict[str, Outcome]", failed: "dict[str, RioniError]") -> None:
+def _show(output: Output, done: "dict[str, Outcome]") -> None:
     for name, each in done.items():
         quarantined = f", {each.quarantined:,} in quarantine" if each.quarantined else ""
         lost = f", {each.lost:,} LOST to retention before" if each.lost else ""
@@ -89,7 +104,8 @@ def _report(output: Output, done: "dict[str, Outcome]", failed: "dict[str, Rioni
             {"event_type": name, "archived": each.archived, "quarantined": each.quarantined, "lost": each.lost},
             f"{name}: {each.archived:,} events archived{quarantined}{lost}",
         )
-    for ex in failed.values():
-        raise ex
+
+
+def _check_lost(done: "dict[str, Outcome]") -> None:
     if any(each.lost for each in done.values()):
         raise typer.Exit(FOUND)

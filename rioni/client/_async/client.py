@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 from weakref import WeakSet
 
-from rioni.client._async.administration import Monitoring, Rebuilds, Settings, Storages
+from rioni.client._async.administration import Jobs, Monitoring, Rebuilds, Settings, Storages
 from rioni.client._async.audit import Audit, Log
 from rioni.client._async.delivery import AsyncDelivery
 from rioni.client._async.event_types import EventTypes
@@ -79,6 +79,7 @@ class AsyncClient:
         self.storages = Storages(self._transport)
         self.audit = Audit(self._transport)
         self.log = Log(self._transport)
+        self.jobs = Jobs(self._transport)
         self.rebuilds = Rebuilds(self._transport)
         self.monitoring = Monitoring(self._transport)
 

@@ -1,4 +1,4 @@
-"""Settings, storages, rebuilds and the state of the broker."""
+"""Settings, storages, jobs, rebuilds and the state of the broker."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,6 +11,8 @@ from rioni.client.models.administration import (
     Blacklist,
     Feature,
     Health,
+    Job,
+    JobReport,
     Metrics,
     MetricsHistory,
     Node,
@@ -29,6 +31,10 @@ class _Features(msgspec.Struct):
 
 class _Nodes(msgspec.Struct):
     items: list[Node]
+
+
+class _Jobs(msgspec.Struct):
+    items: list[Job]
 
 
 class _Rebuilds(msgspec.Struct):
@@ -109,6 +115,27 @@ class Storages:
         """Let new event types begin in this storage."""
         path = {"storage_id": storage_id}
         return self._transport.fetch(Storage, "PUT", "/storages/default/{storage_id}", path=path)
+
+
+class Jobs:
+    """Shows archives and backups. Methods raise `ClientError`."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def list(self, kind: str | None = None) -> Sequence[Job]:
+        """The last 100 of a kind, `archive` or `backup`, or of each; those first that have told something last."""
+        return (self._transport.fetch(_Jobs, "GET", "/jobs", params={"kind": kind})).items
+
+    def report(self, job_id: str, report: JobReport) -> Job:
+        """Tell how far a job of this client is; tell it at least every 20 seconds.
+
+        Args:
+            job_id: a UUID, which the client chooses when the job begins.
+            report: what it does now.
+        """
+        path = {"job_id": job_id}
+        return self._transport.fetch(Job, "PUT", "/jobs/{job_id}", path=path, body=report.members())
 
 
 class Rebuilds:

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 from weakref import WeakSet
 
-from rioni.client._sync.administration import Monitoring, Rebuilds, Settings, Storages
+from rioni.client._sync.administration import Jobs, Monitoring, Rebuilds, Settings, Storages
 from rioni.client._sync.audit import Audit, Log
 from rioni.client._sync.delivery import Delivery
 from rioni.client._sync.event_types import EventTypes
@@ -79,6 +79,7 @@ class Client:
         self.storages = Storages(self._transport)
         self.audit = Audit(self._transport)
         self.log = Log(self._transport)
+        self.jobs = Jobs(self._transport)
         self.rebuilds = Rebuilds(self._transport)
         self.monitoring = Monitoring(self._transport)
 

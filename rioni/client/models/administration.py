@@ -1,4 +1,4 @@
-"""Settings, storages, rebuilds and the state of the broker."""
+"""Settings, storages, jobs, rebuilds and the state of the broker."""
 
 from datetime import datetime
 from typing import Any
@@ -54,6 +54,32 @@ class Storage(Model):
     storage_type: str
     default: bool = False
     kafka_configuration: dict[str, Any] | None = None
+
+
+class JobReport(Model):
+    """What a job tells of itself."""
+
+    kind: str
+    """`archive`; the broker lists those of `backup`, too."""
+    name: str
+    """What it writes to."""
+    state: str
+    """`running`, `done` or `failed`; the broker shows one that tells nothing any more as `interrupted`."""
+    phase: str = ""
+    done: int = 0
+    total: int = 0
+    """What the phase has done, and what it has to do."""
+    detail: str = ""
+
+
+class Job(JobReport, kw_only=True):
+    """A job, as the broker remembers it."""
+
+    id: str
+    started_at: datetime
+    updated_at: datetime
+    client: str = ""
+    """Who reports it; empty for commands on the host of the broker."""
 
 
 class Rebuild(Model):

@@ -1,4 +1,4 @@
-"""Storages, settings and rebuilds of the broker."""
+"""Storages, settings and jobs of the broker."""
 
 from typing import Any
 
@@ -36,6 +36,8 @@ FEATURES = {
     "force_data_lake_annotations": "Event types must have annotations for the data lake.",
 }
 """What is so while a feature is on; those that are left out do nothing."""
+JOBS_SHOWN = 20
+"""Of each kind."""
 _UNPROCESSABLE = 422
 _WRITE = Right("broker", "WRITE")
 
@@ -125,11 +127,16 @@ def _delete_storage(visit: Visit) -> Done:
     return Done(f"The storage {storage} is deleted")
 
 
-# --- rebuilds ---
+# --- jobs ---
 
 
-def _rebuilds(visit: Visit) -> dict[str, Any]:
-    return {"items": visit.api.get("/rebuilds")["items"]}
+def _jobs(visit: Visit) -> dict[str, Any]:
+    jobs = visit.api.get("/jobs")["items"]
+    return {
+        "backups": [job for job in jobs if job["kind"] == "backup"][:JOBS_SHOWN],
+        "archives": [job for job in jobs if job["kind"] == "archive"][:JOBS_SHOWN],
+        "rebuilds": visit.api.get("/rebuilds")["items"][:JOBS_SHOWN],
+    }
 
 
 SETTINGS = Page(
@@ -155,4 +162,4 @@ STORAGES = Page(
         "delete": Action(_delete_storage, _WRITE),
     },
 )
-REBUILDS = Page("/rebuilds", "rebuilds.html.jinja", "Rebuilds", _rebuilds)
+JOBS = Page("/jobs", "jobs.html.jinja", "Jobs", _jobs)

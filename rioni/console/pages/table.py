@@ -22,7 +22,7 @@ SECTIONS = (
     Section("Audit", "/audit", "a"),
     Section("Storages", "/storages", "t"),
     Section("Settings", "/settings", "c"),
-    Section("Rebuilds", "/rebuilds", "r"),
+    Section("Jobs", "/jobs", "j"),
 )
 PAGES: tuple[Page, ...] = (
     overview.OVERVIEW,
@@ -35,6 +35,6 @@ PAGES: tuple[Page, ...] = (
     audit.AUDIT_ENTRY,
     administration.STORAGES,
     administration.SETTINGS,
-    administration.REBUILDS,
+    administration.JOBS,
     account.ACCOUNT,
 )

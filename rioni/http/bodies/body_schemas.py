@@ -9,6 +9,7 @@ from typing import Any
 import fastjsonschema
 
 from rioni.domain.subscriptions.cursor_spec import SHIFT_MAX, SHIFT_MIN
+from rioni.domain.system import jobs
 
 
 class Shape:
@@ -113,5 +114,15 @@ REDRIVE = _shape(
     reason=STRING,
     limit=_nullable("integer", minimum=1, maximum=REDRIVE_MAX),
     force=_nullable("boolean"),
+)
+_COUNT = _nullable("integer", minimum=0, maximum=jobs.COUNT_MAX)
+JOB = _shape(
+    kind=_nullable("string", enum=[jobs.ARCHIVE, None]),
+    name=_nullable("string", minLength=1, maxLength=jobs.NAME_CHARACTERS_MAX),
+    state=_nullable("string", enum=[*jobs.STATES, None]),
+    phase=_nullable("string", maxLength=jobs.NAME_CHARACTERS_MAX),
+    done=_COUNT,
+    total=_COUNT,
+    detail=_nullable("string", maxLength=jobs.DETAIL_CHARACTERS_MAX),
 )
 FILTER_EVALUATION = _shape(filter=STRING, events=_nullable("array", items={"type": "object"}))

@@ -18,6 +18,7 @@ from rioni.domain.event_types.event_type import EventTypeSpec, SubmittedSchema
 from rioni.domain.subscriptions.cursor_spec import CursorSpec, timestamp_violations, violations
 from rioni.domain.subscriptions.dead_letter_policy import DeadLetterFilter
 from rioni.domain.subscriptions.subscription import READ_FROM, SubscriptionSpec
+from rioni.domain.system.jobs import JobReport
 from rioni.domain.system.settings import Admins
 from rioni.domain.system.storages import KAFKA, StorageEntry
 from rioni.domain.timelines.position import parse_offset
@@ -238,6 +239,19 @@ def filter_evaluation(body: bytes) -> tuple[str, list[msgspec.Raw]]:
     if missing:
         raise InvalidFields([(name, "must not be null") for name in missing])
     return members["filter"], [msgspec.Raw(msgspec.json.encode(event)) for event in members["events"]]
+
+
+def job_report(body: bytes) -> JobReport:
+    """What a job tells of itself.
+
+    Raises:
+        Malformed: not JSON, a wrong JSON type, an unknown literal, or a text that is too long.
+        InvalidFields: a member is missing.
+    """
+    members = _read(body, body_schemas.JOB)
+    if missing := [name for name in ("kind", "name", "state") if members.get(name) is None]:
+        raise InvalidFields([(name, "must not be null") for name in missing])
+    return _convert(members, JobReport)
 
 
 def cosigned_note(body: bytes) -> str:

@@ -130,6 +130,7 @@ def _accepted() -> Json:
         "SubmittedFilterEvaluation": _request(
             body_schemas.FILTER_EVALUATION, {}, ("filter", "events"), "At most 20 events."
         ),
+        "SubmittedJob": _request(body_schemas.JOB, {}, ("kind", "name", "state"), "What it does now."),
         "SubmittedStorage": _request(body_schemas.STORAGE, notes.STORAGE, ("id", "storage_type")),
     }
 

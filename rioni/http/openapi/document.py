@@ -16,6 +16,7 @@ from rioni.http.openapi.paths import (
     dead_letters,
     event_types,
     events,
+    jobs,
     partitions,
     rebuilds,
     schemas,
@@ -44,6 +45,7 @@ _TAGS = {
     administration.SETTINGS: "Administrators, blocked clients and features: for administrators of the broker.",
     administration.STORAGES: "Where events are stored: for administrators of the broker.",
     audit.AUDIT: "What happened, and by whom: for administrators and auditors of the broker.",
+    jobs.JOBS: "Archives and backups, and how far they are.",
     rebuilds.REBUILDS: "Rebuilds of the read models from the log.",
     transparency_log.LOG: "Signed checkpoints of the log, and proofs that nothing in it was changed (C2SP, RFC 9162).",
     administration.OPERATING: "For monitoring, tooling and client development.",
@@ -106,6 +108,7 @@ def _paths() -> Iterator[tuple[str, Json]]:
         dead_letters,
         audit,
         transparency_log,
+        jobs,
         rebuilds,
         administration,
     ):

@@ -96,6 +96,11 @@ class DataDirectory:
         return self.path / "activity.db"
 
     @property
+    def jobs(self) -> Path:
+        """Path of the database of archives and backups with their progress."""
+        return self.path / "jobs.db"
+
+    @property
     def names(self) -> Path:
         """Path of the database of the idempotency index for Kafka: keys and event ids already stored."""
         return self.path / "names.db"

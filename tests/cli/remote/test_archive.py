@@ -12,7 +12,7 @@ import pytest
 import typer
 
 from rioni.cli.output import Output
-from rioni.cli.remote.archive import _report
+from rioni.cli.remote.archive import _check_lost, _show
 from rioni.lake.event_type_archive import Outcome
 from tests.support.lake import ArchiveUnderTest, create_orders, publish_orders
 from tests.support.server import running_server
@@ -42,12 +42,18 @@ def test_once_it_archives_what_is_there_and_names_what_failed(server, tmp_path):
     assert done.returncode == 2, done.stderr
     assert f"{name}: 2 events archived" in done.stdout
     assert missing in done.stderr
+    with server.client() as client:
+        failed = next(each for each in client.get("/jobs").json()["items"] if each["name"] == str(tmp_path))
+    assert failed["state"] == "failed"
+    assert missing in failed["detail"]
     assert "Traceback" not in done.stderr
 
 
 def test_a_loss_is_an_exit_code_of_its_own(capsys):
+    done = {"a": Outcome(archived=2, quarantined=1), "b": Outcome(lost=3)}
+    _show(Output(), done)
     with pytest.raises(typer.Exit) as ended:
-        _report(Output(), {"a": Outcome(archived=2, quarantined=1), "b": Outcome(lost=3)}, {})
+        _check_lost(done)
     assert ended.value.exit_code == 1
     assert capsys.readouterr().out == (
         "a: 2 events archived, 1 in quarantine\nb: 0 events archived, 3 LOST to retention before\n"
@@ -72,7 +78,10 @@ def test_a_service_archives_what_comes_until_it_is_told_to_end(server, tmp_path)
             publish_orders(client, name, {"order": "b"})
             wait_until(lambda: f'rioni_archive_events_total{{event_type="{name}"}} 2.0' in archived())
             assert f'rioni_archive_retention_seconds{{event_type="{name}"}}' in archived()
+            (job,) = (each for each in client.get("/jobs").json()["items"] if each["state"] == "running")
             process.send_signal(signal.SIGTERM)
             assert process.wait(30) == 0
+        (ended,) = (each for each in client.get("/jobs").json()["items"] if each["id"] == job["id"])
+        assert (ended["state"], ended["detail"]) == ("done", "2 events archived")
     table = ArchiveUnderTest(url=server.url, to=str(tmp_path), format_="parquet").table(name)
     assert sorted(table["order"].to_pylist()) == ["a", "b"]

@@ -15,6 +15,7 @@ from rioni.client import (
     Cursor,
     CursorSpecification,
     EventType,
+    JobReport,
     NotFound,
     Schema,
     Storage,
@@ -33,6 +34,7 @@ ARGUMENTS = {
     "pairs": [(ANY_CURSOR, ANY_CURSOR)],
     "admins": Admins(admins=[Attribute(data_type="user", value="jane")]),
     "storage": Storage(id="s", storage_type="embedded"),
+    "report": JobReport(kind="archive", name="lake", state="running"),
     "count": 2,
     "position": 1,
     "first": 1,
@@ -41,7 +43,7 @@ ARGUMENTS = {
 }
 NAMESPACES = [
     "event_types", "schemas", "partitions", "timelines", "subscriptions", "settings", "storages", "audit", "log",
-    "rebuilds", "monitoring",
+    "jobs", "rebuilds", "monitoring",
 ]  # fmt: skip
 ONLY_FOR_OTHERS = {
     # The same as PUT, for clients that can't send it.

@@ -3,6 +3,7 @@
 import json
 import re
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -88,3 +89,13 @@ def test_what_a_user_may_not_change_is_said_with_its_reason(guest):
     answer = guest.post("/console/settings", {"action": "switch", "feature": "kpi_collection", "enabled": "true"})
     assert answer.status_code == 403
     assert "Forbidden" in answer.text
+
+
+def test_jobs_are_shown_with_their_progress(visitor, api):
+    report = {"kind": "archive", "name": "console-lake", "state": "running", "phase": "orders", "done": 3, "total": 7}
+    api.put(f"/jobs/{uuid4()}", json=report).raise_for_status()
+    page = visitor.get("/console/jobs").text
+    assert '<progress max="7" value="3" aria-label="Progress of the phase orders">' in page
+    assert "console-lake" in page
+    for command in ("rioni backup --data", "rioni rebuild --dry-run"):
+        assert command in page

@@ -1,0 +1,40 @@
+"""Tells the broker of a data directory about jobs on its host; the broker need not run."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from rioni.commands.system.job_records import JobRecords
+from rioni.config.settings import Config
+from rioni.domain.errors import Unavailable
+from rioni.domain.ports.thread_pool import direct
+from rioni.domain.system.jobs import JobReport
+from rioni.storage.clock import SystemClock
+from rioni.storage.embedded.jobs import EmbeddedJobs
+
+
+def host_jobs(config: Config) -> Callable[[str, JobReport], None]:
+    """What notes the id of a job and what it does; blocks on the disk, and raises Unavailable."""
+    path = config.data / "jobs.db"
+    records = JobRecords(EmbeddedJobs(path), SystemClock(), direct)
+
+    def tell(job_id: str, report: JobReport) -> None:
+        # A wrong folder is none of a broker's; the job says so itself.
+        if (config.data / "registry.db").exists():
+            _share(path)
+            records.report(job_id, report, "")
+
+    return tell
+
+
+def _share(path: Path) -> None:
+    """Let a file that root makes belong to the user of the broker, as its other files do."""
+    owner = path.with_name("registry.db").stat()
+    if os.geteuid() != 0 or owner.st_uid == 0:
+        return
+    try:
+        for each in (path, Path(f"{path}-lock")):
+            each.touch()
+            os.chown(each, owner.st_uid, owner.st_gid)
+    except OSError as ex:
+        raise Unavailable(f"{path} can't be used: {ex}") from ex

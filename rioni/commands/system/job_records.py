@@ -1,0 +1,49 @@
+"""Remembers what archives and backups report, and forgets the oldest of them."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from rioni.domain.errors import Conflict
+from rioni.domain.ports.clock import Clock
+from rioni.domain.ports.thread_pool import ThreadPool
+from rioni.domain.system.jobs import Job, JobReport, JobStore, newest_first, shown, superfluous
+from rioni.domain.timestamps import rfc3339
+
+
+class JobRecords:
+    """The jobs that are remembered. Calls block on the store, and raise Unavailable."""
+
+    def __init__(self, store: JobStore, clock: Clock, pool: ThreadPool) -> None:
+        """Prepare.
+
+        Args:
+            store: where they are kept.
+            clock: for timestamps.
+            pool: runs what blocks on the store.
+        """
+        self._store, self._clock, self._pool = store, clock, pool
+
+    def newest(self, kind: str | None = None) -> Sequence[Job]:
+        """The jobs of a kind, or of all kinds; those first that have told something last."""
+        now_ms = self._clock.now_ms()
+        found = newest_first(self._pool(self._store.all))
+        return [shown(job, now_ms) for job in found if kind in (None, job.kind)]
+
+    def report(self, job_id: str, report: JobReport, client: str) -> Job:
+        """Note what a job tells; the first time, it begins.
+
+        Raises:
+            Conflict: another client reports a job of this id, or one of another kind has it.
+        """
+        now = rfc3339(self._clock.now_ms())
+        jobs = {job.id: job for job in self._pool(self._store.all)}
+        known = jobs.get(job_id)
+        if known is not None and (known.client, known.kind) != (client, report.kind):
+            raise Conflict(f"There is another job {job_id}. Let each job have a new id.")
+        started_at = now if known is None else known.started_at
+        job = Job(**msgspec.structs.asdict(report), id=job_id, client=client, started_at=started_at, updated_at=now)
+        self._pool(self._store.put, job)
+        if known is None and (forgotten := superfluous([*jobs.values(), job])):
+            self._pool(self._store.remove, forgotten)
+        return job

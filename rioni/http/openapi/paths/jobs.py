@@ -1,0 +1,83 @@
+"""OpenAPI operations of jobs."""
+
+from rioni.domain.system.jobs import DONE, FAILED, INTERRUPTED, KINDS, RUNNING
+from rioni.http.openapi.builders import (
+    INTEGER,
+    STRING,
+    Json,
+    answer,
+    array,
+    body,
+    operation,
+    path,
+    query,
+    schema,
+    structure,
+)
+
+
+JOBS = "Jobs"
+_ID = "3c0e54cf-6a52-4f7d-9c65-31f3f4d0e7aa"
+_KIND = {"type": "string", "enum": [*KINDS]}
+_JOB = structure(
+    {
+        "id": STRING,
+        "kind": _KIND,
+        "name": STRING,
+        "state": {"type": "string", "enum": [RUNNING, DONE, FAILED, INTERRUPTED]},
+        "started_at": STRING,
+        "updated_at": STRING,
+        "phase": STRING,
+        "done": INTEGER,
+        "total": INTEGER,
+        "detail": STRING,
+        "client": STRING,
+    }
+)
+_TOLD: Json = {
+    "kind": "archive",
+    "name": "s3://lake/events",
+    "state": "running",
+    "phase": "order.created",
+    "done": 250_000,
+    "total": 1_000_000,
+    "detail": "",
+}
+_EXAMPLE: Json = _TOLD | {
+    "id": _ID,
+    "started_at": "2026-11-20T10:00:00.000Z",
+    "updated_at": "2026-11-20T10:00:07.000Z",
+    "client": "lake",
+}
+
+PATHS: Json = {
+    "/jobs": {
+        "get": operation(
+            JOBS,
+            "List archives and backups",
+            {
+                200: answer(
+                    "The last 100 of each kind, those first that have told something last.",
+                    structure({"items": array(_JOB)}),
+                    {"items": [_EXAMPLE]},
+                )
+            },
+            description="What `rioni archive` and `rioni backup` do, and how far they are. For administrators and "
+            "readers of the broker, and those whom the setting `audit_readers` names.",
+            parameters=[query("kind", "Only jobs of this kind.", _KIND, "archive")],
+            problems={400: "There is no such kind.", 403: ""},
+        )
+    },
+    "/jobs/{job_id}": {
+        "put": operation(
+            JOBS,
+            "Report an archive",
+            {200: answer("The job as it is remembered.", _JOB, _EXAMPLE)},
+            description="`rioni archive` does so every few seconds. One that has told nothing for 90 seconds is shown "
+            "as interrupted.",
+            parameters=[path("job_id", "A UUID that the client has chosen.", _ID)],
+            body=body(schema("SubmittedJob"), _TOLD),
+            problems={409: "Another client reports a job of this id.", 422: ""},
+        )
+    },
+}

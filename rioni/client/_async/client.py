@@ -226,6 +226,7 @@ class AsyncClient:
         batch_flush_timeout: int = 5,
         stream_timeout: int = 0,
         stream_keep_alive_limit: int = 0,
+        events_per_second_limit: int = 0,
         filter: str | None = None,  # noqa: A002 - the name of the API
     ) -> AsyncIterator[Batch]:
         """Stream an event type without a subscription, once; see `low_level_stream`."""
@@ -238,6 +239,7 @@ class AsyncClient:
             batch_flush_timeout=batch_flush_timeout,
             stream_timeout=stream_timeout,
             stream_keep_alive_limit=stream_keep_alive_limit,
+            events_per_second_limit=events_per_second_limit,
             filter=filter,
         )
 

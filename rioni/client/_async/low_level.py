@@ -23,6 +23,7 @@ async def low_level_stream(
     batch_flush_timeout: int = 5,
     stream_timeout: int = 0,
     stream_keep_alive_limit: int = 0,
+    events_per_second_limit: int = 0,
     filter: str | None = None,  # noqa: A002 - the name of the API
 ) -> AsyncIterator[Batch]:
     """Stream an event type once; batches without events are keep-alives.
@@ -36,8 +37,10 @@ async def low_level_stream(
         stream_limit: events after which the stream ends; 0 for none.
         batch_flush_timeout: seconds after which a batch is sent that has not become full.
         stream_timeout: seconds after which the stream ends; 0 for about an hour.
-        filter: a CEL expression over `event`: only events that match; of Rioni only.
         stream_keep_alive_limit: keep-alives in a row after which the stream ends; 0 for none.
+        events_per_second_limit: events that are looked at in a second; of more come the newest, and the number of the
+            others in `left_out` of a batch's `info`. 0 for all; of Rioni only.
+        filter: a CEL expression over `event`: only events that match; of Rioni only.
 
     Raises:
         PreconditionFailed: a cursor names nothing that can be read.
@@ -51,6 +54,7 @@ async def low_level_stream(
         "batch_flush_timeout": min(batch_flush_timeout, stream_timeout or batch_flush_timeout),
         "stream_timeout": stream_timeout or None,
         "stream_keep_alive_limit": stream_keep_alive_limit or None,
+        "events_per_second_limit": events_per_second_limit or None,
         "filter": filter,
     }
     async with transport.stream(

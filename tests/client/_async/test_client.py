@@ -101,6 +101,10 @@ def test_partitions_timelines_and_cursors(client, event_type):
     assert len(client.partitions.list(name)) == 3
     batches = [*client.events(name, cursors=[Cursor(partition="0", offset=BEGIN)], stream_limit=3, batch_limit=3)]
     assert sum(len(batch.events) for batch in batches) == 3
+    watched = client.events(
+        name, cursors=[Cursor(partition="0", offset=BEGIN)], stream_limit=1, events_per_second_limit=1
+    )
+    assert [batch.info["left_out"] for batch in watched if batch.events] == [2]
 
 
 def test_a_subscription_is_created_streamed_reset_and_deleted(client, event_type):

@@ -56,7 +56,7 @@ VALUES = {
     (SUBSCRIPTION, "delete"): {"name": "rights"},
     (SUBSCRIPTION, "filter"): {"filter": "event.n == 1"},
     CLOSE: {"stream_id": "of-nobody"},
-    (STORAGES, "add"): {"id": "rights", "storage_type": "embedded"},
+    (STORAGES, "add"): {"id": "rights", "storage_type": "{storage_type}", "kafka_configuration": "{kafka}"},
     (STORAGES, "default"): {"id": "default"},
     (STORAGES, "delete"): {"id": "rights", "name": "rights"},
     (SETTINGS, "switch"): {"feature": "repartitioning", "enabled": "true"},
@@ -90,9 +90,11 @@ def names(guarded):
     """Something of each kind, whose sections name the roles."""
     with guarded.client(headers=bearer(ADMIN)) as api:
         api.post("/settings/admins", json=ADMINS).raise_for_status()
+        storage = api.get("/storages/default").json()
+    kafka = json.dumps(storage["kafka_configuration"]) if "kafka_configuration" in storage else ""
     sections = ({"authorization": SECTION}, {"authorization": SUBSCRIPTION_SECTION})
     with filled(guarded, token=ADMIN, sections=sections) as names:
-        yield names
+        yield names | {"storage_type": storage["storage_type"], "kafka": kafka}
 
 
 @pytest.fixture(scope="module")
@@ -160,7 +162,7 @@ def test_what_is_enabled_works(guarded, guest, names, shown, token):
     for (path, action), address in sorted(wanted.items(), key=lambda each: each[0][1] == "delete"):
         here = f"/console{address.format(**names | fresh)}"
         fields = next((form.fields for form in guest.forms(here) if action in form.actions), {})
-        typed = {name: text.format(**fresh) for name, text in VALUES.get((path, action), {}).items()}
+        typed = {name: text.format(**names | fresh) for name, text in VALUES.get((path, action), {}).items()}
         if action == "apply":
             typed["definition"] = json.dumps(json.loads(fields["definition"]) | {"labels": {"changed": "yes"}})
         if action in SHOWN_FIRST:
@@ -212,6 +214,7 @@ def test_events_that_may_not_be_read_are_not_offered(guest, names):
     assert "unseen" not in guest.get(f"/console/event-types/{names['name']}/events").text
 
 
+@pytest.mark.one_server
 def test_only_pages_with_actions_ask_for_rights_and_only_once(guarded, guest, names):
     guest.log_in("viewer")
     with guarded.client(headers=bearer(ADMIN)) as api:
@@ -222,6 +225,7 @@ def test_only_pages_with_actions_ask_for_rights_and_only_once(guarded, guest, na
             assert _asked(api) - before in allowed, address
 
 
+@pytest.mark.one_server
 def test_nobody_asks_for_rights_where_everybody_has_all(visitor, api, event_type):
     name = event_type("console.without-rights")
     before = _asked(api)

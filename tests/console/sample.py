@@ -7,6 +7,7 @@ from uuid import uuid4
 
 from rioni.console.pages import event_type, subscriptions
 from rioni.console.pages.table import PAGES
+from tests.support import dead_letters
 from tests.support.server import RunningServer, open_stream
 from tests.support.tokens import bearer
 
@@ -20,8 +21,6 @@ ADDRESSES = (
     *(f"/subscriptions/{{id}}?tab={tab.replace(' ', '+')}" for tab in subscriptions.TABS),
 )
 """Each page and each of its tabs; `sample` says what the braces stand for."""
-_SEND_COUNT = "nakadi.zalando.org/subscription-max-event-send-count"
-_POLICY = "nakadi.zalando.org/subscription-unprocessable-event-policy"
 _TRIES = 10
 
 
@@ -54,7 +53,7 @@ def sample(
             "consumer_group": HOSTILE,
             "event_types": [NAME],
             "read_from": "begin",
-            "annotations": {"note": HOSTILE, _SEND_COUNT: "2", _POLICY: "DEAD_LETTER_QUEUE"},
+            "annotations": {"note": HOSTILE, **dead_letters.KEEPING},
             "labels": LABEL,
             **of_subscription,
         }

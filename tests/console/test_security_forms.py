@@ -12,6 +12,7 @@ QUERY = (
     *("q", "tab", "version", "against", "start", "time", "offset", "partition", "filter", "event_type", "reader"),
     *("owning_application", "category", "cleanup_policy", "label", "resource", "kind", "actor", "flow_id", "since"),
     *("until", "after", "before", "as_of", "next"),
+    *("from_offset", "to_offset", "reason", "preview", "force"),
 )
 """Every name that pages know in queries."""
 FORGED = {

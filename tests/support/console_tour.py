@@ -15,6 +15,7 @@ from typing import Any
 import httpx
 from playwright.sync_api import sync_playwright
 
+from tests.support import dead_letters
 from tests.support.browser import PATH
 from tests.support.metrics_history import write_history
 from tests.support.server import running_server
@@ -30,6 +31,7 @@ PAGES: Mapping[str, tuple[str, str]] = {
     "events": ("/event-types/order.created/events", "dark"),
     "subscriptions": ("/subscriptions", "light"),
     "subscription": ("/subscriptions/{subscription}", "light"),
+    "dead-letters": ("/subscriptions/{failing}?tab=dead+letters&preview=yes", "light"),
     "audit": ("/audit", "light"),
     "audit-entry": ("/audit/{position}", "light"),
     "storages": ("/storages", "light"),
@@ -61,8 +63,33 @@ def fill(api: httpx.Client) -> dict[str, Any]:
         made[application] = api.post("/subscriptions", json=body).json()["id"]
     place = {"items": [{"event_type": "order.created", "offset": "BEGIN"}]}
     api.patch(f"/subscriptions/{made['warehouse']}/cursors", json=place).raise_for_status()
+    made["carrier"] = _fail(api)
     entries = api.get("/audit", params={"kind": "event-type.schema-added"}).json()["items"]
-    return {"subscription": made["warehouse"], "position": entries[0]["position"], "subscriptions": [*made.values()]}
+    return {
+        "subscription": made["warehouse"],
+        "failing": made["carrier"],
+        "position": entries[0]["position"],
+        "subscriptions": [*made.values()],
+    }
+
+
+def _fail(api: httpx.Client) -> str:
+    """Let a subscription have dead letters, of which one was published again; returns its id."""
+    wanted = {
+        "owning_application": "carrier",
+        "event_types": ["parcel.created"],
+        "annotations": dead_letters.KEEPING,
+    }
+    id_ = str(api.post("/subscriptions", json=wanted).json()["id"])
+    events = [*_events(6)]
+    reasons = ["The event was sent 3 times without being committed"] * 2 + [dead_letters.REASON] * 4
+    letters = [
+        dead_letters.dead_letter(id_, "parcel.created", 3 * position, event, reason)
+        for position, (event, reason) in enumerate(zip(events, reasons, strict=True))
+    ]
+    dead_letters.write(api, letters)
+    api.post(f"/subscriptions/{id_}/dead-letters/redrive", json={"limit": 1}).raise_for_status()
+    return id_
 
 
 def _event_type(name: str, owner: str) -> dict[str, Any]:

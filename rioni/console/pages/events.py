@@ -20,6 +20,7 @@ BYTES_MAX = 5_000_000
 """Where larger events are shown, there are fewer of them."""
 COLUMNS = 5
 STARTS = ("newest", "oldest", "time", "offset")
+SYMBOLIC = ("BEGIN", "END")
 WITHOUT_METADATA, DATA = "undefined", "data"
 """Categories of event types."""
 
@@ -92,7 +93,7 @@ def _start(visit: Visit, path: str, partitions: Sequence[str]) -> tuple[list[dic
         case "time":
             places = [{"partition": partition, "timestamp": visit.params.get("time", "")} for partition in partitions]
         case "offset":
-            places = [{"partition": partition, "offset": visit.params.get("offset", "")} for partition in partitions]
+            places = [_at(partition, visit.params.get("offset", "")) for partition in partitions]
         case _:
             begins = [{"partition": partition, "offset": "BEGIN"} for partition in partitions]
             lags = visit.api.send("POST", f"{path}/cursors-lag", body=begins).json()
@@ -104,6 +105,12 @@ def _start(visit: Visit, path: str, partitions: Sequence[str]) -> tuple[list[dic
     counts = [min(each, max(lag["unconsumed_events"], 0)) for lag in lags]
     read = [cursor for cursor, count in zip(cursors, counts, strict=True) if count]
     return read, sum(counts)
+
+
+def _at(partition: str, offset: str) -> dict[str, Any]:
+    """The place before the event with an offset, which is the first one shown."""
+    place = {"partition": partition, "offset": offset}
+    return place if offset in SYMBOLIC else place | {"shift": -1}
 
 
 def _read(visit: Visit, path: str, cursors: Sequence[Mapping[str, Any]], count: int) -> Iterator[dict[str, Any]]:

@@ -20,6 +20,8 @@ class Visit:
     """What was sent with a change."""
     as_of: str | None = None
     """The moment that the console shows; None for now."""
+    outcome: dict[str, Any] = field(default_factory=dict)
+    """What an action that stays on the page has found, for `load` to show."""
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,13 @@ from typing import Any
 
 from rioni.console.api import ApiProblem, path_of
 from rioni.console.charts import COUNT, DURATION, Chart, Line, charts, sparklines
+from rioni.console.pages import dead_letters
 from rioni.console.pages.page import Action, Done, Page, Right, Visit
 from rioni.console.pages.paging import PAGE, offset_of, page
 
 
 TABS = ("partitions", "reset", "dead letters", "definition")
 PLACES = ("begin", "end", "time")
-DEAD_LETTERS = 100
 _UNPROCESSABLE = 422
 _ADMIN = Right("subscription", "ADMIN")
 
@@ -36,7 +36,7 @@ def _load(visit: Visit) -> dict[str, Any]:
     tab = visit.params.get("tab", TABS[0])
     data: dict[str, Any] = {"subscription": visit.api.get(path), "tabs": TABS, "tab": tab}
     if tab == "dead letters":
-        return data | {"dead_letters": _dead_letters(visit)}
+        return data | dead_letters.load(visit)
     if tab == "definition":
         return data
     stats = visit.api.attempt(f"{path}/stats", show_time_lag="true")
@@ -70,12 +70,6 @@ def _summary(stats: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         "partitions": len(partitions),
         "assigned": sum(1 for each in partitions if each["stream_id"]),
     }
-
-
-def _dead_letters(visit: Visit) -> Any:
-    path = path_of("subscriptions", visit.path["id"], "dead-letters")
-    wanted = {name: visit.params.get(name) for name in ("event_type", "partition")}
-    return visit.api.attempt(path, limit=DEAD_LETTERS, **wanted)
 
 
 # --- changes ---
@@ -169,19 +163,6 @@ def _clone(visit: Visit) -> Done:
     return Done(said, path_of("subscriptions", made["id"]))
 
 
-def _redrive(visit: Visit) -> Done:
-    path = path_of("subscriptions", visit.path["id"], "dead-letters", "redrive")
-    members = {
-        name: visit.form[name]
-        for name in ("event_type", "partition", "from_offset", "to_offset")
-        if visit.form.get(name)
-    }
-    body: dict[str, Any] = {**members, "force": visit.form.get("force") == "on"}
-    done = visit.api.send("POST", path, body=body).json()
-    said = f"{done['redriven']} published again, {done['already_redriven']} had been before"
-    return Done(said, f"{path_of('subscriptions', visit.path['id'])}?tab=dead+letters")
-
-
 SUBSCRIPTIONS = Page("/subscriptions", "subscriptions.html.jinja", "Subscriptions", _list)
 SUBSCRIPTION = Page(
     "/subscriptions/{id}",
@@ -195,6 +176,6 @@ SUBSCRIPTION = Page(
         "delete": Action(_delete, _ADMIN),
         "filter": Action(_set_filter, _ADMIN),
         "clone": Action(_clone, None),
-        "redrive": Action(_redrive, _ADMIN),
+        "redrive": Action(dead_letters.redrive, _ADMIN),
     },
 )

@@ -1,0 +1,93 @@
+"""The tab of a subscription with its dead letters: the list, what a redrive would do, and the redrive in steps."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from rioni.console.api import ApiProblem, path_of
+from rioni.console.pages.page import Visit
+from rioni.console.pages.paging import number_of
+
+
+SHOWN = 100
+BYTES_MAX = 5_000_000
+"""Where larger events are shown, there are fewer of them."""
+REASON_CHARACTERS_MAX = 1_000
+"""Longer reasons don't fit into an address."""
+STEPS_MAX = 100
+"""How many requests, of at most 1,000 dead letters each, follow each other without being asked for."""
+_FILTERS = ("event_type", "partition", "from_offset", "to_offset", "reason")
+
+
+def load(visit: Visit) -> dict[str, Any]:
+    """The dead letters that the address selects, and, where it asks for that, what a redrive of them would do."""
+    wanted = _wanted(visit)
+    found = visit.api.attempt(_path(visit), limit=SHOWN + 1, show_redriven="true", **wanted)
+    if "items" in found:
+        found |= _shown(found["items"])
+    data = {"wanted": wanted, "force": _is_forced(visit), "dead_letters": found, "so_far": _so_far(visit)}
+    if visit.as_of is None and ("redriven" in visit.outcome or visit.params.get("preview")):
+        data["preview"] = _preview(visit)
+    return data | visit.outcome
+
+
+def redrive(visit: Visit) -> None:
+    """Publish at most 1,000 of the dead letters again that the address selects; the page shows the counts.
+
+    Those of the steps before are not counted as published before.
+    """
+    done = visit.api.send("POST", _path(visit, "redrive"), body=_selection(visit)).json()
+    before, steps = _so_far(visit), number_of(visit.form, "steps") + 1
+    done["already_redriven"] = max(0, done["already_redriven"] - before)
+    goes_on = visit.form.get("go_on") == "yes" and done["redriven"] > 0 and steps < STEPS_MAX
+    visit.outcome.update(redriven=done, so_far=before + done["redriven"], steps=steps, goes_on=goes_on)
+
+
+def _path(visit: Visit, *parts: str) -> str:
+    return path_of("subscriptions", visit.path["id"], "dead-letters", *parts)
+
+
+def _wanted(visit: Visit) -> dict[str, str]:
+    return {name: visit.params[name] for name in _FILTERS if visit.params.get(name)}
+
+
+def _is_forced(visit: Visit) -> bool:
+    return visit.params.get("force") == "yes"
+
+
+def _so_far(visit: Visit) -> int:
+    """How many the steps before have published."""
+    return number_of(visit.form, "so_far")
+
+
+def _selection(visit: Visit) -> dict[str, Any]:
+    return {**_wanted(visit), "force": _is_forced(visit)}
+
+
+def _preview(visit: Visit) -> Any:
+    try:
+        return visit.api.send("POST", _path(visit, "redrive", "preview"), body=_selection(visit)).json()
+    except ApiProblem as ex:
+        return ex.as_object()
+
+
+def _shown(items: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Those that fit on the page, whether there are more, and how many of them have each reason."""
+    shown = [*_fitting(items[:SHOWN])]
+    reasons = Counter(each["error"].get("message", "") for each in shown)
+    counts = [
+        {"reason": reason, "count": count, "is_link": 0 < len(reason) <= REASON_CHARACTERS_MAX}
+        for reason, count in reasons.most_common()
+    ]
+    return {"items": shown, "more": len(shown) < len(items), "reasons": counts}
+
+
+def _fitting(items: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    size = 0
+    for each in items:
+        yield each
+        size += len(orjson.dumps(each))
+        if size > BYTES_MAX:
+            return

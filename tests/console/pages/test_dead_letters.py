@@ -1,0 +1,140 @@
+"""Dead letters in the console, without scripts: the list, the preview and the redrive, which the address selects."""
+
+import pytest
+
+from rioni.console.pages.dead_letters import STEPS_MAX
+from tests.console.dead_letters import letters_of
+from tests.console.markup import active
+from tests.console.sample import HOSTILE
+from tests.support.dead_letters import REASON
+
+
+@pytest.fixture
+def letters(broker, request):
+    """A subscription of this test, without dead letters."""
+    return letters_of(broker, f"console.{request.function.__name__}"[:60].replace("_", "-"))
+
+
+def shown(visitor, letters, **params):
+    return visitor.get(letters.path, params={"tab": "dead letters", "format": "json", **params}).json()
+
+
+def redrive(visitor, letters, query="", **form):
+    return visitor.post(f"{letters.path}&preview=yes{query}", {"action": "redrive", **form})
+
+
+def test_without_dead_letters_the_page_says_where_they_come_from(visitor, letters):
+    assert "There are no dead letters" in visitor.get(letters.path).text
+    assert "No dead letters match" in visitor.get(f"{letters.path}&reason=x").text
+
+
+def test_an_event_that_failed_is_shown_previewed_and_published_again_once(visitor, letters):
+    letters.fail()
+    data = shown(visitor, letters)
+    (letter,) = data["dead_letters"]["items"]
+    assert letter["event"] == {"order": 0, HOSTILE: HOSTILE}
+    assert data["dead_letters"]["reasons"] == [{"reason": REASON, "count": 1, "is_link": True}]
+    assert "preview" not in data
+    counts = {"redriven": 1, "already_redriven": 0, "without_event_type": 0}
+    previewed = {**counts, "more": False, "reasons": [{"reason": REASON, "count": 1}]}
+    assert shown(visitor, letters, preview="yes")["preview"] == previewed
+    assert letters.events() == 1
+    page = redrive(visitor, letters).text
+    assert "1 published again, 0 had been before, 0 without an event type." in page
+    assert ">redriven</span>" in page
+    assert letters.events() == 2
+    assert "0 published again, 1 had been before, 0 without an event type." in redrive(visitor, letters).text
+    assert letters.events() == 2
+    assert "1 published again, 0 had been before" in redrive(visitor, letters, "&force=yes").text
+    assert letters.events() == 3
+    linked = f"start=offset&amp;partition=0&amp;offset={letter['offset']}"
+    assert linked in page
+    events = visitor.get(
+        f"/console/event-types/{letters.event_type}/events",
+        params={"start": "offset", "partition": "0", "offset": letter["offset"], "format": "json"},
+    ).json()
+    assert letter["offset"] in [item["cursor"]["offset"] for item in events["items"]]
+
+
+def test_the_address_selects_what_is_listed_previewed_and_redriven(visitor, letters):
+    letters.write(0, 3)
+    letters.write(3, 2, "another")
+    letters.write(5, 1, event_type="console.absent")
+    for query, offsets, redriven in (
+        ({}, [0, 1, 2, 3, 4, 5], 5),
+        ({"reason": "another"}, [3, 4], 2),
+        ({"event_type": "console.absent"}, [5], 0),
+        ({"from_offset": "001-0001-000000000000000004"}, [4, 5], 1),
+        ({"partition": "1"}, [], 0),
+    ):
+        data = shown(visitor, letters, preview="yes", **query)
+        assert sorted(each["event"]["order"] for each in data["dead_letters"]["items"]) == offsets, query
+        assert data["preview"]["redriven"] == redriven, query
+    page = redrive(visitor, letters, "&reason=another").text
+    assert "2 published again, 0 had been before, 0 without an event type." in page
+    assert "another" in page
+    rest = shown(visitor, letters, preview="yes")["preview"]
+    assert (rest["redriven"], rest["already_redriven"], rest["without_event_type"]) == (3, 2, 1)
+
+
+def test_what_is_not_all_is_not_counted_as_all(visitor, letters):
+    letters.write(0, 101)
+    page = visitor.get(letters.path).text
+    assert "The first 100 of more than 100 dead letters" in page
+    assert len(shown(visitor, letters)["dead_letters"]["items"]) == 100
+    assert "1 dead letter," in visitor.get(f"{letters.path}&from_offset=001-0001-000000000000000100").text
+
+
+def test_more_than_a_request_publishes_are_published_in_steps(visitor, letters):
+    letters.write(0, 1_100)
+    assert "of more than 1,000" in visitor.get(f"{letters.path}&preview=yes").text
+    page = redrive(visitor, letters, go_on="yes", steps=str(STEPS_MAX - 1)).text
+    assert "1,000 of 1,100 are published again." in " ".join(page.split())
+    assert "Publish the next 100 again" in page
+    # The last step that follows by itself was made.
+    assert "load delay" not in page
+    page = redrive(visitor, letters, so_far="1000", steps="1").text
+    assert "100 published again, 0 had been before" in page
+    assert "1,100 of 1,100 are published again." in " ".join(page.split())
+    assert letters.events() == 1_100
+    # With force each request begins with the first: nothing goes on by itself, nor is progress shown.
+    forced = redrive(visitor, letters, "&force=yes", go_on="yes").text
+    assert "1,000 published again" in forced
+    assert "choose others by partition and offset" in forced
+    assert "load delay" not in forced
+    assert "<progress" not in forced
+
+
+def test_only_the_answer_to_a_form_goes_on_by_itself(visitor, letters):
+    letters.write(0, 1_001)
+    assert "load delay" not in visitor.get(f"{letters.path}&preview=yes&go_on=yes&steps=1&so_far=1").text
+    assert "load delay" in redrive(visitor, letters, go_on="yes").text
+
+
+def test_hostile_reasons_and_events_are_text(visitor, letters):
+    letters.write(0, 1, HOSTILE)
+    letters.write(1, 1, HOSTILE * 100)
+    letters.write(2, 1, "")
+    for path in (letters.path, f"{letters.path}&preview=yes"):
+        page = visitor.get(path).text
+        assert active(page) == []
+        assert "&lt;img src=x" in page
+    assert [each["is_link"] for each in shown(visitor, letters)["dead_letters"]["reasons"]] == [True, False, False]
+    found = shown(visitor, letters, reason=HOSTILE, preview="yes")
+    assert len(found["dead_letters"]["items"]) == found["preview"]["redriven"] == 1
+    assert active(redrive(visitor, letters).text) == []
+
+
+def test_a_wrong_filter_is_explained_and_can_be_changed(visitor, letters):
+    page = visitor.get(f"{letters.path}&from_offset=x&preview=yes").text
+    assert page.count("banner failed") == 2
+    assert 'name="from_offset" value="x"' in page
+    assert redrive(visitor, letters, "&from_offset=x").status_code == 422
+
+
+def test_what_was_can_be_looked_at_only(visitor, letters):
+    letters.write(0, 1)
+    now = visitor.get("/console/audit", params={"format": "json"}).json()["items"][0]["position"]
+    page = visitor.get(f"{letters.path}&preview=yes&as_of={now}").text
+    assert "Dead letters are shown as they are now." in page
+    assert 'value="redrive"' not in page

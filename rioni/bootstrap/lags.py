@@ -1,7 +1,7 @@
 """Has one worker of a node keep the lags of all subscriptions up to date, for the metrics of all."""
 
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from functools import partial
 from typing import Protocol
 
@@ -9,6 +9,8 @@ from rioni.bootstrap.infrastructure import Infrastructure
 from rioni.commands.job_runner import LoggedJobRunner
 from rioni.commands.system.lag_monitor import LagMonitor
 from rioni.domain.ports.leadership import Leadership
+from rioni.domain.subscriptions.followed_partitions import FollowedPartitions, SubscribedPartition
+from rioni.domain.subscriptions.lag import Lag
 from rioni.http.metrics.collectors import Metrics
 
 
@@ -42,6 +44,7 @@ class Lags:
             registry, adapters.stores, adapters.coordinator, base.directory.changes, base.clock, partial(time.sleep, 0)
         )
         self._news = _topic_news(base)
+        self._followed = FollowedPartitions()
         self._in_touch = False
         """Whether what other nodes have appended to is known."""
         self._ticks = 0
@@ -60,6 +63,10 @@ class Lags:
         self._ticks += 1
         if self._ticks % (CLUSTER_LOOK_TICKS if self._base.config.clustered else LOOK_TICKS) == 0:
             self._runner.run("looking at lags", self._look)
+
+    def of_partitions(self) -> Mapping[SubscribedPartition, Lag]:
+        """The lags of the partitions whose history is kept, if this worker is the one that looks. Never blocks."""
+        return self._followed.lags(self._monitor.lagging, self._monitor.lags)
 
     def close(self) -> None:
         """Close the connection to the other nodes."""

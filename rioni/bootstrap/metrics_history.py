@@ -1,6 +1,7 @@
 """Has one worker of a node take samples of the metrics of all of them, for charts."""
 
 from rioni.bootstrap.infrastructure import Infrastructure
+from rioni.bootstrap.lags import Lags
 from rioni.commands.job_runner import LoggedJobRunner
 from rioni.domain.ports.leadership import Leadership
 from rioni.http.metrics.collectors import Metrics
@@ -11,9 +12,9 @@ from rioni.http.metrics.sampler import Sampler
 class MetricsHistory:
     """Takes a sample every ten seconds, if this worker is the one of its node that does; failures are logged."""
 
-    def __init__(self, base: Infrastructure, metrics: Metrics, elected: Leadership) -> None:
+    def __init__(self, base: Infrastructure, metrics: Metrics, elected: Leadership, lags: Lags) -> None:
         self._clock, self._metrics, self._elected = base.clock, metrics, elected
-        self._sampler = Sampler(metrics)
+        self._sampler = Sampler(metrics, lags.of_partitions)
         self._runner = LoggedJobRunner()
         self._due_at_s = float("-inf")
 

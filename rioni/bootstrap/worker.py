@@ -137,7 +137,7 @@ def worker(config: Config, directory: DataDirectory, pools: Pools, clock: Clock 
     metrics.worker_info.labels(socket.gethostname(), base.adapters.coordinator.worker).set(1)
     jobs = _jobs(base, services, spools, dependencies, metrics)
 
-    history = MetricsHistory(base, metrics, elected)
+    history = MetricsHistory(base, metrics, elected, lags)
 
     def do_jobs() -> None:
         jobs()

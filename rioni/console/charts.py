@@ -14,7 +14,7 @@ from rioni.console.pages.page import Visit
 
 
 STEP_S, SPARKLINE_STEP_S = 20, 120
-SERIES_MAX = 200
+SERIES_MAX, PARTITION_SERIES_MAX = 200, 1_000
 PATH = "/metrics/history"
 _WIDTH, _HEIGHT = 100, 100
 """Of the coordinates of a drawing, which is stretched to its place."""
@@ -81,6 +81,17 @@ def sparklines(visit: Visit, name: str, label: str, values: Sequence[str]) -> di
     asked = {label: ",".join(values), "step": SPARKLINE_STEP_S, "limit": len(values)}
     found = visit.api.attempt(PATH, name=name, **asked)
     return {label_of(each): from_zero(each) for each in found.get("series", ())}
+
+
+def partition_sparklines(visit: Visit, subscription_id: str) -> dict[str, dict[str, Values]]:
+    """The lags of the partitions of a subscription, by name, then by event type and partition with a slash between."""
+    names = ("partition_lag_events", "partition_lag_seconds")
+    found: dict[str, dict[str, Values]] = {name: {} for name in names}
+    asked = {"subscription": subscription_id, "step": SPARKLINE_STEP_S, "limit": PARTITION_SERIES_MAX}
+    for each in visit.api.attempt(PATH, name=",".join(names), **asked).get("series", ()):
+        labels = each["labels"]
+        found[each["name"]][f"{labels['event_type']}/{labels['partition']}"] = from_zero(each)
+    return found
 
 
 def from_zero(series: Mapping[str, Any]) -> Values:

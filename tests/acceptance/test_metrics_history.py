@@ -37,6 +37,23 @@ def test_rates_and_requests_of_all_workers_are_shown(client, create, publish, na
     assert client.get("/metrics/history", params={"since": "2100-01-01T00:00:00Z"}).json()["times"] == []
 
 
+def test_single_partitions_of_subscriptions_have_a_history(client, create, publish, name):
+    create(name)
+    body = {"owning_application": "shop", "event_types": [name], "read_from": "begin"}
+    subscription = client.post("/subscriptions", json=body).json()["id"]
+    place = {"items": [{"event_type": name, "offset": "BEGIN"}]}
+    client.patch(f"/subscriptions/{subscription}/cursors", json=place).raise_for_status()
+    publish(name, "a")
+    asked = {"subscription": subscription, "name": "partition_lag_events,partition_lag_seconds"}
+    found = wait_until(lambda: client.get("/metrics/history", params=asked).json()["series"])
+    labels = {"subscription": subscription, "event_type": name, "partition": "0"}
+    assert {"name": "partition_lag_events", "labels": labels, "last": 1} in [
+        {"name": each["name"], "labels": each["labels"], "last": each["values"][-1]} for each in found
+    ]
+    every = client.get("/metrics/history", params={"total": "true", "limit": 1_000}).json()["series"]
+    assert not [each for each in every if each["name"].startswith("partition_")]
+
+
 @pytest.mark.parametrize(
     ("query", "detail"),
     [

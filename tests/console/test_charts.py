@@ -15,6 +15,7 @@ from rioni.console.charts import (
     charts,
     drawing,
     line_names,
+    partition_sparklines,
     sparkline,
     sparklines,
 )
@@ -114,3 +115,13 @@ def test_names_are_escaped():
     assert "<script>" not in sparkline([1, 2], RATE, hostile)
     assert "<script>" not in drawing({"title": hostile, "unit": RATE, "lines": [{"values": [1, 2]}]})
     assert line_names({"lines": [Line("lag_events", "events", "s")._asdict()]}) == '[{"name":"lag_events","value":"s"}]'
+
+
+def test_partitions_have_sparklines_by_event_type_and_number():
+    labels = {"subscription": "s", "event_type": "a", "partition": "7"}
+    history = History(
+        series("partition_lag_events", [None, 3], **labels), series("partition_lag_seconds", [1, 2], **labels)
+    )
+    found = partition_sparklines(visit(history), "s")
+    assert found == {"partition_lag_events": {"a/7": [0, 3]}, "partition_lag_seconds": {"a/7": [1, 2]}}
+    assert history.asked["subscription"] == "s"

@@ -120,6 +120,7 @@ def test_what_charts_show_can_be_read_without_scripts(browser, shop):
     for path, label in (
         ("/event-types", f"Published events of {NAME}"),
         ("/subscriptions", "Unconsumed events of shop"),
+        (f"/subscriptions/{shop.subscription}", "Unconsumed events of partition 0"),
     ):
         page.goto(f"{shop.url}/console{path}")
         page.locator(f'svg[aria-label^="{label}, last hour: now"]').wait_for()

@@ -8,6 +8,9 @@ from random import Random
 from rioni.http.metrics.history_table import EVERY_S, SAMPLES, HistoryTable, Series
 
 
+PARTITIONS = 4
+
+
 def write_history(folder: Path, now_ms: int, busiest: Sequence[str], subscriptions: Sequence[str]) -> None:
     """Write what the broker would have sampled in the hour before, had the shop been open.
 
@@ -15,7 +18,7 @@ def write_history(folder: Path, now_ms: int, busiest: Sequence[str], subscriptio
         folder: of the node's metrics.
         now_ms: the end.
         busiest: event types; each has half of the traffic of the one before.
-        subscriptions: the first one lags, and catches up.
+        subscriptions: the first one lags, in the partitions of the first of these event types, and catches up.
     """
     table, random = HistoryTable(folder), Random(17)
     for number in range(SAMPLES):
@@ -38,5 +41,9 @@ def write_history(folder: Path, now_ms: int, busiest: Sequence[str], subscriptio
         for rank, name in enumerate(subscriptions):
             row[Series("lag_events", "subscription", name)] = round(lag / (rank + 1))
             row[Series("lag_seconds", "subscription", name)] = round(lag / 4)
+        for partition in range(PARTITIONS if subscriptions else 0):
+            value = f"{subscriptions[0]}/{busiest[0]}/{partition}"
+            row[Series("partition_lag_events", "partition", value)] = round(lag * (partition + 1) / 10)
+            row[Series("partition_lag_seconds", "partition", value)] = round(lag / (partition + 4))
         row |= {Series("lag_events"): round(1.5 * lag), Series("lag_seconds"): round(lag / 4)}
         table.write(now_ms - 1_000 * EVERY_S * (SAMPLES - number), row)

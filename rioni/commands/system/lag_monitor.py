@@ -68,6 +68,8 @@ class LagMonitor:
         self._flags, self._clock, self._pause = flags, clock, pause
         self.lags: dict[str, Lag] = {}
         """The lag of each subscription of which it is known."""
+        self.lagging: dict[str, dict[EventTypePartition, Lag]] = {}
+        """By subscription: the lags of its partitions that have unconsumed events."""
         self.events = 0
         """The sum of their events."""
         self.as_of_ms = 0
@@ -230,7 +232,7 @@ class LagMonitor:
     ) -> Lag | None:
         """The lag of a subscription; None if nothing is known, as before it was first streamed."""
         events: int | None = None
-        lagging = 0
+        lagging: dict[EventTypePartition, Lag] = {}
         since: dict[EventTypePartition, _FirstEvent] = {}
         known = self._since.get(subscription_id, {})
         for timelines, bounds in ends:
@@ -238,17 +240,16 @@ class LagMonitor:
             for key, count in unconsumed_of(timelines, newest, cursors).items():
                 events = (events or 0) + count
                 if count:
-                    lagging += 1
-                    if found := self._first(key, timelines, bounds, cursors[key], known.get(key)):
+                    found = self._first(key, timelines, bounds, cursors[key], known.get(key))
+                    lagging[key] = Lag(count, found.stored_ms if found else None)
+                    if found:
                         since[key] = found
-        if since:
-            self._since[subscription_id] = since
-        else:
-            self._since.pop(subscription_id, None)
+        _keep(self._since, subscription_id, since)
+        _keep(self.lagging, subscription_id, lagging)
         if events is None:
             return None
         stored_ms = [each.stored_ms for each in since.values() if each.stored_ms]
-        nothing_ms = NEVER if len(since) == lagging else None
+        nothing_ms = NEVER if len(since) == len(lagging) else None
         return Lag(events, min(stored_ms, default=nothing_ms))
 
     def _first(
@@ -282,7 +283,16 @@ class LagMonitor:
             self.lags[subscription_id] = lag
         else:
             self._since.pop(subscription_id, None)
+            self.lagging.pop(subscription_id, None)
             self._failed.discard(subscription_id)
+
+
+def _keep(kept: dict[str, T], key: str, value: T) -> None:
+    """Keep a value if it holds anything."""
+    if value:
+        kept[key] = value
+    else:
+        kept.pop(key, None)
 
 
 class _FirstEvent(NamedTuple):

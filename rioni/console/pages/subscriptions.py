@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rioni.console.api import ApiProblem, path_of
-from rioni.console.charts import COUNT, DURATION, Chart, Line, charts, sparklines
+from rioni.console.charts import COUNT, DURATION, Chart, Line, charts, partition_sparklines, sparklines
 from rioni.console.pages import dead_letters
 from rioni.console.pages.page import Action, Done, Page, Right, Visit
 from rioni.console.pages.paging import PAGE, offset_of, page
@@ -42,7 +42,9 @@ def _load(visit: Visit) -> dict[str, Any]:
     stats = visit.api.attempt(f"{path}/stats", show_time_lag="true")
     data |= {"stats": stats, "cursors": visit.api.attempt(f"{path}/cursors"), "places": PLACES}
     if visit.as_of is None:
-        data["charts"] = charts(visit, _charts(visit.path["id"]), subscription=visit.path["id"])
+        names = "lag_events,lag_seconds"
+        data["charts"] = charts(visit, _charts(visit.path["id"]), name=names, subscription=visit.path["id"])
+        data["histories"] = partition_sparklines(visit, visit.path["id"])
     if "items" in stats:
         data["summary"] = _summary(stats["items"])
     if tab == "reset" and visit.form.get("action") == "preview":

@@ -27,7 +27,7 @@ READS_MAX = 3
 """The writer needs some milliseconds, every ten seconds."""
 
 _HEAD = struct.Struct("<QQ")
-_NAME_BYTES = 320
+_NAME_BYTES = 352
 _TIME = struct.Struct("<q")
 _VALUE_BYTES = 8
 _SEPARATOR = "\n"

@@ -2,11 +2,13 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from prometheus_client.core import Metric
 from prometheus_client.samples import Sample
 
+from rioni.domain.subscriptions.followed_partitions import SubscribedPartition
+from rioni.domain.subscriptions.lag import Lag
 from rioni.http.metrics.collectors import Metrics
 from rioni.http.metrics.event_type_counts import OTHERS
 from rioni.http.metrics.history_table import Series
@@ -18,7 +20,11 @@ PUBLISHED_EVENTS, PUBLISHED_BYTES = "published_events", "published_bytes"
 STREAMED_EVENTS, STREAMS = "streamed_events", "streams"
 REQUESTS, CLIENT_ERRORS, SERVER_ERRORS = "requests", "client_errors", "server_errors"
 LAG_EVENTS, LAG_SECONDS = "lag_events", "lag_seconds"
+PARTITION_LAG_EVENTS, PARTITION_LAG_SECONDS = "partition_lag_events", "partition_lag_seconds"
 PUBLISH_SECONDS = "publish_seconds"
+PARTITION = "partition"
+"""The label of series of partitions: subscription, event type and partition, separated by `SEPARATOR`."""
+SEPARATOR = "/"
 
 NAMES: Mapping[str, tuple[str, str]] = {
     PUBLISHED_EVENTS: ("event_type", "Events stored, per second"),
@@ -31,6 +37,8 @@ NAMES: Mapping[str, tuple[str, str]] = {
     PUBLISH_SECONDS: ("quantile", "Duration of publish requests"),
     LAG_EVENTS: ("subscription", "Unconsumed events"),
     LAG_SECONDS: ("subscription", "Age of the first unconsumed event"),
+    PARTITION_LAG_EVENTS: (PARTITION, "Unconsumed events of a partition of a subscription"),
+    PARTITION_LAG_SECONDS: (PARTITION, "Age of the first of them"),
 }
 """All names of series, with their label, and what they are."""
 RATES = frozenset((PUBLISHED_EVENTS, PUBLISHED_BYTES, STREAMED_EVENTS, REQUESTS, CLIENT_ERRORS, SERVER_ERRORS))
@@ -42,8 +50,14 @@ PARTS = ("event_type", "api", "subscription")
 class Sampler:
     """Knows what was counted before, so that rates can be told. Nothing blocks."""
 
-    def __init__(self, metrics: Metrics) -> None:
-        self._metrics = metrics
+    def __init__(self, metrics: Metrics, partitions: Callable[[], Mapping[SubscribedPartition, Lag]] = dict) -> None:
+        """Know nothing yet.
+
+        Args:
+            metrics: of the node.
+            partitions: answers the lags of single partitions.
+        """
+        self._metrics, self._partitions = metrics, partitions
         self._before: dict[Series, float] = {}
         self._buckets: dict[float, float] = {}
         self._at_s: float | None = None
@@ -90,6 +104,10 @@ class Sampler:
         for subscription_id, lag in {**shown.lags, **others}.items():
             yield Series(LAG_EVENTS, "subscription", subscription_id), lag.events
             yield Series(LAG_SECONDS, "subscription", subscription_id), lag.seconds(now_ms) or 0
+        for (subscription_id, (event_type, partition)), lag in self._partitions().items():
+            value = SEPARATOR.join((subscription_id, event_type, partition))
+            yield Series(PARTITION_LAG_EVENTS, PARTITION, value), lag.events
+            yield Series(PARTITION_LAG_SECONDS, PARTITION, value), lag.seconds(now_ms) or 0
 
 
 def _totals(values: Mapping[Series, float]) -> dict[Series, float]:

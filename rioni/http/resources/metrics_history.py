@@ -10,7 +10,7 @@ from rioni.domain.errors import Malformed
 from rioni.domain.timestamps import rfc3339
 from rioni.http.history import since_ms
 from rioni.http.metrics.history_table import EVERY_S, SAMPLES, History, Series
-from rioni.http.metrics.sampler import NAMES, PARTS, RATES
+from rioni.http.metrics.sampler import NAMES, PARTITION, PARTS, RATES, SEPARATOR
 from rioni.http.request_parsing import integer_within, listed
 from rioni.http.resources.resource import Resource
 
@@ -19,6 +19,7 @@ SERIES_MAX, SERIES_DEFAULT = 1_000, 100
 STEP_MAX_S = EVERY_S * SAMPLES
 LABELS = ("event_type", "subscription")
 """What series can be chosen by."""
+PARTITION_LABELS = ("subscription", "event_type", "partition")
 ORDERS = ("name", "largest")
 
 
@@ -36,7 +37,7 @@ class MetricsHistoryResource(Resource):
         series = [
             {
                 "name": each.name,
-                "labels": {each.label: each.value} if each.label else {},
+                "labels": _labels(each),
                 "values": _values(history, each, groups),
             }
             for each in history.values
@@ -63,11 +64,19 @@ def _chooser(req: falcon.Request) -> Callable[[Series], bool]:
     def wanted(series: Series) -> bool:
         if names and series.name not in names:
             return False
-        if total is not None and total == (series.label in PARTS):
+        if total is not None and total == (series.label in (*PARTS, PARTITION)):
             return False
-        return not any(chosen.values()) or series.value in chosen.get(series.label, ())
+        # Partitions belong to their subscription.
+        label = "subscription" if series.label == PARTITION else series.label
+        return not any(chosen.values()) or series.value.partition(SEPARATOR)[0] in chosen.get(label, ())
 
     return wanted
+
+
+def _labels(series: Series) -> dict[str, str]:
+    if series.label == PARTITION:
+        return dict(zip(PARTITION_LABELS, series.value.split(SEPARATOR), strict=True))
+    return {series.label: series.value} if series.label else {}
 
 
 def _groups(times_ms: Sequence[int], step_ms: int, begin_ms: int) -> tuple[list[int], list[list[int]]]:

@@ -103,6 +103,8 @@ class Scene:
     def known(self, monitor):
         """The lags that a monitor knows."""
         now_ms = self.broker.clock.now_ms()
+        of_partitions = {each: sum(lag.events for lag in found.values()) for each, found in monitor.lagging.items()}
+        assert of_partitions == {each: lag.events for each, lag in monitor.lags.items() if lag.events}
         return {each: (lag.events, lag.seconds(now_ms)) for each, lag in monitor.lags.items()}
 
     def expected(self):

@@ -5,7 +5,9 @@ from uuid import uuid4
 
 import pytest
 
+from rioni.domain.subscriptions.followed_partitions import SubscribedPartition
 from rioni.domain.subscriptions.lag import Lag
+from rioni.domain.timelines.position import EventTypePartition
 from rioni.http.metrics.collectors import Metrics
 from rioni.http.metrics.history_table import Series
 from rioni.http.metrics.sampler import Sampler, quantile_of
@@ -66,6 +68,15 @@ def test_lags_and_open_streams_are_as_they_are(metrics, sampler):
     assert found[Series("lag_seconds", "subscription", lagging)] == 3
     assert found[Series("lag_events", "subscription", idle)] == 0
     assert found[Series("streams", "api", "subscription")] == 3
+
+
+def test_lags_of_partitions_have_no_total(metrics):
+    subscription = str(uuid4())
+    partition = SubscribedPartition(subscription, EventTypePartition("orders", "7"))
+    found = Sampler(metrics, lambda: {partition: Lag(7, NOW_MS - 3_000)}).sample(NOW_MS, 0.0)
+    named = {each.name: value for each, value in found.items() if each.name.startswith("partition_")}
+    assert named == {"partition_lag_events": 7, "partition_lag_seconds": 3}
+    assert Series("partition_lag_events", "partition", f"{subscription}/orders/7") in found
 
 
 def test_parts_have_a_total_and_the_largest_age(metrics, sampler):

@@ -181,10 +181,9 @@ function prepare(root) {
     button.textContent = "Copy";
     block.append(button);
   }
-  for (const hidden of root.querySelectorAll("[data-palette], [data-theme-toggle], [data-zone-toggle], [data-needs-script]")) hidden.hidden = false;
 }
 
-// A refusal is a page as well; what is hidden until scripts run must be shown after each swap.
+// A refusal is a page as well.
 document.addEventListener("htmx:beforeSwap", (event) => {
   if (event.detail.xhr.status >= 400 && event.detail.xhr.getResponseHeader("Content-Type")?.startsWith("text/html")) {
     event.detail.shouldSwap = true;

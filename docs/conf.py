@@ -1,10 +1,14 @@
 """How Sphinx builds the documentation: settings come from the code, diagrams are drawn in the reader's browser."""
 
+import subprocess
+import sys
 from html import escape
+from pathlib import Path
 
 from docutils import nodes
 from docutils.statemachine import StringList
 from sphinx.application import Sphinx
+from sphinx.errors import ExtensionError
 from sphinx.util.docutils import SphinxDirective
 
 from rioni import __version__
@@ -25,6 +29,10 @@ html_static_path = ["_static"]
 html_title = f"Rioni {release}"
 exclude_patterns = ["_build"]
 nitpicky = True
+
+PICTURES = Path(__file__).with_name("_pictures")
+"""Of the console; they are not kept in the repository."""
+PICTURES_TIMEOUT_S = 600
 
 
 class SettingsTable(SphinxDirective):
@@ -67,6 +75,35 @@ class Diagram(SphinxDirective):
         return [nodes.raw("", f'<pre class="mermaid">{text}</pre>', format="html", classes=["diagram"])]
 
 
+class ConsolePicture(SphinxDirective):
+    """A picture of the console, by its name in the tour; where pictures were not made, what it would show."""
+
+    required_arguments = 1
+    has_content = True
+
+    def run(self) -> list[nodes.Node]:
+        """Make the figure."""
+        caption = " ".join(self.content)
+        path = PICTURES / f"{self.arguments[0]}.webp"
+        self.env.note_dependency(str(path))
+        if not path.exists():
+            return [nodes.paragraph("", caption)]
+        image = nodes.image(uri=str(path.relative_to(self.env.srcdir)), alt=caption)
+        return [nodes.figure("", image, nodes.caption("", caption))]
+
+
+def make_pictures(app: Sphinx) -> None:
+    """Let Chromium take the pictures of the console anew, if `console_pictures` is set: `tox run -e docs`."""
+    if not app.config.console_pictures:
+        return
+    command = [sys.executable, "-m", "tests.support.console_tour", str(PICTURES)]
+    done = subprocess.run(
+        command, cwd=PICTURES.parents[1], capture_output=True, text=True, check=False, timeout=PICTURES_TIMEOUT_S
+    )
+    if done.returncode:
+        raise ExtensionError(f"The pictures of the console could not be made: {done.stderr}")
+
+
 def load_mermaid(app: Sphinx, _page: str, _template: str, _context: object, document: nodes.document | None) -> None:
     """Load the scripts on pages with diagrams only."""
     if document and any("diagram" in node["classes"] for node in document.findall(nodes.raw)):
@@ -79,4 +116,7 @@ def setup(app: Sphinx) -> None:
     app.add_directive("settings-table", SettingsTable)
     app.add_directive("checks-table", ChecksTable)
     app.add_directive("mermaid", Diagram)
+    app.add_directive("console-picture", ConsolePicture)
+    app.add_config_value("console_pictures", default=False, rebuild="env", types=(bool, str))
+    app.connect("builder-inited", make_pictures)
     app.connect("html-page-context", load_mermaid)

@@ -9,9 +9,10 @@ import pytest
 from prometheus_client import generate_latest
 
 from rioni.config.settings import SETTINGS
+from rioni.console.pages.table import PAGES as CONSOLE_PAGES
 from rioni.http.metrics.collectors import Metrics
 from rioni.tools.doctor.table import CHECKS
-from tests.support import cli_docs
+from tests.support import cli_docs, console_tour
 from tests.support.browser import browser, needs_browser
 from tests.support.cli_docs import generated
 
@@ -157,3 +158,19 @@ def test_every_metric_is_documented():
     names = [line.split()[2] for line in lines if line.startswith("# HELP rioni_")]
     assert names
     assert [name for name in names if f"`{name}`" not in page and not name.endswith("_created")] == []
+
+
+def test_the_tour_shows_every_page_of_the_console():
+    shown = re.findall(r"^```\{console-picture\} (\S+)$", (ROOT / "docs/console.md").read_text(), re.MULTILINE)
+    assert sorted(shown) == sorted(console_tour.NAMES)
+    paths = [picture.path.partition("?")[0] for picture in console_tour.PICTURES.values()]
+    for page in CONSOLE_PAGES:
+        pattern = re.sub(r"\{\w+\}", "[^/]+", page.path)
+        assert any(re.fullmatch(pattern, path) for path in paths), page.path
+
+
+@pytest.mark.nightly
+@needs_browser
+def test_all_pictures_of_the_tour_can_be_taken(tmp_path: Path):
+    console_tour.take(tmp_path)
+    assert {path.stem for path in tmp_path.iterdir()} == {*console_tour.NAMES}

@@ -1,6 +1,5 @@
 """Stores client activity in an SQLite file of its own."""
 
-import sqlite3
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
@@ -13,6 +12,8 @@ class ActivityDatabase(SQLiteFile):
 
     schema_version = 1
     contents = "client activity"
+    # PERF: a sync every second would delay those of the events; surviving the process is enough here.
+    synchronous = "NORMAL"
     schema = """
     CREATE TABLE sightings (
         deed TEXT NOT NULL,
@@ -25,12 +26,6 @@ class ActivityDatabase(SQLiteFile):
     ) WITHOUT ROWID;
     CREATE INDEX sightings_by_time ON sightings (last_ms);
     """
-
-    def _open(self) -> sqlite3.Connection:
-        connection = super()._open()
-        # PERF: a sync every second would delay those of the events; surviving the process is enough here.
-        connection.execute("PRAGMA synchronous = NORMAL")
-        return connection
 
 
 class EmbeddedActivity:

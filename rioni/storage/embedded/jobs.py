@@ -1,6 +1,5 @@
 """Stores jobs in an SQLite file of its own."""
 
-import sqlite3
 from collections.abc import Collection, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -16,12 +15,8 @@ class JobsDatabase(SQLiteFile):
 
     schema_version = 1
     contents = "list of jobs"
+    synchronous = "NORMAL"
     schema = "CREATE TABLE jobs (id TEXT NOT NULL PRIMARY KEY, job BLOB NOT NULL) WITHOUT ROWID;"
-
-    def _open(self) -> sqlite3.Connection:
-        connection = super()._open()
-        connection.execute("PRAGMA synchronous = NORMAL")
-        return connection
 
 
 class EmbeddedJobs:

@@ -48,6 +48,8 @@ class SQLiteFile:
     """SQL that upgrades each older schema version to the next one."""
     contents: str
     """What the file holds, as error texts call it: they say "The {contents} is closed"."""
+    synchronous = "FULL"
+    """SQLite's pragma of that name: with FULL a commit waits for the disk, with NORMAL it survives the process only."""
     full_disk = "Free space"
     """What to do if the disk is full."""
 
@@ -157,7 +159,7 @@ class SQLiteFile:
     def _open(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self._path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
         connection.executescript(f"""
-            PRAGMA synchronous = FULL;
+            PRAGMA synchronous = {self.synchronous};
             PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES};
             PRAGMA journal_size_limit = {WAL_BYTES_MAX};
             PRAGMA cell_size_check = ON;

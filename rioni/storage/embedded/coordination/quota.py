@@ -13,6 +13,8 @@ class SlotsDatabase(SQLiteFile):
 
     schema_version = 1
     contents = "connection quota"
+    # PERF: no commit waits for the disk; the write-ahead log still protects the file from corruption.
+    synchronous = "NORMAL"
     schema = """
     CREATE TABLE taken (
         slot TEXT NOT NULL,
@@ -23,12 +25,6 @@ class SlotsDatabase(SQLiteFile):
     CREATE INDEX taken_by_holders ON taken (holder);
     CREATE INDEX taken_by_workers ON taken (worker);
     """
-
-    def _open(self) -> sqlite3.Connection:
-        connection = super()._open()
-        # PERF: no commit waits for the disk; the write-ahead log still protects the file from corruption.
-        connection.execute("PRAGMA synchronous = NORMAL")
-        return connection
 
 
 class EmbeddedConnectionQuota:

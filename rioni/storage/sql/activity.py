@@ -15,7 +15,6 @@ from sqlalchemy import (
     delete,
     func,
     select,
-    text,
     tuple_,
 )
 from sqlalchemy.dialects.postgresql import insert
@@ -55,8 +54,6 @@ _OLD = (
     .with_for_update(skip_locked=True)
 )
 _FORGET = delete(SIGHTINGS).where(tuple_(*SIGHTINGS.primary_key.columns).in_(_OLD))
-# A crash of the machine may lose the last seconds; no commit waits for the disk.
-_NO_SYNC = text("SET LOCAL synchronous_commit = off")
 
 
 class SqlActivity:
@@ -83,8 +80,7 @@ class SqlActivity:
             }
             for key, seen in sorted(records.items())
         ]
-        with writing(self._engine) as connection:
-            connection.execute(_NO_SYNC)
+        with writing(self._engine, durable=False) as connection:
             connection.execute(_ADD, rows)
 
     def of(self, action: str, resource: str) -> Mapping[str, LastActivity]:
@@ -106,8 +102,7 @@ class SqlActivity:
 
     def delete_before(self, before_ms: int) -> None:
         """Delete clients not seen since this time; see the port."""
-        with writing(self._engine) as connection:
-            connection.execute(_NO_SYNC)
+        with writing(self._engine, durable=False) as connection:
             connection.execute(_FORGET, {"before_ms": before_ms})
 
     def close(self) -> None:

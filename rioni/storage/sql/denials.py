@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import msgspec
-from sqlalchemy import BigInteger, Column, Engine, Integer, MetaData, Table, Text, delete, func, insert, select, text
+from sqlalchemy import BigInteger, Column, Engine, Integer, MetaData, Table, Text, delete, func, insert, select
 
 from rioni.domain.audit.denials import KEPT_MAX, Denial
 from rioni.storage.sql.engines import reading, writing
@@ -29,8 +29,6 @@ DENIALS = Table(
 )
 
 _OLD = delete(DENIALS).where(DENIALS.c.id <= select(func.max(DENIALS.c.id) - KEPT_MAX).scalar_subquery())
-# A crash of the machine may lose the last seconds; no commit waits for the disk.
-_NO_SYNC = text("SET LOCAL synchronous_commit = off")
 
 
 class SqlDenials:
@@ -45,9 +43,7 @@ class SqlDenials:
 
     def add(self, denials: Sequence[Denial]) -> None:
         """Add records, and forget the oldest; see the port."""
-        with writing(self._engine) as connection:
-            if self._engine.dialect.name == "postgresql":
-                connection.execute(_NO_SYNC)
+        with writing(self._engine, durable=False) as connection:
             connection.execute(insert(DENIALS), [msgspec.structs.asdict(each) for each in denials])
             connection.execute(_OLD)
 

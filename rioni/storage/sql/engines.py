@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from sqlalchemy import Connection, Engine, event, exc, make_url
+from sqlalchemy import Connection, Engine, event, exc, make_url, text
 from sqlalchemy import create_engine as sqlalchemy_engine
 from sqlalchemy.engine import URL
 
@@ -35,6 +35,8 @@ IDLE_TRANSACTION_S = 60
 """PostgreSQL ends a transaction idle for this long: a worker that hangs must not block the others."""
 STATEMENT_S = 60
 """PostgreSQL ends a statement after this time; those of migrations may take longer."""
+
+_NO_SYNC = text("SET LOCAL synchronous_commit = off")
 
 _WAIT = "rioni_lock_wait_s"
 _TURN = "rioni_turn"
@@ -170,8 +172,13 @@ def _use_wal(connection: sqlite3.Connection) -> None:
 
 
 @contextlib.contextmanager
-def writing(engine: Engine) -> Iterator[Connection]:
+def writing(engine: Engine, *, durable: bool = True) -> Iterator[Connection]:
     """Open a write transaction, committed at the end of the block; on SQLite the only one.
+
+    Args:
+        engine: of the database.
+        durable: whether the commit waits for the disk; without it a crash of PostgreSQL's machine may lose the last
+            seconds. Commits to SQLite always wait.
 
     Raises:
         TransactionConflict: it conflicted with another transaction.
@@ -179,6 +186,8 @@ def writing(engine: Engine) -> Iterator[Connection]:
         Unavailable: the database can't be reached, is full, or stays locked; nothing was written.
     """
     with exclusive(engine) as connection, connection.begin() as transaction:
+        if not durable and engine.dialect.name == "postgresql":
+            connection.execute(_NO_SYNC)
         yield connection
         try:
             transaction.commit()

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 
 import msgspec
-from sqlalchemy import Column, Engine, LargeBinary, MetaData, Table, Text, delete, select, text
+from sqlalchemy import Column, Engine, LargeBinary, MetaData, Table, Text, delete, select
 from sqlalchemy.dialects.postgresql import insert
 
 from rioni.domain.system.jobs import Job
@@ -16,8 +16,6 @@ JOBS = Table("jobs", JOB_TABLES, Column("id", Text, primary_key=True), Column("j
 
 _NEW = insert(JOBS)
 _PUT = _NEW.on_conflict_do_update(index_elements=[JOBS.c.id], set_={"job": _NEW.excluded.job})
-# A crash of the machine may lose the last seconds; no commit waits for the disk.
-_NO_SYNC = text("SET LOCAL synchronous_commit = off")
 
 
 class SqlJobs:
@@ -37,12 +35,10 @@ class SqlJobs:
 
     def put(self, job: Job) -> None:
         """Keep a job; see the port."""
-        with writing(self._engine) as connection:
-            connection.execute(_NO_SYNC)
+        with writing(self._engine, durable=False) as connection:
             connection.execute(_PUT, {"id": job.id, "job": msgspec.json.encode(job)})
 
     def remove(self, ids: Collection[str]) -> None:
         """Forget jobs; see the port."""
-        with writing(self._engine) as connection:
-            connection.execute(_NO_SYNC)
+        with writing(self._engine, durable=False) as connection:
             connection.execute(delete(JOBS).where(JOBS.c.id.in_(ids)))

@@ -260,6 +260,15 @@ def test_a_writer_that_waits_too_long_on_postgresql_times_out(postgres_engine):
 
 
 @pytest.mark.postgres
+def test_commits_on_postgresql_wait_for_the_disk_unless_that_is_not_needed(postgres_engine):
+    shown = []
+    for durable in (False, True):
+        with writing(postgres_engine, durable=durable) as connection:
+            shown.append(connection.scalar(text("SHOW synchronous_commit")))
+    assert shown == ["off", "on"]
+
+
+@pytest.mark.postgres
 def test_a_connection_that_the_server_has_closed_is_replaced(postgres_engine):
     with reading(postgres_engine) as connection:
         pid = connection.scalar(text("SELECT pg_backend_pid()"))

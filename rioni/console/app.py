@@ -79,8 +79,8 @@ class PageResource:
         lacks = lacking(self._page, visit)
         if _wants_json(req):
             resp.content_type = "application/json"
-            lacked = {action: lacks(action) for action in self._page.actions if visit.as_of is None}
-            resp.data = orjson.dumps(data | {"lacks": {action: right for action, right in lacked.items() if right}})
+            actions = self._page.actions if visit.as_of is None else ()
+            resp.data = orjson.dumps(data | {"lacks": {each: right for each in actions if (right := lacks(each))}})
             return
         session = session_of(req)
         context = {

@@ -58,9 +58,16 @@ def test_charts_take_the_place_that_was_kept_for_them(page, shop):
           for (const entry of list.getEntries()) window.shifts.push([entry.value, ...entry.sources.map(moved)]);
         }).observe({type: "layout-shift", buffered: true});"""
     )
+
+    def late(route):
+        page.wait_for_timeout(300)
+        route.continue_()
+
+    page.route("**/uplot-*.css", late)
     for path, count in zip(shop.pages, (6, 2, 2), strict=True):
         page.goto(f"{shop.url}/console{path}")
         drawn(page, count)
+        page.wait_for_load_state("networkidle")
         # A number of one more digit moves its neighbour by less; a chart of another height is far above.
         shifts = page.evaluate("window.shifts")
         assert sum(value for value, *_ in shifts) < 0.005, shifts

@@ -6,12 +6,14 @@ let drawn = [];
 let timer = null;
 let loading = null;
 
+// Both parts: drawn without its style sheet, a chart moves what is below when that comes.
 function load(place) {
-  loading ??= new Promise((resolve, reject) => {
-    const style = Object.assign(document.createElement("link"), { rel: "stylesheet", href: place.dataset.uplotCss });
-    const script = Object.assign(document.createElement("script"), { src: place.dataset.uplot, onload: resolve, onerror: reject });
-    document.head.append(style, script);
-  });
+  loading ??= Promise.all([
+    ["link", { rel: "stylesheet", href: place.dataset.uplotCss }],
+    ["script", { src: place.dataset.uplot }],
+  ].map(([name, attributes]) => new Promise((resolve, reject) => {
+    document.head.append(Object.assign(document.createElement(name), attributes, { onload: resolve, onerror: reject }));
+  })));
   return loading;
 }
 

@@ -129,7 +129,10 @@ def test_poison_events_can_be_stored_and_redriven_for_this_subscription_alone(cl
     counts = "1 redriven, 0 already redriven, 0 without an event type\n"
     dry = run("redrive", subscription, "--force", "--dry-run", "--url", server.url)
     assert dry == f"A redrive now: {counts}  1: {letter['error']['message']}\n"
-    assert run("redrive", subscription, "--force", "--limit", "5", "--url", server.url) == counts
+    dry = run("redrive", subscription, "--force", "--dry-run", "--limit", "1", "--all", "--url", server.url)
+    assert dry.count("A redrive now") == 2
+    none = counts.replace("1", "0", 1)
+    assert run("redrive", subscription, "--force", "--limit", "1", "--all", "--url", server.url) == counts + none
     with server.client() as other, open_stream(other, path + STREAM) as stream:
         for _ in range(2):
             while not (batch := stream.batch()).get("events"):
@@ -192,6 +195,8 @@ def test_bad_requests_are_answered_with_the_reason(client, create, subscribe, na
     problem(client.post(path + "/redrive", json={"limit": 0}), 400)
     problem(client.post(path + "/redrive", json={"force": "yes"}), 400)
     problem(client.post(path + "/redrive", json={"to_offset": "x"}), 422)
+    problem(client.post(path + "/redrive", json={"after": "x"}), 400)
+    assert "after.offset" in problem_detail(client.post(path + "/redrive", json={"after": {"partition": "0"}}))
     problem(client.post(path + "/redrive/preview", json={"limit": 1_001}), 400)
     problem(client.get(path, params={"show_redriven": "maybe"}), 400)
     for unknown in (uuid.uuid4(), "x"):

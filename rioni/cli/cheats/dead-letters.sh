@@ -16,3 +16,6 @@ rioni dead-letters redrive "$id" --dry-run
 
 # When the consumer works again: send them once more, to this subscription alone.
 rioni dead-letters redrive "$id"
+
+# All of them, where there are more than the 1,000 of one request.
+rioni dead-letters redrive "$id" --all

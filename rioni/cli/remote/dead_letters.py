@@ -1,5 +1,6 @@
 """Commands for dead letters."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -10,7 +11,7 @@ from rioni.cli.session import Session, connected
 
 
 if TYPE_CHECKING:
-    from rioni.client import Redriven
+    from rioni.client import Cursor, Redriven
 
 
 app = typer.Typer(
@@ -84,6 +85,9 @@ def redrive(
     limit: Limit = 1_000,
     force: Annotated[bool, typer.Option("--force", help="Also those that were published again before.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count them, by error too.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Go on until all are published, with a line for each `--limit` of them.")
+    ] = False,
 ) -> None:
     """Publish dead letters again, for their subscription alone."""
     chosen: dict[str, Any] = {
@@ -95,14 +99,26 @@ def redrive(
         "limit": limit,
         "force": force,
     }
-    if dry_run:
-        found = session.client.subscriptions.preview_redrive(subscription, **chosen)
-        more = [f"There are more than these {found.redriven}."] if found.more else []
-        reasons = [f"  {each.count}: {each.reason}" for each in found.reasons]
-        session.output.line(found, "\n".join([f"A redrive now: {_counts(found)}", *more, *reasons]))
-    else:
-        done = session.client.subscriptions.redrive(subscription, **chosen)
-        session.output.line(done, _counts(done))
+    step = _preview if dry_run else _redrive
+    after = step(session, subscription, chosen)
+    while everything and after is not None:
+        after = step(session, subscription, chosen | {"after": after})
+
+
+def _preview(session: Session, subscription: str, chosen: Mapping[str, Any]) -> "Cursor | None":
+    """Show what a redrive would do; return where the next one goes on."""
+    found = session.client.subscriptions.preview_redrive(subscription, **chosen)
+    more = [f"There are more than these {found.redriven}."] if found.more else []
+    reasons = [f"  {each.count}: {each.reason}" for each in found.reasons]
+    session.output.line(found, "\n".join([f"A redrive now: {_counts(found)}", *more, *reasons]))
+    return found.after
+
+
+def _redrive(session: Session, subscription: str, chosen: Mapping[str, Any]) -> "Cursor | None":
+    """Redrive; return where the next one goes on."""
+    done = session.client.subscriptions.redrive(subscription, **chosen)
+    session.output.line(done, _counts(done))
+    return done.after
 
 
 def _counts(done: "Redriven") -> str:

@@ -201,13 +201,16 @@ class Subscriptions:
         reason: str | None = None,
         limit: int | None = None,
         force: bool = False,
+        after: Cursor | None = None,
     ) -> Redriven:
         """Publish dead letters again, for this subscription alone; `force` also those that were redriven before.
+
+        At most 1,000, or `limit`: where the answer has `after`, ask again with it for the next.
 
         Raises:
             NotFound: no such subscription, or a broker that is too old for a `reason`.
         """
-        body = _selection(event_type, partition, from_offset, to_offset, reason, limit, force=force)
+        body = _selection(event_type, partition, from_offset, to_offset, reason, limit, force=force, after=after)
         if reason is not None:
             # Older brokers ignore a reason, and would publish all.
             await self._preview(subscription_id, body | {"limit": 1})
@@ -227,13 +230,14 @@ class Subscriptions:
         reason: str | None = None,
         limit: int | None = None,
         force: bool = False,
+        after: Cursor | None = None,
     ) -> RedrivePreview:
         """What `redrive` would answer now; publishes nothing.
 
         Raises:
             NotFound: no such subscription, or a broker that has no previews.
         """
-        body = _selection(event_type, partition, from_offset, to_offset, reason, limit, force=force)
+        body = _selection(event_type, partition, from_offset, to_offset, reason, limit, force=force, after=after)
         return await self._preview(subscription_id, body)
 
     async def _preview(self, subscription_id: str, body: Mapping[str, Any]) -> RedrivePreview:
@@ -256,6 +260,7 @@ def _selection(
     limit: int | None,
     *,
     force: bool,
+    after: Cursor | None,
 ) -> dict[str, Any]:
     """The body of a redrive."""
     members = {
@@ -266,5 +271,6 @@ def _selection(
         "reason": reason,
         "limit": limit,
         "force": force,
+        "after": None if after is None else {"partition": after.partition, "offset": after.offset},
     }
     return {name: value for name, value in members.items() if value is not None}

@@ -7,7 +7,7 @@ import msgspec
 
 from rioni.client.models.access import SubscriptionAuthorization
 from rioni.client.models.base import Model
-from rioni.client.models.events import CursorSpecification
+from rioni.client.models.events import Cursor, CursorSpecification
 
 
 DEAD_LETTER_POLICY = "nakadi.zalando.org/subscription-unprocessable-event-policy"
@@ -110,6 +110,8 @@ class Redriven(Model):
     redriven: int
     already_redriven: int = 0
     without_event_type: int = 0
+    after: Cursor | None = None
+    """Where the next request goes on; None where all were looked at."""
 
 
 class ReasonCount(Model):

@@ -20,7 +20,7 @@ from rioni.commands.subscriptions.subscriptions import RecordDeadLettersRedriven
 from rioni.commands.system.system_event_publisher import SystemEventPublisher
 from rioni.commands.system.system_event_types import SystemEventTypes
 from rioni.domain.access.authorization import Attribute, Subject
-from rioni.domain.errors import EventTypeNotFound
+from rioni.domain.errors import EventTypeNotFound, InvalidCursor
 from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.event_store import Chunk
 from rioni.domain.ports.event_stores import EventStores
@@ -33,7 +33,15 @@ from rioni.domain.subscriptions.dead_letter_policy import DeadLetter, DeadLetter
 from rioni.domain.subscriptions.subscription import Subscription
 from rioni.domain.system.system_event_types import DEAD_LETTER_QUEUE
 from rioni.domain.system.system_events import SystemEvent, derived_eid
-from rioni.domain.timelines.position import BEFORE_FIRST, EventTypePartition, TimelinePosition
+from rioni.domain.timelines.position import (
+    BEFORE_FIRST,
+    Cursor,
+    EventTypePartition,
+    TimelinePosition,
+    parse_offset,
+    partition_number,
+)
+from rioni.domain.timelines.timeline import FIRST_ORDER, Timelines
 from rioni.domain.timestamps import rfc3339
 from rioni.projections.queries.timeline_reader import read_after
 
@@ -57,6 +65,8 @@ class RedriveDeadLetters:
     """Maximum number of dead letters to publish."""
     force: bool = False
     """Whether to include those that were published again before."""
+    after: Cursor | None = None
+    """The place in the queue up to which requests before have gone; None begins with the oldest dead letter."""
 
 
 class Redriven(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,6 +76,8 @@ class Redriven(msgspec.Struct, frozen=True, kw_only=True):
     already_redriven: int = 0
     without_event_type: int = 0
     """Number of dead letters whose event types were deleted."""
+    after: Cursor | msgspec.UnsetType = msgspec.UNSET
+    """The place in the queue behind which there may be more; absent where all were looked at."""
 
 
 class ReasonCount(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,8 +103,15 @@ class KeptDeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     kept_at_ms: int
     owner: Attribute | None
     """The owner of the event; None if it has none."""
+    queue_partition: int
+    queue_position: TimelinePosition
     redriven: bool | None = None
     """Whether it was published again within the idempotency window; None where that was not asked for."""
+
+    @property
+    def cursor(self) -> Cursor:
+        """Its place in the queue."""
+        return Cursor(partition=str(self.queue_partition), offset=self.queue_position.offset)
 
 
 class DeadLetterQueue:
@@ -175,9 +194,11 @@ class DeadLetterRedriver:
         """Publish dead letters again to their event types, visible to their subscription only.
 
         They are stored unchanged, in their old partitions where these still exist. Dead letters that were published
-        again before are left out, unless their idempotency keys have expired, or the command includes them.
+        again before are left out, unless their idempotency keys have expired, or the command includes them. It says
+        where the limit ended it: requests that go on there pass over the queue once.
 
         Raises:
+            InvalidCursor: the place to go on at is none of the queue.
             SubscriptionNotFound: there is no such subscription.
             Blocked: the application or an event type of the subscription is blocked.
             AccessDenied: the subject does not administer the subscription.
@@ -185,10 +206,12 @@ class DeadLetterRedriver:
         """
         self._administered(command.subscription_id, context.subject)
         counts = Counter[str]()
+        after: Cursor | msgspec.UnsetType = msgspec.UNSET
         try:
-            for kept in self._scan(command.subscription_id, command.wanted, Visibility()):
+            for kept in self._scan(command.subscription_id, command.wanted, Visibility(), command.after):
                 counts[self._redrive(kept, _claim(kept, force=command.force))] += 1
                 if counts["redriven"] == command.limit:
+                    after = kept.cursor
                     break
         finally:
             # The effect comes first: the audit log only reports what has happened.
@@ -200,23 +223,26 @@ class DeadLetterRedriver:
                     redriven=counts["redriven"],
                 )
                 self._bus.dispatch(record, context)
-        return Redriven(**counts)
+        return Redriven(**counts, after=after)
 
     def preview(self, command: RedriveDeadLetters, subject: Subject) -> RedrivePreview:
         """What `redrive` would do now; changes nothing. Raises as it does."""
         self._administered(command.subscription_id, subject)
         counts, reasons, seen, more = Counter[str](), Counter[str](), set[str](), False
-        for kept in self._scan(command.subscription_id, command.wanted, Visibility()):
+        after: Cursor | msgspec.UnsetType = msgspec.UNSET
+        for kept in self._scan(command.subscription_id, command.wanted, Visibility(), command.after):
             outcome = self._outcome(kept, _claim(kept, force=command.force), seen)
             if counts["redriven"] < command.limit:
                 counts[outcome] += 1
                 if outcome == "redriven" and (kept.letter.reason in reasons or len(reasons) < REASONS_MAX):
                     reasons[kept.letter.reason] += 1
+                if counts["redriven"] == command.limit:
+                    after = kept.cursor
             elif outcome == "redriven":
                 more = True
                 break
         shown = [ReasonCount(reason=reason, count=count) for reason, count in reasons.most_common()]
-        return RedrivePreview(**counts, more=more, reasons=shown)
+        return RedrivePreview(**counts, after=after, more=more, reasons=shown)
 
     def _administered(self, subscription_id: str, subject: Subject) -> Subscription:
         self._registry.refresh()
@@ -261,18 +287,20 @@ class DeadLetterRedriver:
             return "without_event_type"
         return "already_redriven" if appended.duplicates else "redriven"
 
-    def _scan(self, subscription_id: str, wanted: DeadLetterFilter, visibility: Visibility) -> Iterator[KeptDeadLetter]:
-        """The dead letters of a subscription in the queue, oldest first in each of its partitions."""
+    def _scan(
+        self, subscription_id: str, wanted: DeadLetterFilter, visibility: Visibility, after: Cursor | None = None
+    ) -> Iterator[KeptDeadLetter]:
+        """The dead letters of a subscription behind a place in the queue, oldest first in each of its partitions."""
         try:
             timelines = self._registry.timelines(DEAD_LETTER_QUEUE)
         except EventTypeNotFound:
             return
         # PERF: most of the queue belongs to other subscriptions, and is not even decoded.
         mark = subscription_id.encode()
-        for number in range(timelines.active.partitions):
-            after = TimelinePosition(timelines.readable[0].order, BEFORE_FIRST)
+        for number, begin in _places(timelines, after):
+            place = begin
             while True:
-                order, chunks = read_after(timelines, self._stores, number, after, SCAN_BYTES)
+                order, chunks = read_after(timelines, self._stores, number, place, SCAN_BYTES)
                 if not chunks:
                     break
                 for chunk in chunks:
@@ -284,11 +312,29 @@ class DeadLetterRedriver:
                                 continue
                             letter = _decode(event)
                             if letter.subscription_id == subscription_id and wanted.includes(letter):
-                                owner = _owner(chunk, position)
-                                yield KeptDeadLetter(letter=letter, kept_at_ms=chunk.recorded_at_ms, owner=owner)
-                after = TimelinePosition(order, chunks[-1].next - 1)
+                                yield KeptDeadLetter(
+                                    letter=letter,
+                                    kept_at_ms=chunk.recorded_at_ms,
+                                    owner=_owner(chunk, position),
+                                    queue_partition=number,
+                                    queue_position=TimelinePosition(order, position),
+                                )
+                place = TimelinePosition(order, chunks[-1].next - 1)
                 # Long reads must let other greenlets run.
                 time.sleep(0)
+
+
+def _places(timelines: Timelines, after: Cursor | None) -> Iterator[tuple[int, TimelinePosition]]:
+    """The partitions of the queue behind a place in it, and where reading begins in each; raises InvalidCursor."""
+    count, first = timelines.active.partitions, 0
+    begin = TimelinePosition(timelines.readable[0].order, BEFORE_FIRST)
+    if after is not None:
+        number = partition_number(after.partition, count)
+        if number is None:
+            raise InvalidCursor(f"non existing partition {after.partition}")
+        yield number, parse_offset(after.offset, partition=after.partition, oldest_order=FIRST_ORDER) or begin
+        first = number + 1
+    yield from ((number, begin) for number in range(first, count))
 
 
 def _claim(kept: KeptDeadLetter, *, force: bool) -> IdempotencyClaim | None:

@@ -18,6 +18,8 @@ REASON_CHARACTERS_MAX = 1_000
 """Longer reasons don't fit into an address."""
 STEPS_MAX = 100
 """How many requests, of at most 1,000 dead letters each, follow each other without being asked for."""
+NOTHING_LEFT = {"redriven": 0, "already_redriven": 0, "without_event_type": 0, "more": False, "reasons": []}
+"""The preview after a step that has looked at the last dead letter."""
 _FILTERS = ("event_type", "partition", "from_offset", "to_offset", "reason")
 
 
@@ -28,6 +30,7 @@ def load(visit: Visit) -> dict[str, Any]:
     if "items" in found:
         found |= _shown(found["items"])
     data = {"wanted": wanted, "force": _is_forced(visit), "dead_letters": found, "so_far": _so_far(visit)}
+    data["after"] = _after(visit)
     if visit.as_of is None and ("redriven" in visit.outcome or visit.params.get("preview")):
         data["preview"] = _preview(visit)
     return data | visit.outcome
@@ -36,13 +39,12 @@ def load(visit: Visit) -> dict[str, Any]:
 def redrive(visit: Visit) -> None:
     """Publish at most 1,000 of the dead letters again that the address selects; the page shows the counts.
 
-    Those of the steps before are not counted as published before.
+    It goes on where the step before has ended.
     """
     done = visit.api.send("POST", _path(visit, "redrive"), body=_selection(visit)).json()
-    before, steps = _so_far(visit), number_of(visit.form, "steps") + 1
-    done["already_redriven"] = max(0, done["already_redriven"] - before)
-    goes_on = visit.form.get("go_on") == "yes" and done["redriven"] > 0 and steps < STEPS_MAX
-    visit.outcome.update(redriven=done, so_far=before + done["redriven"], steps=steps, goes_on=goes_on)
+    steps = number_of(visit.form, "steps") + 1
+    goes_on = visit.form.get("go_on") == "yes" and "after" in done and steps < STEPS_MAX
+    visit.outcome.update(redriven=done, so_far=_so_far(visit) + done["redriven"], steps=steps, goes_on=goes_on)
 
 
 def _path(visit: Visit, *parts: str) -> str:
@@ -62,11 +64,22 @@ def _so_far(visit: Visit) -> int:
     return number_of(visit.form, "so_far")
 
 
+def _after(visit: Visit) -> Any:
+    """Where the next step begins, in the queue; None for its beginning, and where nothing is left."""
+    if "redriven" in visit.outcome:
+        return visit.outcome["redriven"].get("after")
+    place = {name: visit.form.get(f"after_{name}") for name in ("partition", "offset")}
+    return place if any(place.values()) else None
+
+
 def _selection(visit: Visit) -> dict[str, Any]:
-    return {**_wanted(visit), "force": _is_forced(visit)}
+    return {**_wanted(visit), "force": _is_forced(visit), "after": _after(visit)}
 
 
 def _preview(visit: Visit) -> Any:
+    """What the next step would do."""
+    if "redriven" in visit.outcome and _after(visit) is None:
+        return NOTHING_LEFT
     try:
         return visit.api.send("POST", _path(visit, "redrive", "preview"), body=_selection(visit)).json()
     except ApiProblem as ex:

@@ -114,6 +114,7 @@ REDRIVE = _shape(
     reason=STRING,
     limit=_nullable("integer", minimum=1, maximum=REDRIVE_MAX),
     force=_nullable("boolean"),
+    after=_object(partition=STRING, offset=STRING),
 )
 _COUNT = _nullable("integer", minimum=0, maximum=jobs.COUNT_MAX)
 JOB = _shape(

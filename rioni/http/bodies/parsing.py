@@ -21,7 +21,7 @@ from rioni.domain.subscriptions.subscription import READ_FROM, SubscriptionSpec
 from rioni.domain.system.jobs import JobReport
 from rioni.domain.system.settings import Admins
 from rioni.domain.system.storages import KAFKA, StorageEntry
-from rioni.domain.timelines.position import parse_offset
+from rioni.domain.timelines.position import Cursor, parse_offset
 from rioni.domain.timelines.timeline import FIRST_ORDER
 from rioni.http.bodies import body_schemas
 
@@ -204,13 +204,17 @@ def redrive(subscription_id: str, body: bytes) -> RedriveDeadLetters:
     Raises:
         Malformed: not JSON, or a wrong JSON type.
         InvalidCursor: an offset is invalid.
+        InvalidFields: the place to go on at lacks its partition or offset.
     """
     members = _read(body, body_schemas.REDRIVE)
+    _require([*_gaps(members, "after", ("partition", "offset"))])
+    after = members.get("after")
     return RedriveDeadLetters(
         subscription_id=subscription_id,
         wanted=dead_letter_filter(members),
         limit=members.get("limit") or body_schemas.REDRIVE_MAX,
         force=bool(members.get("force")),
+        after=None if after is None else Cursor(partition=after["partition"], offset=after["offset"]),
     )
 
 

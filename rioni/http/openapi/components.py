@@ -125,7 +125,7 @@ def _accepted() -> Json:
         "SubmittedTimeline": _request(body_schemas.TIMELINE, notes.TIMELINE, ("storage_id",)),
         "SubmittedPartitionCount": _request(body_schemas.PARTITION_COUNT, notes.PARTITION_COUNT, ("partition_count",)),
         "SubmittedRedrive": _request(
-            body_schemas.REDRIVE, {}, description="Which dead letters; all of them without members."
+            body_schemas.REDRIVE, notes.REDRIVE, description="Which dead letters; all of them without members."
         ),
         "SubmittedFilterEvaluation": _request(
             body_schemas.FILTER_EVALUATION, {}, ("filter", "events"), "At most 20 events."

@@ -138,6 +138,11 @@ TIMELINE: Notes = {
     "latest_position": _note("The last position of each partition, -1 for none; null for the active timeline."),
 }
 PARTITION_COUNT: Notes = {"partition_count": _note("How many partitions there shall be.")}
+REDRIVE: Notes = {
+    "limit": _note("How many to publish at most."),
+    "force": _note("Whether to publish also those that were published again before."),
+    "after": _note("Where to go on: `after` of the answer before, with the same other members."),
+}
 WITHIN: Mapping[str, Notes] = {
     "schema": SCHEMA,
     "default_statistic": STATISTIC,
@@ -145,6 +150,6 @@ WITHIN: Mapping[str, Notes] = {
     "event_owner_selector": OWNER_SELECTOR,
     "authorization": AUTHORIZATION,
     **dict.fromkeys(("admins", "readers", "writers"), ATTRIBUTE),
-    **dict.fromkeys(("initial_cursors", "items", "initial_cursor", "final_cursor"), CURSOR),
+    **dict.fromkeys(("initial_cursors", "items", "initial_cursor", "final_cursor", "after"), CURSOR),
 }
 """The notes on the members of members."""

@@ -124,6 +124,8 @@ def test_a_subscription_is_created_streamed_reset_and_deleted(client, event_type
     assert client.subscriptions.dead_letters(subscription.id) == []
     assert client.subscriptions.redrive(subscription.id, reason="another").redriven == 0
     assert client.subscriptions.preview_redrive(subscription.id, limit=1, force=True).more is False
+    begin = Cursor(partition="0", offset="BEGIN")
+    assert client.subscriptions.redrive(subscription.id, after=begin).after is None
     stream_id = "0d1b6f0e-3c52-4d8c-9b50-0f2b7f6d2a11"
     with pytest.raises(NotFound):
         client.subscriptions.close_stream(subscription.id, stream_id)

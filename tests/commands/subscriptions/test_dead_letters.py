@@ -21,14 +21,14 @@ from rioni.commands.subscriptions.dead_letters import (
 )
 from rioni.commands.subscriptions.subscriptions import CreateSubscription
 from rioni.domain.access.authorization import UNAUTHENTICATED, Attribute
-from rioni.domain.errors import EventTypeNotFound
+from rioni.domain.errors import EventTypeNotFound, InvalidCursor
 from rioni.domain.publishing.headers import Headers
 from rioni.domain.streaming.batching import Slice
 from rioni.domain.subscriptions.dead_letter_policy import DeadLetterFilter
 from rioni.domain.subscriptions.subscription import SubscriptionSpec
 from rioni.domain.system.storages import DEFAULT_STORAGE
 from rioni.domain.system.system_event_types import DEAD_LETTER_QUEUE, Ownership, dead_letter_queue
-from rioni.domain.timelines.position import EventTypePartition
+from rioni.domain.timelines.position import Cursor, EventTypePartition
 from tests.support.broker import DEFAULT_ADMIN, running_broker
 from tests.support.builders import event_type_spec
 from tests.support.memory import chunk
@@ -131,12 +131,76 @@ def test_an_event_is_published_again_byte_by_byte_for_its_subscription_and_owner
 def test_redriven_dead_letters_are_left_out_and_do_not_count_for_the_limit(broker, queue, dead_letters, subscription):
     """Reference streams#redrive."""
     keep(queue, subscription, 4, 5, 6)
-    assert redrive(broker, dead_letters, subscription, limit=1) == Redriven(redriven=1)
-    assert redrive(broker, dead_letters, subscription, limit=1) == Redriven(redriven=1, already_redriven=1)
+    assert redrive(broker, dead_letters, subscription, limit=1) == Redriven(redriven=1, after=place(0))
+    assert redrive(broker, dead_letters, subscription, limit=1) == Redriven(
+        redriven=1, already_redriven=1, after=place(1)
+    )
     assert redrive(broker, dead_letters, subscription) == Redriven(redriven=1, already_redriven=2)
     assert redrive(broker, dead_letters, subscription) == Redriven(already_redriven=3)
-    assert redrive(broker, dead_letters, subscription, limit=2, force=True) == Redriven(redriven=2)
+    assert redrive(broker, dead_letters, subscription, limit=2, force=True) == Redriven(redriven=2, after=place(1))
     assert len(stored(broker, "a")) == 5
+
+
+class CountedStores:
+    """Stores of a broker, and how many dead letters were read there."""
+
+    def __init__(self, stores):
+        self.stores, self.read = stores, 0
+
+    def of(self, storage_id):
+        return CountedStore(self, self.stores.of(storage_id))
+
+
+class CountedStore:
+    def __init__(self, counted, store):
+        self.counted, self.store = counted, store
+
+    def read(self, *arguments):
+        chunks = self.store.read(*arguments)
+        self.counted.read += sum(each.next - each.first for each in chunks)
+        return chunks
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_requests_that_go_on_where_the_last_one_ended_read_each_dead_letter_about_once(
+    broker, queue, subscription, monkeypatch, force
+):
+    """Reference streams#redrive. As many requests without a place read half the square of their number."""
+    number, limit = 60, 3
+    for position in range(number):
+        keep(queue, subscription, position)
+    monkeypatch.setattr("rioni.commands.subscriptions.dead_letters.SCAN_BYTES", 1)
+    stores = CountedStores(broker.stores)
+    dead_letters = DeadLetterRedriver(
+        broker.registry, broker.access, broker.bus, stores=stores, timeline=broker.timeline
+    )
+    after, answers, previews = None, [], []
+    while not answers or after is not None:
+        command = RedriveDeadLetters(
+            subscription_id=subscription, wanted=ANYTHING, limit=limit, force=force, after=after
+        )
+        previews.append(dead_letters.preview(command, UNAUTHENTICATED))
+        answers.append(dead_letters.redrive(command, broker.context()))
+        after = None if answers[-1].after is msgspec.UNSET else answers[-1].after
+    assert [each.redriven for each in answers] == [limit] * (number // limit) + [0]
+    assert {(each.already_redriven, each.without_event_type) for each in answers} == {(0, 0)}
+    assert [each.more for each in previews] == [True] * (number // limit - 1) + [False] * 2
+    assert len(stored(broker, "a")) == number
+    # A preview reads one more than it counts.
+    assert stores.read <= 2 * number + len(answers)
+
+
+def test_a_redrive_goes_on_only_at_a_place_of_the_queue(broker, queue, dead_letters, subscription):
+    keep(queue, subscription, 4, 5)
+    assert redrive(broker, dead_letters, subscription, after=Cursor(partition="0", offset="BEGIN")).redriven == 2
+    assert redrive(broker, dead_letters, subscription, after=place(1), force=True) == Redriven()
+    for after in (Cursor(partition="1", offset="BEGIN"), Cursor(partition="0", offset="x")):
+        with pytest.raises(InvalidCursor):
+            redrive(broker, dead_letters, subscription, after=after)
+
+
+def place(position):
+    return Cursor(partition="0", offset=f"001-0001-{position:018}")
 
 
 @given(LETTERS, STEPS)

@@ -1,5 +1,7 @@
 """Dead letters in the console, without scripts: the list, the preview and the redrive, which the address selects."""
 
+import re
+
 import pytest
 
 from rioni.console.pages.dead_letters import STEPS_MAX
@@ -17,6 +19,12 @@ def letters(broker, request):
 
 def shown(visitor, letters, **params):
     return visitor.get(letters.path, params={"tab": "dead letters", "format": "json", **params}).json()
+
+
+def carried(page):
+    """What the form of a step carries to the next one."""
+    form = page[page.index('<section id="redrive"') :]
+    return dict(re.findall(r'<input type="hidden" name="(after_\w+|so_far|steps)" value="([^"]*)">', form))
 
 
 def redrive(visitor, letters, query="", **form):
@@ -93,16 +101,30 @@ def test_more_than_a_request_publishes_are_published_in_steps(visitor, letters):
     assert "Publish the next 100 again" in page
     # The last step that follows by itself was made.
     assert "load delay" not in page
-    page = redrive(visitor, letters, so_far="1000", steps="1").text
+    page = redrive(visitor, letters, **carried(page)).text
     assert "100 published again, 0 had been before" in page
     assert "1,100 of 1,100 are published again." in " ".join(page.split())
+    assert carried(page) == {"so_far": "1100", "steps": str(STEPS_MAX + 1)}
     assert letters.events() == 1_100
-    # With force each request begins with the first: nothing goes on by itself, nor is progress shown.
-    forced = redrive(visitor, letters, "&force=yes", go_on="yes").text
-    assert "1,000 published again" in forced
-    assert "choose others by partition and offset" in forced
-    assert "load delay" not in forced
-    assert "<progress" not in forced
+
+
+def test_with_force_steps_go_on_where_the_last_one_ended(visitor, letters):
+    letters.write(0, 1_001)
+    page = redrive(visitor, letters, "&force=yes", go_on="yes").text
+    assert "load delay" in page
+    page = redrive(visitor, letters, "&force=yes", go_on="yes", **carried(page)).text
+    assert "1 published again, 0 had been before" in page
+    assert "1,001 of 1,001 are published again." in " ".join(page.split())
+    assert "load delay" not in page
+    assert letters.events() == 1_001
+
+
+def test_a_step_that_failed_is_repeated_where_it_began(visitor, letters):
+    letters.write(0, 2)
+    begin = {"after_partition": "0", "after_offset": "x", "so_far": "7", "steps": "3"}
+    failed = redrive(visitor, letters, **begin)
+    assert failed.status_code == 422
+    assert carried(failed.text) == begin | {"steps": "0"}
 
 
 def test_only_the_answer_to_a_form_goes_on_by_itself(visitor, letters):

@@ -45,6 +45,9 @@ _ITEM = structure(
 )
 _COUNTS = dict.fromkeys(("redriven", "already_redriven", "without_event_type"), INTEGER)
 _COUNTED = {"redriven": 2, "already_redriven": 0, "without_event_type": 0}
+_AFTER = structure({"partition": STRING, "offset": STRING}) | {
+    "description": "The place in the queue behind which there may be more; absent where all were looked at."
+}
 
 PATHS: Json = {
     "/subscriptions/{subscription_id}/dead-letters": {
@@ -84,13 +87,14 @@ PATHS: Json = {
             {
                 200: answer(
                     "They are published, but for those that were before, and those whose event types are gone.",
-                    structure(_COUNTS),
+                    structure({**_COUNTS, "after": _AFTER}, optional=("after",)),
                     _COUNTED,
                 )
             },
             description="Each one is stored as it was, in its old partition if that is still there, and delivered to "
-            "this subscription alone. Asking twice publishes nothing twice, unless `force` is true. For those who "
-            "administer the subscription.",
+            "this subscription alone. Asking twice publishes nothing twice, unless `force` is true. Where the answer "
+            "has `after`, send it with the next request, which goes on there. For those who administer the "
+            "subscription.",
             parameters=[_SUBSCRIPTION_ID],
             body=body(schema("SubmittedRedrive"), _ORIGIN | {"limit": 10}),
             problems=(403, 404, 422),
@@ -107,9 +111,11 @@ PATHS: Json = {
                     structure(
                         {
                             **_COUNTS,
+                            "after": _AFTER,
                             "more": BOOLEAN,
                             "reasons": array(structure({"reason": STRING, "count": INTEGER})),
-                        }
+                        },
+                        optional=("after",),
                     ),
                     {**_COUNTED, "more": False, "reasons": [{"reason": _REASON, "count": 2}]},
                 )

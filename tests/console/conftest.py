@@ -14,7 +14,7 @@ from tests.support.tokens import ADMINISTRATOR, FULL_SCOPES, write_tokens
 
 
 ADMIN, READER = "token-of-the-administrator", "token-of-a-reader"
-ROLES = ("consumer", "publisher", "owner", "viewer", "writer", "operator")
+ROLES = ("consumer", "publisher", "owner", "viewer", "writer", "operator", "administrator")
 """Users of the guarded broker whom sections or the broker's lists of administrators may name; each is its own token."""
 
 

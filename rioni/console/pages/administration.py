@@ -99,7 +99,8 @@ def _unblock(visit: Visit) -> Done:
 
 
 def _storages(visit: Visit) -> dict[str, Any]:
-    return {"items": visit.api.get("/storages")}
+    found = visit.api.attempt("/storages")
+    return {"items": found} if isinstance(found, list) else found
 
 
 def _add_storage(visit: Visit) -> Done:

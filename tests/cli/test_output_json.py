@@ -3,11 +3,12 @@
 import json
 import shlex
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
 from rioni import __version__
-from rioni.client import Client, EventType, Schema, Storage, Subscription, metadata
+from rioni.client import Client, EventType, JobReport, Schema, Storage, Subscription, metadata
 from tests.support.server import running_server
 from tests.support.snapshots import differences
 
@@ -100,6 +101,8 @@ def new_broker(tmp_path):
 
 def test_what_json_prints_is_pinned(run, new_broker):
     url = new_broker.url
+    assert run("jobs", "list", "--json", "--url", url) == (0, "", ""), "a list without items has no lines"
+    assert run("jobs", "list", "--url", url) == (0, "", "There are none.\n")
     subscription = _prepare(url)
     wrong = []
     for name, command in COMMANDS.items():
@@ -128,5 +131,8 @@ def _prepare(url: str) -> str:
     with Client(url) as client:
         client.storages.create(Storage(id="unused", storage_type="embedded"))
         client.event_types.create(EventType(name="orders", owning_application="shop", schema=Schema.json(SCHEMA)))
+        client.jobs.report(
+            str(uuid4()), JobReport(kind="archive", name="lake", state="done", phase="orders", done=5, total=5)
+        )
         client.publish("orders", [{"order": str(number), "metadata": metadata()} for number in range(2)])
         return client.subscriptions.create(Subscription(owning_application="shop", event_types=["orders"])).id

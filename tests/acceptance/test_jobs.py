@@ -1,14 +1,17 @@
 """`/jobs`: how far archives and backups are (reference jobs)."""
 
+import contextlib
+import signal
 import subprocess
 import sys
 from uuid import uuid4
 
 import pytest
 
-from tests.acceptance.conftest import problem
+from tests.acceptance.conftest import problem, publish_orders
 from tests.support.builders import event_type_body
 from tests.support.server import running_server
+from tests.support.waiting import WAIT_S, wait_until
 
 
 REPORT = {"kind": "archive", "name": "lake", "state": "running"}
@@ -104,3 +107,36 @@ def test_an_archive_is_listed_with_its_end(broker, client, tmp_path):
     assert code == 0, said
     found = client.get("/jobs", params={"kind": "archive"}).json()["items"][0]
     assert (found["state"], found["name"], found["detail"]) == ("done", str(tmp_path), "3 events archived")
+
+
+@pytest.mark.both_modes
+def test_every_node_says_how_far_an_archive_is_that_reads_from_one_of_them(server, name, tmp_path):
+    """Reference jobs#listing-jobs."""
+    nodes = getattr(server, "nodes", [server])
+    command = ("archive", "--url", nodes[0].url, "--to", str(tmp_path), "--event-type", name, "--every", "1")
+    with nodes[-1].client() as other, contextlib.ExitStack() as stack:
+        other.post("/event-types", json=event_type_body(name=name)).raise_for_status()
+        process = stack.enter_context(archiving(*command))
+
+        def told(state, detail):
+            jobs = other.get("/jobs", params={"kind": "archive"}).json()["items"]
+            (found,) = [each for each in jobs if each["name"] == str(tmp_path)] or [{"state": "", "detail": ""}]
+            return (found["state"], found["detail"]) == (state, detail) and found
+
+        for count in (1, 2):
+            publish_orders(other, name, str(count))
+            running = wait_until(lambda count=count: told("running", f"{count} events archived"))
+        process.send_signal(signal.SIGTERM)
+        ended = wait_until(lambda: told("done", "2 events archived"))
+        assert (ended["id"], ended["started_at"]) == (running["id"], running["started_at"])
+        assert process.wait(WAIT_S) == 0
+
+
+@contextlib.contextmanager
+def archiving(*arguments):
+    """A command that runs until the block ends at the latest."""
+    with subprocess.Popen([sys.executable, "-m", "rioni", *arguments]) as process:
+        try:
+            yield process
+        finally:
+            process.kill()

@@ -34,6 +34,7 @@ def environment() -> Any:
         "pretty": pretty,
         "short": short,
         "both_times": both_times,
+        "clock": clock,
         "time": time,
         "segment": lambda text: quote(str(text), safe=""),
         "amount": charts.amount,
@@ -97,6 +98,11 @@ def time(text: str | None) -> Markup:
 def both_times(text: str | None) -> Markup:
     """A time in UTC, and beside it room in which a script writes that of the browser's zone."""
     return _time(text, Markup('<time datetime="{}" class="both">{} UTC <span class="local"></span></time>'))
+
+
+def clock(text: str) -> Markup:
+    """The hour and minute of a time, in UTC or in the browser's zone."""
+    return Markup('<time datetime="{}" class="clock">{} UTC</time>').format(text, text[11:16])
 
 
 def _time(text: str | None, markup: Markup) -> Markup:

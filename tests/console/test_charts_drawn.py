@@ -1,5 +1,6 @@
 """Charts in a real browser: drawn in place, in both themes, after each way to reach a page, and without scripts."""
 
+import re
 import time
 
 import pytest
@@ -15,6 +16,7 @@ from tests.support.server import running_server
 pytestmark = [needs_browser, pytest.mark.slow]
 
 NAME = "charts.drawn"
+DAY_MINUTES = 24 * 60
 PLAIN = {"category": "undefined", "enrichment_strategies": []}
 
 
@@ -115,6 +117,52 @@ def test_a_chart_says_what_was_at_the_time_that_is_pointed_at(page, shop):
     assert value.inner_text() != now
     # The other charts show the same time.
     assert page.locator("figure.chart time").nth(1).inner_text() == chart.locator("time").inner_text()
+
+
+def test_charts_show_times_of_the_zone_that_the_page_shows(browser, shop):
+    # Nepal's clocks are 5:45 ahead: hours and minutes of another zone would be wrong.
+    context = browser.new_context(base_url=shop.url, timezone_id="Asia/Kathmandu", reduced_motion="reduce")
+    page = context.new_page()
+    page.add_init_script(
+        """window.texts = []; const fillText = CanvasRenderingContext2D.prototype.fillText;
+        CanvasRenderingContext2D.prototype.fillText = function (text, ...place) {
+          if (String(text).includes(":")) window.texts.push(text);
+          fillText.call(this, text, ...place);
+        };"""
+    )
+    page.goto("/console")
+    drawn(page, 6)
+    chart = page.locator("figure.chart").first
+    pointed = chart.locator("figcaption time")
+    chart.locator(".u-over").hover(position={"x": 40, "y": 20})
+    expect(pointed).to_have_text(re.compile(r"^\d\d:\d\d:\d\d UTC$"))
+    utc = minutes_of(pointed.inner_text())
+    check_axis(page.evaluate("window.texts"), utc)
+    page.evaluate("window.texts = []; document.querySelector('[data-zone-toggle]').click()")
+    expect(pointed).to_have_text(re.compile(r"^\d\d:\d\d:\d\d \+05:45$"))
+    local = minutes_of(pointed.inner_text())
+    assert (local - utc) % DAY_MINUTES == 5 * 60 + 45
+    page.wait_for_function("window.texts.length")
+    check_axis(page.evaluate("window.texts"), local)
+    # What is shown until charts are drawn.
+    page.route("**/uplot-*.js", lambda route: route.abort())
+    page.reload()
+    ends = chart.locator("p.ends time")
+    expect(ends).to_have_text([re.compile(r"^\d\d:\d\d \+05:45$")] * 2)
+    check_axis(ends.all_inner_texts(), local)
+    context.close()
+
+
+def minutes_of(text):
+    """The minutes of a day that a clock shows."""
+    return 60 * int(text[:2]) + int(text[3:5])
+
+
+def check_axis(texts, minutes):
+    """All of these are within the hour that charts show, give or take what passes during a test."""
+    assert texts
+    apart = [(minutes_of(text) - minutes) % DAY_MINUTES for text in texts]
+    assert all(min(each, DAY_MINUTES - each) < 90 for each in apart), texts
 
 
 def test_what_charts_show_can_be_read_without_scripts(browser, shop):

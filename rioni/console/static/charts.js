@@ -45,6 +45,15 @@ function onAxis(value, unit) {
   return value.toLocaleString("en-US", { notation: "compact", maximumSignificantDigits: 3 });
 }
 
+const isLocal = () => document.documentElement.dataset.zone === "local";
+
+// As 12:00:00 UTC, or 13:00:00 +01:00 where the page shows times of the browser's zone.
+function clock(seconds) {
+  const moment = new Date(seconds * 1000);
+  if (!isLocal()) return `${moment.toISOString().slice(11, 19)} UTC`;
+  return moment.toLocaleTimeString("en-GB", { timeZoneName: "longOffset" }).replace(/GMT$/, "+00:00").replace("GMT", "");
+}
+
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
 function options(figure, lines, unit, place) {
@@ -52,12 +61,12 @@ function options(figure, lines, unit, place) {
   return {
     width: place.clientWidth,
     height: place.clientHeight,
-    tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
+    tzDate: (seconds) => isLocal() ? new Date(seconds * 1000) : uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
     legend: { show: false },
     cursor: { sync: { key: "charts" }, drag: { x: false, y: false }, points: { size: 6 } },
     scales: { y: { range: (_plot, _least, most) => [0, most > 0 ? most * 1.1 : 1] } },
     padding: [8, 28, 0, 0],
-    axes: [{ ...axis, space: 70, size: 24, values: (_plot, times) => times.map((time) => new Date(time * 1000).toISOString().slice(11, times[1] - times[0] < 60 ? 19 : 16)) }, { ...axis, size: 54, space: 34, values: (_plot, values) => values.map((value) => onAxis(value, unit)) }],
+    axes: [{ ...axis, space: 70, size: 24, values: (_plot, times) => times.map((time) => clock(time).slice(0, times[1] - times[0] < 60 ? 8 : 5)) }, { ...axis, size: 54, space: 34, values: (_plot, values) => values.map((value) => onAxis(value, unit)) }],
     series: [{}, ...lines.map((_line, number) => ({ stroke: () => colour(colours[number]), width: 1.5, points: { show: false }, fill: number || lines.length > 1 ? undefined : () => `${colour(colours[0])}22` }))],
     hooks: { setCursor: [(plot) => showValues(figure, plot)] },
   };
@@ -66,7 +75,7 @@ function options(figure, lines, unit, place) {
 function showValues(figure, plot) {
   const at = plot.cursor.idx ?? null;
   const time = figure.querySelector("time");
-  time.textContent = at === null ? "" : `${new Date(plot.data[0][at] * 1000).toISOString().slice(11, 19)} UTC`;
+  time.textContent = at === null ? "" : clock(plot.data[0][at]);
   [...figure.querySelectorAll("li b")].forEach((target, number) => {
     const values = plot.data[number + 1];
     const value = at === null ? values.findLast((each) => each !== null) : values[at];
@@ -139,10 +148,13 @@ async function begin() {
 }
 
 function redraw() {
-  for (const { plot } of drawn) plot.redraw();
+  for (const { figure, plot } of drawn) {
+    plot.redraw(true, true);
+    showValues(figure, plot);
+  }
 }
 
-new MutationObserver(redraw).observe(document.documentElement, { attributeFilter: ["data-theme"] });
+new MutationObserver(redraw).observe(document.documentElement, { attributeFilter: ["data-theme", "data-zone"] });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
 document.addEventListener("visibilitychange", () => document.hidden || !timer || refresh());
 document.addEventListener("htmx:afterSettle", begin);

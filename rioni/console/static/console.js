@@ -160,7 +160,8 @@ function showTimes(root) {
     const moment = new Date(time.dateTime);
     time.dataset.shown = zone();
     if (Number.isNaN(moment.getTime())) continue;
-    const texts = [`${plain(moment)} UTC`, localTime(moment)];
+    let texts = [`${plain(moment)} UTC`, localTime(moment)];
+    if (time.matches(".clock")) texts = texts.map((text) => text.slice(11, 16) + text.slice(19));
     if (time.matches(".both")) time.querySelector(".local").textContent = moment.getTimezoneOffset() ? texts[1] : "";
     else [time.textContent, time.title] = zone() === "local" ? texts.reverse() : texts;
   }

@@ -20,6 +20,8 @@ HISTORICAL = ("/event-types", "/subscriptions", "/settings", "/storages")
 """How the paths begin of what can be read as it was."""
 NOT_HISTORICAL = ("stats", "events", "cursors", "partitions", "producers", "consumers", "dead-letters")
 """How the paths below them end that show only what is now."""
+PATH_BYTES_MAX = 4_000
+"""The server takes 4,094 bytes of a line of a request; names from forms would pass by that."""
 # Headers of the browser that are meant for the console; and what the WSGI server made of the browser's body.
 _OWN = frozenset(
     (
@@ -148,7 +150,14 @@ class Api:
         body: Any = None,
         headers: Mapping[str, str] | None = None,
     ) -> tuple[int, Mapping[str, str], Iterator[bytes]]:
-        """Make a request whose answer is read in pieces, such as a stream; close the iterator."""
+        """Make a request whose answer is read in pieces, such as a stream; close the iterator.
+
+        Raises:
+            ApiProblem: the path is longer than any that a client could send.
+        """
+        if len(path) > PATH_BYTES_MAX:
+            detail = f"The names are too long: an address may have {PATH_BYTES_MAX:,} bytes."
+            raise ApiProblem(HTTPStatus.REQUEST_URI_TOO_LONG, {"detail": detail})
         content = body if isinstance(body, bytes) else b"" if body is None else orjson.dumps(body)
         given = {name: value for name, value in (params or {}).items() if value not in (None, "")}
         environ = self._environ | {

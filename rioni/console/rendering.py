@@ -59,7 +59,7 @@ def render(template: str, data: Mapping[str, Any]) -> str:
     return text
 
 
-def url(path: str, as_of: str | None, **params: Any) -> str:
+def url(path: str, as_of: str | None, /, **params: Any) -> str:
     """A link within the console, which keeps the moment that is shown."""
     given = {name: value for name, value in params.items() if value not in (None, "", False)}
     if as_of is not None:

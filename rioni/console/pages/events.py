@@ -172,7 +172,10 @@ def _completed(event: dict[str, Any], category: str) -> dict[str, Any]:
     if category == WITHOUT_METADATA:
         return event
     now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    return event | {"metadata": {"eid": str(uuid4()), "occurred_at": now} | (event.get("metadata") or {})}
+    given = event.get("metadata") or {}
+    if not isinstance(given, dict):
+        raise _refused("The metadata of an event are a JSON object.")
+    return event | {"metadata": {"eid": str(uuid4()), "occurred_at": now} | given}
 
 
 def _refused(detail: str) -> ApiProblem:

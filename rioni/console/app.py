@@ -4,6 +4,7 @@ import functools
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Any
+from urllib.parse import quote
 
 import falcon
 import orjson
@@ -43,6 +44,8 @@ class PageResource:
         action = self._page.actions.get(form.get("action", ""))
         if action is None:
             raise falcon.HTTPBadRequest(description="This page has no such action.")
+        if visit.as_of is not None:
+            raise falcon.HTTPBadRequest(description="What was can't be changed. Go back to now: leave as_of out.")
         try:
             done = action.act(visit)
         except ApiProblem as ex:
@@ -59,9 +62,9 @@ class PageResource:
 
     def _visit(self, req: falcon.Request, path: Mapping[str, str], form: Mapping[str, str] | None = None) -> Visit:
         session = session_of(req)
-        as_of = req.get_param("as_of") or None
-        api = Api(self._api, req.env, session.token, as_of)
         params = {name: value if isinstance(value, str) else value[0] for name, value in req.params.items()}
+        as_of = params.get("as_of") or None
+        api = Api(self._api, req.env, session.token, as_of)
         return Visit(api=api, path=path, params=params, form=form or {}, as_of=as_of)
 
     def _show(
@@ -88,7 +91,7 @@ class PageResource:
             "sections": SECTIONS,
             "asset": asset_url,
             "curl": functools.partial(curl, req.forwarded_prefix, token=session.token is not None),
-            "url": lambda path, **params: url(path, visit.as_of, **params),
+            "url": lambda path, /, **params: url(path, visit.as_of, **params),
             "visit": visit,
             "session": session,
             "here": req.path.removeprefix("/console") or "/",
@@ -98,14 +101,13 @@ class PageResource:
         }
         resp.content_type = _HTML
         resp.text = render(template, context)
-        if session.notice:
-            req.context.session_changes = {"notice": ""}
+        req.context.session = session.telling("")
 
     def _finish(self, req: falcon.Request, resp: falcon.Response, done: Done) -> None:
         if _wants_json(req):
             _answer_json(resp, {"notice": done.notice}, HTTPStatus.OK)
             return
-        req.context.session_changes = {"notice": done.notice}
+        req.context.session = session_of(req).telling(done.notice)
         resp.status = falcon.HTTP_SEE_OTHER
         resp.location = url(done.path, None) if done.path else req.relative_uri
 
@@ -122,7 +124,11 @@ class ApiResource:
         headers = {}
         if EVENTS in req.accept:
             headers = {"Accept": EVENTS, "Last-Event-ID": req.get_header("Last-Event-ID") or ""}
-        status, answered, pieces = api.open("GET", f"/{path}", params=req.params, headers=headers)
+        try:
+            status, answered, pieces = api.open("GET", f"/{quote(path)}", params=req.params, headers=headers)
+        except ApiProblem as ex:
+            _answer_json(resp, ex.as_object(), ex.status)
+            return
         resp.status = str(status)
         for name in ("content-type", "x-nakadi-streamid"):
             if name in answered:

@@ -8,7 +8,7 @@ from rioni.console.api import Api, ApiProblem, Wsgi
 from rioni.console.assets import asset_url
 from rioni.console.rendering import render
 from rioni.console.security import session_of
-from rioni.console.sessions import Session
+from rioni.console.sessions import Session, TokenTooLong
 
 
 _HTML = "text/html; charset=utf-8"
@@ -31,12 +31,15 @@ class LoginResource:
             self._show(req, resp, "Paste a token: printable characters without spaces.", falcon.HTTP_422)
             return
         try:
+            begun = Session.new(token)
             Api(self._api, req.env, token).get("/registry/partition-strategies")
+        except TokenTooLong as ex:
+            self._show(req, resp, str(ex), falcon.HTTP_422)
+            return
         except ApiProblem as ex:
             self._show(req, resp, f"The broker refuses this token: {ex}", falcon.HTTP_403)
             return
-        req.context.session = Session.new(token)
-        req.context.session_changes = {"csrf": None}
+        req.context.session = begun
         resp.status = falcon.HTTP_SEE_OTHER
         resp.location = local_path(req.context.form.get("next", ""))
 
@@ -60,7 +63,6 @@ class LogoutResource:
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Forget the token."""
         req.context.session = Session.new()
-        req.context.session_changes = {"csrf": None}
         resp.status = falcon.HTTP_SEE_OTHER
         resp.location = "/console/login"
 

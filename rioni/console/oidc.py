@@ -1,8 +1,10 @@
 """Login at an OpenID Connect provider: authorization code with PKCE (RFC 7636), through Authlib."""
 
 import secrets
+import threading
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 from urllib.parse import urlsplit
 
 import falcon
@@ -12,21 +14,21 @@ from rioni.console.api import Api, ApiProblem, Wsgi
 from rioni.console.assets import asset_url
 from rioni.console.login import local_path
 from rioni.console.rendering import render
-from rioni.console.security import is_secure
-from rioni.console.sessions import Session, Sessions
+from rioni.console.security import is_secure, session_cookie
+from rioni.console.sessions import Session, Sessions, TokenTooLong
 
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-
-COOKIE = "rioni_console_login"
 CALLBACK = "/console/login/callback"
 LOGIN_S = 600
 """How long a user may take to log in at the provider."""
 METADATA_S = 600
 """How long the provider's endpoints are remembered."""
-TIMEOUT_S = 10
+FAILED_S = 5
+"""How long it is not asked again for them after it has failed."""
+WAIT_S = 15
+"""How long a login waits for another one that asks for them, which has a shorter deadline."""
+NEXT_BYTES_MAX = 2_000
+"""Of the page after the login, which a cookie has to hold; longer ones become the first page."""
 _HTML = "text/html; charset=utf-8"
 
 
@@ -58,8 +60,10 @@ class Provider:
         self.name = urlsplit(issuer).hostname or issuer
         self._issuer, self._client_id, self._client_secret = issuer.rstrip("/"), client_id, client_secret
         self._scope, self._token = scope, token
+        self._lock = threading.Lock()
         self._metadata: Mapping[str, Any] = {}
-        self._fetched_s = -float(METADATA_S)
+        self._failure = ""
+        self._known_until_s = 0.0
 
     def begin(self, redirect_uri: str, following: str) -> tuple[str, Pending]:
         """Where the browser is sent, and what is remembered of that; blocks on the provider.
@@ -68,10 +72,12 @@ class Provider:
             ProviderFailed: it does not tell its endpoints.
         """
         state, nonce, verifier = (secrets.token_urlsafe(48) for _ in range(3))
-        pending = Pending(state=state, nonce=nonce, verifier=verifier, next=following)
+        fits = len(following.encode()) <= NEXT_BYTES_MAX
+        pending = Pending(state=state, nonce=nonce, verifier=verifier, next=following if fits else local_path(""))
+        endpoint = self._endpoint("authorization_endpoint")
         with self._client(redirect_uri) as client:
             address, _ = client.create_authorization_url(
-                self._endpoint("authorization_endpoint"),
+                endpoint,
                 state=pending.state,
                 nonce=pending.nonce,
                 code_verifier=pending.verifier,
@@ -99,12 +105,28 @@ class Provider:
         token = tokens.get(self._token)
         if not isinstance(token, str):
             raise ProviderFailed(f"{self.name} sent no {self._token}")
-        if isinstance(tokens.get("id_token"), str) and _nonce(tokens["id_token"]) != pending.nonce:
-            raise ProviderFailed(f"{self.name} answered another login than the one that was begun")
+        if "id_token" in tokens:
+            self._check(_claims(tokens["id_token"]), pending)
         return token
+
+    def _check(self, claims: Mapping[str, Any], pending: Pending) -> None:
+        """Check for which login an id token is (OpenID Connect, 3.1.3.7); it comes from the provider itself."""
+        if claims.get("nonce") != pending.nonce:
+            raise ProviderFailed(f"{self.name} answered another login than the one that was begun")
+        audience = claims.get("aud")
+        if self._client_id not in (audience if isinstance(audience, list) else [audience]):
+            raise ProviderFailed(f"{self.name} answered another client than {self._client_id}")
+        if not self.is_issuer(claims.get("iss")):
+            raise ProviderFailed(f"{self.name} sent a token of another issuer")
+
+    def is_issuer(self, text: object) -> bool:
+        """Whether a provider that calls itself so is this one."""
+        return isinstance(text, str) and text.rstrip("/") == self._issuer
 
     def _client(self, redirect_uri: str, state: str | None = None) -> Any:
         from authlib.integrations.httpx_client import OAuth2Client  # noqa: PLC0415 - see finish
+
+        from rioni.console.bounded_transport import BoundedTransport  # noqa: PLC0415
 
         return OAuth2Client(
             self._client_id,
@@ -114,25 +136,41 @@ class Provider:
             state=state,
             code_challenge_method="S256",
             token_endpoint_auth_method="client_secret_basic" if self._client_secret else "none",
-            timeout=TIMEOUT_S,
+            transport=BoundedTransport(),
         )
 
     def _endpoint(self, name: str) -> str:
-        import httpx  # noqa: PLC0415 - see finish
-
-        if time.monotonic() - self._fetched_s >= METADATA_S:
-            address = f"{self._issuer}/.well-known/openid-configuration"
-            try:
-                metadata = httpx.get(address, timeout=TIMEOUT_S).raise_for_status().json()
-            except (httpx.HTTPError, ValueError) as ex:
-                raise ProviderFailed(f"{address} does not answer: {ex}") from ex
-            if not isinstance(metadata, dict) or metadata.get("issuer", "").rstrip("/") != self._issuer:
-                raise ProviderFailed(f"{address} is not the metadata of {self._issuer}")
-            self._metadata, self._fetched_s = metadata, time.monotonic()
+        """An address of the provider, which is asked for its metadata by one login at a time."""
+        if not self._lock.acquire(timeout=WAIT_S):
+            raise ProviderFailed(f"{self.name} does not answer")
+        try:
+            if time.monotonic() >= self._known_until_s:
+                self._metadata, self._failure = self._fetched()
+                self._known_until_s = time.monotonic() + (FAILED_S if self._failure else METADATA_S)
+        finally:
+            self._lock.release()
+        if self._failure:
+            raise ProviderFailed(self._failure)
         endpoint = self._metadata.get(name)
         if not isinstance(endpoint, str):
             raise ProviderFailed(f"{self.name} names no {name}")
         return endpoint
+
+    def _fetched(self) -> tuple[Mapping[str, Any], str]:
+        """The metadata of the provider, or why there are none."""
+        import httpx  # noqa: PLC0415 - see finish
+
+        from rioni.console.bounded_transport import BoundedTransport  # noqa: PLC0415
+
+        address = f"{self._issuer}/.well-known/openid-configuration"
+        try:
+            with httpx.Client(transport=BoundedTransport()) as client:
+                metadata = client.get(address).raise_for_status().json()
+        except (httpx.HTTPError, ValueError) as ex:
+            return {}, f"{address} does not answer: {ex}"
+        if not isinstance(metadata, dict) or not self.is_issuer(metadata.get("issuer")):
+            return {}, f"{address} is not the metadata of {self._issuer}"
+        return metadata, ""
 
 
 class ProviderLoginResource:
@@ -148,7 +186,7 @@ class ProviderLoginResource:
         except ProviderFailed as ex:
             raise falcon.HTTPServiceUnavailable(description=str(ex)) from ex
         # The provider's redirect comes from another site, so this cookie is not as strict as that of the session.
-        resp.append_header("Set-Cookie", _cookie(self._sessions.seal(pending), LOGIN_S))
+        resp.append_header("Set-Cookie", _cookie(req, self._sessions.seal(pending), LOGIN_S))
         resp.status = falcon.HTTP_SEE_OTHER
         resp.location = address
 
@@ -161,23 +199,28 @@ class ProviderCallbackResource:
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Begin a session with the token that the provider gives for the code."""
-        pending = self._sessions.unseal((req.get_cookie_values(COOKIE) or [""])[0], Pending, LOGIN_S)
-        resp.append_header("Set-Cookie", _cookie("", 0))
+        pending = self._sessions.unseal(req.cookies.get(_cookie_name(req), ""), Pending, LOGIN_S)
+        resp.append_header("Set-Cookie", _cookie(req, "", 0))
         try:
             token = self._token(req, pending)
+            begun = Session.new(token)
             Api(self._api, req.env, token).get("/registry/partition-strategies")
-        except (ProviderFailed, ApiProblem) as ex:
+        except (ProviderFailed, TokenTooLong, ApiProblem) as ex:
             raise falcon.HTTPForbidden(title="The login failed", description=str(ex)) from ex
-        req.context.session = Session.new(token)
-        req.context.session_changes = {"csrf": None}
+        req.context.session = begun
         # A redirect would still count as the provider's, and the browser would not send the new session with it.
         resp.content_type = _HTML
         following = pending.next if pending else local_path("")
         resp.text = render("continue.html.jinja", {"asset": asset_url, "next": following})
 
     def _token(self, req: falcon.Request, pending: Pending | None) -> str:
-        if pending is None or not secrets.compare_digest(pending.state, req.get_param("state") or ""):
+        if pending is None or not secrets.compare_digest(
+            pending.state.encode(), (req.get_param("state") or "").encode()
+        ):
             raise ProviderFailed("This login was not begun in this browser, or took too long. Begin again.")
+        # RFC 9207: providers say who they are, so that a code of one is never shown to another.
+        if (issuer := req.get_param("iss")) is not None and not self._provider.is_issuer(issuer):
+            raise ProviderFailed(f"{issuer} answered in place of {self._provider.name}")
         if error := req.get_param("error"):
             raise ProviderFailed(f"{self._provider.name}: {req.get_param('error_description') or error}")
         return self._provider.finish(_callback(req), req.query_string, pending)
@@ -187,15 +230,20 @@ def _callback(req: falcon.Request) -> str:
     return f"{'https' if is_secure(req) else 'http'}://{req.netloc}{CALLBACK}"
 
 
-def _cookie(value: str, age_s: int) -> str:
-    return f"{COOKIE}={value}; Path=/console/login; HttpOnly; SameSite=Lax; Secure; Max-Age={age_s}"
+def _cookie_name(req: falcon.Request) -> str:
+    return f"{session_cookie(req)}_login"
 
 
-def _nonce(id_token: str) -> object:
-    """The nonce in the payload of a token, whose signature the API checks where it takes that token."""
+def _cookie(req: falcon.Request, value: str, age_s: int) -> str:
+    return f"{_cookie_name(req)}={value}; Path=/; HttpOnly; SameSite=Lax; Secure; Max-Age={age_s}"
+
+
+def _claims(id_token: object) -> Mapping[str, Any]:
+    """The payload of a token, whose signature the API checks where it takes that token."""
     import jwt  # noqa: PLC0415 - see Provider.finish
 
     try:
-        return jwt.decode(id_token, options={"verify_signature": False}).get("nonce")
+        claims: Mapping[str, Any] = jwt.decode(str(id_token), options={"verify_signature": False})
     except jwt.InvalidTokenError:
-        return None
+        return {}
+    return claims

@@ -3,17 +3,15 @@
 from collections.abc import Mapping
 from hmac import compare_digest
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
 
 import falcon
-import msgspec
 
-from rioni.console.sessions import Session, Sessions, set_cookies
+from rioni.console.assets import asset_url
+from rioni.console.forms import form_of
+from rioni.console.rendering import render
+from rioni.console.sessions import Session, Sessions, cookie_name, set_cookies
 
 
-FORM_BYTES_MAX = 2_500_000
-"""An event type with a schema as large as the API takes, quoted as forms are."""
-FIELDS_MAX = 1_000
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -30,6 +28,8 @@ HEADERS: Mapping[str, str] = {
 }
 CSRF_HEADER = "X-CSRF-Token"
 OWN_SITE = frozenset(("same-origin", "none"))
+_CALLBACK = "/console/login/callback"
+"""Where the provider of a login sends the browser, from its site."""
 _OPEN = ("/console/login", "/console/static/", "/console/logout")
 """What is shown without a login."""
 
@@ -46,17 +46,21 @@ class SecurityMiddleware:
     def __init__(self, sessions: Sessions, *, needs_token: bool) -> None:
         self._sessions, self._needs_token = sessions, needs_token
 
-    def process_request(self, req: falcon.Request, _resp: falcon.Response) -> None:
+    def process_request(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Open the session, and check what changes something."""
-        session = self._sessions.open(req.get_header("Cookie") or "")
-        req.context.session_changes = {} if session else {"csrf": None}
-        req.context.session = session = session or Session.new()
-        req.context.form = {}
+        opened = self._sessions.open(req.cookies, session_cookie(req))
+        session = opened or Session.new()
+        req.context.session, req.context.form = session, {}
+        # Requests of other sites come without the cookie, which must not be replaced then.
+        req.context.kept = session if req.get_header("Sec-Fetch-Site") == "cross-site" else opened
         if req.method == "POST":
-            req.context.form = _form(req)
-            self._check(req, session)
-        elif req.path.startswith("/console/api/") and not _is_own_site(req):
-            raise falcon.HTTPForbidden(description="Pages of other sites can't use the console.")
+            self._check_form(req, opened)
+        elif not _is_own_site(req):
+            if req.get_header("Sec-Fetch-Mode") != "navigate" or req.path.startswith("/console/api/"):
+                raise falcon.HTTPForbidden(description="Pages of other sites can't use the console.")
+            if opened is None and req.path != _CALLBACK:
+                _come_again(req, resp)
+                return
         if self._needs_token and session.token is None and not req.path.startswith(_OPEN) and req.path != "/":
             if req.path.startswith("/console/api/") or req.get_param("format") == "json":
                 raise falcon.HTTPUnauthorized(description="Log in at /console/login.")
@@ -70,22 +74,36 @@ class SecurityMiddleware:
         if "/static/" in req.path:
             return
         resp.set_header("Cache-Control", "no-store")
-        changes = getattr(req.context, "session_changes", {})
-        if not changes:
+        session = getattr(req.context, "session", None)
+        if session is None or session == req.context.kept:
             return
-        session = req.context.session
-        known = {name: value for name, value in changes.items() if value is not None}
-        sealed = self._sessions.seal(msgspec.structs.replace(session, **known))
-        for cookie in set_cookies(sealed, req.get_header("Cookie") or "", secure=is_secure(req)):
+        for cookie in set_cookies(self._sessions.seal(session), req.cookies, session_cookie(req)):
             resp.append_header("Set-Cookie", cookie)
 
-    def _check(self, req: falcon.Request, session: Session) -> None:
-        given = req.context.form.get("csrf") or req.get_header(CSRF_HEADER) or ""
-        if not _is_own_site(req) or not compare_digest(given.encode(), session.csrf.encode()):
-            raise falcon.HTTPForbidden(
-                title="The form is not of this session",
-                description="Load the page again and repeat the change. Cookies must be allowed.",
-            )
+    def _check_form(self, req: falcon.Request, opened: Session | None) -> None:
+        """Read a form of this session; nothing is read for others."""
+        if opened is not None and _is_own_site(req):
+            logged_in = opened.token is not None or not self._needs_token
+            req.context.form = form_of(req, logged_in=logged_in)
+            given = req.context.form.get("csrf") or req.get_header(CSRF_HEADER) or ""
+            if compare_digest(given.encode(), opened.csrf.encode()):
+                return
+        raise falcon.HTTPForbidden(
+            title="The form is not of this session",
+            description="Load the page again and repeat the change. Cookies must be allowed.",
+        )
+
+
+def session_cookie(req: falcon.Request) -> str:
+    """The name of the cookie of the session."""
+    return cookie_name(req.get_header("Host") or "", secure=is_secure(req))
+
+
+def _come_again(req: falcon.Request, resp: falcon.Response) -> None:
+    """Let the browser follow a link of another site once more, now from this one, with the cookie of the session."""
+    resp.content_type = "text/html; charset=utf-8"
+    resp.text = render("continue.html.jinja", {"asset": asset_url, "next": req.relative_uri})
+    resp.complete = True
 
 
 def is_secure(req: falcon.Request) -> bool:
@@ -98,17 +116,4 @@ def _is_own_site(req: falcon.Request) -> bool:
     if (site := req.get_header("Sec-Fetch-Site")) is not None:
         return site in OWN_SITE
     origin = req.get_header("Origin")
-    return origin is None or urlsplit(origin).netloc == req.get_header("Host")
-
-
-def _form(req: falcon.Request) -> dict[str, str]:
-    """The members of a form; raises HTTPBadRequest, HTTPContentTooLarge."""
-    length = req.content_length or 0
-    if length > FORM_BYTES_MAX:
-        raise falcon.HTTPContentTooLarge(description=f"A form may have {FORM_BYTES_MAX:,} bytes.")
-    body = req.env["wsgi.input"].read(length)
-    try:
-        fields = parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=FIELDS_MAX)
-    except ValueError as ex:
-        raise falcon.HTTPBadRequest(description=f"This is not a form: {ex}") from ex
-    return dict(fields)
+    return origin is None or origin.partition("://")[2] == req.get_header("Host")

@@ -8,8 +8,8 @@ the browser considers secure.
 import base64
 import functools
 import secrets
-from collections.abc import Callable, Iterator
-from http.cookies import CookieError, SimpleCookie
+import time
+from collections.abc import Callable, Container, Iterator, Mapping
 from typing import TYPE_CHECKING, Self, TypeVar
 
 import msgspec
@@ -21,12 +21,20 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+
+class TokenTooLong(Exception):
+    """The token does not fit into the cookies of a session; the text says so."""
+
+
 SESSION_S = 12 * 3_600
 """How long a session lasts at most; the token may end earlier."""
-COOKIE = "rioni_console"
 COOKIE_BYTES = 3_800
 """Browsers keep 4,096 bytes for name, value and attributes."""
-COOKIES_MAX = 6
+COOKIES_MAX = 4
+"""The broker takes 16,448 bytes of a header, and other applications of the host have cookies, too."""
+TOKEN_BYTES_MAX = 10_000
+"""As JSON; with the rest of a session, sealed, it fits into these cookies."""
+NOTICE_CHARACTERS_MAX = 150
 
 
 class Session(msgspec.Struct, frozen=True):
@@ -38,11 +46,24 @@ class Session(msgspec.Struct, frozen=True):
     """The bearer token; None while nobody is logged in."""
     notice: str = ""
     """What the next page tells: the outcome of a change."""
+    begun_s: int = 0
+    """When it began: what is sealed again later doesn't last longer."""
 
     @classmethod
     def new(cls, token: str | None = None) -> Self:
-        """A session that nobody had before, so that nobody else can know it."""
-        return cls(csrf=secrets.token_urlsafe(24), token=token)
+        """A session that nobody had before, so that nobody else can know it.
+
+        Raises:
+            TokenTooLong: no cookies hold it.
+        """
+        if len(msgspec.json.encode(token)) > TOKEN_BYTES_MAX:
+            raise TokenTooLong(f"A session of the console holds tokens of {TOKEN_BYTES_MAX:,} characters at most.")
+        return cls(csrf=secrets.token_urlsafe(24), token=token, begun_s=int(time.time()))
+
+    def telling(self, notice: str) -> Self:
+        """This session with a notice for the next page, cut where it is long; empty to remove it."""
+        cut = notice if len(notice) <= NOTICE_CHARACTERS_MAX else f"{notice[: NOTICE_CHARACTERS_MAX - 3]}..."
+        return msgspec.structs.replace(self, notice=cut)
 
 
 class Sessions:
@@ -65,9 +86,11 @@ class Sessions:
         key = HKDF(SHA256(), 32, salt=None, info=b"sessions of the rioni console").derive(self._secret())
         return Fernet(base64.urlsafe_b64encode(key))
 
-    def open(self, cookies: str) -> Session | None:
-        """The session in a header `Cookie`; None if there is none, or it has ended or was changed."""
-        return self.unseal(_joined(cookies), Session, SESSION_S)
+    def open(self, cookies: Mapping[str, str], name: str) -> Session | None:
+        """The session in the cookies of a request; None if there is none, or it has ended or was changed."""
+        sealed = "".join(cookies.get(each, "") for each in _names(name))
+        session = self.unseal(sealed, Session, SESSION_S)
+        return session if session and time.time() - session.begun_s < SESSION_S else None
 
     def seal(self, session: msgspec.Struct) -> str:
         """The session, or a login that has begun, as text for cookies."""
@@ -85,40 +108,30 @@ class Sessions:
             return None
 
 
-def set_cookies(sealed: str, before: str, *, secure: bool) -> Iterator[str]:
+def cookie_name(host: str, *, secure: bool) -> str:
+    """The name of the cookie, from the header `Host`: other ports share their cookies, and may be other brokers.
+
+    Over HTTPS no other host of the domain can set a cookie of such a name (RFC 6265bis).
+    """
+    port = host.rpartition(":")[2]
+    return ("__Host-" if secure else "") + "rioni_console" + (f"_{port}" if port.isdecimal() else "")
+
+
+def set_cookies(sealed: str, before: Container[str], name: str) -> Iterator[str]:
     """Values of headers `Set-Cookie` for a sealed session, which also remove what a longer one has left.
 
     Args:
         sealed: the session.
-        before: the header `Cookie` of the request.
-        secure: whether the browser sees HTTPS.
-
-    Raises:
-        ValueError: the session is too large.
+        before: names of the cookies of the request.
+        name: that of the cookie.
     """
-    pieces = [sealed[start : start + COOKIE_BYTES] for start in range(0, len(sealed), COOKIE_BYTES)]
-    if len(pieces) > COOKIES_MAX:
-        raise ValueError("The token is too long for a session of the console")
-    for number in range(COOKIES_MAX):
-        name, value = _name(number, secure=secure), "".join(pieces[number : number + 1])
-        if value or f"{name}=" in before:
+    assert len(sealed) <= COOKIE_BYTES * COOKIES_MAX
+    for number, each in enumerate(_names(name)):
+        value = sealed[number * COOKIE_BYTES : (number + 1) * COOKIE_BYTES]
+        if value or each in before:
             age = SESSION_S if value else 0
-            yield f"{name}={value}; Path=/; HttpOnly; SameSite=Strict; Secure; Max-Age={age}"
+            yield f"{each}={value}; Path=/; HttpOnly; SameSite=Strict; Secure; Max-Age={age}"
 
 
-def _name(number: int, *, secure: bool) -> str:
-    # Over HTTPS no other host of the domain can set a cookie of such a name (RFC 6265bis).
-    return ("__Host-" if secure else "") + COOKIE + (f".{number}" if number else "")
-
-
-def _joined(header: str) -> str:
-    cookies = SimpleCookie()
-    try:
-        cookies.load(header)
-    except CookieError:
-        return ""
-    for secure in (True, False):
-        names = [_name(number, secure=secure) for number in range(COOKIES_MAX)]
-        if names[0] in cookies:
-            return "".join(cookies[name].value for name in names if name in cookies)
-    return ""
+def _names(name: str) -> tuple[str, ...]:
+    return (name, *(f"{name}.{number}" for number in range(1, COOKIES_MAX)))

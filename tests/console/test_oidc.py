@@ -1,7 +1,9 @@
 """Login at an OpenID Connect provider that checks what it is sent, and with tokens of each source."""
 
 import base64
+import gzip
 import hashlib
+import itertools
 import json
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -10,6 +12,9 @@ from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
 
 import pytest
 
+from rioni.console import bounded_transport
+from rioni.console.oidc import NEXT_BYTES_MAX, Provider, ProviderFailed
+from rioni.console.sessions import COOKIE_BYTES
 from tests.console.conftest import Visitor
 from tests.support.http_servers import serving
 from tests.support.server import running_server
@@ -30,7 +35,8 @@ class _Provider(BaseHTTPRequestHandler):
     """Knows one client, and gives codes for challenges that it verifies."""
 
     codes: ClassVar[dict[str, dict[str, str]]] = {}
-    nonce = ""
+    claims: ClassVar[dict[str, object]] = {}
+    """Other ones of the id token."""
 
     def do_GET(self):
         url = f"http://{self.headers['Host']}"
@@ -64,7 +70,7 @@ class _Provider(BaseHTTPRequestHandler):
             self._answer({"error": "invalid_grant"}, 400)
             return
         claims = claims_of(url)
-        id_token = token(claims | {"nonce": type(self).nonce or asked["nonce"]})
+        id_token = token(claims | {"nonce": asked["nonce"], "aud": "rioni"} | self.claims)
         self._answer({"access_token": token(claims), "id_token": id_token, "token_type": "Bearer"})
 
     def _answer(self, body, status=200):
@@ -104,7 +110,7 @@ def broker_with_provider(provider, tmp_path_factory):
 
 @pytest.fixture
 def visitor(broker_with_provider):
-    _Provider.nonce = ""
+    _Provider.claims = {}
     with Visitor(broker_with_provider.url) as visitor:
         yield visitor
 
@@ -144,9 +150,105 @@ def test_a_code_is_worth_one_login(visitor):
 
 
 @pytest.mark.slow
-def test_a_token_of_another_login_is_refused(visitor):
-    _Provider.nonce = "another"
-    assert "answered another login" in visitor.get(_begin(visitor)).text
+@pytest.mark.parametrize(
+    ("claims", "said"),
+    [
+        ({"nonce": "another"}, "answered another login"),
+        ({"nonce": None}, "answered another login"),
+        ({"aud": "another"}, "answered another client than rioni"),
+        ({"aud": ["another"]}, "answered another client than rioni"),
+        ({"aud": {}}, "answered another client than rioni"),
+        ({"iss": "https://other.example"}, "sent a token of another issuer"),
+    ],
+)
+def test_a_token_of_another_login_client_or_issuer_is_refused(visitor, claims, said):
+    _Provider.claims = claims
+    answer = visitor.get(_begin(visitor))
+    assert answer.status_code == 403
+    assert said in answer.text
+
+
+@pytest.mark.slow
+def test_a_token_for_several_clients_logs_in(visitor):
+    _Provider.claims = {"aud": ["another", "rioni"]}
+    assert visitor.get(_begin(visitor)).status_code == 200
+
+
+@pytest.mark.slow
+def test_an_answer_of_another_provider_is_refused(visitor, provider):
+    assert "answered in place of" in visitor.get(f"{_begin(visitor)}&iss=https://other.example").text
+    assert visitor.get(f"{_begin(visitor)}&iss={provider}").status_code == 200
+
+
+@pytest.mark.slow
+def test_a_page_whose_address_no_cookie_can_hold_becomes_the_first_one(visitor):
+    visitor.get("/console/login")
+    following = "/console/event-types?q=" + "x" * NEXT_BYTES_MAX
+    answer = visitor.get("/console/login/provider", params={"next": following})
+    assert len(answer.headers["set-cookie"]) < COOKIE_BYTES
+    back = visitor.get(answer.headers["location"]).headers["location"]
+    assert 'content="0;url=/console"' in visitor.get(back).text
+
+
+@pytest.mark.slow
+def test_the_cookie_of_a_login_can_t_be_planted_over_https(visitor):
+    answer = visitor.get("/console/login/provider", headers={"X-Forwarded-Proto": "https"})
+    (cookie,) = [each for each in answer.headers.get_list("set-cookie") if "_login=" in each]
+    assert cookie.startswith("__Host-")
+    assert {"HttpOnly", "SameSite=Lax", "Secure", "Path=/"} <= set(cookie.split("; "))
+
+
+class _Hostile(BaseHTTPRequestHandler):
+    """Answers as a provider that can't be trusted; its paths say how."""
+
+    asked = 0
+
+    def do_GET(self):
+        type(self).asked += 1
+        kind = self.path.split("/")[1]
+        compressed = gzip.compress(b" " * 10_000_000) if kind == "compressed" else None
+        self.send_response(302 if kind == "redirect" else 200)
+        if compressed:
+            self.send_header("Content-Encoding", "gzip")
+        if kind == "redirect":
+            self.send_header("Location", "http://127.0.0.1:1/")
+        self.end_headers()
+        pieces = {
+            "compressed": [compressed],
+            "drip": itertools.repeat(b" "),
+            "huge": itertools.repeat(b" " * 65_536),
+            "list": [b"[]"],
+            "number": [b'{"issuer": 7}'],
+            "other": [b'{"issuer": "https://other.example"}'],
+            "text": [b"<html>"],
+        }
+        try:
+            for piece in pieces.get(kind, []):
+                self.wfile.write(piece)
+                if kind == "drip":
+                    time.sleep(0.01)
+        except OSError:
+            return
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture(scope="module")
+def hostile():
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Hostile)
+    with serving(server):
+        yield f"http://127.0.0.1:{server.server_port}"
+
+
+@pytest.mark.parametrize("kind", ["compressed", "drip", "huge", "list", "number", "other", "redirect", "text"])
+def test_what_a_provider_answers_is_bounded_and_asked_for_once(hostile, monkeypatch, kind):
+    monkeypatch.setattr(bounded_transport, "DEADLINE_S", 1.0)
+    found, before = Provider(f"{hostile}/{kind}", "rioni", None, "openid", "access_token"), _Hostile.asked
+    for _ in range(3):
+        with pytest.raises(ProviderFailed, match=r"does not answer|is not the metadata"):
+            found.begin("http://broker/callback", "/console")
+    assert _Hostile.asked == before + 1
 
 
 @pytest.mark.slow

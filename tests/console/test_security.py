@@ -1,45 +1,86 @@
 """Sessions, forged requests and rights in the console."""
 
+import time
+
+import msgspec
 import pytest
 
 from rioni.console.login import local_path
-from rioni.console.sessions import COOKIE_BYTES, COOKIES_MAX, Session, Sessions, set_cookies
+from rioni.console.sessions import (
+    COOKIE_BYTES,
+    COOKIES_MAX,
+    NOTICE_CHARACTERS_MAX,
+    SESSION_S,
+    TOKEN_BYTES_MAX,
+    Session,
+    Sessions,
+    TokenTooLong,
+    cookie_name,
+    set_cookies,
+)
 from tests.console.conftest import ADMIN, READER, Visitor
 
 
 SECRET = Sessions(lambda: b"secret")
+NAME = "rioni_console"
 
 
-def _header(session, sessions=SECRET):
-    return "; ".join(cookie.partition(";")[0] for cookie in set_cookies(sessions.seal(session), "", secure=True))
+def _cookies(session):
+    pairs = (cookie.partition(";")[0].partition("=") for cookie in set_cookies(SECRET.seal(session), (), NAME))
+    return {name: value for name, _, value in pairs}
 
 
 def test_a_session_is_opened_as_it_was_sealed():
-    for token in (None, "short", "x" * COOKIE_BYTES * 3):
+    for token in (None, "short", "x" * COOKIE_BYTES * 2):
         session = Session.new(token)
-        assert SECRET.open(_header(session)) == session
+        assert SECRET.open(_cookies(session), NAME) == session
 
 
 def test_a_session_that_was_changed_or_sealed_by_others_is_none():
-    header = _header(Session.new("token"))
-    assert SECRET.open(header[:-9] + "a" + header[-8:]) is None
-    assert Sessions(lambda: b"other").open(header) is None
-    assert SECRET.open("") is None
-    assert SECRET.open("rioni_console=\xff; =;;") is None
+    cookies = _cookies(Session.new("token"))
+    changed = cookies[NAME][:-9] + ("a" if cookies[NAME][-9] != "a" else "b") + cookies[NAME][-8:]
+    assert SECRET.open({NAME: changed}, NAME) is None
+    assert Sessions(lambda: b"other").open(cookies, NAME) is None
+    assert SECRET.open(cookies, "another") is None
+    assert SECRET.open({}, NAME) is None
+    assert SECRET.open({NAME: "\xff"}, NAME) is None
 
 
-def test_a_token_that_no_cookies_can_hold_is_refused():
-    sealed = SECRET.seal(Session.new("x" * COOKIE_BYTES * COOKIES_MAX))
-    with pytest.raises(ValueError, match="too long"):
-        list(set_cookies(sealed, "", secure=True))
+def test_a_session_that_is_sealed_again_ends_when_it_would_have_ended():
+    session = msgspec.structs.replace(Session.new("token"), begun_s=int(time.time()) - SESSION_S)
+    assert SECRET.open(_cookies(session.telling("still there")), NAME) is None
+
+
+def test_the_longest_session_fits_into_its_cookies():
+    session = Session.new("x" * (TOKEN_BYTES_MAX - 2)).telling("\0" * NOTICE_CHARACTERS_MAX * 2)
+    assert len(session.notice) == NOTICE_CHARACTERS_MAX
+    cookies = _cookies(session)
+    assert SECRET.open(cookies, NAME) == session
+    assert len(cookies) == COOKIES_MAX
+    with pytest.raises(TokenTooLong):
+        Session.new("x" * TOKEN_BYTES_MAX)
 
 
 def test_a_shorter_session_removes_the_cookies_of_a_longer_one():
-    before = _header(Session.new("x" * COOKIE_BYTES))
-    removed = [
-        cookie for cookie in set_cookies(SECRET.seal(Session.new()), before, secure=True) if "Max-Age=0" in cookie
-    ]
-    assert removed[0].startswith("__Host-rioni_console.1=;")
+    before = _cookies(Session.new("x" * COOKIE_BYTES))
+    removed = [cookie for cookie in set_cookies(SECRET.seal(Session.new()), before, NAME) if "Max-Age=0" in cookie]
+    assert removed[0].startswith("rioni_console.1=;")
+
+
+@pytest.mark.parametrize(
+    ("host", "name"),
+    [
+        ("broker", "rioni_console"),
+        ("broker:8080", "rioni_console_8080"),
+        ("[::1]", "rioni_console"),
+        ("[::1]:8080", "rioni_console_8080"),
+        ("", "rioni_console"),
+        ("broker:80; Domain=evil", "rioni_console"),
+    ],
+)
+def test_brokers_at_other_ports_of_a_host_have_sessions_of_their_own(host, name):
+    assert cookie_name(host, secure=False) == name
+    assert cookie_name(host, secure=True) == f"__Host-{name}"
 
 
 @pytest.mark.parametrize(
@@ -100,7 +141,52 @@ def test_cookies_are_kept_from_scripts_other_sites_and_plain_connections(guest):
     cookie = guest.get("/console/login").headers["set-cookie"]
     assert {"HttpOnly", "SameSite=Strict", "Secure", "Path=/"} <= set(cookie.split("; "))
     over_tls = guest.get("/console/login", headers={"X-Forwarded-Proto": "https", "Cookie": ""})
-    assert over_tls.headers["set-cookie"].startswith("__Host-rioni_console=")
+    assert over_tls.headers["set-cookie"].startswith("__Host-rioni_console_")
+
+
+def test_over_https_a_session_that_another_host_of_the_domain_has_planted_is_ignored(guest):
+    guest.log_in(READER)
+    assert guest.http.get("/console/event-types").status_code == 200
+    over_tls = guest.http.get("/console/event-types", headers={"X-Forwarded-Proto": "https"})
+    assert over_tls.status_code == 303
+
+
+@pytest.mark.parametrize(
+    "other", ['{"a": 1}', 'a="b; c', "x=\xe9", "with space=1", "[]=1", "; =;;", "=", '__Host-x={"y":[1,"2"]}']
+)
+def test_cookies_of_other_applications_of_the_host_change_nothing(guest, other):
+    guest.log_in(READER)
+    own = guest.http.headers.pop("Cookie")
+    for header in (f"{other}; {own}", f"{own}; {other}"):
+        answer = guest.http.get("/console/event-types", headers=[(b"Cookie", header.encode("latin-1"))])
+        assert answer.status_code == 200
+        assert "set-cookie" not in answer.headers
+
+
+def test_a_token_that_no_session_can_hold_is_refused(guest):
+    answer = guest.log_in("x" * TOKEN_BYTES_MAX)
+    assert answer.status_code == 422
+    assert "characters at most" in answer.text
+
+
+def test_a_link_of_another_site_keeps_the_session_of_the_browser(guest):
+    """The browser sends no cookie with it; then it follows the link once more, from this site."""
+    headers = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
+    for path in ("/", "/console", "/console/event-types?q=%22a%22", "/console/login"):
+        answer = guest.get(path, headers=headers)
+        assert answer.status_code == 200
+        assert "set-cookie" not in answer.headers
+        assert f'content="0;url={path.replace("&", "&amp;")}"' in answer.text
+    guest.log_in(READER)
+    assert guest.get("/console/event-types", headers=headers | {"Sec-Fetch-Site": "same-site"}).status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/console", "/console/event-types?as_of=1", "/console/static/0/console.js"])
+def test_pages_of_other_sites_can_t_load_the_console(visitor, path):
+    for mode in ("no-cors", "cors"):
+        answer = visitor.get(path, headers={"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": mode})
+        assert answer.status_code == 403
+        assert "set-cookie" not in answer.headers
 
 
 @pytest.mark.parametrize(
@@ -109,6 +195,8 @@ def test_cookies_are_kept_from_scripts_other_sites_and_plain_connections(guest):
         {"Sec-Fetch-Site": "cross-site"},
         {"Sec-Fetch-Site": "same-site"},
         {"Origin": "https://evil.example"},
+        {"Origin": "null"},
+        {"Origin": "http://["},
     ],
 )
 def test_forms_of_other_sites_are_refused(visitor, headers):

@@ -1,0 +1,83 @@
+"""A transport for httpx whose answers come within a deadline and have a bounded size, whatever the server does."""
+
+import contextlib
+import threading
+from collections.abc import Iterator
+
+import httpx
+
+
+DEADLINE_S = 10.0
+"""For connecting, the request and the whole answer. A time-out of httpx begins anew with each byte."""
+ANSWER_BYTES_MAX = 262_144
+
+
+class BoundedTransport(httpx.HTTPTransport):
+    """For the requests of one client, which are made one after the other."""
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        """Send a request; blocks until the beginning of the answer has come.
+
+        Raises:
+            httpx.TransportError: the answer is late, too large or compressed, also while it is read later.
+        """
+        # Compressed, little could become much.
+        request.headers["Accept-Encoding"] = "identity"
+        alarm = _Alarm(self)
+        try:
+            with alarm.told():
+                response = super().handle_request(request)
+        except BaseException:
+            alarm.cancel()
+            raise
+        assert isinstance(response.stream, httpx.SyncByteStream)
+        response.stream = _Bounded(response.stream, alarm, compressed="content-encoding" in response.headers)
+        return response
+
+
+class _Alarm:
+    """Closes the connection of a transport at the deadline: nothing else ends what waits for its next byte."""
+
+    def __init__(self, transport: httpx.HTTPTransport) -> None:
+        self._late = threading.Event()
+        self._transport = transport
+        self._timer = threading.Timer(DEADLINE_S, self._cut)
+        self._timer.daemon = True
+        self._timer.start()
+        self.cancel = self._timer.cancel
+
+    def _cut(self) -> None:
+        self._late.set()
+        self._transport.close()
+
+    @contextlib.contextmanager
+    def told(self) -> Iterator[None]:
+        """Raises httpx.ReadTimeout in place of what a connection says that was closed here."""
+        try:
+            yield
+        except httpx.TransportError as ex:
+            if self._late.is_set():
+                raise httpx.ReadTimeout(f"no whole answer within {DEADLINE_S:.0f} s") from ex
+            raise
+
+
+class _Bounded(httpx.SyncByteStream):
+    """The body of an answer."""
+
+    def __init__(self, stream: httpx.SyncByteStream, alarm: _Alarm, *, compressed: bool) -> None:
+        self._stream, self._alarm, self._compressed = stream, alarm, compressed
+
+    def __iter__(self) -> Iterator[bytes]:
+        if self._compressed:
+            raise httpx.ReadError("the answer is compressed, which was not asked for")
+        size = 0
+        with self._alarm.told():
+            for piece in self._stream:
+                size += len(piece)
+                if size > ANSWER_BYTES_MAX:
+                    raise httpx.ReadError(f"the answer has more than {ANSWER_BYTES_MAX:,} bytes")
+                yield piece
+
+    def close(self) -> None:
+        self._alarm.cancel()
+        self._stream.close()

@@ -11,6 +11,7 @@ from typing import Annotated, Any, NamedTuple, get_args, get_type_hints
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, values
 from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.registry import Collector
 
 from rioni.domain.ports.store_measurements import StoreMeasurements
 from rioni.http.metrics.event_type_counts import EVENT_TYPES_MAX, EventTypeCounts
@@ -177,8 +178,6 @@ class Metrics:
         for attribute, hint in get_type_hints(Metrics, include_extras=True).items():
             kind, about = get_args(hint)
             setattr(self, attribute, _metric(kind, about, registry))
-        registry.register(self.event_types)
-        registry.register(self.lags)
         self._registry = registry
 
     def of_store(self) -> StoreMeasurements:
@@ -194,13 +193,16 @@ class Metrics:
 
     def registry(self) -> CollectorRegistry:
         """All metrics of all worker processes."""
+        registry = CollectorRegistry()
+        for collector in (self.without_tables(), self.event_types, self.lags):
+            registry.register(collector)
+        return registry
+
+    def without_tables(self) -> Collector:
+        """The same without what has a table of its own, `event_types` and `lags`."""
         if MULTIPROCESS_FOLDER not in os.environ:
             return self._registry
-        registry = CollectorRegistry()
-        MultiProcessCollector(registry)  # type: ignore[no-untyped-call]  # prometheus_client leaves it out
-        registry.register(self.event_types)
-        registry.register(self.lags)
-        return registry
+        return MultiProcessCollector(None)  # type: ignore[no-untyped-call]  # prometheus_client leaves it out
 
 
 def total(metric: Counter | Gauge) -> float:

@@ -2,6 +2,8 @@
 
 const everyMs = 10_000;
 const colours = ["--chart-0", "--chart-1", "--chart-2"];
+const steps = [1, 2, 5, 10, 20, 50, 100, 200, 500];
+const durations = [...steps.map((step) => step / 1e6), ...steps.map((step) => step / 1e3), 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 43200, ...steps.map((step) => step * 86400)];
 let drawn = [];
 let timer = null;
 let loading = null;
@@ -66,7 +68,7 @@ function options(figure, lines, unit, place) {
     cursor: { sync: { key: "charts" }, drag: { x: false, y: false }, points: { size: 6 } },
     scales: { y: { range: (_plot, _least, most) => [0, most > 0 ? most * 1.1 : 1] } },
     padding: [8, 28, 0, 0],
-    axes: [{ ...axis, space: 70, size: 24, values: (_plot, times) => times.map((time) => clock(time).slice(0, times[1] - times[0] < 60 ? 8 : 5)) }, { ...axis, size: 54, space: 34, values: (_plot, values) => values.map((value) => onAxis(value, unit)) }],
+    axes: [{ ...axis, space: 70, size: 24, values: (_plot, times) => times.map((time) => clock(time).slice(0, times[1] - times[0] < 60 ? 8 : 5)) }, { ...axis, size: 54, space: 34, ...(unit === "duration" && { incrs: durations }), values: (_plot, values) => values.map((value) => onAxis(value, unit)) }],
     series: [{}, ...lines.map((_line, number) => ({ stroke: () => colour(colours[number]), width: 1.5, points: { show: false }, fill: number || lines.length > 1 ? undefined : () => `${colour(colours[0])}22` }))],
     hooks: { setCursor: [(plot) => showValues(figure, plot)] },
   };

@@ -44,7 +44,13 @@ structlog.configure([*structlog.get_config()["processors"][:-1], ConsoleRenderer
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add `--mode`."""
+    """Add `--browser` and `--mode`."""
+    parser.addoption(
+        "--browser",
+        choices=["chromium", "firefox"],
+        default="chromium",
+        help="what opens web pages; with `firefox` the tests that open none do not run",
+    )
     parser.addoption(
         "--mode",
         choices=["chosen", "embedded", "cluster"],
@@ -140,9 +146,17 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Reorder the tests where that makes a parallel run shorter."""
+    """Keep the tests that `--browser` names, in an order that makes a parallel run shorter."""
+    if config.getoption("browser") == "firefox":
+        config.hook.pytest_deselected(items=[item for item in items if not _runs_in_firefox(item)])
+        items[:] = filter(_runs_in_firefox, items)
     if hasattr(config, "workerinput"):
         slow_first(items)
+
+
+def _runs_in_firefox(item: pytest.Item) -> bool:
+    """Whether a test opens pages, and needs nothing of Chromium alone."""
+    return "browser" in getattr(item, "fixturenames", ()) and item.get_closest_marker("chromium") is None
 
 
 # --- servers ---

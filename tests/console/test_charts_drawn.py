@@ -165,6 +165,7 @@ def check_axis(texts, minutes):
     assert all(min(each, DAY_MINUTES - each) < 90 for each in apart), texts
 
 
+@pytest.mark.chromium
 def test_what_charts_show_can_be_read_without_scripts(browser, shop):
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()

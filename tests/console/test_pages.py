@@ -52,6 +52,7 @@ def test_every_page_is_accessible_in_both_themes_and_fits_a_phone(open_page, pat
 
 
 @pytest.mark.both_modes
+@pytest.mark.chromium
 def test_every_page_can_be_read_without_scripts(open_page, sample):
     page = open_page("/", java_script_enabled=False)
     for path in ADDRESSES:

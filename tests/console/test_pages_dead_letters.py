@@ -103,6 +103,7 @@ def test_by_keyboard_alone(open_page, broker):
     assert page.locator("table.letters details[open] pre").is_visible()
 
 
+@pytest.mark.chromium
 def test_without_scripts(open_page, broker):
     letters = letters_of(broker, "console.letters-plain")
     letters.write(0, 1_001)

@@ -54,9 +54,13 @@ def test_everything_that_can_be_used_is_reached(page, sample):
     for path in ADDRESSES:
         page.goto(f"/console{path.format(**sample)}")
         page.evaluate(_MARK)
-        for _ in range(page.locator(FOCUSABLE).count()):
-            page.keyboard.press("Tab")
-        assert page.locator(FOCUSABLE).evaluate_all(_MISSED) == [], path
+        # Firefox stops at what can be scrolled, too, and after the last element at its own buttons.
+        for _ in range(STEPS_MAX):
+            if not (missed := page.locator(FOCUSABLE).evaluate_all(_MISSED)):
+                break
+            for _ in missed:
+                page.keyboard.press("Tab")
+        assert not missed, path
 
 
 def test_changes_are_made(page, api, event_type):

@@ -18,6 +18,13 @@ pytestmark = [needs_browser, pytest.mark.slow]
 NAME = "charts.drawn"
 DAY_MINUTES = 24 * 60
 PLAIN = {"category": "undefined", "enrichment_strategies": []}
+WRITTEN = """window.texts = []; const fillText = CanvasRenderingContext2D.prototype.fillText;
+  CanvasRenderingContext2D.prototype.fillText = function (text, ...place) {
+    window.texts.push(String(text));
+    fillText.call(this, text, ...place);
+  };"""
+"""Keeps what charts write: the texts of their axes."""
+CLOCKS = "window.texts.filter(text => text.includes(':'))"
 
 
 @pytest.fixture(scope="module")
@@ -113,23 +120,33 @@ def test_a_chart_says_what_was_at_the_time_that_is_pointed_at(page, shop):
     value = chart.locator("li b")
     now = value.inner_text()
     chart.locator(".u-over").hover(position={"x": 40, "y": 20})
-    page.wait_for_function("document.querySelector('figure.chart time').textContent.endsWith('UTC')")
+    page.wait_for_function("() => document.querySelector('figure.chart time').textContent.endsWith('UTC')")
     assert value.inner_text() != now
     # The other charts show the same time.
     assert page.locator("figure.chart time").nth(1).inner_text() == chart.locator("time").inner_text()
+
+
+def test_axes_of_durations_have_no_fractions_of_minutes(page, shop):
+    def longer(route):
+        history = route.fetch().json()
+        for series in history["series"]:
+            if series["name"] == "lag_seconds":
+                series["values"] = [320] * len(history["times"])
+        route.fulfill(json=history)
+
+    page.add_init_script(WRITTEN)
+    page.route("**/metrics/history?**", longer)
+    page.goto(f"{shop.url}/console")
+    drawn(page, 6)
+    page.wait_for_function("() => ['0 s', '2 min', '4 min'].every(text => window.texts.includes(text))")
+    assert not page.evaluate("window.texts.filter(text => /[.].* min/.test(text))")
 
 
 def test_charts_show_times_of_the_zone_that_the_page_shows(browser, shop):
     # Nepal's clocks are 5:45 ahead: hours and minutes of another zone would be wrong.
     context = browser.new_context(base_url=shop.url, timezone_id="Asia/Kathmandu", reduced_motion="reduce")
     page = context.new_page()
-    page.add_init_script(
-        """window.texts = []; const fillText = CanvasRenderingContext2D.prototype.fillText;
-        CanvasRenderingContext2D.prototype.fillText = function (text, ...place) {
-          if (String(text).includes(":")) window.texts.push(text);
-          fillText.call(this, text, ...place);
-        };"""
-    )
+    page.add_init_script(WRITTEN)
     page.goto("/console")
     drawn(page, 6)
     chart = page.locator("figure.chart").first
@@ -137,13 +154,13 @@ def test_charts_show_times_of_the_zone_that_the_page_shows(browser, shop):
     chart.locator(".u-over").hover(position={"x": 40, "y": 20})
     expect(pointed).to_have_text(re.compile(r"^\d\d:\d\d:\d\d UTC$"))
     utc = minutes_of(pointed.inner_text())
-    check_axis(page.evaluate("window.texts"), utc)
+    check_axis(page.evaluate(CLOCKS), utc)
     page.evaluate("window.texts = []; document.querySelector('[data-zone-toggle]').click()")
     expect(pointed).to_have_text(re.compile(r"^\d\d:\d\d:\d\d \+05:45$"))
     local = minutes_of(pointed.inner_text())
     assert (local - utc) % DAY_MINUTES == 5 * 60 + 45
-    page.wait_for_function("window.texts.length")
-    check_axis(page.evaluate("window.texts"), local)
+    page.wait_for_function(f"() => {CLOCKS}.length")
+    check_axis(page.evaluate(CLOCKS), local)
     # What is shown until charts are drawn.
     page.route("**/uplot-*.js", lambda route: route.abort())
     page.reload()

@@ -7,6 +7,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.console.conftest import READER
+from tests.console.sample import HOSTILE
 from tests.support.browser import needs_browser
 
 
@@ -26,7 +27,9 @@ def page(browser, broker):
 
 
 def test_the_live_view_shows_events_as_they_come(page, api, event_type):
-    event_type("browsing.live", category="undefined", enrichment_strategies=[])
+    schema = {"type": "json_schema", "schema": json.dumps({"properties": {HOSTILE: {}}})}
+    event_type("browsing.live", category="undefined", enrichment_strategies=[], schema=schema)
+    event = {HOSTILE: HOSTILE, "metadata": {"received_at": HOSTILE, "occurred_at": [HOSTILE]}}
     page.goto("/console/event-types/browsing.live")
     # A link brings the script of the page as well.
     page.locator(".tabs a", has_text="Events").click()
@@ -36,14 +39,17 @@ def test_the_live_view_shows_events_as_they_come(page, api, event_type):
     page.get_by_text("Live: waiting for events").wait_for()
     rows = page.locator("#events tbody tr")
     for number in range(100):
-        api.post("/event-types/browsing.live/events", json=[{"number": number, "text": "<b>bold</b>"}] * 10)
+        api.post("/event-types/browsing.live/events", json=[{"number": number, **event}] * 10)
         if rows.count() >= 10:
             break
         page.wait_for_timeout(50)
     rows.first.wait_for()
-    assert page.locator("#events b").count() == 0
     page.get_by_role("button", name="Pause").click()
     page.get_by_text("Paused after").wait_for()
+    rows.first.locator("summary").click()
+    rows.first.locator("pre").wait_for()
+    assert page.locator("#events").locator("img, script, svg").count() == 0
+    assert page.evaluate("window.ran") is None
 
 
 def test_events_beyond_what_people_can_read_are_counted_also_after_a_pause(page, api, event_type):

@@ -3,8 +3,7 @@
 from rioni.console.api import ApiProblem
 from rioni.console.pages.overview import OVERVIEW
 from rioni.console.pages.page import Visit
-from rioni.console.rendering import render, url
-from rioni.console.sessions import Session
+from tests.console.shown import rendered
 from tests.support.waiting import wait_until
 
 
@@ -58,21 +57,7 @@ def test_a_check_that_fails_is_named_first():
     visit = Visit(api=NotReady(), path={}, params={})
     data = OVERVIEW.load(visit)
     assert data["ready"]["checks"] == CHECKS
-    page = render(
-        OVERVIEW.template,
-        {
-            "data": data,
-            "visit": visit,
-            "asset": str,
-            "curl": lambda *_: "",
-            "url": lambda path, **params: url(path, None, **params),
-            "session": Session.new(),
-            "sections": (),
-            "here": "/",
-            "title": OVERVIEW.title,
-            "refused": None,
-        },
-    )
+    page = rendered(OVERVIEW, visit, data)
     assert '<p class="banner failed"><strong>kafka</strong> no broker answers</p>' in page
     for what in ("The rates", "The nodes", "The history"):
         assert f"{what} can't be shown" in page

@@ -1,0 +1,31 @@
+"""Renders pages from their data, as the console does."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from rioni.console.api import ApiProblem
+from rioni.console.assets import asset_url
+from rioni.console.pages.page import Page, Visit
+from rioni.console.pages.table import SECTIONS
+from rioni.console.rendering import curl, render, url
+from rioni.console.sessions import Session
+
+
+def rendered(
+    page: Page, visit: Visit, data: Mapping[str, Any], *, notice: str = "", refused: ApiProblem | None = None
+) -> str:
+    """The text of a page with these data, for somebody who lacks all rights."""
+    context = {
+        "title": page.title.format(**visit.path),
+        "sections": SECTIONS,
+        "asset": asset_url,
+        "curl": lambda *request: curl("http://broker", *request, token=False),
+        "url": lambda path, /, **params: url(path, visit.as_of, **params),
+        "visit": visit,
+        "session": Session.new("token").telling(notice),
+        "here": "/",
+        "refused": refused,
+        "lacks": lambda action: "ADMIN of the broker" if page.actions[action].needs else "",
+        "data": data,
+    }
+    return render(page.template, context)

@@ -163,7 +163,8 @@ def test_every_metric_is_documented():
 def test_the_tour_shows_every_page_of_the_console():
     shown = re.findall(r"^```\{console-picture\} (\S+)$", (ROOT / "docs/console.md").read_text(), re.MULTILINE)
     assert sorted(shown) == sorted(console_tour.NAMES)
-    paths = [picture.path.partition("?")[0] for picture in console_tour.PICTURES.values()]
+    pictures = (*console_tour.PICTURES.values(), *console_tour.GUARDED.values())
+    paths = [picture.path.partition("?")[0] for picture in pictures]
     for page in CONSOLE_PAGES:
         pattern = re.sub(r"\{\w+\}", "[^/]+", page.path)
         assert any(re.fullmatch(pattern, path) for path in paths), page.path

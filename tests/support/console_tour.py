@@ -8,30 +8,28 @@ of a small shop, and shown by a headless browser.
 import base64
 import contextlib
 import json
-import os
-import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
-from itertools import count
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
-from uuid import NAMESPACE_URL, uuid5
+from typing import Literal, NamedTuple
 
-import httpx
 from playwright.sync_api import Page, sync_playwright
 
-from tests.support import dead_letters
+from rioni.storage.embedded.leadership import FileLeadership
+from tests.support import shop
 from tests.support.browser import PATH
 from tests.support.metrics_history import write_history
-from tests.support.server import RunningServer, running_server
-from tests.support.tokens import ADMINISTRATOR, write_tokens
+from tests.support.server import RunningServer, open_stream, running_server
+from tests.support.tokens import ADMINISTRATOR, FULL_SCOPES, bearer, write_tokens
 
 
 SIZE = {"width": 1280, "height": 800}
-QUALITY = 45
+QUALITY = 60
 """Of WebP, in percent."""
+PATIENCE_MS = 120_000
+"""For a page to come, on a busy machine."""
 
 
 class Picture(NamedTuple):
@@ -61,6 +59,21 @@ def _why(page: Page) -> None:
     page.locator("tr.faded summary").first.click()
 
 
+def _follow(page: Page) -> None:
+    page.get_by_role("button", name="Live").click()
+    page.get_by_text("Live: waiting").wait_for()
+    events = page.url.replace("/console", "")
+    page.request.post(events, data=[*shop.events(12)])
+    page.get_by_text("Live: 12 events").wait_for()
+
+
+def _log_in(page: Page) -> None:
+    page.get_by_label("Token").fill(TOKEN)
+    page.get_by_role("button", name="Log in").click()
+    page.get_by_role("button", name="Log out").wait_for()
+    page.wait_for_load_state("networkidle")
+
+
 def _command(page: Page) -> None:
     page.keyboard.press("Control+k")
     page.keyboard.type("sub")
@@ -82,6 +95,7 @@ PICTURES: Mapping[str, Picture] = {
     "filter": Picture(
         "/event-types/order.created/events?filter=event.total+%3E+{total}+%26%26+event.currency+%3D%3D+'EUR'", act=_why
     ),
+    "live": Picture("/event-types/payment.received/events", act=_follow),
     "subscriptions": Picture("/subscriptions"),
     "subscription": Picture("/subscriptions/{subscription}"),
     "subscription-dark": Picture("/subscriptions/{subscription}", "dark"),
@@ -93,104 +107,19 @@ PICTURES: Mapping[str, Picture] = {
     "as-of": Picture("/event-types?as_of={position}", "dark"),
     "storages": Picture("/storages"),
     "settings": Picture("/settings"),
-    "account": Picture("/account"),
     "commands": Picture("/event-types", act=_command),
 }
-"""By name: each page, and most of their tabs."""
-LOGIN = "login"
-"""One more, of a broker that asks for tokens."""
-NAMES = (*PICTURES, LOGIN)
+"""By name: each page, and most of their tabs; the braces are the names that `shop.fill` returns."""
+GUARDED: Mapping[str, Picture] = {
+    "login": Picture("/login"),
+    "account": Picture("/account", act=_log_in),
+    "empty": Picture("/subscriptions", act=_log_in),
+    "rights": Picture("/event-types/order.created?tab=edit", act=_log_in),
+}
+"""Of a broker that asks for tokens, and has one event type."""
+NAMES = (*PICTURES, *GUARDED)
 
-_NUMBERS = count()
-_OWNERS = {"order": "shop", "payment": "billing", "parcel": "warehouse", "customer": "accounts", "price": "pricing"}
-_LAKE = {"kind": "archive", "name": "s3://shop-lake/events"}
-_JOBS = (
-    _LAKE | {"state": "done", "phase": "price.created", "done": 96_300, "total": 96_300, "detail": "96,300 events"},
-    _LAKE | {"state": "running", "phase": "order.created", "done": 41_000, "total": 58_200},
-)
-_FACTS = ("created", "changed", "cancelled", "received")
-
-
-def fill(api: httpx.Client) -> dict[str, Any]:
-    """Let a shop use the broker; returns what the addresses of pages name."""
-    for subject, owner in _OWNERS.items():
-        for fact in _FACTS:
-            api.post("/event-types", json=_event_type(f"{subject}.{fact}", owner)).raise_for_status()
-    added = _schema({"order": "string", "total": "integer", "currency": "string", "coupon": "string"})
-    api.post("/event-types/order.created/schemas", json=added).raise_for_status()
-    for subject in _OWNERS:
-        for _ in range(3):
-            api.post(f"/event-types/{subject}.created/events", json=[*_events(40)]).raise_for_status()
-    made = {}
-    for application, names in {
-        "warehouse": ["order.created"],
-        "billing": ["order.created", "payment.received"],
-    }.items():
-        body = {"owning_application": application, "event_types": names, "read_from": "begin"}
-        made[application] = api.post("/subscriptions", json=body).json()["id"]
-    place = {"items": [{"event_type": "order.created", "offset": "BEGIN"}]}
-    api.patch(f"/subscriptions/{made['warehouse']}/cursors", json=place).raise_for_status()
-    made["carrier"] = _fail(api)
-    api.post("/event-types/order.created/timelines", json={"storage_id": "default"}).raise_for_status()
-    newest = [*_events(40)]
-    api.post("/event-types/order.created/events", json=newest).raise_for_status()
-    for number, job in enumerate(_JOBS):
-        api.put(f"/jobs/{uuid5(NAMESPACE_URL, str(number))}", json=job).raise_for_status()
-    entries = api.get("/audit", params={"kind": "event-type.schema-added"}).json()["items"]
-    return {
-        "total": newest[-4]["total"],
-        "subscription": made["warehouse"],
-        "failing": made["carrier"],
-        "position": entries[0]["position"],
-        "subscriptions": [*made.values()],
-    }
-
-
-def _fail(api: httpx.Client) -> str:
-    """Let a subscription have dead letters, of which one was published again; returns its id."""
-    wanted = {
-        "owning_application": "carrier",
-        "event_types": ["parcel.created"],
-        "annotations": dead_letters.KEEPING,
-    }
-    id_ = str(api.post("/subscriptions", json=wanted).json()["id"])
-    events = [*_events(6)]
-    reasons = ["The event was sent 3 times without being committed"] * 2 + [dead_letters.REASON] * 4
-    letters = [
-        dead_letters.dead_letter(id_, "parcel.created", 3 * position, event, reason)
-        for position, (event, reason) in enumerate(zip(events, reasons, strict=True))
-    ]
-    dead_letters.write(api, letters)
-    api.post(f"/subscriptions/{id_}/dead-letters/redrive", json={"limit": 1}).raise_for_status()
-    return id_
-
-
-def _event_type(name: str, owner: str) -> dict[str, Any]:
-    statistic = dict.fromkeys(("messages_per_minute", "message_size"), 100)
-    return {
-        "name": name,
-        "owning_application": owner,
-        "category": "business",
-        "enrichment_strategies": ["metadata_enrichment"],
-        "partition_strategy": "hash",
-        "partition_key_fields": ["order"],
-        "schema": _schema({"order": "string", "total": "integer", "currency": "string"}),
-        "default_statistic": statistic | {"read_parallelism": 4, "write_parallelism": 4},
-        "labels": {"team": owner},
-        "compatibility_mode": "compatible",
-    }
-
-
-def _schema(members: Mapping[str, str]) -> dict[str, str]:
-    properties = {name: {"type": kind} for name, kind in members.items()}
-    schema = {"type": "object", "properties": properties, "required": ["order"]}
-    return {"type": "json_schema", "schema": json.dumps(schema)}
-
-
-def _events(number: int) -> Iterator[dict[str, Any]]:
-    for n in (next(_NUMBERS) for _ in range(number)):
-        metadata = {"eid": f"0d1b6f0e-3c52-4d8c-9b50-{n:012d}", "occurred_at": "2026-11-20T10:00:00Z"}
-        yield {"order": f"ES-{4711 + n}", "total": 1990 + 7 * n, "currency": "EUR", "metadata": metadata}
+TOKEN = "some-token"
 
 
 def take(folder: Path, names: Collection[str] = NAMES) -> None:
@@ -211,6 +140,7 @@ def take(folder: Path, names: Collection[str] = NAMES) -> None:
                 reduced_motion="reduce",
                 timezone_id="Europe/Berlin",
             )
+            context.set_default_timeout(PATIENCE_MS)
             page = context.new_page()
             page.goto(f"{url}/console{picture.path}")
             page.wait_for_load_state("networkidle")
@@ -219,33 +149,46 @@ def take(folder: Path, names: Collection[str] = NAMES) -> None:
             (folder / f"{name}.webp").write_bytes(_photograph(page))
             context.close()
 
-        with running_server(Path(data) / "rioni", "--workers", "1") as broker:
+        scratch = Path(data) / "rioni/scratch"
+        with running_server(Path(data) / "rioni", "--workers", "1"):
+            pass  # It makes the folder.
+        with _elected(scratch), running_server(Path(data) / "rioni", "--workers", "1") as broker:
             with broker.client() as api:
-                filled = fill(api)
-            busiest = [f"{subject}.{fact}" for fact in _FACTS for subject in _OWNERS][:8]
-            for name in filter(PICTURES.__contains__, names):
-                with _stopped(broker):
-                    now_ms = int(1_000 * time.time())
-                    write_history(Path(data) / "rioni/scratch/metrics", now_ms, busiest, filled["subscriptions"])
-                picture = PICTURES[name]
-                show(name, broker.url, picture._replace(path=picture.path.format(**filled)))
-        if LOGIN in names:
+                filled = shop.fill(api)
+            busiest = [f"{subject}.{fact}" for fact in shop.FACTS for subject in shop.OWNERS][:8]
+            with _read(broker, filled["subscriptions"]):
+                for name in filter(PICTURES.__contains__, names):
+                    write_history(scratch / "metrics", int(1_000 * time.time()), busiest, filled["subscriptions"])
+                    picture = PICTURES[name]
+                    show(name, broker.url, picture._replace(path=picture.path.format(**filled)))
+        if not GUARDED.keys().isdisjoint(names):
             with _guarded(Path(data)) as broker:
-                show(LOGIN, broker.url, Picture("/login"))
+                for name in filter(GUARDED.__contains__, names):
+                    show(name, broker.url, GUARDED[name])
         browser.close()
 
 
 @contextlib.contextmanager
-def _stopped(broker: RunningServer) -> Iterator[None]:
-    """Let the workers, which write the history as well, do nothing within the block."""
-    workers = broker.workers()
-    for pid in workers:
-        os.kill(pid, signal.SIGSTOP)
+def _elected(scratch: Path) -> Iterator[None]:
+    """Be the process that adds to the history of metrics, so that the broker adds nothing to the pictures."""
+    elected = FileLeadership(scratch / "elected")
+    if not elected.held():
+        raise RuntimeError("another process writes the history of metrics")
     try:
         yield
     finally:
-        for pid in workers:
-            os.kill(pid, signal.SIGCONT)
+        elected.close()
+
+
+@contextlib.contextmanager
+def _read(broker: RunningServer, subscriptions: Sequence[str]) -> Iterator[None]:
+    """Keep streams open that wait for more events than there are, so that nothing has to be committed."""
+    waiting = {"batch_limit": 10_000, "max_uncommitted_events": 10_000, "batch_flush_timeout": 3_600}
+    with contextlib.ExitStack() as streams:
+        for subscription in subscriptions:
+            api = streams.enter_context(broker.client())
+            streams.enter_context(open_stream(api, f"/subscriptions/{subscription}/events", params=waiting))
+        yield
 
 
 def _photograph(page: Page) -> bytes:
@@ -258,9 +201,19 @@ def _photograph(page: Page) -> bytes:
 @contextlib.contextmanager
 def _guarded(folder: Path) -> Iterator[RunningServer]:
     tokens = folder / "tokens.toml"
-    write_tokens(tokens, {"some-token": {"uid": "jane"}})
-    settings = {**ADMINISTRATOR, "RIONI_AUTH_MODE": "full", "RIONI_AUTH_TOKENS": str(tokens)}
+    users = {TOKEN: {"uid": "jane", "realm": "employees"}, "of-shop": {"uid": "shop", "realm": "services"}}
+    write_tokens(tokens, {token: user | {"scopes": [*FULL_SCOPES]} for token, user in users.items()})
+    settings = {
+        **ADMINISTRATOR,
+        "RIONI_AUTH_MODE": "full",
+        "RIONI_AUTH_TOKENS": str(tokens),
+        "RIONI_AUTH_SERVICE_REALMS": "services",
+    }
     with running_server(folder / "guarded", "--workers", "1", environment=settings) as broker:
+        admin, jane = {"data_type": "service", "value": "shop"}, {"data_type": "user", "value": "jane"}
+        section = {"admins": [admin], "writers": [admin], "readers": [admin, jane]}
+        with broker.client(headers=bearer("of-shop")) as api:
+            api.post("/event-types", json=shop.event_type("order.created", "shop") | {"authorization": section})
         yield broker
 
 

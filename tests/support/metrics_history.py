@@ -24,7 +24,7 @@ def write_history(folder: Path, now_ms: int, busiest: Sequence[str], subscriptio
     for number in range(SAMPLES):
         part = number / SAMPLES
         load = 260 + 90 * sin(9 * part) + (400 if 0.62 < part < 0.68 else 0)
-        lag = max(0.0, 5_200 * (part - 0.62) if part < 0.7 else 416 - 1_200 * (part - 0.7))
+        lag = max(0.0, 5_200 * (part - 0.62) if part < 0.7 else 416 - 853 * (part - 0.7))
         row: dict[Series, float] = {}
         for rank, name in enumerate(busiest):
             events = load * random.uniform(0.9, 1.1) / 2 ** (rank + 1)
@@ -43,7 +43,7 @@ def write_history(folder: Path, now_ms: int, busiest: Sequence[str], subscriptio
             row[Series("lag_seconds", "subscription", name)] = round(lag / 4)
         for partition in range(PARTITIONS if subscriptions else 0):
             value = f"{subscriptions[0]}/{busiest[0]}/{partition}"
-            row[Series("partition_lag_events", "partition", value)] = round(lag * (partition + 1) / 10)
+            row[Series("partition_lag_events", "partition", value)] = round(lag / 4)
             row[Series("partition_lag_seconds", "partition", value)] = round(lag / (partition + 4))
         row |= {Series("lag_events"): round(1.5 * lag), Series("lag_seconds"): round(lag / 4)}
         table.write(now_ms - 1_000 * EVERY_S * (SAMPLES - number), row)

@@ -107,3 +107,13 @@ def test_shortcuts(page):
     page.keyboard.press("/")
     page.keyboard.type("ge")
     assert page.locator("#search").input_value() == "ge"
+
+
+def test_commands_lead_to_event_types(page, event_type):
+    name = event_type("console.commanded")
+    page.goto("/console/jobs")
+    page.keyboard.press("Control+k")
+    page.keyboard.type("e.commanded")
+    page.locator("#palette").get_by_text(name, exact=True).wait_for()
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"**/event-types/{name}")

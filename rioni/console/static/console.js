@@ -1,6 +1,7 @@
 // What every page does with scripts: keys, commands, theme, local times, copying. Pages work without it.
 
 const goTimeoutMs = 1500;
+let pausing = null;
 let goUntil = 0;
 
 function isTyping(target) {
@@ -20,7 +21,11 @@ function openPalette() {
     const list = document.createElement("ul");
     dialog.append(input, list);
     document.body.append(dialog);
-    input.addEventListener("input", () => showCommands(list, input.value));
+    input.addEventListener("input", () => {
+      showCommands(list, input.value);
+      clearTimeout(pausing);
+      pausing = setTimeout(() => showEventTypes(list, input), 150);
+    });
     dialog.addEventListener("keydown", (event) => moveInPalette(event, input, list));
     dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
   }
@@ -40,16 +45,27 @@ function showCommands(list, text) {
   const wanted = text.trim().toLowerCase();
   const found = commands().filter(({ title }) => title.toLowerCase().includes(wanted));
   if (wanted) found.push({ title: `Search event types for “${text.trim()}”`, href: `/console/event-types?q=${encodeURIComponent(text.trim())}` });
-  list.replaceChildren(
-    ...found.slice(0, 12).map(({ title, href }) => {
-      const item = document.createElement("li");
-      const link = document.createElement("a");
-      link.href = href;
-      link.textContent = title;
-      item.append(link);
-      return item;
-    }),
-  );
+  list.replaceChildren(...found.slice(0, 12).map(command));
+}
+
+function command({ title, href }) {
+  const item = document.createElement("li");
+  const link = document.createElement("a");
+  link.href = href;
+  link.textContent = title;
+  item.append(link);
+  return item;
+}
+
+// The first event types with the text in their names, before the command that searches all of them.
+async function showEventTypes(list, input) {
+  const text = input.value.trim();
+  if (text.length < 2 || new URLSearchParams(location.search).has("as_of")) return;
+  const answer = await fetch(`/console/api/event-types?limit=5&name=${encodeURIComponent(`*${text}*`)}`);
+  if (!answer.ok || input.value.trim() !== text) return;
+  const names = (await answer.json()).map((each) => each.name);
+  const items = names.map((name) => command({ title: name, href: `/console/event-types/${encodeURIComponent(name)}` }));
+  if (input.value.trim() === text) list.lastElementChild.before(...items);
 }
 
 function moveInPalette(event, input, list) {

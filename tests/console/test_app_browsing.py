@@ -216,7 +216,7 @@ def test_a_slider_leads_to_the_whole_console_as_of_an_entry(page, event_type):
     expect(output).to_contain_text("2 of ")
     page.get_by_role("button", name="Go there").click()
     expect(page).to_have_url(re.compile(r"/console\?as_of=2$"))
-    expect(page.locator(".banner.past[role=status]")).to_contain_text("as it was at 2")
+    expect(page.locator(".banner.past[role=status]")).to_contain_text("as it was after entry 2")
     page.goto("/console/audit?as_of=2")
     expect(output).to_contain_text("2 of ")
     page.get_by_label("The whole console as it was after entry").focus()

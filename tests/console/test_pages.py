@@ -39,7 +39,7 @@ def open_page(browser, broker, sample):
     assert not errors
 
 
-@pytest.mark.parametrize("path", ADDRESSES)
+@pytest.mark.parametrize("path", [*ADDRESSES, "/event-types?as_of={position}"])
 def test_every_page_is_accessible_in_both_themes_and_fits_a_phone(open_page, path):
     page = open_page(path)
     for theme in ("light", "dark"):

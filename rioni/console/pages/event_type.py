@@ -3,6 +3,7 @@
 import difflib
 import re
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import orjson
@@ -69,10 +70,21 @@ def _partitions(visit: Visit, event_type: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _timelines(visit: Visit, event_type: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "timelines": visit.api.attempt(path_of("event-types", event_type["name"], "timelines")),
-        "storages": visit.api.attempt("/storages"),
-    }
+    timelines = visit.api.attempt(path_of("event-types", event_type["name"], "timelines"))
+    if "problem" not in timelines:
+        now = datetime.now(UTC)
+        timelines = [each | {"state": timeline_state(each, now, newest=each is timelines[-1])} for each in timelines]
+    return {"timelines": timelines, "storages": visit.api.attempt("/storages")}
+
+
+def timeline_state(timeline: Mapping[str, Any], now: datetime, *, newest: bool) -> str:
+    """What a timeline is to the user: `switching`, `active`, `closed` while its events are kept, or `cleaned up`."""
+    if timeline["switched_at"] is None:
+        return "switching"
+    ends = timeline["cleaned_up_at"]
+    if ends is not None and datetime.fromisoformat(ends) <= now:
+        return "cleaned up"
+    return "active" if newest else "closed"
 
 
 def _schema(visit: Visit, event_type: Mapping[str, Any]) -> dict[str, Any]:

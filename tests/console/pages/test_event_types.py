@@ -2,10 +2,12 @@
 
 import json
 import re
+from datetime import UTC, datetime
 from html import unescape
 
 import pytest
 
+from rioni.console.pages.event_type import timeline_state
 from tests.console.conftest import READER
 
 
@@ -95,7 +97,31 @@ def test_a_timeline_begins_in_another_storage(visitor, event_type, api):
     path = PAGE.format(event_type("console.switched"))
     assert visitor.post(path, {"action": "switch", "storage_id": "default"}).status_code == 303
     assert len(api.get("/event-types/console.switched/timelines").json()) == 2
+    shown = visitor.get(path, params={"tab": "timelines", "format": "json"}).json()["timelines"]
+    assert [each["state"] for each in shown] == ["closed", "active"]
+    assert "kept until" in visitor.get(path, params={"tab": "timelines"}).text
     assert visitor.post(path, {"action": "switch", "storage_id": "no such storage"}).status_code == 422
+
+
+@pytest.mark.parametrize(
+    ("switched_at", "cleaned_up_at", "newest", "state"),
+    [
+        (None, None, True, "switching"),
+        ("2026-01-01T00:00:00Z", None, True, "active"),
+        ("2026-01-01T00:00:00Z", None, False, "closed"),
+        ("2026-01-01T00:00:00Z", "2026-01-03T00:00:00.001Z", False, "closed"),
+        ("2026-01-01T00:00:00Z", "2026-01-03T00:00:00.000Z", False, "cleaned up"),
+    ],
+)
+def test_a_timeline_is_cleaned_up_when_its_time_has_come(switched_at, cleaned_up_at, newest, state):
+    timeline = {"switched_at": switched_at, "cleaned_up_at": cleaned_up_at}
+    assert timeline_state(timeline, datetime(2026, 1, 3, tzinfo=UTC), newest=newest) == state
+
+
+def test_a_page_of_nothing_leads_on(visitor):
+    page = visitor.get(PAGE.format("no.such"))
+    assert page.status_code == 404
+    assert '<a href="/console/event-types">All event types</a>' in page.text
 
 
 def test_an_event_type_is_deleted_by_its_name(visitor, event_type, api):
@@ -112,7 +138,7 @@ def test_a_page_of_the_past_shows_what_was_and_no_changes(visitor, event_type, a
     assert visitor.get(path).status_code == 404
     past = visitor.get(path, params={"as_of": position, "tab": "edit"})
     assert past.status_code == 200
-    assert "You see the broker as it was" in past.text
+    assert f"You see the broker as it was after entry <strong>{position}</strong>" in past.text
     assert 'value="delete"' not in past.text
 
 

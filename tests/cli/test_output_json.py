@@ -9,6 +9,7 @@ import pytest
 
 from rioni import __version__
 from rioni.client import Client, EventType, JobReport, Schema, Storage, Subscription, metadata
+from tests.support.dead_letters import dead_letter
 from tests.support.server import running_server
 from tests.support.snapshots import differences
 
@@ -135,4 +136,7 @@ def _prepare(url: str) -> str:
             str(uuid4()), JobReport(kind="archive", name="lake", state="done", phase="orders", done=5, total=5)
         )
         client.publish("orders", [{"order": str(number), "metadata": metadata()} for number in range(2)])
-        return client.subscriptions.create(Subscription(owning_application="shop", event_types=["orders"])).id
+        wanted = Subscription(owning_application="shop", event_types=["orders"]).with_dead_letters()
+        subscription_id = client.subscriptions.create(wanted).id
+        client.publish("nakadi.dead.letter.queue", [dead_letter(subscription_id, "orders", 1, {"order": "1"})])
+        return subscription_id

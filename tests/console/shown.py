@@ -14,7 +14,7 @@ from rioni.console.sessions import Session
 def rendered(
     page: Page, visit: Visit, data: Mapping[str, Any], *, notice: str = "", refused: ApiProblem | None = None
 ) -> str:
-    """The text of a page with these data, for somebody who lacks all rights."""
+    """The text of a page with these data, for a user without any right."""
     context = {
         "title": page.title.format(**visit.path),
         "sections": SECTIONS,

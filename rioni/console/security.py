@@ -7,7 +7,7 @@ from typing import Any
 import falcon
 
 from rioni.console.assets import asset_url
-from rioni.console.forms import form_of
+from rioni.console.forms import Forms
 from rioni.console.rendering import render
 from rioni.console.sessions import Session, Sessions, cookie_name, set_cookies
 
@@ -44,7 +44,7 @@ class SecurityMiddleware:
     """Opens the session, refuses forged requests, asks for a login, and sets headers."""
 
     def __init__(self, sessions: Sessions, *, needs_token: bool) -> None:
-        self._sessions, self._needs_token = sessions, needs_token
+        self._sessions, self._needs_token, self._forms = sessions, needs_token, Forms()
 
     def process_request(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Open the session, and check what changes something."""
@@ -84,7 +84,7 @@ class SecurityMiddleware:
         """Read a form of this session; nothing is read for others."""
         if opened is not None and _is_own_site(req):
             logged_in = opened.token is not None or not self._needs_token
-            req.context.form = form_of(req, logged_in=logged_in)
+            req.context.form = self._forms.read(req, logged_in=logged_in)
             given = req.context.form.get("csrf") or req.get_header(CSRF_HEADER) or ""
             if compare_digest(given.encode(), opened.csrf.encode()):
                 return

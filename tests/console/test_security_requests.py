@@ -3,13 +3,14 @@
 import json
 import random
 import re
+from io import BytesIO
 from types import SimpleNamespace
 from urllib.parse import urlencode
 
 import falcon
 import pytest
 
-from rioni.console.forms import FORM_BYTES_MAX, LOGIN_BYTES_MAX, form_of
+from rioni.console.forms import FORM_BYTES_MAX, LOGIN_BYTES_MAX, READING_BYTES_MAX, Forms
 from rioni.console.pages.event_type import LINES_MAX, MEMBERS_MAX, difference
 from rioni.console.pages.table import PAGES
 from rioni.console.sessions import NOTICE_CHARACTERS_MAX
@@ -156,20 +157,21 @@ def test_texts_of_any_length_are_compared_in_bounded_time():
     assert len(difference("\n".join(repeated), "\n".join(changed * 20))) < 3 * LINES_MAX
 
 
-class Form:
-    """A request with a form."""
-
-    def __init__(self, body):
-        self.content_length, self.env = len(body), {"wsgi.input": SimpleNamespace(read=lambda _length: body)}
+def form_of(body, *, logged_in=True, forms=None, read=None):
+    """The members of a form that is sent."""
+    req = SimpleNamespace(
+        content_length=len(body), env={"wsgi.input": SimpleNamespace(read=read or BytesIO(body).read)}
+    )
+    return (forms or Forms()).read(req, logged_in=logged_in)
 
 
 def test_a_form_is_read_as_browsers_write_it():
     text = "\N{EURO SIGN} & = + %\r\n"
     quoted = b"a=%E2%82%AC+%26+%3D+%2B+%25%0D%0A&b=&c&a"
-    assert form_of(Form(quoted), logged_in=True) == {"a": "", "b": "", "c": ""}
-    assert form_of(Form(quoted[:-2]), logged_in=True)["a"] == text
+    assert form_of(quoted) == {"a": "", "b": "", "c": ""}
+    assert form_of(quoted[:-2])["a"] == text
     for value in (*map(chr, range(512)), "\\x41", "\\u0041", "\\N{DIGIT ONE}", "\U0001f600"):
-        assert form_of(Form(urlencode({"a": value}).encode()), logged_in=True) == {"a": value}
+        assert form_of(urlencode({"a": value}).encode()) == {"a": value}
 
 
 @pytest.mark.parametrize(
@@ -186,7 +188,33 @@ def test_a_form_is_read_as_browsers_write_it():
 )
 def test_what_is_no_form_or_too_large_is_refused(body, error):
     with pytest.raises(error):
-        form_of(Form(body), logged_in=False)
+        form_of(body, logged_in=False)
+
+
+def test_a_form_that_comes_too_slowly_or_not_whole_is_refused():
+    def late(_length):
+        raise TimeoutError
+
+    with pytest.raises(falcon.HTTPError, match="408"):
+        form_of(b"a=b", read=late)
+    with pytest.raises(falcon.HTTPBadRequest):
+        form_of(b"a=b", read=BytesIO(b"a").read)
+
+
+def test_large_forms_are_bounded_together_and_small_ones_are_read():
+    forms, seen = Forms(), []
+
+    def read(body, length):
+        """While this form is read, another one comes."""
+        seen.append(length)
+        if len(seen) < READING_BYTES_MAX:
+            return form_of(body, forms=forms, read=lambda length: read(body, length))
+        return b""
+
+    with pytest.raises(falcon.HTTPServiceUnavailable):
+        read(b"a" * FORM_BYTES_MAX, 0)
+    assert len(seen) == READING_BYTES_MAX // FORM_BYTES_MAX + 1
+    assert form_of(b"a=b", forms=forms) == {"a": "b"}
 
 
 def test_a_form_without_a_login_is_small(visitor, guest):

@@ -243,6 +243,16 @@ def test_times_are_shown_in_both_zones(browser, broker, event_type):
     context.close()
 
 
+@pytest.mark.parametrize(("zone", "content"), [("Asia/Kolkata", '"("'), ("UTC", "none")])
+def test_a_second_zone_is_in_brackets_where_there_is_one(browser, broker, event_type, zone, content):
+    context = browser.new_context(base_url=broker.url, timezone_id=zone)
+    page = context.new_page()
+    page.goto(f"/console/event-types/{event_type(f'browsing.{zone.lower()[:3]}')}?tab=schema")
+    page.locator("time[data-shown]").first.wait_for()
+    assert page.locator("p .local").evaluate("each => getComputedStyle(each, '::before').content") == content
+    context.close()
+
+
 def test_filling_in_times_moves_nothing(browser, broker, event_type):
     event_type("browsing.still")
     context = browser.new_context(base_url=broker.url, timezone_id="Asia/Kolkata")

@@ -69,6 +69,16 @@ def test_a_subscription_is_cloned_where_it_is(visitor, subscription, api):
     assert clone["initial_cursors"][0]["offset"].endswith("2")
 
 
+def test_a_subscription_that_nobody_reads_says_how_to(visitor, subscription):
+    id_ = subscription("console.unread")
+    path = f"/console/subscriptions/{id_}"
+    page = visitor.get(path).text
+    assert "Nobody has read it yet" in page
+    assert f"/subscriptions/{id_}/events</code>" in page
+    visitor.post(f"{path}?tab=reset", {"action": "reset", "to": "begin"})
+    assert "Nobody has read it yet" not in visitor.get(path).text
+
+
 def test_a_filter_is_set_and_a_wrong_one_refused(visitor, subscription, api):
     id_ = subscription("console.filtered")
     path = f"/console/subscriptions/{id_}"

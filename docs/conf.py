@@ -89,7 +89,7 @@ class ConsolePicture(SphinxDirective):
         if not path.exists():
             return [nodes.paragraph("", caption)]
         image = nodes.image(uri=str(path.relative_to(self.env.srcdir)), alt=caption)
-        return [nodes.figure("", image, nodes.caption("", caption))]
+        return [nodes.figure("", image, nodes.caption("", caption), classes=["console-picture"])]
 
 
 def make_pictures(app: Sphinx) -> None:
@@ -117,6 +117,7 @@ def setup(app: Sphinx) -> None:
     app.add_directive("checks-table", ChecksTable)
     app.add_directive("mermaid", Diagram)
     app.add_directive("console-picture", ConsolePicture)
+    app.add_css_file("pictures.css")
     app.add_config_value("console_pictures", default=False, rebuild="env", types=(bool, str))
     app.connect("builder-inited", make_pictures)
     app.connect("html-page-context", load_mermaid)

@@ -76,7 +76,8 @@ def _log_in(page: Page) -> None:
 
 def _command(page: Page) -> None:
     page.keyboard.press("Control+k")
-    page.keyboard.type("sub")
+    page.keyboard.type("order.c")
+    page.locator("#palette").get_by_text("order.created", exact=True).wait_for()
 
 
 PICTURES: Mapping[str, Picture] = {
@@ -120,6 +121,11 @@ GUARDED: Mapping[str, Picture] = {
 NAMES = (*PICTURES, *GUARDED)
 
 TOKEN = "some-token"
+_END = """() => {
+  const parts = [...document.querySelectorAll(".frame > main > *, .menu")];
+  const ends = parts.map(each => each.getBoundingClientRect().bottom);
+  return ends.length ? Math.min(innerHeight, Math.ceil(Math.max(...ends)) + 20) : innerHeight;
+}"""
 
 
 def take(folder: Path, names: Collection[str] = NAMES) -> None:
@@ -192,9 +198,10 @@ def _read(broker: RunningServer, subscriptions: Sequence[str]) -> Iterator[None]
 
 
 def _photograph(page: Page) -> bytes:
-    """The visible part of a page as WebP, which Playwright can't make by itself."""
+    """The visible part of a page, down to where it ends, as WebP, which Playwright can't make by itself."""
+    clip = {"x": 0, "y": page.evaluate("scrollY"), "width": SIZE["width"], "height": page.evaluate(_END), "scale": 1}
     session = page.context.new_cdp_session(page)
-    shot = session.send("Page.captureScreenshot", {"format": "webp", "quality": QUALITY})
+    shot = session.send("Page.captureScreenshot", {"format": "webp", "quality": QUALITY, "clip": clip})
     return base64.b64decode(shot["data"])
 
 

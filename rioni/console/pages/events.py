@@ -1,5 +1,6 @@
 """Events of an event type: the newest, the oldest, or those from a time or an offset on; and publishing one."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from http import HTTPStatus
@@ -57,11 +58,19 @@ def _events(visit: Visit, path: str) -> dict[str, Any]:
         items = [*_read(visit, path, cursors, count)] if count else []
         evaluations = _evaluations(visit, items)
     except ApiProblem as ex:
-        return ex.as_object() | {"partitions": [], "items": [], "matching": 0}
+        problem = {"problem": {"status": ex.status, "title": ex.title, "detail": _once(ex.detail)}}
+        return problem | {"partitions": [], "items": [], "matching": 0}
     for item, evaluation in zip(items, evaluations, strict=True):
         item["evaluation"] = evaluation
     items.sort(key=_time, reverse=True)
     return {"partitions": partitions, "items": items, "matching": sum(each["matches"] for each in evaluations)}
+
+
+def _once(detail: str) -> str:
+    """What the API says of a field of all cursors, said once, since all of them have what the user typed."""
+    first, *others = detail.splitlines() or [""]
+    same = all(re.sub(r"\[\d+\]", "[0]", each) == first for each in others)
+    return first if same else detail
 
 
 def _evaluations(visit: Visit, items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

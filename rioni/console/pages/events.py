@@ -79,7 +79,8 @@ def _evaluations(visit: Visit, items: Sequence[Mapping[str, Any]]) -> list[dict[
     if not wanted:
         return [{"matches": True, "parts": []}] * len(items)
     found: list[dict[str, Any]] = []
-    for start in range(0, len(items), EVALUATED):
+    # Also where there are no events: the filter may be wrong.
+    for start in range(0, max(len(items), 1), EVALUATED):
         events = [item["event"] for item in items[start : start + EVALUATED]]
         found += visit.api.send("POST", "/filter-evaluations", body={"filter": wanted, "events": events}).json()[
             "items"

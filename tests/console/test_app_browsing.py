@@ -187,17 +187,18 @@ def test_a_page_of_another_site_can_t_frame_or_drive_the_console(browser, broker
 
 
 def test_a_link_of_another_site_leads_to_the_page_and_keeps_the_session(browser, guarded):
-    context = browser.new_context(base_url=guarded.url)
+    url = guarded.url
+    context = browser.new_context(base_url=url)
     page = context.new_page()
     page.goto("/console/login?next=/console/account")
     page.get_by_label("Token").fill(READER)
     page.get_by_role("button", name="Log in").click()
     page.wait_for_url("**/console/account")
     before = context.cookies()
-    page.goto(guarded.url.replace("127.0.0.1", "localhost") + "/console/login")
-    page.evaluate("url => { location = url }", f"{guarded.url}/console/subscriptions?owning_application=shop")
+    page.goto(url.replace("127.0.0.1", "localhost") + "/console/login")
+    page.evaluate("url => { location = url }", f"{url}/console/subscriptions?owning_application=shop")
     page.get_by_role("heading", name="Subscriptions", exact=True).wait_for()
-    assert page.url == f"{guarded.url}/console/subscriptions?owning_application=shop"
+    assert page.url == f"{url}/console/subscriptions?owning_application=shop"
     ours = [cookie for cookie in context.cookies() if cookie["domain"] == "127.0.0.1"]
     assert ours == before
     context.close()

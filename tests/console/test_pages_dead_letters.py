@@ -6,7 +6,7 @@ from axe_playwright_python.sync_playwright import Axe
 from tests.console.dead_letters import letters_of
 from tests.console.sample import HOSTILE
 from tests.console.test_pages_keyboard import tab_to
-from tests.support.browser import needs_browser
+from tests.support.browser import PATIENCE_MS, needs_browser
 from tests.support.dead_letters import REASON
 
 
@@ -23,6 +23,7 @@ def open_page(browser, broker):
 
     def open_page(path, **options):
         contexts.append(browser.new_context(base_url=broker.url, reduced_motion="reduce", **options))
+        contexts[-1].set_default_timeout(PATIENCE_MS)
         page = contexts[-1].new_page()
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.goto(path)

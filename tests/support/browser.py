@@ -7,17 +7,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Playwright, sync_playwright
+from playwright.sync_api import Browser, Playwright, expect, sync_playwright
 
 
 PATH = shutil.which("chromium") or shutil.which("google-chrome")
 FIREFOX = shutil.which("firefox-esr") or shutil.which("firefox")
+PATIENCE_MS = 120_000
+"""For what a page shows in the end, on a busy machine."""
 needs_browser = pytest.mark.skipif(PATH is None, reason="needs a browser: apt-get install chromium")
 
 
 @pytest.fixture(scope="module")
 def browser(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    """A headless browser."""
+    """A headless browser; what tests expect of pages may take its time."""
+    expect.set_options(timeout=PATIENCE_MS)
     with sync_playwright() as playwright:
         if request.config.getoption("browser") == "firefox":
             browser = _firefox(playwright, tmp_path_factory.mktemp("firefox") / "firefox")

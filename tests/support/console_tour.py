@@ -19,7 +19,7 @@ from playwright.sync_api import Page, sync_playwright
 
 from rioni.storage.embedded.leadership import FileLeadership
 from tests.support import shop
-from tests.support.browser import PATH
+from tests.support.browser import PATH, PATIENCE_MS
 from tests.support.metrics_history import write_history
 from tests.support.server import RunningServer, open_stream, running_server
 from tests.support.tokens import ADMINISTRATOR, FULL_SCOPES, bearer, write_tokens
@@ -28,8 +28,6 @@ from tests.support.tokens import ADMINISTRATOR, FULL_SCOPES, bearer, write_token
 SIZE = {"width": 1280, "height": 800}
 QUALITY = 60
 """Of WebP, in percent."""
-PATIENCE_MS = 120_000
-"""For a page to come, on a busy machine."""
 
 
 class Picture(NamedTuple):

@@ -3,7 +3,7 @@
 const everyMs = 10_000;
 const colours = ["--chart-0", "--chart-1", "--chart-2"];
 const steps = [1, 2, 5, 10, 20, 50, 100, 200, 500];
-const durations = [...steps.map((step) => step / 1e6), ...steps.map((step) => step / 1e3), 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 43200, ...steps.map((step) => step * 86400)];
+const durations = [...steps.map((step) => step / 1e6), ...steps.map((step) => step / 1e3), 1, 2, 5, 10, 20, 40, 60, 120, 300, 600, 1200, 2400, 3600, 7200, 14400, 28800, 43200, ...steps.map((step) => step * 86400)];
 let drawn = [];
 let timer = null;
 let loading = null;

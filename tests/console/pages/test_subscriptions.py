@@ -87,6 +87,15 @@ def test_a_subscription_that_nobody_reads_says_how_to(visitor, subscription):
     assert "Nobody has read it yet" not in visitor.get(path).text
 
 
+def test_the_past_has_no_streams_and_says_what_is_of_now(visitor, subscription, api):
+    id_ = subscription("console.was")
+    position = api.get("/audit", params={"resource": f"subscription:{id_}"}).json()["items"][0]["position"]
+    now, past = (visitor.get("/console/subscriptions", params={"as_of": each}).text for each in (None, position))
+    assert "Partitions read" in now
+    assert "Partitions read" not in past
+    assert "streams, clients, jobs and health are those of now" in past
+
+
 def test_a_filter_is_set_and_a_wrong_one_refused(visitor, subscription, api):
     id_ = subscription("console.filtered")
     path = f"/console/subscriptions/{id_}"

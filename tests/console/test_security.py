@@ -215,6 +215,14 @@ def test_pages_of_other_sites_do_not_read_the_api(visitor):
     assert visitor.get("/console/api/event-types").status_code == 200
 
 
+def test_a_page_that_rebinds_its_name_to_the_broker_gets_nothing(visitor):
+    headers = {"Host": "evil.example"}
+    for path in ("/console/event-types", "/console/storages?format=json", "/console/api/event-types"):
+        answer = visitor.get(path, headers=headers)
+        assert answer.status_code == 421, path
+        assert "evil.example" in answer.text
+
+
 def test_what_a_user_may_not_see_is_said(guest):
     guest.log_in(READER)
     assert "You may not see the history" in guest.get("/console").text

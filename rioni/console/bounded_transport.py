@@ -25,7 +25,7 @@ class BoundedTransport(httpx.HTTPTransport):
         request.headers["Accept-Encoding"] = "identity"
         alarm = _Alarm(self)
         try:
-            with alarm.told():
+            with alarm.as_timeout():
                 response = super().handle_request(request)
         except BaseException:
             alarm.cancel()
@@ -51,8 +51,8 @@ class _Alarm:
         self._transport.close()
 
     @contextlib.contextmanager
-    def told(self) -> Iterator[None]:
-        """Raises httpx.ReadTimeout in place of what a connection says that was closed here."""
+    def as_timeout(self) -> Iterator[None]:
+        """Raises httpx.ReadTimeout in place of the error of a connection that was closed at the deadline."""
         try:
             yield
         except httpx.TransportError as ex:
@@ -71,7 +71,7 @@ class _Bounded(httpx.SyncByteStream):
         if self._compressed:
             raise httpx.ReadError("the answer is compressed, which was not asked for")
         size = 0
-        with self._alarm.told():
+        with self._alarm.as_timeout():
             for piece in self._stream:
                 size += len(piece)
                 if size > ANSWER_BYTES_MAX:

@@ -132,6 +132,7 @@ def worker(config: Config, directory: DataDirectory, pools: Pools, clock: Clock 
         lags.close()
         elected.close()
         with contextlib.closing(held), contextlib.closing(base):
+            dependencies.activity.close()
             marks.note(everything=True)
 
     metrics.worker_info.labels(socket.gethostname(), base.adapters.coordinator.worker).set(1)

@@ -76,6 +76,7 @@ from rioni.client.models.event_types import (
 from rioni.client.models.events import Batch, CommitResult, Cursor, CursorSpecification, Distance, ItemResult
 from rioni.client.models.subscriptions import (
     DeadLetter,
+    EndedStreams,
     FilterEvaluation,
     FilterPart,
     PartitionStatistics,
@@ -143,6 +144,7 @@ __all__ = [
     "Delivery",
     "Denial",
     "Distance",
+    "EndedStreams",
     "Event",
     "EventBatch",
     "EventFailed",

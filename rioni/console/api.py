@@ -18,7 +18,7 @@ Wsgi = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 HISTORICAL = ("/event-types", "/subscriptions", "/settings", "/storages")
 """How the paths begin of what can be read as it was."""
-NOT_HISTORICAL = ("stats", "events", "cursors", "partitions", "producers", "consumers", "dead-letters")
+NOT_HISTORICAL = ("stats", "ended-streams", "events", "cursors", "partitions", "producers", "consumers", "dead-letters")
 """How the paths below them end that show only what is now."""
 PATH_BYTES_MAX = 4_000
 """The server takes 4,094 bytes of a line of a request; names from forms would pass by that."""

@@ -47,6 +47,7 @@ from rioni.http.resources.subscriptions.dead_letters import (
     RedrivePreviewResource,
     RedriveResource,
 )
+from rioni.http.resources.subscriptions.ended_streams import EndedStreamsResource
 from rioni.http.resources.subscriptions.events import SubscriptionEventsResource, SubscriptionStreamResource
 from rioni.http.resources.subscriptions.stats import SubscriptionStatsResource
 from rioni.http.resources.subscriptions.subscriptions import SubscriptionResource, SubscriptionsResource
@@ -89,6 +90,7 @@ def routes(dependencies: Dependencies) -> list[tuple[str, Any]]:
         ("/subscriptions/{subscription_id}/events", SubscriptionEventsResource(dependencies)),
         ("/subscriptions/{subscription_id}/streams/{stream_id}", SubscriptionStreamResource(dependencies)),
         ("/subscriptions/{subscription_id}/stats", SubscriptionStatsResource(dependencies)),
+        ("/subscriptions/{subscription_id}/ended-streams", EndedStreamsResource(dependencies)),
         ("/subscriptions/{subscription_id}/cursors", SubscriptionCursorsResource(dependencies)),
         ("/subscriptions/{subscription_id}/dead-letters", DeadLettersResource(dependencies)),
         ("/subscriptions/{subscription_id}/dead-letters/redrive", RedriveResource(dependencies)),

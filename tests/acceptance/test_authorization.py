@@ -143,6 +143,7 @@ CASES = [
     Case("PUT /subscriptions/{subscription_id}", OUT, OWNERS, 204, OWN, body=SUBSCRIPTION),
     Case("DELETE /subscriptions/{subscription_id}", OUT, OWNERS, 204, OWN),
     Case("GET /subscriptions/{subscription_id}/stats", OUT, EVERYBODY, 200),
+    Case("GET /subscriptions/{subscription_id}/ended-streams", OUT, EVERYBODY, 200),
     Case("GET /subscriptions/{subscription_id}/cursors", OUT, EVERYBODY, 200),
     Case("POST /subscriptions/{subscription_id}/cursors", OUT, SUBSCRIBERS, 422, VIA, body=COMMIT, headers=STREAM),
     Case("DELETE /subscriptions/{subscription_id}/streams/{stream_id}", OUT, SUBSCRIBERS, 404, VIA),

@@ -62,6 +62,7 @@ QUERIES = [
     "/subscriptions?reader={}",
     "/subscriptions/{}",
     "/subscriptions/{}/stats?show_time_lag={}",
+    "/subscriptions/{}/ended-streams",
     "/storages/{}",
 ]
 fuzzing = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])

@@ -5,6 +5,7 @@ import shlex
 from pathlib import Path
 from uuid import uuid4
 
+import httpx
 import pytest
 
 from rioni import __version__
@@ -79,6 +80,7 @@ COMMANDS = {
     "subscriptions-cursors": "subscriptions cursors {subscription}",
     "subscriptions-lag": "subscriptions lag {subscription}",
     "subscriptions-lag-by-subscription": "subscriptions lag --by subscription",
+    "subscriptions-ended-streams": "subscriptions ended-streams {subscription}",
     "subscriptions-watch": "subscriptions watch --count 1",
     "subscriptions-delete": "subscriptions delete {subscription} --yes",
     "storages-delete": "storages delete unused --yes",
@@ -138,5 +140,8 @@ def _prepare(url: str) -> str:
         client.publish("orders", [{"order": str(number), "metadata": metadata()} for number in range(2)])
         wanted = Subscription(owning_application="shop", event_types=["orders"]).with_dead_letters()
         subscription_id = client.subscriptions.create(wanted).id
+        with httpx.stream("GET", f"{url}/subscriptions/{subscription_id}/events", timeout=60) as stream:
+            client.subscriptions.close_stream(subscription_id, stream.headers["X-Nakadi-StreamId"])
+            stream.read()
         client.publish("nakadi.dead.letter.queue", [dead_letter(subscription_id, "orders", 1, {"order": "1"})])
         return subscription_id

@@ -33,10 +33,19 @@ class ActivityContract:
         assert activity.of("read", "order") == {"alice": LastActivity(1, 1, 3)}
         assert activity.of("publish", "o") == {"alice": LastActivity(1, 1, 4)}
 
+    def test_all_of_several_actions_on_a_resource_are_found_at_once(self, activity: Activity, other: Activity):
+        bob = ALICE._replace(action="read", client="bob")
+        activity.add({ALICE: LastActivity(1, 2, 3), ALICE._replace(action="delete"): LastActivity(1, 1, 1)})
+        other.add({bob: LastActivity(4, 5, 6), bob._replace(resource="o"): LastActivity(1, 1, 1)})
+        wanted = ["publish", "read", "absent"]
+        assert activity.of_any(wanted, "order") == {ALICE: LastActivity(1, 2, 3), bob: LastActivity(4, 5, 6)}
+        assert activity.of_any(wanted, "another") == activity.of_any([], "order") == {}
+
     def test_any_text_is_allowed_as_a_name(self, activity: Activity):
         hostile = ActivityKey("publish", "order", "'; DROP TABLE sightings; --\x00 é🛫")
         activity.add({hostile: LastActivity(1, 1, 1)})
         assert list(activity.of("publish", "order")) == [hostile.client]
+        assert list(activity.of_any(["publish"], "order")) == [hostile]
 
     def test_clients_without_activity_since_a_time_are_removed(self, activity: Activity, other: Activity):
         bob = ALICE._replace(client="bob")

@@ -48,6 +48,10 @@ def _plan(page: Page) -> None:
     page.get_by_role("button", name="Apply").scroll_into_view_if_needed()
 
 
+def _scroll_down(page: Page) -> None:
+    page.locator("#ended tbody tr").last.scroll_into_view_if_needed()
+
+
 def _preview(page: Page) -> None:
     page.get_by_role("button", name="Preview").click()
     page.locator(".preview, main table").first.wait_for()
@@ -98,6 +102,7 @@ PICTURES: Mapping[str, Picture] = {
     "subscriptions": Picture("/subscriptions"),
     "subscription": Picture("/subscriptions/{subscription}"),
     "subscription-dark": Picture("/subscriptions/{subscription}", "dark"),
+    "ended-streams": Picture("/subscriptions/{subscription}", act=_scroll_down),
     "reset": Picture("/subscriptions/{subscription}?tab=reset", act=_preview),
     "dead-letters": Picture("/subscriptions/{failing}?tab=dead+letters&preview=yes"),
     "definition": Picture("/subscriptions/{subscription}?tab=definition"),

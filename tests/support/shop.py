@@ -42,6 +42,7 @@ def fill(api: httpx.Client) -> dict[str, Any]:
         places = {"items": [{"event_type": name, "offset": offset} for name in names]}
         api.patch(f"/subscriptions/{made[application]}/cursors", json=places).raise_for_status()
     made["carrier"] = _fail(api)
+    _end_streams(api, f"/subscriptions/{made['warehouse']}")
     api.post("/event-types/order.created/events", json=[*events(40)]).raise_for_status()
     api.post("/event-types/order.created/timelines", json={"storage_id": "default"}).raise_for_status()
     newest = [*events(40)]
@@ -75,6 +76,15 @@ def _fail(api: httpx.Client) -> str:
     dead_letters.write(api, letters)
     api.post(f"/subscriptions/{id_}/dead-letters/redrive", json={"limit": 1}).raise_for_status()
     return id_
+
+
+def _end_streams(api: httpx.Client, path: str) -> None:
+    """Let streams end: one that is closed, and two that do not commit."""
+    with api.stream("GET", f"{path}/events", params={"batch_flush_timeout": 3_600}) as stream:
+        api.delete(f"{path}/streams/{stream.headers['X-Nakadi-StreamId']}").raise_for_status()
+        stream.read()
+    for _ in range(2):
+        api.get(f"{path}/events", params={"commit_timeout": 1}).raise_for_status()
 
 
 def event_type(name: str, owner: str) -> dict[str, Any]:

@@ -38,6 +38,9 @@ rioni subscriptions lag "$id"
 rioni subscriptions lag --owning-application shop --by event-type
 rioni subscriptions lag "$id" --fail-above 1000 --fail-above-seconds 3600
 
+# Why its streams ended, and how often.
+rioni subscriptions ended-streams "$id"
+
 # Live: a table on a terminal, else lines. Without --count until Ctrl-C.
 rioni subscriptions watch --owning-application shop --every 0.1 --count 2
 

@@ -193,6 +193,14 @@ def close_stream(
         session.output.note("There are none.")
 
 
+@app.command("ended-streams", epilog="Example: rioni subscriptions ended-streams 038fc871-1d2c-4e2e-aa29-1579e8f2e71f")
+@connected
+def ended_streams(session: Session, subscription: SubscriptionId) -> None:
+    """Show [why streams ended](reference/streams.md#end-reasons) in the last 90 days, those that ended last first."""
+    columns = {"client": "client", "reason": "reason", "streams": "count", "first": "first_at", "last": "last_at"}
+    session.output.items(session.client.subscriptions.ended_streams(subscription), columns)
+
+
 def _stream_ids(session: Session, subscription: str) -> set[str]:
     return {
         partition.stream_id

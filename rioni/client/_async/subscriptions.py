@@ -10,6 +10,7 @@ from rioni.client._async.transport import Transport, decode
 from rioni.client.models.events import CommitResult, Cursor, CursorSpecification
 from rioni.client.models.subscriptions import (
     DeadLetter,
+    EndedStreams,
     FilterEvaluation,
     Redriven,
     RedrivePreview,
@@ -32,6 +33,10 @@ class _Page(msgspec.Struct):
 
 class _Statistics(msgspec.Struct):
     items: list[SubscriptionStatistics]
+
+
+class _EndedStreams(msgspec.Struct):
+    items: list[EndedStreams]
 
 
 class _Cursors(msgspec.Struct):
@@ -114,6 +119,11 @@ class Subscriptions:
         path = {"subscription_id": subscription_id}
         params = {"show_time_lag": "true" if show_time_lag else None}
         return (await self._transport.fetch(_Statistics, "GET", f"{_ITEM}/stats", path=path, params=params)).items
+
+    async def ended_streams(self, subscription_id: str) -> Sequence[EndedStreams]:
+        """Why streams ended in the last 90 days, by client and reason, those that ended last first; of Rioni only."""
+        path = {"subscription_id": subscription_id}
+        return (await self._transport.fetch(_EndedStreams, "GET", f"{_ITEM}/ended-streams", path=path)).items
 
     async def cursors(self, subscription_id: str) -> Sequence[Cursor]:
         """The committed cursors; none until the subscription was first streamed."""

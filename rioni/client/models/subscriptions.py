@@ -81,6 +81,17 @@ class Subscription(Model):
         return super().members() | {"initial_cursors": [cursor.members() for cursor in self.initial_cursors]}
 
 
+class EndedStreams(Model):
+    """How many streams of a client ended for one reason."""
+
+    client: str
+    reason: str
+    """`commit_timeout` or another name of the table in reference/streams."""
+    count: int
+    first_at: datetime
+    last_at: datetime
+
+
 class DeadLetterError(Model):
     """Why an event became a dead letter."""
 

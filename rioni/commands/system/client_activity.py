@@ -53,6 +53,15 @@ class ActivityTracker:
         self.write()
         return self._pool(self._activity.of, action, resource)
 
+    def of_any(self, actions: Collection[str], resource: str) -> Mapping[ActivityKey, LastActivity]:
+        """Activity on a resource by any of these actions. Blocks on the disk.
+
+        Raises:
+            Unavailable: as `of`.
+        """
+        self.write()
+        return self._pool(self._activity.of_any, actions, resource)
+
     def active_within(self, days: int) -> Collection[str]:
         """The resources on which there was activity in the last days, except the last ten seconds. Blocks on the disk.
 
@@ -93,6 +102,13 @@ class ActivityTracker:
             if now_s >= self._forget_at_s:
                 self._forget_at_s = now_s + FORGET_EVERY_S
                 self._pool(self._activity.delete_before, self._clock.now_ms() - RETENTION_MS)
+        except RioniError:
+            _log.exception("could not persist client activity")
+
+    def close(self) -> None:
+        """Write pending records, as the last thing. Blocks on the disk; logs failures."""
+        try:
+            self.write()
         except RioniError:
             _log.exception("could not persist client activity")
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from rioni.console.api import ApiProblem, path_of
 from rioni.console.charts import COUNT, DURATION, Chart, Line, charts, partition_sparklines, sparklines
-from rioni.console.pages import dead_letters
+from rioni.console.pages import dead_letters, ended_streams
 from rioni.console.pages.page import Action, Done, Page, Right, Visit
 from rioni.console.pages.paging import PAGE, offset_of, page
 
@@ -45,6 +45,8 @@ def _load(visit: Visit) -> dict[str, Any]:
         names = "lag_events,lag_seconds"
         data["charts"] = charts(visit, _charts(visit.path["id"]), name=names, subscription=visit.path["id"])
         data["histories"] = partition_sparklines(visit, visit.path["id"])
+        if tab != "reset":
+            data["ended_streams"] = ended_streams.load(visit)
     if "items" in stats:
         data["summary"] = _summary(stats["items"])
     if tab == "reset" and visit.form.get("action") == "preview":

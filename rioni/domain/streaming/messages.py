@@ -13,7 +13,7 @@ from rioni.domain.timelines.position import EventTypePartition, TimelinePosition
 
 
 class Reason(Enum):
-    """Why a stream ends (reference streams#end-reasons)."""
+    """Why a stream ends (reference streams#end-reasons). Names are kept with client activity, and must not change."""
 
     STREAM_TIMEOUT = "Stream timeout reached"
     STREAM_LIMIT = "Stream limit in events reached: {count}"
@@ -31,6 +31,11 @@ class Reason(Enum):
     SHUTDOWN = "Server is shutting down"
     FAILURE = "Internal error"
     CLIENT_GONE = ""
+
+    @property
+    def label(self) -> str:
+        """What it is called in the API and in logs."""
+        return self.name.lower()
 
     @property
     def waits(self) -> bool:

@@ -10,6 +10,8 @@ from rioni.domain.event_types.event_type import EventType
 
 PUBLISH, READ, STREAM, COMMIT = "publish", "read", "stream", "commit"
 """The first two are done with event types (`read` on the low-level API), the others with subscriptions."""
+END = "end:"
+"""Followed by the label of a reason: the end of a stream of a subscription, with the amount 1."""
 
 DAY_MS = 24 * 3_600_000
 RETENTION_DAYS = 90
@@ -21,7 +23,7 @@ class ActivityKey(NamedTuple):
     """Key of an activity record: action, resource and client."""
 
     action: str
-    """One of those above."""
+    """One of those above, `END` with a reason."""
     resource: str
     """The event type or subscription."""
     client: str
@@ -34,7 +36,7 @@ class LastActivity(msgspec.Struct, frozen=True):
     first_ms: int
     last_ms: int
     amount: int
-    """Of events or cursors, from the first time on."""
+    """Of events, cursors or ended streams, from the first time on."""
 
 
 class Activity(Protocol):
@@ -49,6 +51,9 @@ class Activity(Protocol):
 
     def of(self, action: str, resource: str) -> Mapping[str, LastActivity]:
         """Activity on a resource, by client name, in order."""
+
+    def of_any(self, actions: Collection[str], resource: str) -> Mapping[ActivityKey, LastActivity]:
+        """Activity on a resource by any of these actions."""
 
     def active_since(self, since_ms: int) -> Collection[str]:
         """The resources on which there was any activity since a time."""

@@ -94,6 +94,18 @@ class SqlActivity:
         with reading(self._engine) as connection:
             return {client.decode(): LastActivity(*figures) for client, *figures in connection.execute(query)}
 
+    def of_any(self, actions: Collection[str], resource: str) -> Mapping[ActivityKey, LastActivity]:
+        """Return what any client did with a resource by these actions; see the port."""
+        columns = SIGHTINGS.c
+        query = select(columns.deed, columns.client, columns.first_ms, columns.last_ms, columns.amount).where(
+            columns.deed.in_(actions), columns.resource == resource.encode()
+        )
+        with reading(self._engine) as connection:
+            return {
+                ActivityKey(action, resource, client.decode()): LastActivity(*figures)
+                for action, client, *figures in connection.execute(query)
+            }
+
     def active_since(self, since_ms: int) -> Collection[str]:
         """Return the resources with activity since this time; see the port."""
         query = select(SIGHTINGS.c.resource).where(SIGHTINGS.c.last_ms >= since_ms).distinct()

@@ -123,6 +123,10 @@ def test_cursors_are_committed_for_a_stream_which_is_then_closed(rioni, client, 
         code, out, _ = rioni("subscriptions", "close-stream", subscription)
         assert (code, out) == (0, f"The stream {stream_id} is closed.\n")
         assert all("events" not in json.loads(line) for line in batches if line)
+    code, out, _ = rioni("subscriptions", "ended-streams", subscription)
+    assert code == 0
+    assert out.splitlines()[0].split() == ["client", "reason", "streams", "first", "last"]
+    assert out.splitlines()[1].split()[:3] == ["unauthenticated", "session_ended", "1"]
 
 
 @pytest.mark.parametrize("cursor", ["0", "0:", ":BEGIN", "a:b:c:d"])

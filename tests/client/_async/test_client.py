@@ -122,6 +122,7 @@ def test_a_subscription_is_created_streamed_reset_and_deleted(client, event_type
     assert client.event_types.consumers(name).subscriptions[0].id == subscription.id
     assert client.event_types.producers(name) == []
     assert client.subscriptions.dead_letters(subscription.id) == []
+    assert client.subscriptions.ended_streams(subscription.id) == []
     assert client.subscriptions.redrive(subscription.id, reason="another").redriven == 0
     assert client.subscriptions.preview_redrive(subscription.id, limit=1, force=True).more is False
     begin = Cursor(partition="0", offset="BEGIN")

@@ -88,9 +88,17 @@ def test_activity_that_could_not_be_written_is_written_later(tmp_path, clock):
         process.tick()
         with pytest.raises(Unavailable):
             process.of("publish", "order")
+        process.close()
         process.record("publish", "order", "alice", 1)
         failing.works = True
         assert process.of("publish", "order")["alice"].amount == 2
+
+
+def test_what_is_pending_is_written_at_the_end(process, activity, clock):
+    process.record("end:reset", "subscription", "alice", 1)
+    process.close()
+    ((key, seen),) = ActivityTracker(activity, clock, direct).of_any(["end:reset"], "subscription").items()
+    assert (key.client, seen.amount) == ("alice", 1)
 
 
 def test_inactive_clients_are_removed(process, clock):

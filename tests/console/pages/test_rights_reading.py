@@ -47,6 +47,7 @@ SHOWN = (
     ("/event-types/{name}?tab=timelines", "timelines", "/event-types/{name}/timelines"),
     ("/event-types/{name}/events", "items", "/event-types/{name}/partitions"),
     ("/subscriptions/{id}", "stats", "/subscriptions/{id}/stats"),
+    ("/subscriptions/{id}", "ended_streams", "/subscriptions/{id}/ended-streams"),
     ("/subscriptions/{id}", "cursors", "/subscriptions/{id}/cursors"),
     ("/subscriptions/{id}?tab=dead+letters", "dead_letters", "/subscriptions/{id}/dead-letters"),
 )

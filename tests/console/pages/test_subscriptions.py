@@ -4,6 +4,11 @@ import json
 
 import pytest
 
+from rioni.console.pages import ended_streams
+from rioni.domain.streaming.messages import Reason
+from tests.support.server import open_stream
+from tests.support.waiting import wait_until
+
 
 @pytest.fixture
 def subscription(api, event_type):
@@ -85,6 +90,36 @@ def test_a_subscription_that_nobody_reads_says_how_to(visitor, subscription):
     assert f"/subscriptions/{id_}/events</code>" in page
     visitor.post(f"{path}?tab=reset", {"action": "reset", "to": "begin"})
     assert "Nobody has read it yet" not in visitor.get(path).text
+
+
+def test_ended_streams_are_shown_with_their_reason_and_what_to_do(visitor, subscription, api):
+    id_ = subscription("console.ended")
+    path = f"/console/subscriptions/{id_}"
+    assert "No stream of it has ended in the last 90 days" in visitor.get(path).text
+    with open_stream(api, f"/subscriptions/{id_}/events?commit_timeout=1") as stream:
+        stream.batches()
+    with open_stream(api, f"/subscriptions/{id_}/events") as stream:
+        assert visitor.post(path, {"action": "close", "stream_id": stream.stream_id}).status_code == 303
+        stream.batches()
+
+    def ended():
+        return visitor.get(f"{path}?format=json").json()["ended_streams"]["items"]
+
+    wait_until(lambda: [each["reason"] for each in ended()] == ["session_ended", "commit_timeout"])
+    closed, late = ended()
+    assert (closed["client"], closed["count"]) == ("unauthenticated", 1)
+    shown = visitor.get(path).text
+    for each in (closed, late):
+        assert each["meaning"] in shown
+        assert each["advice"] in shown
+    position = api.get("/audit", params={"resource": f"subscription:{id_}"}).json()["items"][0]["position"]
+    past = visitor.get(path, params={"as_of": position}).text
+    assert "No stream of it has ended" not in past
+    assert "Ended streams" not in past
+
+
+def test_every_reason_of_an_end_has_words():
+    assert list(ended_streams.REASONS) == [reason.label for reason in Reason]
 
 
 def test_the_past_has_no_streams_and_says_what_is_of_now(visitor, subscription, api):

@@ -1,10 +1,12 @@
 """OpenAPI operations of subscriptions, their streams and their cursors."""
 
+from rioni.domain.streaming.messages import Reason
 from rioni.http.openapi.builders import (
     BOOLEAN,
     INTEGER,
     PAGE,
     STRING,
+    TIMESTAMP,
     Json,
     answer,
     array,
@@ -95,6 +97,23 @@ _STATISTICS = {
     "unconsumed_events": 4,
     "stream_id": "b75c3102-98a4-4385-a5fd-b96f1d7872f2",
     "assignment_type": "auto",
+}
+
+_ENDED = structure(
+    {
+        "client": STRING,
+        "reason": {"enum": [reason.label for reason in Reason]},
+        "count": INTEGER | {"description": "How many there were since the first one."},
+        "first_at": TIMESTAMP,
+        "last_at": TIMESTAMP,
+    }
+)
+_ENDED_EXAMPLE = {
+    "client": "warehouse",
+    "reason": Reason.COMMIT_TIMEOUT.label,
+    "count": 3,
+    "first_at": _TIME,
+    "last_at": _TIME,
 }
 
 _PART = structure(
@@ -209,6 +228,23 @@ PATHS: Json = {
             },
             parameters=[_SUBSCRIPTION_ID, query("show_time_lag", "Show the lag in seconds, too.", _BOOLEAN, "true")],
             problems=(403, 404),
+        ),
+    },
+    "/subscriptions/{subscription_id}/ended-streams": {
+        "get": operation(
+            SUBSCRIPTIONS,
+            "Show why streams ended",
+            {
+                200: answer(
+                    "Ended streams by client and reason, those that ended last first.",
+                    structure({"items": array(_ENDED)}),
+                    {"items": [_ENDED_EXAMPLE]},
+                )
+            },
+            description="Forgotten after 90 days without another one. Ends of the last second may be missing, and "
+            "those of workers that were killed.",
+            parameters=[_SUBSCRIPTION_ID],
+            problems=(404,),
         ),
     },
     "/subscriptions/{subscription_id}/events": {

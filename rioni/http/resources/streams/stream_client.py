@@ -183,7 +183,7 @@ class HttpClient(StreamClient, ABC):
 
     def on_end(self, reason: Reason) -> None:
         """Log why it ends."""
-        _log.info("stream ended", **self._names(), reason=reason.name.lower())
+        _log.info("stream ended", **self._names(), reason=reason.label)
 
     def on_close(self) -> None:
         """Stop counting the stream, and release the client's slots; may block on the disk."""

@@ -14,8 +14,9 @@ from rioni.domain.access.authorization import Subject
 from rioni.domain.errors import Conflict, Malformed, NotFound, RioniError
 from rioni.domain.ports.notifier import SUBSCRIPTION
 from rioni.domain.streaming.batching import Slice
+from rioni.domain.streaming.messages import Reason
 from rioni.domain.streaming.parameters import check_partitions, subscription_parameters
-from rioni.domain.subscriptions.activity import STREAM
+from rioni.domain.subscriptions.activity import END, STREAM
 from rioni.domain.subscriptions.dead_letter_policy import DEAD_LETTER_QUEUE, SKIP_EVENT, policy_of
 from rioni.domain.subscriptions.subscription import Subscription
 from rioni.domain.timelines.position import EventTypePartition
@@ -157,6 +158,11 @@ class _Subscriber(HttpClient):
 
     def check(self) -> None:
         _check(self.dependencies, self.subject, self.source)
+
+    def on_end(self, reason: Reason) -> None:
+        """Log and record why it ends."""
+        super().on_end(reason)
+        self.dependencies.activity.record(END + reason.label, self.source, self.subject.name, 1)
 
 
 def _check(dependencies: Dependencies, subject: Subject, subscription_id: str) -> None:

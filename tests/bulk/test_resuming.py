@@ -60,7 +60,8 @@ def test_a_rebuild_whose_java_process_was_killed_is_resumed(url, engine, write, 
     module = [sys.executable, "-m", "tests.bulk.rebuild_process", url, str(tmp_path)]
     options = ["--entries-per-task", str(ENTRIES_PER_TASK)]
     with subprocess.Popen([*module, *options], stderr=subprocess.PIPE, text=True) as process:
-        wait_until(lambda: any(tmp_path.glob("rebuild-*/*.db")))
+        wait_until(lambda: process.poll() is not None or any(tmp_path.glob("rebuild-*/*.db")))
+        assert process.poll() is None, process.communicate()
         kill_all(spark_processes(process.pid)["java"])
         _, said = process.communicate(timeout=60)
     assert process.returncode == 1

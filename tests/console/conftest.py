@@ -18,6 +18,12 @@ ROLES = ("consumer", "publisher", "owner", "viewer", "writer", "operator", "admi
 """Users of the guarded broker whom sections or the broker's lists of administrators may name; each is its own token."""
 
 
+def last_change(api: httpx.Client) -> int:
+    """The position of the last entry of the audit trail that a user has caused; the broker adds others by itself."""
+    entries = api.get("/audit").raise_for_status().json()["items"]
+    return max((entry["position"] for entry in entries if entry["actor"] != "rioni"), default=-1)
+
+
 def pytest_generate_tests(metafunc):
     """Run tests of a broker of this file in the modes given by `--mode`."""
     if "mode" in metafunc.fixturenames:

@@ -7,11 +7,11 @@ from typing import TypeVar
 
 Found = TypeVar("Found")
 
-WAIT_S = 60
+WAIT_S = 120
 
 
 def wait_until(condition: Callable[[], Found]) -> Found:
-    """Poll until the result is true, and return it; fail after a minute."""
+    """Poll until the result is true, and return it; fail after two minutes."""
     deadline_s = time.monotonic() + WAIT_S
     while not (found := condition()):
         assert time.monotonic() < deadline_s, f"it did not happen in time: {found}"

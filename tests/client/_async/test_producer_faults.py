@@ -177,7 +177,8 @@ def test_a_broker_that_stays_away_fails_events_at_their_deadline(produce):
 def test_events_are_not_taken_over_as_long_as_their_category_is_unknown(make_client, server):
     server.script(BUSY)
     with make_client(server.url) as client, client.producer("a") as producer:
-        with pytest.raises(Unavailable):
+        # On a slow machine the deadline comes while the last attempt waits for its answer.
+        with pytest.raises((Unavailable, TimedOut)):
             producer.send({"n": 0}, timeout_s=0.2)
         server.script(EVENT_TYPE, OK)
         producer.send({"n": 1}).result()

@@ -11,8 +11,6 @@ FORM_BYTES_MAX = 2_500_000
 LOGIN_BYTES_MAX = 65_536
 """Of forms of those who are not logged in."""
 FIELDS_MAX = 100
-
-
 READING_BYTES_MAX = 50_000_000
 """Of larger forms than that, all together, in a worker."""
 READ_BYTES = 65_536

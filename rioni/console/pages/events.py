@@ -58,8 +58,8 @@ def _events(visit: Visit, path: str) -> dict[str, Any]:
         items = [*_read(visit, path, cursors, count)] if count else []
         evaluations = _evaluations(visit, items)
     except ApiProblem as ex:
-        problem = {"problem": {"status": ex.status, "title": ex.title, "detail": _once(ex.detail)}}
-        return problem | {"partitions": [], "items": [], "matching": 0}
+        ex.detail = _once(ex.detail)
+        return ex.as_object() | {"partitions": [], "items": [], "matching": 0}
     for item, evaluation in zip(items, evaluations, strict=True):
         item["evaluation"] = evaluation
     items.sort(key=_time, reverse=True)

@@ -61,11 +61,10 @@ function command({ title, href }) {
 async function showEventTypes(list, input) {
   const text = input.value.trim();
   if (text.length < 2 || new URLSearchParams(location.search).has("as_of")) return;
-  const answer = await fetch(`/console/api/event-types?limit=5&name=${encodeURIComponent(`*${text}*`)}`);
-  if (!answer.ok || input.value.trim() !== text) return;
-  const names = (await answer.json()).map((each) => each.name);
-  const items = names.map((name) => command({ title: name, href: `/console/event-types/${encodeURIComponent(name)}` }));
-  if (input.value.trim() === text) list.lastElementChild.before(...items);
+  const answer = await fetch(`/console/api/event-types?limit=5&name=${encodeURIComponent(`*${text}*`)}`).catch(() => null);
+  const found = answer?.ok ? await answer.json() : [];
+  if (input.value.trim() !== text) return;
+  list.lastElementChild.before(...found.map(({ name }) => command({ title: name, href: `/console/event-types/${encodeURIComponent(name)}` })));
 }
 
 function moveInPalette(event, input, list) {

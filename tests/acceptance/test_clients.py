@@ -87,8 +87,27 @@ def test_a_subscription_shows_its_lag_and_its_clients(client, create, subscribe,
     assert now["unconsumed_events"] == 3
     lags = {each["partition"]: each["unconsumed_events"] for each in now["partitions"]}
     assert lags == {"0": 3, "1": 1} | {cursor["partition"]: {"0": 2, "1": 0}[cursor["partition"]]}
+    assert "consumer_lag_seconds" not in {*now, *now["partitions"][0]}
     (seen,) = now["clients"]
     assert seen["client"] == "unauthenticated"
+
+
+def test_the_lag_of_a_subscription_is_told_in_seconds_as_by_its_statistics(client, create, subscribe, name, ask):
+    """Reference operations#consumers."""
+    create(name, **partitions(2), partition_strategy="user_defined")
+    subscription = subscribe(name, read_from="begin")
+    with open_stream(client, f"/subscriptions/{subscription}/events"):
+        pass
+    client.post(f"/event-types/{name}/events", json=[event(metadata={"partition": "1"})])
+    (one,) = until(
+        lambda: ask(name, "consumers?show_time_lag=true")["subscriptions"],
+        lambda items: items[0].get("consumer_lag_seconds"),
+    )
+    ages = {each["partition"]: each["consumer_lag_seconds"] for each in one["partitions"]}
+    assert ages == {"0": 0, "1": one["consumer_lag_seconds"]}
+    stats = client.get(f"/subscriptions/{subscription}/stats?show_time_lag=true").json()["items"][0]["partitions"]
+    assert stats[1]["consumer_lag_seconds"] - ages["1"] in range(ENOUGH_S)
+    problem(client.get(f"/event-types/{name}/consumers?show_time_lag=x"), 400, "show_time_lag")
 
 
 def test_subscriptions_to_other_event_types_are_left_out(create, subscribe, name, ask):

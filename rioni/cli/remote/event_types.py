@@ -190,7 +190,7 @@ def producers(session: Session, event_type: EventTypeName) -> None:
 @connected
 def consumers(session: Session, event_type: EventTypeName) -> None:
     """Show who reads an event type: subscriptions, and clients without one."""
-    found = session.client.event_types.consumers(event_type)
+    found = session.client.event_types.consumers(event_type, show_time_lag=True)
     if session.output.json:
         session.output.item(found)
         return
@@ -202,6 +202,7 @@ def consumers(session: Session, event_type: EventTypeName) -> None:
             "group": "consumer_group",
             "streams": "streams",
             "unconsumed": "unconsumed_events",
+            "seconds": "consumer_lag_seconds",
             "last committed": lambda item: max(
                 (each["last_committed_at"] or "" for each in item["clients"]), default=None
             ),

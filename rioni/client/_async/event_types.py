@@ -162,9 +162,15 @@ class EventTypes:
         template = f"{_ITEM}/producers"
         return (await self._transport.fetch(_Producers, "GET", template, path={"name": name})).items
 
-    async def consumers(self, name: str) -> Consumers:
-        """The subscriptions to an event type, and the clients that read it without one."""
-        return await self._transport.fetch(Consumers, "GET", f"{_ITEM}/consumers", path={"name": name})
+    async def consumers(self, name: str, *, show_time_lag: bool = False) -> Consumers:
+        """The subscriptions to an event type, and the clients that read it without one.
+
+        Args:
+            name: of the event type.
+            show_time_lag: ask for the lag in seconds, too.
+        """
+        params = {"show_time_lag": "true" if show_time_lag else None}
+        return await self._transport.fetch(Consumers, "GET", f"{_ITEM}/consumers", path={"name": name}, params=params)
 
     async def enrichment_strategies(self) -> Sequence[str]:
         """Names of the enrichment strategies."""

@@ -162,9 +162,15 @@ class EventTypes:
         template = f"{_ITEM}/producers"
         return (self._transport.fetch(_Producers, "GET", template, path={"name": name})).items
 
-    def consumers(self, name: str) -> Consumers:
-        """The subscriptions to an event type, and the clients that read it without one."""
-        return self._transport.fetch(Consumers, "GET", f"{_ITEM}/consumers", path={"name": name})
+    def consumers(self, name: str, *, show_time_lag: bool = False) -> Consumers:
+        """The subscriptions to an event type, and the clients that read it without one.
+
+        Args:
+            name: of the event type.
+            show_time_lag: ask for the lag in seconds, too.
+        """
+        params = {"show_time_lag": "true" if show_time_lag else None}
+        return self._transport.fetch(Consumers, "GET", f"{_ITEM}/consumers", path={"name": name}, params=params)
 
     def enrichment_strategies(self) -> Sequence[str]:
         """Names of the enrichment strategies."""

@@ -107,10 +107,14 @@ class ProducingClient(Model):
 
 
 class PartitionLag(Model):
-    """How many events of a partition are unconsumed; None until the subscription was first streamed."""
+    """How many events of a partition are unconsumed, and the age of the first; None where that is unknown.
+
+    It is unknown until the subscription was first streamed; the age is told with `show_time_lag` only.
+    """
 
     partition: str
     unconsumed_events: int | None = None
+    consumer_lag_seconds: int | None = None
 
 
 class ConsumingClient(Model):
@@ -131,6 +135,7 @@ class ConsumingSubscription(Model):
     partitions: list[PartitionLag] = []
     clients: list[ConsumingClient] = []
     unconsumed_events: int | None = None
+    consumer_lag_seconds: int | None = None
 
 
 class ReadingClient(Model):

@@ -52,7 +52,7 @@ def _usage(visit: Visit, event_type: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "example": example(event_type),
         "producers": visit.api.attempt(f"{path}/producers"),
-        "consumers": visit.api.attempt(f"{path}/consumers"),
+        "consumers": visit.api.attempt(f"{path}/consumers", show_time_lag="true"),
         "partitions": visit.api.attempt(f"{path}/partitions"),
         "charts": charts(visit, _charts(event_type["name"]), event_type=event_type["name"]) if not visit.as_of else [],
     }

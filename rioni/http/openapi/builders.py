@@ -20,6 +20,7 @@ MAY_BE_EMPTY = "x-may-be-empty"
 STRING: Json = {"type": "string"}
 INTEGER: Json = {"type": "integer"}
 BOOLEAN: Json = {"type": "boolean"}
+FLAG: Json = {"enum": ["true", "false"], "default": "false"}
 TIMESTAMP: Json = {"type": "string", "format": "date-time", "examples": ["2026-11-20T10:00:00.000Z"]}
 
 PROBLEMS: Mapping[int, str] = {

@@ -47,6 +47,7 @@ _ANSWERED: Mapping[str, Notes] = {
 }
 
 
+_LAGS = ("unconsumed_events", "consumer_lag_seconds")
 _UNAVAILABLE = {
     "event_type": "Of a cursor that can't be read from.",
     "partition": "Of the same cursor.",
@@ -148,7 +149,7 @@ def _composed() -> Json:
         "since": TIMESTAMP | {"description": "When the client was first seen."},
         "events": INTEGER | {"description": "How many there were since then."},
     }
-    lagging = {"partition": STRING, "unconsumed_events": INTEGER}
+    lagging = {"partition": STRING, "unconsumed_events": INTEGER, "consumer_lag_seconds": INTEGER}
     attending = {"client": STRING, "last_streamed_at": TIMESTAMP, "last_committed_at": TIMESTAMP}
     committed = {**cursor, "event_type": STRING, "cursor_token": STRING}
     named = structure(cursor | {"timestamp": STRING}, optional=("offset", "timestamp"))
@@ -162,7 +163,7 @@ def _composed() -> Json:
         "assignment_type": {"enum": ["auto", "direct"], "description": "Whether the stream asked for the partition."},
         "cursor_error": STRING | {"description": "Why nothing can be said of the lag; absent where all is well."},
     }
-    known_later = ("unconsumed_events", "consumer_lag_seconds", "assignment_type", "cursor_error")
+    known_later = (*_LAGS, "assignment_type", "cursor_error")
     assigned = structure(statistics, optional=known_later)
     assignments = structure({"event_type": STRING, "partitions": array(assigned)})
     link = structure({"href": STRING})
@@ -202,11 +203,13 @@ def _composed() -> Json:
                 "owning_application": STRING,
                 "consumer_group": STRING,
                 "streams": INTEGER | {"description": "How many there are now."},
-                "partitions": array(structure(lagging, optional=("unconsumed_events",))),
+                "partitions": array(structure(lagging, optional=_LAGS)),
                 "clients": array(structure(attending, optional=("last_streamed_at", "last_committed_at"))),
                 "unconsumed_events": INTEGER | {"description": "In all; absent until it was first streamed."},
+                "consumer_lag_seconds": INTEGER
+                | {"description": "The age of the oldest unconsumed event, if asked for; absent if it is unknown."},
             },
-            optional=("unconsumed_events",),
+            optional=_LAGS,
         ),
         "Partition": structure(partition, optional=("unconsumed_events",)),
         "PartitionLag": structure(partition),

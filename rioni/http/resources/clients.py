@@ -3,6 +3,7 @@
 As an event type itself, they are visible to all authenticated clients.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import falcon
@@ -13,7 +14,7 @@ from rioni.domain.subscriptions.lag import partitions_of, unconsumed_of
 from rioni.domain.subscriptions.subscription import Subscription
 from rioni.domain.timestamps import rfc3339
 from rioni.http.resources.resource import Resource
-from rioni.projections.queries.timeline_reader import newest_consistent
+from rioni.projections.queries.timeline_reader import ages_s, newest_consistent
 
 
 class ProducersResource(Resource):
@@ -33,8 +34,12 @@ class ProducersResource(Resource):
 class ConsumersResource(Resource):
     """The consumers of an event type."""
 
-    def on_get(self, _req: falcon.Request, resp: falcon.Response, name: str) -> None:
-        """List the subscriptions, with their lag and their clients, and the clients of the low-level API."""
+    def on_get(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
+        """List the subscriptions, with their lag and their clients, and the clients of the low-level API.
+
+        With `show_time_lag` the lag is also in seconds.
+        """
+        with_ages = bool(req.get_param_as_bool("show_time_lag"))
         dependencies = self._dependencies
         dependencies.registry.refresh()
         event_type = dependencies.registry.event_type(name)
@@ -42,7 +47,7 @@ class ConsumersResource(Resource):
         subscribed.sort(key=lambda each: (each.owning_application, each.consumer_group, each.id))
         readers = dependencies.activity.of(READ, resource_of(event_type))
         answer = {
-            "subscriptions": self._subscriptions(name, subscribed),
+            "subscriptions": self._subscriptions(name, subscribed, with_ages=with_ages),
             "low_level": [
                 {"client": client, "last_read_at": rfc3339(each.last_ms), **_count(each)}
                 for client, each in readers.items()
@@ -50,26 +55,33 @@ class ConsumersResource(Resource):
         }
         resp.data = orjson.dumps(answer)
 
-    def _subscriptions(self, name: str, subscribed: list[Subscription]) -> list[dict[str, Any]]:
+    def _subscriptions(self, name: str, subscribed: list[Subscription], *, with_ages: bool) -> list[dict[str, Any]]:
         dependencies = self._dependencies
         timelines = dependencies.registry.timelines(name)
         newest = newest_consistent(timelines, dependencies.stores)
         items = []
         for subscription in subscribed:
-            unconsumed = unconsumed_of(timelines, newest, dependencies.coordinator.cursors(subscription.id))
-            keys = partitions_of(timelines)
+            cursors = dependencies.coordinator.cursors(subscription.id)
+            unconsumed = unconsumed_of(timelines, newest, cursors)
+            now_ms = dependencies.clock.now_ms()
+            ages = ages_s(timelines, dependencies.stores, unconsumed, cursors, now_ms) if with_ages else {}
             # Unknown as long as the subscription was never streamed.
-            lags = [{"unconsumed_events": unconsumed[key]} if key in unconsumed else {} for key in keys]
+            partitions = {
+                key.partition: {"unconsumed_events": unconsumed.get(key), "consumer_lag_seconds": ages.get(key)}
+                for key in partitions_of(timelines)
+            }
             item = {
                 "id": subscription.id,
                 "owning_application": subscription.owning_application,
                 "consumer_group": subscription.consumer_group,
                 "streams": len(dependencies.coordinator.topology(subscription.id).sessions),
-                "partitions": [{"partition": key.partition, **lag} for key, lag in zip(keys, lags, strict=True)],
+                "partitions": [{"partition": number, **_known(lag)} for number, lag in partitions.items()],
                 "clients": self._clients(subscription.id),
             }
-            if all(lags):
-                item["unconsumed_events"] = sum(lag["unconsumed_events"] for lag in lags)
+            for member, total in (("unconsumed_events", sum), ("consumer_lag_seconds", max)):
+                lags = [value for lag in partitions.values() if (value := lag[member]) is not None]
+                if len(lags) == len(partitions):
+                    item[member] = total(lags)
             items.append(item)
         return items
 
@@ -80,6 +92,10 @@ class ConsumersResource(Resource):
             for client, seen in self._dependencies.activity.of(action, subscription_id).items():
                 clients.setdefault(client, {"client": client})[member] = rfc3339(seen.last_ms)
         return [clients[client] for client in sorted(clients)]
+
+
+def _known(members: Mapping[str, int | None]) -> dict[str, int]:
+    return {name: value for name, value in members.items() if value is not None}
 
 
 def _count(seen: LastActivity) -> dict[str, Any]:

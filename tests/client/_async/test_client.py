@@ -119,7 +119,8 @@ def test_a_subscription_is_created_streamed_reset_and_deleted(client, event_type
     subscription.labels = {"team": "orders"}
     client.subscriptions.update(subscription)
     assert client.subscriptions.get(subscription.id).labels == {"team": "orders"}
-    assert client.event_types.consumers(name).subscriptions[0].id == subscription.id
+    (consumer,) = client.event_types.consumers(name, show_time_lag=True).subscriptions
+    assert (consumer.id, consumer.consumer_lag_seconds) == (subscription.id, 0)
     assert client.event_types.producers(name) == []
     assert client.subscriptions.dead_letters(subscription.id) == []
     assert client.subscriptions.ended_streams(subscription.id) == []

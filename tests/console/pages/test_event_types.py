@@ -9,6 +9,7 @@ import pytest
 
 from rioni.console.pages.event_type import timeline_state
 from tests.console.conftest import READER
+from tests.support.waiting import wait_until
 
 
 PAGE = "/console/event-types/{}"
@@ -50,6 +51,19 @@ def test_an_edit_shows_what_would_change_and_is_applied(visitor, event_type, api
     assert visitor.post(f"{path}?tab=edit", {"action": "apply", **form}).status_code == 303
     assert api.get("/event-types/console.edited").json()["labels"] == {"team": "orders"}
     assert "console.edited is changed" in visitor.get(path).text
+
+
+def test_consumers_are_shown_with_their_lag_in_events_and_time(visitor, event_type, api):
+    name = event_type("console.consumed", category="undefined", enrichment_strategies=[])
+    body = {"owning_application": "shop", "event_types": [name], "read_from": "begin"}
+    subscription = api.post("/subscriptions", json=body).json()["id"]
+    begin = [{"event_type": name, "partition": "0", "offset": "BEGIN"}]
+    api.patch(f"/subscriptions/{subscription}/cursors", json={"items": begin}).raise_for_status()
+    api.post(f"/event-types/{name}/events", json=[{}])
+    path = f"{PAGE.format(name)}?tab=usage"
+    wait_until(
+        lambda: re.search(r'<td class="number">1</td><td class="number">[1-9]\d* s</td>', visitor.get(path).text)
+    )
 
 
 def test_an_edit_of_what_was_changed_meanwhile_is_refused_and_kept(visitor, event_type, api):

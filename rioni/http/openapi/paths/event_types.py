@@ -3,6 +3,7 @@
 from rioni.domain.event_types.rules import CATEGORIES, CLEANUP_POLICIES
 from rioni.domain.subscriptions.activity import RETENTION_DAYS
 from rioni.http.openapi.builders import (
+    FLAG,
     INTEGER,
     MAY_BE_EMPTY,
     NAME,
@@ -83,9 +84,10 @@ _CONSUMERS = {
             "owning_application": "warehouse",
             "consumer_group": "default",
             "streams": 1,
-            "partitions": [{"partition": "0", "unconsumed_events": 12}],
+            "partitions": [{"partition": "0", "unconsumed_events": 12, "consumer_lag_seconds": 3}],
             "clients": [{"client": "warehouse", "last_streamed_at": TIME, "last_committed_at": TIME}],
             "unconsumed_events": 12,
+            "consumer_lag_seconds": 3,
         }
     ],
     "low_level": [{"client": "billing", "last_read_at": TIME, "since": TIME, "events": 42}],
@@ -233,7 +235,7 @@ PATHS: Json = {
                 )
             },
             description="Clients not seen for 90 days are removed. Activity of the last second may be missing.",
-            parameters=[NAME],
+            parameters=[NAME, query("show_time_lag", "Show the lag in seconds, too.", FLAG, "true")],
             problems=(404,),
         ),
     },

@@ -1,6 +1,19 @@
 """OpenAPI operations of schemas, those of event types and those of Avro batches."""
 
-from rioni.http.openapi.builders import NAME, PAGE, Json, answer, array, body, operation, path, query, schema, structure
+from rioni.http.openapi.builders import (
+    FLAG,
+    NAME,
+    PAGE,
+    Json,
+    answer,
+    array,
+    body,
+    operation,
+    path,
+    query,
+    schema,
+    structure,
+)
 
 
 SCHEMAS = "Schemas"
@@ -40,7 +53,7 @@ PATHS: Json = {
                 query(
                     "fetch",
                     "Only look for the version that is the same, and change nothing.",
-                    {"enum": ["true", "false"], "default": "false"},
+                    FLAG,
                     "true",
                 ),
             ],

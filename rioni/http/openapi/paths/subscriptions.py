@@ -3,6 +3,7 @@
 from rioni.domain.streaming.messages import Reason
 from rioni.http.openapi.builders import (
     BOOLEAN,
+    FLAG,
     INTEGER,
     PAGE,
     STRING,
@@ -26,7 +27,6 @@ SUBSCRIPTIONS, CONSUMING = "Subscriptions", "Consuming"
 _ID = "038fc871-1d2c-4e2e-aa29-1579e8f2e71f"
 _STREAM_ID = "b75c3102-98a4-4385-a5fd-b96f1d7872f2"
 _SUBSCRIPTION_ID = path("subscription_id", "The id of the subscription.", _ID)
-_BOOLEAN = {"enum": ["true", "false"], "default": "false"}
 _TIME = "2026-11-20T10:00:00.000Z"
 _SUBMITTED = {"owning_application": "warehouse", "event_types": ["order.created"], "read_from": "begin"}
 _SUBSCRIPTION: Json = {
@@ -166,7 +166,7 @@ PATHS: Json = {
                 query("reader", "Only those whose readers list exactly this `data_type:value`.", example="user:jane"),
                 *PAGE,
                 query("token", "A page token, from a link; `new` for the first page.", example="new"),
-                query("show_status", "Show who reads which partition.", _BOOLEAN, "true"),
+                query("show_status", "Show who reads which partition.", FLAG, "true"),
             ],
         ),
         "post": operation(
@@ -226,7 +226,7 @@ PATHS: Json = {
                     {"items": [{"event_type": "order.created", "partitions": [_STATISTICS]}]},
                 )
             },
-            parameters=[_SUBSCRIPTION_ID, query("show_time_lag", "Show the lag in seconds, too.", _BOOLEAN, "true")],
+            parameters=[_SUBSCRIPTION_ID, query("show_time_lag", "Show the lag in seconds, too.", FLAG, "true")],
             problems=(403, 404),
         ),
     },

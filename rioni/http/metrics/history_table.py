@@ -144,11 +144,13 @@ class HistoryTable:
     def _read(
         self, rows: int, wanted: Callable[[Series], bool], series_max: int, *, largest: bool
     ) -> tuple[History, int]:
-        order = [row % SAMPLES for row in range(max(0, rows - SAMPLES), rows)]
-        (*times_ms,) = (_TIME.unpack_from(self._table, _HEAD.size + row * _TIME.size)[0] for row in order)
+        written = [row % SAMPLES for row in range(max(0, rows - SAMPLES), rows)]
+        # Not as they were written: the clock may have been set back.
+        timed = sorted((_TIME.unpack_from(self._table, _HEAD.size + row * _TIME.size)[0], row) for row in written)
+        times_ms, order = [at_ms for at_ms, _ in timed], [row for _, row in timed]
         chosen = sorted((series, column) for series, column in self._known().items() if wanted(series))
-        if largest and order:
-            last = self._row(order[-1])
+        if largest and written:
+            last = self._row(written[-1])
             chosen.sort(key=lambda each: -1.0 if math.isnan(last[each[1]]) else last[each[1]], reverse=True)
         values = {}
         for series, column in chosen[:series_max]:

@@ -43,6 +43,13 @@ def test_the_oldest_values_make_room_for_new_ones():
     assert shown(table) == ([4, 5, 6, 7, 8], {A: [4.0, 5.0, 6.0, 7.0, 8.0]})
 
 
+def test_values_are_in_the_order_of_time_when_the_clock_was_set_back():
+    table = HistoryTable(None, 10)
+    for at, value in ((30, 1.0), (10, 2.0), (20, 3.0)):
+        table.write(at, {A: value})
+    assert shown(table) == ([10, 20, 30], {A: [2.0, 3.0, 1.0]})
+
+
 def test_a_series_begins_with_a_value_that_is_not_zero():
     table = HistoryTable(None, 10)
     table.write(1, {A: 0.0})

@@ -181,7 +181,7 @@ def test_events_are_not_taken_over_as_long_as_their_category_is_unknown(make_cli
         # On a slow machine the deadline comes while the last attempt waits for its answer.
         with pytest.raises((Unavailable, TimedOut)):
             producer.send({"n": 0}, timeout_s=0.2)
-        # By path: the request that was given up may still come, and must not take an answer of the next.
+        # By path: the request that timed out may still come, and must not take an answer of the next.
         server.script_paths({"/event-types/a": [EVENT_TYPE], "/event-types/a/events": [OK]})
         producer.send({"n": 1}).result()
     assert _sent(server) == [[1]]

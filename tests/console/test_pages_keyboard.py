@@ -66,6 +66,19 @@ def test_shortcuts(page):
     assert page.locator("#search").input_value() == "ge"
 
 
+def test_what_is_refreshed_keeps_the_focus(page, sample):
+    page.goto(f"/console/subscriptions/{sample['id']}")
+    page.locator("#partitions [value=close]").evaluate("each => { each.dataset.before = ''; each.focus() }")
+    page.wait_for_function("() => !document.querySelector('[data-before]')")
+    assert page.evaluate("document.activeElement.value") == "close"
+    page.goto("/console/jobs")
+    page.locator("#jobs [data-copy]").first.focus()
+    for _ in range(2):
+        with page.expect_response("**/console/jobs"):
+            pass
+    assert page.evaluate("document.activeElement.textContent") == "Copy"
+
+
 def test_commands_lead_to_event_types(page, event_type):
     name = event_type("console.commanded")
     page.goto("/console/jobs")

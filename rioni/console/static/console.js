@@ -206,6 +206,13 @@ document.addEventListener("htmx:beforeSwap", (event) => {
     event.detail.isError = false;
   }
 });
+// What is refreshed must not take the focus away: htmx gives it back to elements with an id, others are left for now.
+document.addEventListener("htmx:beforeSwap", (event) => {
+  const { target } = event.detail;
+  if (target !== document.body && target.contains(document.activeElement) && !document.activeElement.id) {
+    event.detail.shouldSwap = false;
+  }
+});
 document.addEventListener("htmx:afterSwap", () => showTimes(document));
 document.addEventListener("rioni:rows", (event) => showTimes(event.target));
 document.addEventListener("htmx:afterSettle", (event) => prepare(event.detail.elt.ownerDocument));

@@ -86,10 +86,10 @@ def test_a_subscription_that_nobody_reads_says_how_to(visitor, subscription):
     id_ = subscription("console.unread")
     path = f"/console/subscriptions/{id_}"
     page = visitor.get(path).text
-    assert "Nobody has read it yet" in page
+    assert "It has not been read yet" in page
     assert f"/subscriptions/{id_}/events</code>" in page
     visitor.post(f"{path}?tab=reset", {"action": "reset", "to": "begin"})
-    assert "Nobody has read it yet" not in visitor.get(path).text
+    assert "It has not been read yet" not in visitor.get(path).text
 
 
 def test_ended_streams_are_shown_with_their_reason_and_what_to_do(visitor, subscription, api):

@@ -57,7 +57,10 @@ def main() -> None:
             options.kill = None
 
     alone = partial(rebuild_lock, open_engine(options.url))
-    settings = {"spark.executor.memory": "512m", "spark.driver.memory": "512m"} if options.master else {}
+    settings = {}
+    if options.master:
+        settings = {"spark.executor.memory": "512m", "spark.driver.memory": "512m"}
+        settings["spark.executor.extraJavaOptions"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
     spark = SparkOptions(options.master, settings)
     rebuild(options.url, options.scratch, Order(), progress=progress, found=print, alone=alone, options=spark)
 

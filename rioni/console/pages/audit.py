@@ -1,9 +1,11 @@
 """The audit trail: who changed what, the states before and after, and what proves it."""
 
 from collections.abc import Mapping
+from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qsl
 
+from rioni.console.api import ApiProblem
 from rioni.console.pages.event_type import difference, readable_schema
 from rioni.console.pages.page import Page, Visit
 from rioni.console.rendering import pretty
@@ -19,11 +21,19 @@ LOG_POSITION = "log-position"
 
 def _load(visit: Visit) -> dict[str, Any]:
     wanted = {name: visit.params.get(name) for name in (*FILTERS, "after", "before")}
-    answer = visit.api.send("GET", "/audit", params={"limit": PAGE, **wanted})
-    found, newest = answer.json(), int(answer.headers[LOG_POSITION])
-    return {
+    try:
+        answer = visit.api.send("GET", "/audit", params={"limit": PAGE, **wanted})
+        found = answer.json()
+    except ApiProblem as ex:
+        if ex.status != HTTPStatus.BAD_REQUEST:
+            raise
+        # The filters stay, so that what was typed can be corrected.
+        answer = visit.api.send("GET", "/audit", params={"limit": 1})
+        found = {"items": [], "_links": {}, **ex.as_object()}
+    newest = int(answer.headers[LOG_POSITION])
+    data = {
         "newest": newest,
-        "moment": newest if visit.as_of is None else _position(visit),
+        "moment": newest if visit.as_of is None else moment(visit),
         "items": found["items"],
         "next": _place(found["_links"], "next"),
         "prev": _place(found["_links"], "prev"),
@@ -31,9 +41,10 @@ def _load(visit: Visit) -> dict[str, Any]:
         "checkpoint": _checkpoint(visit),
         "denials": visit.api.attempt("/audit/denials", limit=10),
     }
+    return data | {"problem": found["problem"]} if "problem" in found else data
 
 
-def _position(visit: Visit) -> int:
+def moment(visit: Visit) -> int:
     """The entry that the console shows: the last one until then, where `as_of` is a time.
 
     Raises:
@@ -66,15 +77,17 @@ def _entry(visit: Visit) -> dict[str, Any]:
     proof = visit.api.attempt("/log/proof/inclusion", position=position)
     if entry is None:
         return {"entry": None, "position": position, "proof": proof}
-    lines = difference(*(pretty(_readable(entry.get(name))) for name in ("before", "after")))
+    lines = difference(*(_text(entry.get(name)) for name in ("before", "after")))
     return {"entry": entry, "position": position, "difference": lines, "proof": proof}
 
 
-def _readable(state: Any) -> Any:
-    """A state in which the text of a schema is an object, so that its differences are seen."""
+def _text(state: Any) -> str:
+    """A state in which the text of a schema is an object, so that its differences are seen; empty if there is none."""
+    if state is None:
+        return ""
     if isinstance(state, dict) and isinstance(state.get("schema"), dict) and "schema" in state["schema"]:
-        return state | {"schema": state["schema"] | readable_schema(state["schema"])}
-    return state
+        state = state | {"schema": state["schema"] | readable_schema(state["schema"])}
+    return pretty(state)
 
 
 AUDIT = Page("/audit", "audit.html.jinja", "Audit", _load)

@@ -1,5 +1,6 @@
 """The first page: how the broker is."""
 
+from datetime import datetime
 from typing import Any
 
 from rioni.console.api import ApiProblem, path_of
@@ -16,6 +17,7 @@ from rioni.console.charts import (
     label_of,
     last,
 )
+from rioni.console.pages.audit import moment
 from rioni.console.pages.page import Page, Visit
 
 
@@ -37,6 +39,8 @@ CHARTS = (
 )
 MOST = 10
 """How many of the largest are listed."""
+SILENT_S = 20
+"""Workers report every ten seconds, and are not listed any more after thirty without a report."""
 
 
 def _load(visit: Visit) -> dict[str, Any]:
@@ -44,11 +48,11 @@ def _load(visit: Visit) -> dict[str, Any]:
     return {
         "version": visit.api.attempt("/version"),
         "ready": _ready(visit),
-        "nodes": visit.api.attempt("/nodes") if now else {"items": []},
+        "nodes": _nodes(visit) if now else {"items": []},
         "charts": charts(visit, CHARTS, total="true") if now else [],
         "lagging": _lagging(visit) if now else [],
         "busiest": _largest(visit, "published_events") if now else [],
-        "changes": visit.api.attempt("/audit", limit=10),
+        "changes": visit.api.attempt("/audit", limit=10, after=None if now else moment(visit) + 1),
     }
 
 
@@ -58,6 +62,21 @@ def _ready(visit: Visit) -> Any:
         return visit.api.get("/readyz")
     except ApiProblem as ex:
         return dict(ex.members) if "checks" in ex.members else ex.as_object()
+
+
+def _nodes(visit: Visit) -> Any:
+    """The nodes with how many workers they have and should have, and which workers have missed a report."""
+    found = visit.api.attempt("/nodes")
+    if "problem" in found:
+        return found
+    workers = [
+        (each, datetime.fromisoformat(each["reported_at"])) for node in found["items"] for each in node["workers"]
+    ]
+    latest = max((reported for _, reported in workers), default=None)
+    for each, reported in workers:
+        each["silent"] = latest is not None and (latest - reported).total_seconds() >= SILENT_S
+    configured = sum(node["configured_workers"] for node in found["items"])
+    return found | {"workers": len(workers), "configured_workers": configured}
 
 
 def _largest(visit: Visit, name: str) -> list[dict[str, Any]]:

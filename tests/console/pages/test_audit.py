@@ -56,3 +56,16 @@ def test_a_moment_that_the_log_does_not_reach_is_refused(visitor):
     answer = visitor.get("/console/audit", params={"as_of": "2999-01-01T00:00:00Z"})
     assert answer.status_code == 422
     assert "in the future" in answer.text
+
+
+def test_a_filter_that_is_refused_stays_to_be_corrected(visitor):
+    page = visitor.get("/console/audit", params={"kind": "event-type.unheard-of"}).text
+    assert "event-type.unheard-of&#39; is neither a topic" in page
+    assert 'name="kind" value="event-type.unheard-of"' in page
+    assert "problem" in visitor.get("/console/audit", params={"kind": "unheard-of", "format": "json"}).json()
+
+
+def test_what_did_not_exist_before_has_no_line_of_its_own(visitor, entries):
+    created = next(each for each in entries if each["kind"] == "timeline.opened")
+    lines = visitor.get(f"/console/audit/{created['position']}", params={"format": "json"}).json()["difference"]
+    assert {each["sign"] for each in lines} == {"@", "+"}

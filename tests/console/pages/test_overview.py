@@ -42,6 +42,57 @@ def test_who_may_not_see_the_nodes_is_told_so(guest):
     assert "<figure" in page
 
 
+def test_changes_are_those_until_the_moment_that_is_shown(visitor, api, event_type):
+    event_type("console.overview-moment")
+    created = api.get("/audit", params={"resource": "event-type:console.overview-moment"}).json()["items"][0]
+    event_type("console.overview-later")
+    position = created["position"]
+    for moment in (position, created["recorded_at"]):
+        changes = visitor.get("/console", params={"as_of": moment, "format": "json"}).json()["changes"]["items"]
+        assert created["position"] in [each["position"] for each in changes]
+        assert all(each["recorded_at"] <= created["recorded_at"] for each in changes)
+    assert changes[0]["position"] >= position
+
+
+def worker(number, reported_s):
+    """As `GET /nodes` shows it."""
+    report = {
+        "number": number,
+        "reported_at": f"2026-01-01T00:00:{reported_s:02}Z",
+        "started_at": "2026-01-01T00:00:00Z",
+    }
+    return {**report, "log_position": 7, "connections": 5, "streams": 3, "requests_per_second": 1.5}
+
+
+def node(host, *workers):
+    """As `GET /nodes` shows it; it is to have two workers."""
+    return {"host": host, "port": 8080, "version": "0.1.1", "configured_workers": 2, "workers": [*workers]}
+
+
+class ManyNodes:
+    """Answers as a broker of three nodes: of one a worker is missing, of another one a worker is late."""
+
+    def get(self, _path, **_params):
+        return {"checks": {}}
+
+    def attempt(self, path, **_params):
+        if path != "/nodes":
+            return {"problem": {"status": 503, "title": path, "detail": "no database"}}
+        late, missing = node("late", worker(0, 5), worker(1, 30)), node("missing", worker(1, 30))
+        return {"items": [node("good", worker(0, 11), worker(1, 30)), late, missing]}
+
+
+def test_missing_and_silent_workers_are_told_at_their_node():
+    visit = Visit(api=ManyNodes(), path={}, params={})
+    page = rendered(OVERVIEW, visit, OVERVIEW.load(visit))
+    assert "3 nodes, 5 of 6 workers" in page
+    good, late, missing = page.split('<tr class="group">')[1:]
+    assert ("good:8080" in good, "late:8080" in late, "missing:8080" in missing) == (True, True, True)
+    assert "warning" not in good
+    assert late.count(">warning<") == late.count("last report") == 1
+    assert "1 of 2 workers missing" in missing
+
+
 class NotReady:
     """Answers as a broker of which a dependency fails."""
 

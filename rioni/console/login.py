@@ -1,5 +1,6 @@
 """Login with a token that the user pastes, and logout."""
 
+from http import HTTPStatus
 from typing import Any
 
 import falcon
@@ -37,7 +38,7 @@ class LoginResource:
             self._show(req, resp, str(ex), falcon.HTTP_422)
             return
         except ApiProblem as ex:
-            self._show(req, resp, f"The broker refuses this token: {ex}", falcon.HTTP_403)
+            self._show(req, resp, f"The broker refuses this token: {_reason(ex)}", falcon.HTTP_403)
             return
         req.context.session = begun
         resp.status = falcon.HTTP_SEE_OTHER
@@ -55,6 +56,12 @@ class LoginResource:
         resp.status = status
         resp.content_type = _HTML
         resp.text = render("login.html.jinja", context)
+
+
+def _reason(problem: ApiProblem) -> str:
+    if problem.status == HTTPStatus.UNAUTHORIZED:
+        return "it is unknown, has expired, or comes from where none are accepted."
+    return str(problem)
 
 
 class LogoutResource:

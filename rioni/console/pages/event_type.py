@@ -66,7 +66,14 @@ def _charts(name: str) -> list[Chart]:
 
 
 def _partitions(visit: Visit, event_type: Mapping[str, Any]) -> dict[str, Any]:
-    return {"partitions": visit.api.attempt(path_of("event-types", event_type["name"], "partitions"))}
+    found = visit.api.attempt(path_of("event-types", event_type["name"], "partitions"))
+    return {"partitions": found if "problem" in found else [each | {"empty": is_empty(each)} for each in found]}
+
+
+def is_empty(partition: Mapping[str, str]) -> bool:
+    """Whether a partition has no events: its newest offset is then the one before its oldest."""
+    oldest, newest = (partition[f"{end}_available_offset"].split("-", 2)[1:] for end in ("oldest", "newest"))
+    return [*map(int, newest)] < [*map(int, oldest)]
 
 
 def _timelines(visit: Visit, event_type: Mapping[str, Any]) -> dict[str, Any]:

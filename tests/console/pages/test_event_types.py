@@ -7,7 +7,7 @@ from html import unescape
 
 import pytest
 
-from rioni.console.pages.event_type import timeline_state
+from rioni.console.pages.event_type import is_empty, timeline_state
 from tests.console.conftest import READER
 from tests.support.waiting import wait_until
 
@@ -159,3 +159,14 @@ def test_a_page_of_the_past_shows_what_was_and_no_changes(visitor, event_type, a
 def test_rights_are_those_of_the_user(guest, guarded):
     guest.log_in(READER)
     assert guest.post("/console/settings", {"action": "block", "kind": "CONSUMER_APP", "name": "a"}).status_code == 403
+
+
+def test_partitions_without_events_have_no_oldest_and_newest_one(visitor, api, event_type):
+    path = f"/event-types/{event_type('console.empty-partitions', category='undefined', enrichment_strategies=[])}"
+    assert visitor.get(f"/console{path}?tab=partitions").text.count('<td class="soft">none</td>') == 2
+    api.post(f"{path}/events", json=[{}]).raise_for_status()
+    page = visitor.get(f"/console{path}?tab=partitions").text
+    assert "none</td>" not in page
+    assert page.count("<td><code>001-0001-000000000000000000</code></td>") == 2
+    # Retention has deleted the events of a timeline, and the next one has none yet.
+    assert is_empty({"oldest_available_offset": "001-0002-000000000000000000", "newest_available_offset": "001-0001-7"})

@@ -110,6 +110,8 @@ def _add_storage(visit: Visit) -> Done:
             body["kafka_configuration"] = orjson.loads(text)
         except orjson.JSONDecodeError as ex:
             raise _refused("Not added", f"The configuration is not JSON: {ex}") from ex
+    elif body["storage_type"] == "kafka":
+        raise _refused("Not added", "A storage of the type kafka needs the configuration of Kafka.")
     visit.api.send("POST", "/storages", body=body)
     return Done(f"The storage {body['id']} can be used")
 

@@ -57,8 +57,8 @@ An event type says what its events look like and who may use it. Its events lie 
 they were published. A subscription reads one or more event types; its streams share the partitions, and commit cursors
 to say what they have processed.
 
-Where the broker asks for tokens, every path but `/health` needs one, with the scope `uid` or, in the mode `full`, with
-the scope that is named with each operation.
+Where the broker asks for tokens, every path but `/health`, `/livez`, `/readyz`, `/docs` and `/openapi.json` needs one,
+with the scope `uid` or, in the mode `full`, with the scope that is named with each operation.
 
 Requests that a browser sends for a web page of another site are refused (403) unless they only read.
 

@@ -1,14 +1,10 @@
 """Login at an OpenID Connect provider that checks what it is sent, and with tokens of each source."""
 
-import base64
 import gzip
-import hashlib
 import itertools
-import json
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import ClassVar
-from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
@@ -16,87 +12,18 @@ from rioni.console import bounded_transport
 from rioni.console.oidc import NEXT_BYTES_MAX, Provider, ProviderFailed
 from rioni.console.sessions import COOKIE_BYTES
 from tests.console.conftest import Visitor
+from tests.console.provider import OPAQUE, LoginProvider, claims_of, issuers
+from tests.console.provider import provider as provider  # noqa: PLC0414 - a fixture
 from tests.support.http_servers import serving
 from tests.support.server import running_server
 from tests.support.tokens import ADMINISTRATOR
-from tests.support.web_tokens import AUDIENCE, jwk, token
-
-
-OPAQUE = "token-that-the-service-knows"
-
-
-def claims_of(issuer, **changes):
-    """What a token of the provider says."""
-    now = int(time.time())
-    return {"iss": issuer, "aud": AUDIENCE, "sub": "jane", "scope": "uid", "nbf": now - 9, "exp": now + 99} | changes
-
-
-class _Provider(BaseHTTPRequestHandler):
-    """Knows one client, and gives codes for challenges that it verifies."""
-
-    codes: ClassVar[dict[str, dict[str, str]]] = {}
-    claims: ClassVar[dict[str, object]] = {}
-    """Other ones of the id token."""
-
-    def do_GET(self):
-        url = f"http://{self.headers['Host']}"
-        path, _, query = self.path.partition("?")
-        if path == "/.well-known/openid-configuration":
-            endpoints = {"authorization_endpoint": f"{url}/authorize", "token_endpoint": f"{url}/token"}
-            self._answer({"issuer": url, **endpoints})
-        elif path == "/keys":
-            self._answer({"keys": [jwk("RS")]})
-        elif path == "/tokeninfo":
-            known = self.headers["Authorization"] == f"Bearer {OPAQUE}"
-            self._answer(
-                {"uid": "joe", "scope": ["uid"]} if known else {"error": "invalid_token"}, 200 if known else 400
-            )
-        else:
-            asked = dict(parse_qsl(query))
-            assert (asked["client_id"], asked["response_type"]) == ("rioni", "code")
-            assert asked["code_challenge_method"] == "S256"
-            self.codes["code"] = asked
-            back = urlencode({"code": "code", "state": asked["state"]})
-            self.send_response(302)
-            self.send_header("Location", f"{asked['redirect_uri']}?{back}")
-            self.end_headers()
-
-    def do_POST(self):
-        url = f"http://{self.headers['Host']}"
-        form = dict(parse_qsl(self.rfile.read(int(self.headers["Content-Length"])).decode()))
-        asked = self.codes.pop(form["code"], None)
-        digest = hashlib.sha256(form["code_verifier"].encode()).digest()
-        if asked is None or base64.urlsafe_b64encode(digest).decode().rstrip("=") != asked["code_challenge"]:
-            self._answer({"error": "invalid_grant"}, 400)
-            return
-        claims = claims_of(url)
-        id_token = token(claims | {"nonce": asked["nonce"], "aud": "rioni"} | self.claims)
-        self._answer({"access_token": token(claims), "id_token": id_token, "token_type": "Bearer"})
-
-    def _answer(self, body, status=200):
-        data = json.dumps(body).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, *_):
-        pass
-
-
-@pytest.fixture(scope="module")
-def provider():
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Provider)
-    with serving(server):
-        yield f"http://127.0.0.1:{server.server_port}"
+from tests.support.web_tokens import token
 
 
 @pytest.fixture(scope="module")
 def broker_with_provider(provider, tmp_path_factory):
     folder = tmp_path_factory.mktemp("oidc")
-    issuers = f'[[issuer]]\nissuer = "{provider}"\naudience = "{AUDIENCE}"\njwks = "{provider}/keys"\n'
-    (folder / "issuers.toml").write_text(issuers)
+    (folder / "issuers.toml").write_text(issuers(provider))
     settings = {
         **ADMINISTRATOR,
         "RIONI_AUTH_MODE": "basic",
@@ -110,7 +37,7 @@ def broker_with_provider(provider, tmp_path_factory):
 
 @pytest.fixture
 def visitor(broker_with_provider):
-    _Provider.claims = {}
+    LoginProvider.claims = {}
     with Visitor(broker_with_provider.url) as visitor:
         yield visitor
 
@@ -162,7 +89,7 @@ def test_a_code_is_worth_one_login(visitor):
     ],
 )
 def test_a_token_of_another_login_client_or_issuer_is_refused(visitor, claims, said):
-    _Provider.claims = claims
+    LoginProvider.claims = claims
     answer = visitor.get(_begin(visitor))
     assert answer.status_code == 403
     assert said in answer.text
@@ -170,7 +97,7 @@ def test_a_token_of_another_login_client_or_issuer_is_refused(visitor, claims, s
 
 @pytest.mark.slow
 def test_a_token_for_several_clients_logs_in(visitor):
-    _Provider.claims = {"aud": ["another", "rioni"]}
+    LoginProvider.claims = {"aud": ["another", "rioni"]}
     assert visitor.get(_begin(visitor)).status_code == 200
 
 

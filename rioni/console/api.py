@@ -57,6 +57,12 @@ class ApiProblem(Exception):
         """What is shown in place of the answer."""
         return {"problem": {"status": self.status, "title": self.title, "detail": self.detail}}
 
+    def in_place(self) -> dict[str, Any]:
+        """The same for a part of a page; raises this refusal where the user has to log in again."""
+        if self.status == HTTPStatus.UNAUTHORIZED:
+            raise self
+        return self.as_object()
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -104,18 +110,22 @@ class Api:
         return self.send("GET", path, params=params).json()
 
     def attempt(self, path: str, **params: Any) -> Any:
-        """As `get`, but a refusal is an object with a member `problem`, which the page shows in its place."""
+        """As `get`, but a refusal is an object with a member `problem`, which the page shows in its place.
+
+        Raises:
+            ApiProblem: the token is not valid any more, so that nothing of the page can be shown.
+        """
         try:
             return self.get(path, **params)
         except ApiProblem as ex:
-            return ex.as_object()
+            return ex.in_place()
 
     def attempt_text(self, path: str) -> Any:
         """As `attempt`, for an answer that is text."""
         try:
             return self.send("GET", path, headers={"Accept": "*/*"}).content.decode()
         except ApiProblem as ex:
-            return ex.as_object()
+            return ex.in_place()
 
     def send(
         self,

@@ -22,7 +22,9 @@ class LoginResource:
         self._api, self._provider = api, provider
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """Ask for a token."""
+        """Ask for a token; instead of a part of a page, which scripts asked for, as a page of its own."""
+        if req.get_header("HX-Request"):
+            resp.set_header("HX-Redirect", req.relative_uri)
         self._show(req, resp, "")
 
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:

@@ -2,9 +2,11 @@
 
 import time
 
+import httpx
 import msgspec
 import pytest
 
+from rioni.console.app import create_console
 from rioni.console.login import local_path
 from rioni.console.sessions import (
     COOKIE_BYTES,
@@ -19,6 +21,7 @@ from rioni.console.sessions import (
     set_cookies,
 )
 from tests.console.conftest import ADMIN, READER, Visitor
+from tests.console.sample import ADDRESSES
 
 
 SECRET = Sessions(lambda: b"secret")
@@ -118,6 +121,21 @@ def test_a_token_logs_in_and_out(guest):
     assert READER not in answer.text + str(answer.headers)
     guest.post("/console/logout", {})
     assert guest.get("/console/event-types").status_code == 303
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_a_token_that_is_not_valid_any_more_leads_from_each_page_to_the_login(address):
+    def refusing(_environ, start_response):
+        start_response("401 Unauthorized", [("Content-Type", "application/problem+json")])
+        return [b'{"title": "Unauthorized", "detail": "The token has ended.", "status": 401}']
+
+    console = create_console(refusing, SECRET, needs_token=True)
+    path = f"/console{address.format(name='a', id='b', position='1')}"
+    with httpx.Client(transport=httpx.WSGITransport(app=console), base_url="http://broker") as browser:
+        browser.cookies.update(_cookies(Session.new("ended")))
+        answer = browser.get(path)
+        assert (answer.status_code, answer.headers["location"].partition("?")[0]) == (303, "/console/login")
+        assert browser.get(path, params={"format": "json"}).status_code == 401
 
 
 def test_a_login_begins_a_session_that_was_unknown_before(guest):

@@ -61,7 +61,7 @@ def _ready(visit: Visit) -> Any:
     try:
         return visit.api.get("/readyz")
     except ApiProblem as ex:
-        return dict(ex.members) if "checks" in ex.members else ex.as_object()
+        return dict(ex.members) if "checks" in ex.members else ex.in_place()
 
 
 def _nodes(visit: Visit) -> Any:

@@ -4,6 +4,7 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from rioni.console.api import ApiProblem
 from rioni.console.pages.page import Page, Visit
 
 
@@ -35,5 +36,8 @@ def _held(visit: Visit) -> Mapping[str, Any]:
     if not visit.api.has_token:
         return {}
     named = {"event_type": visit.path.get("name"), "subscription_id": visit.path.get("id")}
-    found: Mapping[str, Any] = visit.api.attempt("/rights", **named)
+    try:
+        found: Mapping[str, Any] = visit.api.get("/rights", **named)
+    except ApiProblem:
+        return {}
     return found

@@ -80,7 +80,8 @@ class HistoryTable:
 
         Args:
             now_ms: the time of the values.
-            values: by series. Those that are zero have no column of their own unless they had other values.
+            values: by series. Those that are zero have no column of their own unless they had other values. It is not a
+                number where there is no value now; series that are left out are gone.
         """
         # Odd while it is written.
         version, rows = _HEAD.unpack_from(self._table)
@@ -92,7 +93,7 @@ class HistoryTable:
         free = iter([each for each in range(self._columns) if each not in {*columns.values()}])
         row = array("d", [_ABSENT]) * self._columns
         for series, value in values.items():
-            if series not in columns and value:
+            if series not in columns and value > 0:
                 column = next(free, None)
                 if column is None:
                     continue
@@ -112,7 +113,7 @@ class HistoryTable:
             series
             for series, column in columns.items()
             if (series.label and series not in values)
-            or (column % SAMPLES == rows % SAMPLES and not values.get(series) and self._is_zero(column))
+            or (column % SAMPLES == rows % SAMPLES and not values.get(series, 0) > 0 and self._is_zero(column))
         ]
 
     def _is_zero(self, column: int) -> bool:

@@ -63,7 +63,7 @@ class Sampler:
         self._at_s: float | None = None
 
     def sample(self, now_ms: int, now_s: float) -> dict[Series, float]:
-        """The values of now; rates are since the last call, and missing in the first one.
+        """The values of now; rates are since the last call. What is not known is not a number: rates in the first call.
 
         PERF: 7 ms with 1,000 event types and as many subscriptions; 19 ms if their tables are read twice.
 
@@ -74,13 +74,16 @@ class Sampler:
         families = {family.name: family for family in self._metrics.without_tables().collect()}
         counts, buckets = dict(self._counts(families)), _buckets(families.get("rioni_publish_seconds"))
         values = dict(self._gauges(families, now_ms))
+        more: dict[float, float] = {}
         if self._at_s is not None and now_s > self._at_s:
             seconds = now_s - self._at_s
             values |= {each: max(0.0, count - self._before.get(each, 0.0)) / seconds for each, count in counts.items()}
             more = {le: max(0.0, count - self._buckets.get(le, 0.0)) for le, count in buckets.items()}
-            for quantile in QUANTILES:
-                if (duration_s := quantile_of(more, quantile)) is not None:
-                    values[Series(PUBLISH_SECONDS, "quantile", str(quantile))] = duration_s
+        else:
+            values |= dict.fromkeys(counts, math.nan)
+        for quantile in QUANTILES:
+            duration_s = quantile_of(more, quantile)
+            values[Series(PUBLISH_SECONDS, "quantile", str(quantile))] = math.nan if duration_s is None else duration_s
         self._before, self._buckets, self._at_s = counts, buckets, now_s
         return values | _totals(values)
 

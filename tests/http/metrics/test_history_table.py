@@ -66,6 +66,16 @@ def test_a_series_that_was_zero_for_long_ends():
     assert shown(table)[1] == {}
 
 
+def test_a_series_without_a_value_now_keeps_those_that_it_had():
+    table = HistoryTable(None, 10)
+    table.write(1, {A: 1.0, B: math.nan})
+    table.write(2, {A: math.nan, B: math.nan})
+    assert shown(table) == ([1, 2], {A: [1.0, None]})
+    for number in range(3, 13):
+        table.write(number, {A: math.nan})
+    assert shown(table)[1] == {}
+
+
 def test_what_is_deleted_ends_at_once_and_its_column_begins_anew():
     table = HistoryTable(None, 2)
     table.write(1, {A: 1.0, PLAIN: 5.0})

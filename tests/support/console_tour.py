@@ -17,10 +17,9 @@ from typing import Literal, NamedTuple
 
 from playwright.sync_api import Page, sync_playwright
 
-from rioni.storage.embedded.leadership import FileLeadership
 from tests.support import shop
 from tests.support.browser import PATH, PATIENCE_MS
-from tests.support.metrics_history import write_history
+from tests.support.metrics_history import elected, write_history
 from tests.support.server import RunningServer, open_stream, running_server
 from tests.support.tokens import ADMINISTRATOR, FULL_SCOPES, bearer, write_tokens
 
@@ -163,7 +162,7 @@ def take(folder: Path, names: Collection[str] = NAMES) -> None:
         scratch = Path(data) / "rioni/scratch"
         with running_server(Path(data) / "rioni", "--workers", "1"):
             pass  # It makes the folder.
-        with _elected(scratch), running_server(Path(data) / "rioni", "--workers", "1") as broker:
+        with elected(scratch), running_server(Path(data) / "rioni", "--workers", "1") as broker:
             with broker.client() as api:
                 filled = shop.fill(api)
             busiest = [f"{subject}.{fact}" for fact in shop.FACTS for subject in shop.OWNERS][:8]
@@ -181,18 +180,6 @@ def take(folder: Path, names: Collection[str] = NAMES) -> None:
                 for name in filter(GUARDED.__contains__, names):
                     show(name, broker.url, GUARDED[name])
         browser.close()
-
-
-@contextlib.contextmanager
-def _elected(scratch: Path) -> Iterator[None]:
-    """Be the process that adds to the history of metrics, so that the broker adds nothing to the pictures."""
-    elected = FileLeadership(scratch / "elected")
-    if not elected.held():
-        raise RuntimeError("another process writes the history of metrics")
-    try:
-        yield
-    finally:
-        elected.close()
 
 
 @contextlib.contextmanager

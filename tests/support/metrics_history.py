@@ -1,14 +1,28 @@
 """Writes the metrics of an hour of a shop, for pictures and for tests of charts."""
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from math import sin
 from pathlib import Path
 from random import Random
 
 from rioni.http.metrics.history_table import EVERY_S, SAMPLES, HistoryTable, Series
+from rioni.storage.embedded.leadership import FileLeadership
 
 
 PARTITIONS = 4
+
+
+@contextlib.contextmanager
+def elected(scratch: Path) -> Iterator[None]:
+    """Be the process that adds to the history of metrics, so that the broker adds nothing to what is written here."""
+    leadership = FileLeadership(scratch / "elected")
+    if not leadership.held():
+        raise RuntimeError("another process writes the history of metrics")
+    try:
+        yield
+    finally:
+        leadership.close()
 
 
 def write_history(folder: Path, now_ms: int, busiest: Sequence[str], subscriptions: Sequence[str]) -> None:

@@ -30,7 +30,7 @@ def start(scratch: Path, code: str = START, **environment: str) -> subprocess.Co
         env=kept | environment,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
         check=False,
     )
 

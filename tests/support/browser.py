@@ -10,7 +10,8 @@ import pytest
 from playwright.sync_api import Browser, Playwright, expect, sync_playwright
 
 
-PATH = shutil.which("chromium") or shutil.which("google-chrome")
+PATH = next(filter(None, map(shutil.which, ("chromium-headless-shell", "chromium", "google-chrome"))), None)
+"""The shell is the same Chromium without windows, which take most of the CPU of a test."""
 FIREFOX = shutil.which("firefox-esr") or shutil.which("firefox")
 PATIENCE_MS = 120_000
 """For what a page shows in the end, on a busy machine."""

@@ -5,6 +5,7 @@ import time
 from contextlib import ExitStack
 from typing import NamedTuple
 from urllib.parse import parse_qs, urlsplit
+from uuid import uuid4
 
 import pytest
 from playwright.sync_api import expect
@@ -17,6 +18,7 @@ from tests.console.provider import provider as provider  # noqa: PLC0414 - a fix
 from tests.console.sample import ADDRESSES
 from tests.console.sample import sample as filled
 from tests.support.browser import PATIENCE_MS, needs_browser
+from tests.support.builders import event_type_body
 from tests.support.modes import CLUSTER
 from tests.support.nodes import running_nodes
 from tests.support.server import running_server
@@ -36,7 +38,6 @@ SCOPES = {"basic": ("uid",), "realm": ("uid",), "full": FULL_SCOPES}
 """What tokens have in each mode, no more than they need."""
 UNSEEN = {"/audit", "/audit/{position}", "/jobs"}
 """Pages that the reader may not see."""
-EVENTS = "/event-types/{name}/events"
 
 
 class Way(NamedTuple):
@@ -215,7 +216,15 @@ def test_what_a_reader_may_not_see_or_do_is_said_on_each_page(users, way):
 def test_a_change_is_made_and_seen_in_the_live_view(users, way):
     user = users(way, ADMIN)
     page, rows = user.page, user.page.locator("#events tbody tr")
-    user.goes(EVENTS)
+    # Not of the sample, whose stream would end for want of commits.
+    name, schema = f"console.live.{uuid4()}", {"type": "json_schema", "schema": "{}"}
+    body = event_type_body(
+        name=name, category="undefined", enrichment_strategies=[], schema=schema, authorization=SECTION
+    )
+    events = f"/event-types/{name}/events"
+    with user.broker.client(headers=bearer(ADMIN)) as api:
+        api.post("/event-types", json=body).raise_for_status()
+    user.goes(events)
     page.locator("[name=event]").fill('{"text": "typed"}')
     page.locator("[value=publish]").click()
     expect(page.locator(".banner.done")).to_contain_text("The event is published")
@@ -225,7 +234,7 @@ def test_a_change_is_made_and_seen_in_the_live_view(users, way):
     with user.broker.client(headers=bearer(ADMIN)) as api:
         # The stream begins a moment after the click.
         for number in range(100):
-            api.post(EVENTS.format(**user.broker.names), json=[{"text": str(number)}]).raise_for_status()
+            api.post(events, json=[{"text": str(number)}]).raise_for_status()
             if rows.count() > before:
                 break
             page.wait_for_timeout(50)

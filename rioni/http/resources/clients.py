@@ -59,11 +59,11 @@ class ConsumersResource(Resource):
         dependencies = self._dependencies
         timelines = dependencies.registry.timelines(name)
         newest = newest_consistent(timelines, dependencies.stores)
+        now_ms = dependencies.clock.now_ms()
         items = []
         for subscription in subscribed:
             cursors = dependencies.coordinator.cursors(subscription.id)
             unconsumed = unconsumed_of(timelines, newest, cursors)
-            now_ms = dependencies.clock.now_ms()
             ages = ages_s(timelines, dependencies.stores, unconsumed, cursors, now_ms) if with_ages else {}
             # Unknown as long as the subscription was never streamed.
             partitions = {

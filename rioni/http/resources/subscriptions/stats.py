@@ -29,7 +29,7 @@ class SubscriptionStatsResource(Resource):
         topology = dependencies.coordinator.topology(subscription_id)
         cursors = dependencies.coordinator.cursors(subscription_id)
         event_types = {name: dependencies.registry.timelines(name) for name in subscription.event_types}
-        with_ages = req.get_param_as_bool("show_time_lag")
+        with_ages, now_ms = req.get_param_as_bool("show_time_lag"), dependencies.clock.now_ms()
         unconsumed: dict[EventTypePartition, int] = {}
         ages: dict[EventTypePartition, int | None] = {}
         errors: dict[EventTypePartition, str] = {}
@@ -39,7 +39,7 @@ class SubscriptionStatsResource(Resource):
             unconsumed |= found
             errors |= cursor_errors(timelines, newest, cursors)
             if with_ages:
-                ages |= ages_s(timelines, dependencies.stores, found, cursors, dependencies.clock.now_ms())
+                ages |= ages_s(timelines, dependencies.stores, found, cursors, now_ms)
         items = [
             {
                 "event_type": name,

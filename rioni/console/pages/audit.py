@@ -21,6 +21,7 @@ LOG_POSITION = "log-position"
 
 def _load(visit: Visit) -> dict[str, Any]:
     wanted = {name: visit.params.get(name) for name in (*FILTERS, "after", "before")}
+    refusal = {}
     try:
         answer = visit.api.send("GET", "/audit", params={"limit": PAGE, **wanted})
         found = answer.json()
@@ -29,9 +30,9 @@ def _load(visit: Visit) -> dict[str, Any]:
             raise
         # The filters stay, so that what was typed can be corrected.
         answer = visit.api.send("GET", "/audit", params={"limit": 1})
-        found = {"items": [], "_links": {}, **ex.as_object()}
+        found, refusal = {"items": [], "_links": {}}, ex.as_object()
     newest = int(answer.headers[LOG_POSITION])
-    data = {
+    return {
         "newest": newest,
         "moment": newest if visit.as_of is None else moment(visit),
         "items": found["items"],
@@ -40,8 +41,8 @@ def _load(visit: Visit) -> dict[str, Any]:
         "filters": FILTERS,
         "checkpoint": _checkpoint(visit),
         "denials": visit.api.attempt("/audit/denials", limit=10),
+        **refusal,
     }
-    return data | {"problem": found["problem"]} if "problem" in found else data
 
 
 def moment(visit: Visit) -> int:

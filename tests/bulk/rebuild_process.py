@@ -19,6 +19,12 @@ from tests.support.descendants import descendants, kill_all
 
 
 VICTIMS = ("executor", "python")
+SMALL = {
+    "spark.driver.memory": "512m",
+    "spark.executor.memory": "512m",
+    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
+"""Settings of a cluster on one machine."""
 
 
 def kill(victim: str) -> None:
@@ -57,11 +63,7 @@ def main() -> None:
             options.kill = None
 
     alone = partial(rebuild_lock, open_engine(options.url))
-    settings = {}
-    if options.master:
-        settings = {"spark.executor.memory": "512m", "spark.driver.memory": "512m"}
-        settings["spark.executor.extraJavaOptions"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-    spark = SparkOptions(options.master, settings)
+    spark = SparkOptions(options.master, SMALL if options.master else {})
     rebuild(options.url, options.scratch, Order(), progress=progress, found=print, alone=alone, options=spark)
 
 

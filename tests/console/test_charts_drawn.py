@@ -9,8 +9,7 @@ from playwright.sync_api import expect
 
 from tests.support.browser import needs_browser
 from tests.support.builders import event_type_body
-from tests.support.metrics_history import elected, write_history
-from tests.support.server import running_server
+from tests.support.metrics_history import server_without_samples, write_history
 
 
 pytestmark = [needs_browser, pytest.mark.slow]
@@ -31,9 +30,7 @@ CLOCKS = "window.texts.filter(text => text.includes(':'))"
 def shop(tmp_path_factory):
     """A broker with an event type, a subscription that lags, and the metrics of an hour."""
     data = tmp_path_factory.mktemp("data") / "rioni"
-    with running_server(data, "--workers", "1"):
-        pass  # It makes the folder.
-    with elected(data / "scratch"), running_server(data, "--workers", "1") as running:
+    with server_without_samples(data) as running:
         with running.client() as api:
             api.post("/event-types", json=event_type_body(name=NAME, **PLAIN)).raise_for_status()
             api.post(f"/event-types/{NAME}/events", json=[{"order_id": "1"}]).raise_for_status()

@@ -130,6 +130,12 @@ class User:
         """To a page, and returns the status of the answer."""
         return self.page.goto(f"/console{address.format(**self.broker.names)}").status
 
+    def begins(self):
+        """A session, at the page of the account."""
+        self.goes("/account")
+        self.logs_in()
+        self.page.wait_for_url("**/console/account")
+
     def logs_in(self):
         """At the page for that, which is open."""
         if self._way.at_provider:
@@ -156,9 +162,7 @@ def users(browser, brokers):
     def user(way, token):
         if (way, token) not in known:
             user = known[way, token] = User(browser, brokers(way.mode), way, token)
-            user.goes("/account")
-            user.logs_in()
-            user.page.wait_for_url("**/console/account")
+            user.begins()
         known[way, token].errors.clear()
         return known[way, token]
 
@@ -245,9 +249,7 @@ def test_a_change_is_made_and_seen_in_the_live_view(users, way):
 def test_after_a_logout_each_page_asks_for_a_login_and_comes_back(browser, secured, way):
     user = User(browser, secured, way, READER)
     page = user.page
-    user.goes("/account")
-    user.logs_in()
-    page.wait_for_url("**/console/account")
+    user.begins()
     page.get_by_role("button", name="Log out").click()
     page.wait_for_url("**/console/login")
     page.go_back()
@@ -271,9 +273,7 @@ def test_a_page_that_is_open_leads_to_the_login_when_the_session_ends(browser, s
     """Its links are followed by scripts, which can't go to the provider."""
     user = User(browser, secured, way, READER)
     page = user.page
-    user.goes("/account")
-    user.logs_in()
-    page.wait_for_url("**/console/account")
+    user.begins()
     user.goes("/subscriptions/{id}?tab=reset")
     page.context.clear_cookies()
     page.locator("[value=preview]").click()

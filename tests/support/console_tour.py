@@ -19,7 +19,7 @@ from playwright.sync_api import Page, sync_playwright
 
 from tests.support import shop
 from tests.support.browser import PATH, PATIENCE_MS
-from tests.support.metrics_history import elected, write_history
+from tests.support.metrics_history import server_without_samples, write_history
 from tests.support.server import RunningServer, open_stream, running_server
 from tests.support.tokens import ADMINISTRATOR, FULL_SCOPES, bearer, write_tokens
 
@@ -159,10 +159,7 @@ def take(folder: Path, names: Collection[str] = NAMES) -> None:
             (folder / f"{name}.webp").write_bytes(_photograph(page))
             context.close()
 
-        scratch = Path(data) / "rioni/scratch"
-        with running_server(Path(data) / "rioni", "--workers", "1"):
-            pass  # It makes the folder.
-        with elected(scratch), running_server(Path(data) / "rioni", "--workers", "1") as broker:
+        with server_without_samples(Path(data) / "rioni") as broker:
             with broker.client() as api:
                 filled = shop.fill(api)
             busiest = [f"{subject}.{fact}" for fact in shop.FACTS for subject in shop.OWNERS][:8]
@@ -172,7 +169,8 @@ def take(folder: Path, names: Collection[str] = NAMES) -> None:
                     # PERF: writing takes longer than most pictures do; charts may end some seconds ago.
                     if time.time() >= written_s + HISTORY_S:
                         written_s = time.time()
-                        write_history(scratch / "metrics", int(1_000 * written_s), busiest, filled["subscriptions"])
+                        metrics = Path(data) / "rioni/scratch/metrics"
+                        write_history(metrics, int(1_000 * written_s), busiest, filled["subscriptions"])
                     picture = PICTURES[name]
                     show(name, broker.url, picture._replace(path=picture.path.format(**filled)))
         if not GUARDED.keys().isdisjoint(names):

@@ -8,21 +8,22 @@ from random import Random
 
 from rioni.http.metrics.history_table import EVERY_S, SAMPLES, HistoryTable, Series
 from rioni.storage.embedded.leadership import FileLeadership
+from tests.support.server import RunningServer, running_server
 
 
 PARTITIONS = 4
 
 
 @contextlib.contextmanager
-def elected(scratch: Path) -> Iterator[None]:
-    """Be the process that adds to the history of metrics, so that the broker adds nothing to what is written here."""
-    leadership = FileLeadership(scratch / "elected")
+def server_without_samples(data: Path) -> Iterator[RunningServer]:
+    """Run a broker that adds nothing to the history of metrics, since this process is elected to do that."""
+    with running_server(data, "--workers", "1"):
+        pass  # It makes the folder.
+    leadership = FileLeadership(data / "scratch/elected")
     if not leadership.held():
         raise RuntimeError("another process writes the history of metrics")
-    try:
-        yield
-    finally:
-        leadership.close()
+    with contextlib.closing(leadership), running_server(data, "--workers", "1") as running:
+        yield running
 
 
 def write_history(folder: Path, now_ms: int, busiest: Sequence[str], subscriptions: Sequence[str]) -> None:

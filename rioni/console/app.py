@@ -1,7 +1,7 @@
 """The console as a WSGI application: pages, changes, login, files, and the API for the scripts of pages."""
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote
@@ -125,7 +125,7 @@ class ApiResource:
         if EVENTS in req.accept:
             headers = {"Accept": EVENTS, "Last-Event-ID": req.get_header("Last-Event-ID") or ""}
         try:
-            status, answered, pieces = api.open("GET", f"/{quote(path)}", params=req.params, headers=headers)
+            status, answered, pieces = api.open(req.method, f"/{quote(path)}", params=req.params, headers=headers)
         except ApiProblem as ex:
             _answer_json(resp, ex.as_object(), ex.status)
             return
@@ -133,7 +133,8 @@ class ApiResource:
         for name in ("content-type", "x-nakadi-streamid"):
             if name in answered:
                 resp.set_header(name, answered[name])
-        resp.stream = pieces
+        if req.method == "GET":
+            resp.stream = pieces
 
 
 class AssetResource:
@@ -183,18 +184,26 @@ def create_console(api: Wsgi, sessions: Sessions, *, needs_token: bool, provider
     console.req_options.keep_blank_qs_values = True
     console.set_error_serializer(_serialize_error)
     console.add_error_handler(Exception, _on_unexpected)
-    console.add_route("/", HomeResource())
-    console.add_route("/console/static/{digest}/{name:path}", AssetResource())
-    console.add_route("/console/api/{path:path}", ApiResource(api))
-    console.add_route("/console/moment", MomentResource())
-    console.add_route("/console/login", LoginResource(api, None if provider is None else provider.name))
-    console.add_route("/console/logout", LogoutResource())
-    if provider is not None:
-        console.add_route("/console/login/provider", ProviderLoginResource(provider, sessions))
-        console.add_route(CALLBACK, ProviderCallbackResource(provider, api, sessions))
-    for page in PAGES:
-        console.add_route("/console" + page.path.rstrip("/"), PageResource(page, api))
+    for path, resource in _routes(api, sessions, provider):
+        if hasattr(resource, "on_get"):
+            # Falcon sends the headers of the answer, and drops its body.
+            resource.on_head = resource.on_get
+        console.add_route(path, resource)
     return _beside(api, console)
+
+
+def _routes(api: Wsgi, sessions: Sessions, provider: Provider | None) -> Iterator[tuple[str, Any]]:
+    yield "/", HomeResource()
+    yield "/console/static/{digest}/{name:path}", AssetResource()
+    yield "/console/api/{path:path}", ApiResource(api)
+    yield "/console/moment", MomentResource()
+    yield "/console/login", LoginResource(api, None if provider is None else provider.name)
+    yield "/console/logout", LogoutResource()
+    if provider is not None:
+        yield "/console/login/provider", ProviderLoginResource(provider, sessions)
+        yield CALLBACK, ProviderCallbackResource(provider, api, sessions)
+    for page in PAGES:
+        yield "/console" + page.path.rstrip("/"), PageResource(page, api)
 
 
 def _beside(api: Wsgi, console: Wsgi) -> Wsgi:

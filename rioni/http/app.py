@@ -150,5 +150,8 @@ def create_app(dependencies: Dependencies) -> falcon.App[Any, Any]:
     app.add_error_handler(falcon.HTTPError, problems.on_http_error)
     app.add_error_handler(RioniError, problems.on_rioni_error)
     for path, resource in routes(dependencies):
+        if hasattr(resource, "on_get"):
+            # Falcon sends the headers of the answer, and drops its body.
+            resource.on_head = resource.on_get
         app.add_route(path, resource)
     return app

@@ -53,7 +53,9 @@ class AccessMiddleware:
         """Report the request after all other middleware."""
         if not self._usage.access_on:
             return
-        if resp.stream is None:
+        if req.method == "HEAD":
+            self._report(req, resp.status_code, 0)
+        elif resp.stream is None:
             self._report(req, resp.status_code, len(resp.data or resp.text or ""))
         else:
             self._write(self._accessed(req, HTTPStatus.PROCESSING.value, 0))

@@ -43,7 +43,8 @@ The first row that matches counts, `uid` is for the rest.
 
 @lru_cache(SCOPES_KEPT_MAX)
 def scope_of(method: str, template: str) -> str:
-    """The scope that mode `full` requires."""
+    """The scope that mode `full` requires; HEAD needs that of GET."""
+    method = "GET" if method == "HEAD" else method
     return next(
         (scope for methods, pattern, scope in SCOPES if method in methods.split() and pattern.fullmatch(template)),
         UID_SCOPE,

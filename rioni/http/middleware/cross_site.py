@@ -26,7 +26,7 @@ HOSTS_CACHED = 128
 PREFLIGHT_S = 7_200
 """How long a browser may remember the answer to a preflight request; Chromium takes no more."""
 EXPOSED = "X-Flow-Id, span_ctx, X-Nakadi-StreamId, ETag, Link, Location, Content-Location, Warning, Retry-After"
-METHODS = "GET, POST, PUT, PATCH, DELETE"
+METHODS = "GET, HEAD, POST, PUT, PATCH, DELETE"
 SENDER_CHARACTERS_MAX = 200
 _PORTS = {"http": 80, "https": 443}
 

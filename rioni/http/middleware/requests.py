@@ -76,7 +76,7 @@ class RequestMiddleware:
         """Check the media types of body and answer before the responder."""
         if req.uri_template in ANY_MEDIA:
             return
-        if req.content_type and not _is_json(req.content_type) and req.method not in ("GET", "DELETE"):
+        if req.content_type and not _is_json(req.content_type) and req.method not in ("GET", "HEAD", "DELETE"):
             raise UnsupportedMediaType(f"Content-Type '{req.content_type}' is not supported; send application/json")
         answered = OTHER_MEDIA.get(req.uri_template or "", falcon.MEDIA_JSON)
         if not any(map(req.client_accepts, (answered, falcon.MEDIA_JSON, PROBLEM_JSON))):
@@ -91,6 +91,10 @@ class RequestMiddleware:
     ) -> None:
         """Set response headers and update metrics after the responder."""
         let_go(req)
+        if req.method == "HEAD" and resp.stream is not None:
+            resp.stream.close()
+            # NOTE: not None, for which Falcon would answer with a length of zero.
+            resp.stream = iter(())
         if (resp.data or resp.text) and resp.content_type is None:
             resp.content_type = falcon.MEDIA_JSON
         method = req.method if req.method in METHODS else OTHER_METHOD

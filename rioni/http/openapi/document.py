@@ -62,6 +62,8 @@ with the scope `uid` or, in the mode `full`, with the scope that is named with e
 
 Requests that a browser sends for a web page of another site are refused (403) unless they only read.
 
+HEAD is allowed wherever GET is; it answers with the same status and headers, and opens no stream.
+
 Bodies are JSON in UTF-8. Refusals are problems (RFC 9457) whose `detail` says what to do."""
 
 

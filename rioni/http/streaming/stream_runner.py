@@ -90,11 +90,6 @@ class StreamRunner(ABC):
         self._memory_bytes_max = parameters.memory_bytes_max
         ports.memory.open()
 
-    @property
-    def media_type(self) -> str:
-        """What the stream is made of."""
-        return self._frames.MEDIA_TYPE
-
     def __iter__(self) -> Self:
         return self
 

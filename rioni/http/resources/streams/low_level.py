@@ -27,7 +27,7 @@ from rioni.domain.timelines.position import EventTypePartition, TimelinePosition
 from rioni.http.caller import subject_of
 from rioni.http.dependencies import Dependencies
 from rioni.http.resources.streams.stream_client import HttpClient, StreamCounters
-from rioni.http.resources.streams.stream_response import respond, stream_limits
+from rioni.http.resources.streams.stream_response import respond, respond_to_head, stream_limits
 from rioni.http.streaming.low_level_stream import LowLevelStream
 from rioni.http.streaming.server_sent_events import LAST_EVENT_ID, wants_events
 from rioni.projections.queries.timeline_reader import offset_ranges_of
@@ -74,6 +74,10 @@ def open_low_level_stream(
     if wanted is not None:
         # PERF: compiling takes milliseconds; it is remembered.
         dependencies.compute_pool(event_filter, wanted)
+    resp.set_header("Warning", DEPRECATION)
+    if req.method == "HEAD":
+        respond_to_head(req, resp)
+        return
     release_slot = dependencies.stream_quota.acquire(subject.name, start.keys())
     with contextlib.ExitStack() as undo:
         undo.callback(release_slot)
@@ -81,7 +85,6 @@ def open_low_level_stream(
         client.filter = wanted
         stream = LowLevelStream(parameters, start, dependencies.streams, client)
         undo.pop_all()
-    resp.set_header("Warning", DEPRECATION)
     respond(req, resp, stream)
 
 

@@ -1,6 +1,6 @@
 """Turns a request that has passed all checks into a streaming response."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from random import SystemRandom
 
@@ -14,7 +14,6 @@ from rioni.http.middleware.compression import GzipStream, accepts_gzip
 from rioni.http.streaming.avro_frames import AvroFrames, LengthPrefixedAvroFrames
 from rioni.http.streaming.json_frames import Frames, FrameWriter
 from rioni.http.streaming.server_sent_events import ServerSentEvents, wants_events
-from rioni.http.streaming.stream_runner import StreamRunner
 
 
 _random = SystemRandom()
@@ -53,19 +52,31 @@ def wanted_frames(
         places: where a low-level stream begins.
         stream_id: of a subscription's stream.
     """
+    writer = _writer(req)
+    return partial(writer, places=places, stream_id=stream_id) if issubclass(writer, ServerSentEvents) else writer
+
+
+def _writer(req: falcon.Request) -> type[AvroFrames] | type[Frames] | type[ServerSentEvents]:
     if avro_frames := _avro_frames(req):
         return avro_frames
-    if wants_events(req):
-        return partial(ServerSentEvents, places=places, stream_id=stream_id)
-    return Frames
+    return ServerSentEvents if wants_events(req) else Frames
 
 
-def respond(req: falcon.Request, resp: falcon.Response, stream: StreamRunner) -> None:
+def respond(req: falcon.Request, resp: falcon.Response, stream: Iterator[bytes]) -> None:
     """Make a stream the body of a response; compressed, if the client accepts that."""
-    resp.content_type = stream.media_type
-    if stream.media_type == ServerSentEvents.MEDIA_TYPE:
+    resp.content_type = _writer(req).MEDIA_TYPE
+    if resp.content_type == ServerSentEvents.MEDIA_TYPE:
         resp.cache_control = ["no-store"]
     resp.stream = stream
     if accepts_gzip(req):
         resp.set_header("Content-Encoding", "gzip")
         resp.stream = GzipStream(stream)
+
+
+def respond_to_head(req: falcon.Request, resp: falcon.Response) -> None:
+    """Answer with the headers that all streams of this format have; no stream is opened."""
+    respond(req, resp, _nothing())
+
+
+def _nothing() -> Iterator[bytes]:
+    yield from ()

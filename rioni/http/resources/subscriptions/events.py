@@ -26,7 +26,7 @@ from rioni.http.caller import subject_of
 from rioni.http.dependencies import Dependencies
 from rioni.http.resources.resource import Resource
 from rioni.http.resources.streams.stream_client import HttpClient, stream_counters
-from rioni.http.resources.streams.stream_response import respond, stream_limits
+from rioni.http.resources.streams.stream_response import respond, respond_to_head, stream_limits
 from rioni.http.resources.subscriptions.cursors import STREAM_ID_HEADER
 from rioni.http.streaming.server_sent_events import last_cursors
 from rioni.http.streaming.subscription_stream import DeadLetterHandler, SubscriptionStream
@@ -72,6 +72,9 @@ class SubscriptionEventsResource(Resource):
         seen = last_cursors(req)
 
         _check(dependencies, subject, subscription_id)
+        if req.method == "HEAD":
+            respond_to_head(req, resp)
+            return
         dependencies.cursor_initializer.initialise(subscription)
         stream_id = str(uuid4())
         release_slot = dependencies.stream_quota.acquire(subject.name)

@@ -1,6 +1,7 @@
 """The entry of the `rioni` command: patches the standard library for gevent where the server runs, and only there."""
 
 import os
+import signal
 import sys
 
 
@@ -11,15 +12,30 @@ sys.path[:] = [path for path in sys.path if os.path.abspath(path) != _HERE]  # n
 
 def main() -> None:
     """Run the command line; does not return."""
+    serves = next((word for word in sys.argv[1:] if not word.startswith("-")), None) == "serve"
+    _end_when_asked(serves=serves)
     # NOTE: everything that is imported from here on must see the patched modules. The other commands stay unpatched:
     # Spark and gevent do not go together.
-    if next((word for word in sys.argv[1:] if not word.startswith("-")), None) == "serve":
+    if serves:
         from rioni.greenlets import patch  # noqa: PLC0415 - only the server pays for it
 
         patch()
     from rioni.cli import app  # noqa: PLC0415 - after patching
 
     app.main()
+
+
+def _end_when_asked(*, serves: bool) -> None:
+    """End at once when a signal asks for it, until the command has handlers of its own.
+
+    The kernel drops signals for PID 1 of a container that no handler takes.
+    """
+    if serves:
+        # NOTE: an exception would be lost in a finalizer. Nothing is served yet, and what is stored survives any end.
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: os._exit(0))
+    elif os.getpid() == 1:
+        signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
 
 
 if __name__ == "__main__":

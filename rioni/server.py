@@ -79,6 +79,8 @@ HEADER_BYTES_MAX = TOKEN_CHARACTERS_MAX + 64
 """Of one header: the longest token fits, and so do the cursors of some hundred partitions."""
 HEADERS_MAX = 50
 """Half of gunicorn's default."""
+ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
+"""Signals that ask a process to end."""
 
 _log = structlog.get_logger("rioni.server")
 
@@ -168,6 +170,10 @@ class _Worker(ggevent.GeventWorker):  # type: ignore[misc]  # gunicorn has no ty
             gevent.sleep(LOOK_AT_ENDS_S)
         return len(found)
 
+    def init_signals(self) -> None:
+        super().init_signals()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
+
     def run(self) -> None:
         # gunicorn has no settings for these.
         ggevent.StreamServer = self._create_server
@@ -251,6 +257,14 @@ class _Arbiter(Arbiter):  # type: ignore[misc]  # gunicorn has no types
 
     def handle_int(self) -> None:
         self.handle_term()
+
+    def spawn_worker(self) -> Any:
+        # Until a new worker has handlers of its own, it would put signals into a queue that nobody reads.
+        signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+        try:
+            return super().spawn_worker()
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
 
 
 class _Log(Logger):  # type: ignore[misc]  # gunicorn has no types

@@ -22,10 +22,10 @@ from rioni.commands.system.kpi_publisher import KpiFeed
 from rioni.commands.system.log_consumers import LogConsumer, LogConsumers
 from rioni.commands.system.system_event_publisher import SystemEventPublisher
 from rioni.commands.system.system_event_types import SystemEventTypes
+from rioni.commands.system.usage_metrics import UsageRecorder
 from rioni.commands.timelines.timeline_switch import TimelineSwitcher
 from rioni.commands.timelines.topic_digests import TopicDigests
 from rioni.domain.ports.event_stores import EventStores
-from rioni.domain.ports.spool import Spools
 from rioni.domain.timestamps import rfc3339
 from rioni.projections.avro_schemas import CompiledAvroSchemas
 from rioni.projections.checkpointed_log import SqlCheckpointedLogReader
@@ -146,22 +146,20 @@ def build_log_consumers(base: Infrastructure, services: Services, consumers: Ite
     )
 
 
-def build_kpi_feed(base: Infrastructure, services: Services, spools: Spools, dropped: Callable[[int], None]) -> KpiFeed:
+def build_kpi_feed(base: Infrastructure, services: Services, usage: UsageRecorder) -> KpiFeed:
     """Wire what publishes KPIs from spools.
 
     Args:
         base: of this process.
         services: likewise.
-        spools: where requests and streams are measured.
-        dropped: told how many measurements could not be published.
+        usage: where requests and streams are measured.
     """
     return KpiFeed(
-        spools,
+        usage,
         services.system_event_types,
         services.system_publisher,
         base.clock,
         base.pools.files,
         salt=base.config.pseudonym_salt,
         streams_every_s=base.config.kpi_streams_interval_s,
-        dropped=dropped,
     )

@@ -136,7 +136,7 @@ def worker(config: Config, directory: DataDirectory, pools: Pools, clock: Clock 
             marks.note(everything=True)
 
     metrics.worker_info.labels(socket.gethostname(), base.adapters.coordinator.worker).set(1)
-    jobs = _jobs(base, services, spools, dependencies, metrics)
+    jobs = _jobs(base, services, dependencies, metrics)
 
     history = MetricsHistory(base, metrics, elected, lags)
 
@@ -267,9 +267,7 @@ def _job_records(base: Infrastructure) -> JobRecords:
     return JobRecords(SqlJobs(engine), base.clock, pools.database)
 
 
-def _jobs(
-    base: Infrastructure, services: Services, spools: Spools, dependencies: Dependencies, metrics: Metrics
-) -> Callable[[], None]:
+def _jobs(base: Infrastructure, services: Services, dependencies: Dependencies, metrics: Metrics) -> Callable[[], None]:
     """Return a function that runs all periodic jobs, one after the other."""
     background_jobs = build_background_jobs(base, services, base.system_context)
     consumers = build_log_consumers(base, services, log_consumers(base.config))
@@ -278,7 +276,7 @@ def _jobs(
     custom = CustomProjections(base)
     chains = build_chain_anchoring(base, base.system_context)
     digests = build_topic_digests(base, base.system_context)
-    kpis = build_kpi_feed(base, services, spools, metrics.dropped_measurements.inc)
+    kpis = build_kpi_feed(base, services, dependencies.usage)
 
     def run_jobs() -> None:
         background_jobs.tick()

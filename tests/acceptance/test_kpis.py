@@ -14,6 +14,7 @@ from rioni.domain.system.system_events import pseudonymize
 from tests.acceptance.conftest import event
 from tests.support.builders import event_type_body
 from tests.support.server import open_stream, running_server
+from tests.support.waiting import WAIT_S
 
 
 NAME = "order.created"
@@ -67,7 +68,7 @@ PARTITIONS = {
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     """A separate server, with the features on and one event type."""
-    options, environment = ("--workers", "2"), {"RIONI_KPI_STREAMS_INTERVAL_S": "1"}
+    options, environment = ("--workers", "2"), {"RIONI_KPI_STREAMS_INTERVAL_S": "600"}
     with (
         running_server(tmp_path_factory.mktemp("data") / "rioni", *options, environment=environment) as running,
         running.client() as client,
@@ -92,15 +93,19 @@ def wait_until_all_workers_know(running):
 
 
 def everything(client, name, enough):
-    """The events of an event type from its beginning, until there are enough."""
+    """The events of an event type from its beginning, as soon as there are enough, over as many streams as it takes."""
     number = len(client.get(f"/event-types/{name}/partitions").json())
     cursors = json.dumps([{"partition": str(partition), "offset": "BEGIN"} for partition in range(number)])
     path = f"/event-types/{name}/events?batch_flush_timeout=1&batch_limit=100&stream_timeout=30"
-    seen = []
-    with open_stream(client, path, headers={"X-Nakadi-Cursors": cursors}) as stream:
-        while not enough(seen):
-            seen += stream.batch().get("events", [])
-    return seen
+    deadline_s = time.monotonic() + WAIT_S
+    while True:
+        seen = []
+        with open_stream(client, path, headers={"X-Nakadi-Cursors": cursors}) as stream:
+            for batch in stream.batches_as_they_come():
+                seen += batch.get("events", [])
+                if enough(seen):
+                    return seen
+        assert time.monotonic() < deadline_s, f"{name} has not enough events: {seen[-20:]}"
 
 
 def reports(client, name, wanted, enough=bool):

@@ -4,7 +4,7 @@ import contextlib
 import itertools
 import tempfile
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -26,6 +26,7 @@ from rioni.commands.event_types import CreateEventType
 from rioni.commands.routes import ROUTES
 from rioni.commands.system.kpi_publisher import KpiFeed
 from rioni.commands.system.log_consumers import LogConsumer, LogConsumers
+from rioni.commands.system.usage_metrics import UsageRecorder
 from rioni.commands.timelines.timelines import StartSwitch
 from rioni.config.settings import Config
 from rioni.domain.access.authorization import BROKER, Attribute, Subject
@@ -164,9 +165,9 @@ class Broker:
         """The spools of a process that has just started."""
         return Spools(*(FileSpool(self._directory.spools, kind) for kind in Spools._fields))
 
-    def kpi_feed(self, spools: Spools, dropped: Callable[[int], None]) -> KpiFeed:
-        """The publisher of KPI events from spools."""
-        return build_kpi_feed(self.base, self.services, spools, dropped)
+    def kpi_feed(self, usage: UsageRecorder) -> KpiFeed:
+        """The publisher of KPI events from what was measured."""
+        return build_kpi_feed(self.base, self.services, usage)
 
     def events(self, event_type: str) -> list[dict[str, Any]]:
         """All events of an event type, partition by partition, without tombstones and compacted events."""

@@ -5,20 +5,22 @@ deduplicates them. So the crash of a process at any moment neither loses nor dup
 processes its files; only a crash of the machine loses lines that were not yet on the disk.
 """
 
-from collections.abc import Callable
 from functools import partial
 
 from rioni.commands.job_runner import LoggedJobRunner
 from rioni.commands.system.system_event_publisher import SystemEventPublisher
 from rioni.commands.system.system_event_types import SystemEventTypes
+from rioni.commands.system.usage_metrics import UsageRecorder
 from rioni.domain.ports.clock import Clock
-from rioni.domain.ports.spool import Spool, SpoolFile, Spools
+from rioni.domain.ports.spool import Spool, SpoolFile
 from rioni.domain.ports.thread_pool import ThreadPool
 from rioni.domain.system.kpis import Reports, reports_of
 
 
 REQUESTS_EVERY_S = 1.0
 EVENTS_PER_BATCH = 100
+EARLY_EVENTS_PER_S = 100
+"""Bound on events that are reported early: streams that end often must not have all others reported each second."""
 
 
 class KpiFeed:
@@ -26,7 +28,7 @@ class KpiFeed:
 
     def __init__(
         self,
-        spools: Spools,
+        usage: UsageRecorder,
         system_event_types: SystemEventTypes,
         publisher: SystemEventPublisher,
         clock: Clock,
@@ -34,19 +36,17 @@ class KpiFeed:
         *,
         salt: str,
         streams_every_s: float,
-        dropped: Callable[[int], None],
     ) -> None:
         """Keep the dependencies.
 
         Args:
-            spools: of this process.
+            usage: has the spools of this process.
             system_event_types: creates the event types.
             publisher: publishes to them.
             clock: for intervals.
             pool: runs file reads.
             salt: for the hashes of names.
             streams_every_s: interval at which streams are reported, one event for each stream and event type.
-            dropped: called with the number of unreadable lines.
         """
         self._system_event_types, self._publisher, self._clock, self._pool = (
             system_event_types,
@@ -54,27 +54,33 @@ class KpiFeed:
             clock,
             pool,
         )
-        self._salt, self._dropped = salt, dropped
+        self._salt, self._usage = salt, usage
         now_s = clock.monotonic()
         self._rounds = {
-            "requests": _Round(spools.requests, REQUESTS_EVERY_S, now_s),
-            "streams": _Round(spools.streams, streams_every_s, now_s),
+            "requests": _Round(usage.spools.requests, REQUESTS_EVERY_S, now_s),
+            "streams": _Round(usage.spools.streams, streams_every_s, now_s),
         }
         self._runner = LoggedJobRunner()
 
     def tick(self) -> None:
         """Publish the spools that are due. Failures are logged and retried."""
         now_s = self._clock.monotonic()
+        streams = self._rounds["streams"]
+        streams.early |= self._usage.take_stream_ended()
+        if streams.early and now_s >= streams.early_from_s:
+            streams.due_s = now_s
         for name, one in self._rounds.items():
             if now_s >= one.due_s:
-                one.due_s = now_s + one.every_s
-                self._runner.run(f"KPIs of {name}", partial(self._publish, one.spool))
+                one.due_s, one.early = now_s + one.every_s, False
+                self._runner.run(f"KPIs of {name}", partial(self._publish, one))
 
-    def _publish(self, spool: Spool) -> None:
-        for file in spool.finished(current=True):
-            self._publish_file(file)
+    def _publish(self, one: "_Round") -> None:
+        events = 0
+        for file in one.spool.finished(current=True):
+            events += self._publish_file(file)
+        one.early_from_s = self._clock.monotonic() + max(REQUESTS_EVERY_S, events / EARLY_EVENTS_PER_S)
 
-    def _publish_file(self, file: SpoolFile) -> None:
+    def _publish_file(self, file: SpoolFile) -> int:
         reports = self._pool(_reports_of, file, self._salt)
         for event_type, events in reports.events.items():
             self._system_event_types.ensure_one(event_type)
@@ -83,7 +89,8 @@ class KpiFeed:
                 self._publisher.publish(event_type, some, name=f"{file.id}:{begin}")
         file.remove()
         if reports.unreadable:
-            self._dropped(reports.unreadable)
+            self._usage.dropped(reports.unreadable)
+        return sum(map(len, reports.events.values()))
 
 
 def _reports_of(file: SpoolFile, salt: str) -> Reports:
@@ -95,3 +102,6 @@ class _Round:
 
     def __init__(self, spool: Spool, every_s: float, now_s: float) -> None:
         self.spool, self.every_s, self.due_s = spool, every_s, now_s
+        self.early = False
+        """Whether it is wanted before `due_s`."""
+        self.early_from_s = now_s

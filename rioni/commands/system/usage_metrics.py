@@ -19,7 +19,8 @@ class UsageRecorder:
             spools: store the measurements.
             dropped: called with the number of measurements for which there was no room.
         """
-        self._registry, self._spools, self._dropped = registry, spools, dropped
+        self._registry, self.spools, self.dropped = registry, spools, dropped
+        self._stream_ended = False
 
     @property
     def on(self) -> bool:
@@ -33,16 +34,25 @@ class UsageRecorder:
 
     def published(self, measurement: BatchPublished) -> None:
         """Record that a batch was stored; check `on` before."""
-        self._keep(self._spools.requests, measurement)
+        self._keep(self.spools.requests, measurement)
 
     def accessed(self, measurement: RequestServed) -> None:
         """Record that a request was answered; check `on` and `access_on` before."""
-        self._keep(self._spools.requests, measurement)
+        self._keep(self.spools.requests, measurement)
 
     def streamed(self, measurement: BatchStreamed) -> None:
         """Record that a batch was written to a stream; check `on` before."""
-        self._keep(self._spools.streams, measurement)
+        self._keep(self.spools.streams, measurement)
+
+    def stream_ended(self) -> None:
+        """Have the streams reported soon, since one of which something was recorded has ended."""
+        self._stream_ended = True
+
+    def take_stream_ended(self) -> bool:
+        """Whether such a stream has ended since the last call."""
+        ended, self._stream_ended = self._stream_ended, False
+        return ended
 
     def _keep(self, spool: Spool, measurement: Measurement) -> None:
         if not spool.append(line_of(measurement)):
-            self._dropped(1)
+            self.dropped(1)

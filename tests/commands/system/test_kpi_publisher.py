@@ -86,7 +86,7 @@ class Worker:
         self.dropped = 0
         self.spools = broker.spools()
         self.usage = UsageRecorder(broker.registry, self.spools, self._drop)
-        self.feed = broker.kpi_feed(self.spools, self._drop)
+        self.feed = broker.kpi_feed(self.usage)
 
     def _drop(self, count):
         self.dropped += count
@@ -135,6 +135,40 @@ def test_open_streams_are_reported_at_intervals(broker, worker):
     broker.clock.advance(1_000)
     worker.feed.tick()
     assert sorted(event["batches_streamed"] for event in broker.events(DATA_STREAMED)) == [1, 2]
+
+
+def test_streams_are_reported_within_a_second_of_an_end(broker, worker):
+    """Reference system-event-types#measurements, system-event-types#data-streamed."""
+    worker.feed.tick()
+    for stream in "aab":
+        worker.usage.streamed(streamed(stream))
+    worker.usage.stream_ended()
+    broker.clock.advance(1_000)
+    worker.feed.tick()
+    assert sorted(event["batches_streamed"] for event in broker.events(DATA_STREAMED)) == [1, 2]
+    worker.usage.streamed(streamed("b"))
+    broker.clock.advance(29_000)
+    worker.feed.tick()
+    assert len(broker.events(DATA_STREAMED)) == 2
+    broker.clock.advance(1_000)
+    worker.feed.tick()
+    assert len(broker.events(DATA_STREAMED)) == 3
+
+
+def test_streams_that_end_often_have_many_others_reported_seldom(broker, worker):
+    worker.feed.tick()
+
+    def reported_after(milliseconds):
+        for number in range(500):
+            worker.usage.streamed(streamed(str(number)))
+        worker.usage.stream_ended()
+        broker.clock.advance(milliseconds)
+        worker.feed.tick()
+        return len(broker.events(DATA_STREAMED))
+
+    assert reported_after(1_000) == 500
+    assert reported_after(4_000) == 500
+    assert reported_after(1_000) == 1_000
 
 
 def test_more_measurements_than_fit_a_batch_are_published_in_several(broker, worker):

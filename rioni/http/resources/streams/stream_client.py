@@ -188,6 +188,8 @@ class HttpClient(StreamClient, ABC):
     def on_close(self) -> None:
         """Stop counting the stream, and release the client's slots; may block on the disk."""
         self._counters.streams.dec()
+        if self._measured:
+            self.dependencies.usage.stream_ended()
         self._release_slot()
 
     def _why_refused(self) -> End | None:

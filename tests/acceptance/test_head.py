@@ -1,5 +1,7 @@
 """HEAD and OPTIONS of every route (reference common#paths)."""
 
+import re
+
 import httpx
 import pytest
 
@@ -25,8 +27,7 @@ def address(client, create, name, subscribe):
 
     def address(route):
         path = route
-        for parameter in route.split("{")[1:]:
-            parameter = parameter.partition("}")[0]
+        for parameter in re.findall(r"{(\w+)}", route):
             path = path.replace(f"{{{parameter}}}", known.get(parameter, "unknown"))
         return path
 

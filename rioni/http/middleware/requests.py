@@ -92,7 +92,8 @@ class RequestMiddleware:
         """Set response headers and update metrics after the responder."""
         let_go(req)
         if req.method == "HEAD" and resp.stream is not None:
-            resp.stream.close()
+            if (close := getattr(resp.stream, "close", None)) is not None:
+                close()
             # NOTE: not None, for which Falcon would answer with a length of zero.
             resp.stream = iter(())
         if (resp.data or resp.text) and resp.content_type is None:

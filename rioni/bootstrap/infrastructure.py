@@ -17,6 +17,7 @@ from rioni.commands.system.storages import CreateStorage
 from rioni.config.settings import Config
 from rioni.domain.access.authorization import BROKER
 from rioni.domain.aggregates import TOPICS
+from rioni.domain.compiled_cache import CompiledCache
 from rioni.domain.errors import Conflict
 from rioni.domain.events import Origin
 from rioni.domain.limits import Limits
@@ -52,6 +53,8 @@ class Infrastructure(NamedTuple):
     registry: MemoryRegistry
     adapters: Adapters
     bus: CommandBus
+    compiled: CompiledCache[Any]
+    """Of schemas, in all their forms."""
 
     @property
     def database_pool(self) -> ThreadPool:
@@ -96,7 +99,8 @@ def build_infrastructure(
     """
     log = SqlEventLog(database_engine(config), TOPICS)
     limits = limits_of(config)
-    registry = MemoryRegistry(log, limits, pools.database, pools.computing)
+    compiled: CompiledCache[Any] = CompiledCache(config.compiled_schemas_bytes_max)
+    registry = MemoryRegistry(log, limits, pools.database, pools.computing, compiled)
     _load(registry, log)
     adapters = opened_adapters(
         config, directory, pools, partial(_storage_of, registry, log, pools.database), measurements, clock
@@ -113,7 +117,7 @@ def build_infrastructure(
         pool=pools.database,
         compute=pools.definitions,
     )
-    infrastructure = Infrastructure(config, limits, directory, pools, clock, log, registry, adapters, bus)
+    infrastructure = Infrastructure(config, limits, directory, pools, clock, log, registry, adapters, bus, compiled)
     if not registry.storages():
         # All workers of all nodes may do so concurrently.
         with contextlib.suppress(Conflict):

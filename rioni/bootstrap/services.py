@@ -63,7 +63,7 @@ def build_services(base: Infrastructure, rng: Callable[[], Random] = Random) -> 
         parse_attributes(config.audit_readers),
     )
     timeline = TimelineAppender(registry, stores, signals, clock, wait_max_s=config.timeline_switch_timeout_s)
-    schemas = CompiledAvroSchemas(base.read, pools.database, limits.event_bytes_max)
+    schemas = CompiledAvroSchemas(base.read, pools.database, limits.event_bytes_max, base.compiled)
     return Services(
         access=access,
         timeline=timeline,

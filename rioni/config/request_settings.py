@@ -138,6 +138,14 @@ class RequestSettings(ServerSettings, frozen=True, kw_only=True):
             "`validate_subscription_owning_application` is on.",
         ),
     ] = ".*"
+    compiled_schemas_bytes_max: Annotated[
+        int,
+        Meta(
+            ge=1_000_000,
+            description="Memory of each worker for compiled schemas, as estimated; those that were used longest ago "
+            "are dropped, and compiled again for the next batch.",
+        ),
+    ] = 268_435_456
     subscription_partitions_max: Annotated[
         int, Meta(ge=1, description="Partitions that one subscription may span.")
     ] = 100

@@ -7,6 +7,7 @@ from functools import partial
 from itertools import takewhile
 
 from rioni.domain.aggregates import AGGREGATES
+from rioni.domain.compiled_cache import CompiledCache
 from rioni.domain.errors import EventTypeNotFound, SubscriptionNotFound, Unavailable
 from rioni.domain.event_types.event_type import EventType
 from rioni.domain.limits import Limits
@@ -28,6 +29,8 @@ CHANGES_MAX = 10_000
 
 CATCH_UP_WAIT_S = 15.0
 """How long a request waits for another one that reads the changes."""
+COMPILING_WAIT_S = 30.0
+"""How long a request waits for another one that compiles the same schema."""
 
 
 class MemoryRegistry:
@@ -37,7 +40,14 @@ class MemoryRegistry:
     answered to any client before is visible here, without a cache that could be stale.
     """
 
-    def __init__(self, log: EventLog, limits: Limits, pool: ThreadPool, compute: ThreadPool) -> None:
+    def __init__(
+        self,
+        log: EventLog,
+        limits: Limits,
+        pool: ThreadPool,
+        compute: ThreadPool,
+        compiled: CompiledCache[PublishRules],
+    ) -> None:
         """Begin before the first entry of the log.
 
         Args:
@@ -45,6 +55,7 @@ class MemoryRegistry:
             limits: of what is published.
             pool: where the database is waited for.
             compute: where schemas are compiled.
+            compiled: keeps the rules of event types.
         """
         self.position = 0
         """The log position that has been applied."""
@@ -53,7 +64,9 @@ class MemoryRegistry:
         self._pool, self._compute = pool, compute
         self._lock = threading.Lock()
         self._states: dict[str, dict[str, object]] = {kind: {} for kind in AGGREGATES}
-        self._rules: dict[str, PublishRules] = {}
+        self._rules = compiled
+        self._compiling: dict[str, threading.Event] = {}
+        """The event types whose rules are being compiled."""
         self._changes: deque[tuple[int, str, str]] = deque(maxlen=CHANGES_MAX)
         """Position, kind and key of what was applied last."""
         self._changes_begin = 0
@@ -101,7 +114,7 @@ class MemoryRegistry:
         else:
             states[event.key] = state
         if event.kind in ("event-type", "timeline"):
-            self._rules.pop(event.key, None)
+            self._rules.drop(event.key)
         if len(self._changes) == CHANGES_MAX:
             self._changes_begin = self._changes[0][0]
         self._changes.append((entry.position, event.kind, event.key))
@@ -160,12 +173,29 @@ class MemoryRegistry:
         return [state for state in self._states["topic-creation"].values() if isinstance(state, TopicCreation)]
 
     def publish_rules(self, name: str) -> PublishRules:
-        """What publishing to an event type needs, compiled when it is first asked for."""
-        if (rules := self._rules.get(name)) is None:
-            event_type, timelines = self.event_type(name), self.timelines(name)
-            build = partial(PublishRules.of, event_type, partitions=timelines.active.partitions, limits=self._limits)
+        """What publishing to an event type needs, compiled when it is first asked for; others wait for the first.
+
+        Raises:
+            EventTypeNotFound: there is no such event type.
+            Unavailable: compiling takes too long.
+        """
+        while (rules := self._rules.get(name)) is None:
+            if (compiled := self._compiling.get(name)) is None:
+                return self._compile(name)
+            if not compiled.wait(COMPILING_WAIT_S):
+                raise Unavailable("Compiling the schema of the event type takes too long. Try again later.")
+        return rules
+
+    def _compile(self, name: str) -> PublishRules:
+        event_type, timelines = self.event_type(name), self.timelines(name)
+        build = partial(PublishRules.of, event_type, partitions=timelines.active.partitions, limits=self._limits)
+        self._compiling[name] = compiled = threading.Event()
+        try:
             rules = self._compute(build)
-            # Cached for the next caller, unless they are outdated by now.
+            # Kept for the next caller, unless they are outdated by now.
             if (self._states["event-type"].get(name), self._states["timeline"].get(name)) == (event_type, timelines):
-                self._rules[name] = rules
+                self._rules.put(name, rules, rules.bytes_)
+        finally:
+            del self._compiling[name]
+            compiled.set()
         return rules

@@ -1,3 +1,6 @@
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from rioni.commands.event_types import CreateEventType, DeleteEventType
@@ -5,6 +8,7 @@ from rioni.commands.schemas import AddSchema
 from rioni.commands.subscriptions.subscriptions import CreateSubscription, DeleteSubscription
 from rioni.commands.system.settings import SwitchFeature
 from rioni.domain.aggregates import TOPICS
+from rioni.domain.compiled_cache import CompiledCache
 from rioni.domain.errors import EventTypeNotFound, SubscriptionNotFound, Unavailable
 from rioni.domain.event_types.event_type import SubmittedSchema
 from rioni.domain.events import DomainEvent
@@ -54,7 +58,7 @@ def test_the_registry_follows_subscriptions_and_settings(broker):
 def test_starting_from_the_read_models_has_the_same_result_as_from_the_beginning(broker):
     broker.do(CREATE)
     broker.do(SwitchFeature(feature="kpi_collection", enabled=True))
-    started = MemoryRegistry(broker.log, broker.limits, direct, direct)
+    started = MemoryRegistry(broker.log, broker.limits, direct, direct, CompiledCache(10_000_000))
     with broker.engine.connect() as connection:
         started.load(all_states(connection), broker.projector.position(connection))
     broker.registry.refresh()
@@ -113,3 +117,64 @@ def test_a_node_stops_at_an_entry_of_a_newer_release_and_keeps_what_it_knows(bro
         assert (broker.registry.settings, broker.registry.position) == (before, position)
         with pytest.raises(Unavailable, match=f"The log is written in format {coming}"):
             broker.do(SwitchFeature(feature="kpi_collection", enabled=False))
+
+
+def registry_with(broker, bytes_max, compute=direct):
+    registry = MemoryRegistry(broker.log, broker.limits, direct, compute, CompiledCache(bytes_max))
+    registry.refresh()
+    return registry
+
+
+def test_compiled_schemas_are_dropped_and_compiled_again_within_the_bound(broker):
+    names = [f"order.number-{number}" for number in range(12)]
+    for name in names:
+        broker.do(CreateEventType(spec=event_type_spec(name=name)))
+    one = registry_with(broker, 10_000_000).publish_rules(names[0]).bytes_
+    compiled = []
+
+    def compute(function, *args, **kwargs):
+        compiled.append(function)
+        return function(*args, **kwargs)
+
+    registry = registry_with(broker, 3 * one, compute)
+    for name in names * 2:
+        assert registry.publish_rules(name).name == name
+    assert len(registry._rules) == 3
+    assert len(compiled) == 24
+    registry.publish_rules(names[-1])
+    assert len(compiled) == 24
+
+
+def test_requests_that_need_the_same_schema_wait_for_one_that_compiles_it(broker):
+    broker.do(CREATE)
+    begun, may_end, compiled = threading.Event(), threading.Event(), []
+
+    def compute(function):
+        compiled.append(function)
+        begun.set()
+        assert may_end.wait(10)
+        return function()
+
+    registry = registry_with(broker, 10_000_000, compute)
+    with ThreadPoolExecutor(8) as threads:
+        first = threads.submit(registry.publish_rules, NAME)
+        assert begun.wait(10)
+        others = [threads.submit(registry.publish_rules, NAME) for _ in range(7)]
+        may_end.set()
+        assert {id(each.result(10)) for each in (first, *others)} == {id(first.result())}
+    assert len(compiled) == 1
+
+
+def test_where_compiling_fails_those_that_wait_try_it_themselves(broker):
+    broker.do(CREATE)
+    outcomes = [Unavailable("busy"), None]
+
+    def compute(function):
+        if (outcome := outcomes.pop(0)) is not None:
+            raise outcome
+        return function()
+
+    registry = registry_with(broker, 10_000_000, compute)
+    with pytest.raises(Unavailable):
+        registry.publish_rules(NAME)
+    assert registry.publish_rules(NAME).name == NAME

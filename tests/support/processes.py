@@ -8,6 +8,7 @@ from rioni.commands.bus import CommandBus
 from rioni.commands.publishing.timeline_appender import TimelineAppender
 from rioni.commands.routes import ROUTES
 from rioni.commands.timelines.timeline_switch import TimelineSwitcher
+from rioni.domain.compiled_cache import CompiledCache
 from rioni.domain.ports.coordinator import Coordinator
 from rioni.domain.ports.event_log import EventLog, LogTransaction
 from rioni.domain.ports.event_store import EventStore
@@ -31,7 +32,7 @@ class Process:
         """Called before and after each transaction of a command, and each call of a store that belongs to one."""
         self.coordinator = coordinator
         self.stores = stores or broker.stores
-        self.registry = MemoryRegistry(broker.log, broker.limits, direct, direct)
+        self.registry = MemoryRegistry(broker.log, broker.limits, direct, direct, CompiledCache(10_000_000))
         self.registry.refresh()
         log: Any = _SteppedLog(broker.log, self)
         self.bus = CommandBus(

@@ -20,6 +20,10 @@ DFA_BYTES_MIN = 2**16
 """With less the library's engine would hardly ever get along without following each state by itself."""
 STATE_NS = 0.15
 """PERF: for each byte of a compiled expression, a character takes that long at worst."""
+COMPILED_BYTES_MIN = 10_000
+"""PERF: memory of the engine for one expression, however small its program is."""
+COMPILED_COPIES = 2
+"""PERF: memory for one expression in programs, compiled and once more while it runs."""
 _TRIALS = tuple(1 << power for power in range(10, 25))
 
 
@@ -42,3 +46,8 @@ def program_bytes(pattern: str) -> int:
             continue
         return size
     return _TRIALS[-1]
+
+
+def compiled_bytes(patterns: int, programs_bytes: int) -> int:
+    """An estimate of the memory that so many compiled expressions take, whose programs have so many bytes together."""
+    return COMPILED_BYTES_MIN * patterns + COMPILED_COPIES * programs_bytes

@@ -58,6 +58,11 @@ class EventValidator:
         self.all_valid = schema.compile_for_batch().is_valid
         """Whether all events of a list are valid."""
 
+    @property
+    def patterns_bytes(self) -> int:
+        """An estimate of the memory that its compiled patterns take."""
+        return self._work.patterns_bytes
+
     def first_error(self, events: Sequence[Mapping[str, Any]], sizes: Sequence[int], bytes_max: int) -> Error | None:
         """Check the events of a batch, one after the other, for their size and against the schema.
 
@@ -115,6 +120,9 @@ class EventValidator:
 
 class NoJsonSchema:
     """Refuses all events: their event type never had a schema that events in JSON could be validated against."""
+
+    patterns_bytes = 0
+    """It has no patterns."""
 
     def __init__(self, event_type: str) -> None:
         """Remember the name of the event type."""

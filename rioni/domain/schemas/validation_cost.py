@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from rioni.domain.schemas.checks import EXPANDED_PATHS_MAX
 from rioni.domain.schemas.effective_schema import EffectiveSchema
 from rioni.domain.schemas.formats import MESSAGES, UUID
-from rioni.domain.schemas.patterns import STATE_NS, program_bytes
+from rioni.domain.schemas.patterns import STATE_NS, compiled_bytes, program_bytes
 from rioni.domain.schemas.strict_json import children
 from rioni.domain.schemas.walker import expanded_paths, walk
 
@@ -44,6 +44,11 @@ class ValidationCost:
         self.portion_bytes = round(PORTION_NS_MAX / ns_per_byte)
         """Events of this size together can't take too long, whatever they are."""
         self._meter: _CostMeter | None = None
+
+    @property
+    def patterns_bytes(self) -> int:
+        """An estimate of the memory that the compiled patterns take."""
+        return compiled_bytes(len(self._costs), sum(self._costs.values()))
 
     def portions(self, sizes: Sequence[int]) -> Iterator[slice]:
         """Divide a batch, whose events have these sizes in bytes, into parts that don't take too long each."""

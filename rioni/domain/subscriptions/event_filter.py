@@ -9,19 +9,24 @@ could make them quadratic, in time or in memory, is refused here by a look at th
 import re
 import time
 from collections.abc import Callable, Iterator
-from functools import lru_cache
 from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
 
 import msgspec
 from jsonschema_rs import Draft4Validator, ValidationError
 from msgspec import UNSET
 
+from rioni.domain.compiled_cache import CompiledCache
 from rioni.domain.errors import FilterTooSlow, Invalid
-from rioni.domain.schemas.patterns import PATTERN_BYTES_MAX, options_for, program_bytes
+from rioni.domain.schemas.patterns import PATTERN_BYTES_MAX, compiled_bytes, options_for, program_bytes
 from rioni.domain.subscriptions.filter_cost import EVALUATION_NS_MAX, FilterCost, has_more_values
 
 
 CHARACTERS_MAX = 2_000
+KEPT_BYTES_MAX = 32_000_000
+"""Of compiled filters that no stream uses at the moment."""
+FILTER_BYTES, FILTER_BYTES_PER_CHARACTER = 3_000, 60
+"""PERF: of a compiled filter, beside its patterns."""
 MACROS = frozenset({"all", "exists", "exists_one"})
 FUNCTIONS = frozenset(
     {
@@ -95,6 +100,12 @@ class EventFilter:
             return self._result(members)
         return has_more_values(members, values_max) or self._timed_result(members)
 
+    @property
+    def bytes_(self) -> int:
+        """An estimate of the memory that it takes."""
+        patterns = compiled_bytes(self.cost.patterns, self.cost.programs_bytes)
+        return FILTER_BYTES + FILTER_BYTES_PER_CHARACTER * len(self.source) + patterns
+
     def _timed_result(self, members: dict[str, Any]) -> bool:
         """Evaluate with a time check: CEL can't be interrupted, so a filter that exceeds its bound is not run again."""
         for _ in range(2):
@@ -124,10 +135,21 @@ class EventFilter:
             raise _invalid(f"it has to be true or false, and is {result!r}")
 
 
-@lru_cache(maxsize=1_024)
+_used: WeakValueDictionary[str, EventFilter] = WeakValueDictionary()
+"""Those that streams use, and those that are kept."""
+_kept: CompiledCache[EventFilter] = CompiledCache(KEPT_BYTES_MAX)
+
+
 def event_filter(expression: str) -> EventFilter:
-    """The filter of an expression, compiled once; raises as `EventFilter` does."""
-    return EventFilter(expression)
+    """The filter of an expression, compiled once while it is in use; raises as `EventFilter` does."""
+    found = _kept.get(expression)
+    if found is None:
+        # What streams use is not compiled a second time for others, and stays the same object for them.
+        found = _used.get(expression)
+        if found is None:
+            found = _used[expression] = EventFilter(expression)
+        _kept.put(expression, found, found.bytes_)
+    return found
 
 
 def _invalid(what: str) -> Invalid:

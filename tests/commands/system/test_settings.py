@@ -7,6 +7,7 @@ from rioni.commands.event_types import CreateEventType
 from rioni.commands.system.settings import AddBlacklistEntry, RemoveBlacklistEntry, SetAdmins, SwitchFeature
 from rioni.domain.access.authorization import Attribute, EventTypeAuthorization, Subject
 from rioni.domain.aggregates import TOPICS
+from rioni.domain.compiled_cache import CompiledCache
 from rioni.domain.errors import AccessDenied, AdminOnly, InvalidFields, Malformed
 from rioni.domain.ports.thread_pool import direct
 from rioni.domain.system.settings import Admins, Settings
@@ -79,7 +80,7 @@ def test_changed_administrators_apply_in_every_worker(broker):
     closed = EventTypeAuthorization(admins=(CAROL,), readers=(CAROL,), writers=(CAROL,))
     broker.do(CreateEventType(spec=event_type_spec(authorization=closed)))
     with contextlib.closing(SqlEventLog(broker.engine, TOPICS)) as log:
-        registry = MemoryRegistry(log, broker.limits, direct, direct)
+        registry = MemoryRegistry(log, broker.limits, direct, direct, CompiledCache(10_000_000))
         bus, access = broker.bus_on(log), AccessPolicy(registry, DEFAULT_ADMIN)
         for enabled, now, before in ((True, ALICE, BOB), (False, BOB, ALICE)):
             broker.do(SetAdmins(admins=Admins(admins=(now,), readers=(now,), writers=(now,))))

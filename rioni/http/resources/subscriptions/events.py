@@ -18,6 +18,7 @@ from rioni.domain.streaming.messages import Reason
 from rioni.domain.streaming.parameters import check_partitions, subscription_parameters
 from rioni.domain.subscriptions.activity import END, STREAM
 from rioni.domain.subscriptions.dead_letter_policy import DEAD_LETTER_QUEUE, SKIP_EVENT, policy_of
+from rioni.domain.subscriptions.event_filter import event_filter
 from rioni.domain.subscriptions.subscription import Subscription
 from rioni.domain.timelines.position import EventTypePartition
 from rioni.http.bodies import parsing
@@ -75,6 +76,9 @@ class SubscriptionEventsResource(Resource):
         if req.method == "HEAD":
             respond_to_head(req, resp)
             return
+        if subscription.filter:
+            # PERF: compiling takes milliseconds; it is remembered.
+            dependencies.compute_pool(event_filter, subscription.filter)
         dependencies.cursor_initializer.initialise(subscription)
         stream_id = str(uuid4())
         release_slot = dependencies.stream_quota.acquire(subject.name)

@@ -108,6 +108,7 @@ def cluster_settings(config: Config) -> Iterator[Finding]:
 def memory_budget(config: Config, memory: Memory) -> Iterator[Finding]:
     """Whether the memory that the settings allow is there."""
     worker = config.cache_bytes_max + config.worker_stream_memory_bytes_max + config.bodies_bytes_max
+    worker += config.compiled_schemas_bytes_max
     there = min(memory.total_bytes, memory.limit_bytes or memory.total_bytes)
     if config.workers * worker > there:
         yield warning(

@@ -28,6 +28,10 @@ class Refused(RioniError):
     """The broker did not do what a command asked for, or could not be reached."""
 
 
+ATTEMPTS = 5
+"""How often a command makes a request at most, within some two seconds."""
+
+
 class Session:
     """The broker that a command speaks to, and its output.
 
@@ -51,8 +55,13 @@ class Session:
         from rioni.client import Client
 
         try:
+            # People wait for the answer: what takes longer than some seconds is for them to decide.
             client = Client(
-                wanted.url, token=wanted.token, ca_certificate=wanted.ca_certificate, timeout_s=wanted.timeout_s
+                wanted.url,
+                token=wanted.token,
+                ca_certificate=wanted.ca_certificate,
+                timeout_s=wanted.timeout_s,
+                attempts=ATTEMPTS,
             )
         except ValueError as ex:
             raise Invalid(f"{ex}.") from ex

@@ -25,22 +25,45 @@ ClientError
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from datetime import datetime
+from typing import Any, NamedTuple
 
 from rioni.client.models.events import ItemResult
+
+
+class Tried(NamedTuple):
+    """How often a request failed before the client stopped trying, and since when."""
+
+    attempts: int
+    since: datetime
+    seconds: float
+
+    def __str__(self) -> str:
+        return f"tried {self.attempts} times in {self.seconds:.3g} s, since {self.since:%Y-%m-%dT%H:%M:%SZ}"
 
 
 class ClientError(Exception):
     """Base of all errors of the client."""
 
+    tried: Tried | None = None
+    """How often the request was made before the client stopped trying; None for once."""
+    may_be_done: bool = False
+    """Whether the broker may have processed an attempt before the one that has failed."""
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        return text if self.tried is None else f"{text} ({self.tried})"
+
 
 class ConnectionFailed(ClientError):
     """There was no answer; whether the request was processed is unknown, unless the connection could not be opened."""
 
-    def __init__(self, message: str, *, sent: bool = True) -> None:
+    def __init__(self, message: str, *, sent: bool = True, temporary: bool = True) -> None:
         super().__init__(message)
         self.sent = sent
         """Whether the request may have reached the broker."""
+        self.temporary = temporary
+        """Whether another attempt may succeed; not with a certificate that is not trusted, for instance."""
 
 
 class TimedOut(ConnectionFailed):
@@ -122,6 +145,8 @@ class PublishingFailed(ClientError):
         failed = [result for result in results if result.publishing_status != "submitted"]
         self.failed = failed
         """The results of those that were not stored."""
+        self.may_be_completed = any(result.step == "publishing" for result in results)
+        """Whether the broker stores what is missing when the batch is sent again under its idempotency key."""
         # Where no event is at fault, all of them may carry the reason.
         culprits = [result for result in failed if result.publishing_status == "failed"] or failed
         culprit = next((result for result in culprits if result.detail), None)

@@ -97,7 +97,7 @@ def _run(connection: socket.socket) -> None:
 
 
 if __name__ == "__main__":
-    for module in ("rioni.client", "httpx", "tenacity", "rich.table", "rioni.cli.documentation"):
+    for module in ("rioni.client", "httpx", "rich.table", "rioni.cli.documentation"):
         importlib.import_module(module)
     importlib.import_module("rioni.cli.documentation").pages()
     with contextlib.redirect_stdout(io.StringIO()):

@@ -17,7 +17,6 @@ NAMES: Mapping[str, str] = {
     "AsyncProducer": "Producer",
     "AsyncConsumer": "Consumer",
     "AsyncDelivery": "Delivery",
-    "AsyncRetrying": "Retrying",
     "AsyncIterator": "Iterator",
     "AsyncIterable": "Iterable",
     "AsyncGenerator": "Generator",

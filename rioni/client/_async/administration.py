@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from rioni.client._async.transport import Transport, decode
+from rioni.client.errors import Conflict
 from rioni.client.models.administration import (
     Admins,
     Blacklist,
@@ -20,6 +21,7 @@ from rioni.client.models.administration import (
     Rights,
     Storage,
 )
+from rioni.client.models.base import has_members
 
 
 _SERVICE_UNAVAILABLE = 503
@@ -104,12 +106,18 @@ class Storages:
 
     async def create(self, storage: Storage) -> Storage:
         """Add a storage; raises Conflict if there is one of this id."""
-        return await self._transport.fetch(Storage, "POST", "/storages", body=storage.members())
+        members = storage.members()
+        try:
+            return await self._transport.fetch(Storage, "POST", "/storages", body=members, repeatable=True)
+        except Conflict as ex:
+            if ex.may_be_done and has_members(found := await self.get(storage.id), members):
+                return found
+            raise
 
     async def delete(self, storage_id: str) -> None:
         """Remove a storage; raises BadRequest while it is used."""
         path = {"storage_id": storage_id}
-        await self._transport.request("DELETE", "/storages/{storage_id}", path=path, repeatable=False)
+        await self._transport.delete("/storages/{storage_id}", path)
 
     async def set_default(self, storage_id: str) -> Storage:
         """Let new event types begin in this storage."""

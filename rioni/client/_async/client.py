@@ -22,6 +22,7 @@ from rioni.client._async.transport import Token, Transport
 from rioni.client.consumption.options import ConsumerOptions
 from rioni.client.models.events import Batch, Cursor, ItemResult
 from rioni.client.models.subscriptions import Subscription
+from rioni.client.retries import RETRY_S
 
 
 if TYPE_CHECKING:
@@ -43,11 +44,12 @@ class AsyncClient:
             that of the environment (`RIONI_TOKEN`).
         ca_certificate: PEM file with the authorities to trust, for https; by default those of the system.
         timeout_s: how long the broker may take to answer.
-        attempts: how often a request is made at most, where that may help.
+        retry_s: for how long a request is made again, where that may help; 0 for no second attempt.
+        attempts: how often a request is made at most; by default as often as there is time.
         headers: of each request.
 
     Raises:
-        ValueError: the URL is not one.
+        ValueError: the URL is not one, or a limit makes no sense.
     """
 
     def __init__(
@@ -57,7 +59,8 @@ class AsyncClient:
         token: Token = None,
         ca_certificate: str | Path | None = None,
         timeout_s: float = 30,
-        attempts: int = 5,
+        retry_s: float = RETRY_S,
+        attempts: int | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
         self._transport = Transport(
@@ -65,6 +68,7 @@ class AsyncClient:
             token=token,
             ca_certificate=ca_certificate,
             timeout_s=timeout_s,
+            retry_s=retry_s,
             attempts=attempts,
             headers=headers,
         )

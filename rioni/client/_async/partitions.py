@@ -78,5 +78,8 @@ class Timelines:
         return await self._transport.fetch(list[Timeline], "GET", _TIMELINES, path={"name": name}, params=params)
 
     async def create(self, name: str, storage_id: str) -> None:
-        """Begin a timeline in a storage; blocks until producers go on in it, some seconds at most."""
+        """Begin a timeline in a storage; blocks until producers go on in it, some seconds at most.
+
+        It is not asked for again where the broker may have begun it: look at `list` then.
+        """
         await self._transport.request("POST", _TIMELINES, path={"name": name}, body={"storage_id": storage_id})

@@ -117,7 +117,9 @@ class AsyncProducer:
         if delivery is None:
             deadline_s = time.monotonic() + (self._timeout_s if timeout_s is None else timeout_s)
             while delivery is None:
-                await self._buffer.wait_for_room(max(0.0, deadline_s - time.monotonic()))
+                if not await self._buffer.wait_for_room(max(0.0, deadline_s - time.monotonic())):
+                    full = "The buffer is full: events come faster than the broker stores them"
+                    raise TimedOut(self._publishing.why(full), sent=False)
                 delivery = self._buffer.add(lane, encoded)
         return delivery
 
@@ -134,7 +136,8 @@ class AsyncProducer:
         self._check_process()
         timeout_s = self._timeout_s + GRACE_S if timeout_s is None else timeout_s
         if not await self._wait(self._buffer.send_now(), timeout_s):
-            raise TimedOut(f"Events of {self.event_type} have no result after {timeout_s:.3g} s")
+            late = f"Events of {self.event_type} have no result after {timeout_s:.3g} s"
+            raise TimedOut(self._publishing.why(late))
         self._raise_failures()
 
     async def close(self, timeout_s: float | None = None) -> None:
@@ -152,7 +155,8 @@ class AsyncProducer:
         timeout_s = self._timeout_s + GRACE_S if timeout_s is None else timeout_s
         self._buffer.close()
         if not await self._wait(self._buffer.send_now(), timeout_s):
-            self._abandon(TimedOut(f"The producer was closed, and the event had no result after {timeout_s:.3g} s"))
+            late = f"The producer was closed, and the event had no result after {timeout_s:.3g} s"
+            self._abandon(TimedOut(self._publishing.why(late)))
             for task in self._tasks:
                 concurrency.cancel(task)
         deadline_s = time.monotonic() + STOP_S

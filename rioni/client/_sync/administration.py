@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from rioni.client._sync.transport import Transport, decode
+from rioni.client.errors import Conflict
 from rioni.client.models.administration import (
     Admins,
     Blacklist,
@@ -20,6 +21,7 @@ from rioni.client.models.administration import (
     Rights,
     Storage,
 )
+from rioni.client.models.base import has_members
 
 
 _SERVICE_UNAVAILABLE = 503
@@ -104,12 +106,18 @@ class Storages:
 
     def create(self, storage: Storage) -> Storage:
         """Add a storage; raises Conflict if there is one of this id."""
-        return self._transport.fetch(Storage, "POST", "/storages", body=storage.members())
+        members = storage.members()
+        try:
+            return self._transport.fetch(Storage, "POST", "/storages", body=members, repeatable=True)
+        except Conflict as ex:
+            if ex.may_be_done and has_members(found := self.get(storage.id), members):
+                return found
+            raise
 
     def delete(self, storage_id: str) -> None:
         """Remove a storage; raises BadRequest while it is used."""
         path = {"storage_id": storage_id}
-        self._transport.request("DELETE", "/storages/{storage_id}", path=path, repeatable=False)
+        self._transport.delete("/storages/{storage_id}", path)
 
     def set_default(self, storage_id: str) -> Storage:
         """Let new event types begin in this storage."""

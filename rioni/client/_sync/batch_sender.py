@@ -7,9 +7,9 @@ from typing import Any
 from rioni.client import encoding
 from rioni.client._sync.delivery import Piece, ProducerBatch
 from rioni.client._sync.publishing import Publishing
-from rioni.client._sync.transport import WAIT_FIRST_S, WAIT_MAX_S
 from rioni.client.errors import BadRequest, ClientError, EventFailed, Problem, PublishingFailed, TooLarge
 from rioni.client.models.events import ItemResult
+from rioni.client.retries import backoff_s
 
 
 _UNREADABLE_EVENT = "parsing event"
@@ -70,7 +70,7 @@ class BatchSender:
             )
         except PublishingFailed as ex:
             if len(ex.results) == len(piece.indexes):
-                if any(result.step == "publishing" for result in ex.results):
+                if ex.may_be_completed:
                     return self._after_partial(batch, piece, ex.results)
                 return self._after_refusal(batch, piece, ex.results)
             batch.fail(piece.missing, ex)
@@ -93,8 +93,8 @@ class BatchSender:
         piece.missing = [n for n in piece.missing if outcomes[n].publishing_status != "submitted"]
         if not self._idempotent:
             piece.indexes = piece.missing
-        wait_s = min(WAIT_FIRST_S * 2**piece.repetitions, WAIT_MAX_S)
         piece.repetitions += 1
+        wait_s = backoff_s(piece.repetitions)
         if piece.missing and time.monotonic() + wait_s < batch.deadline_s:
             self._sleep(wait_s)
             return [piece]

@@ -17,6 +17,7 @@ from rioni.client.consumption.decoding import Types
 from rioni.client.consumption.events import Event, EventBatch
 from rioni.client.consumption.lanes import Assigned, Item
 from rioni.client.consumption.options import ConsumerOptions, Options
+from rioni.client.consumption.reconnect import REQUEST_S
 from rioni.client.models.subscriptions import Subscription
 
 
@@ -46,7 +47,7 @@ class Consumer(Generic[T]):
         self._options = Options(**options)
         self._exchange = Exchange(self._options, types)
         self._reader = StreamReader(transport, self._exchange, subscription)
-        self._committer = Committer(Subscriptions(transport), self._exchange, self._reader)
+        self._committer = Committer(Subscriptions(transport, REQUEST_S), self._exchange, self._reader)
         self._reading: concurrency.Task | None = None
         self._committing: concurrency.Task | None = None
         self._working: list[concurrency.Task] = []

@@ -6,6 +6,8 @@ from typing import Any
 import msgspec
 
 from rioni.client._sync.transport import Transport, decode
+from rioni.client.errors import Conflict, PreconditionFailed
+from rioni.client.models.base import has_members
 from rioni.client.models.event_types import Consumers, EventType, EventTypeFacets, ProducingClient
 
 
@@ -124,7 +126,13 @@ class EventTypes:
 
     def create(self, event_type: EventType) -> EventType:
         """Create an event type; raises Conflict if there is one of this name."""
-        response = self._transport.request("POST", "/event-types", body=event_type.members())
+        members = event_type.members()
+        try:
+            response = self._transport.request("POST", "/event-types", body=members, repeatable=True)
+        except Conflict as ex:
+            if ex.may_be_done and has_members(found := self.get(event_type.name), members):
+                return found
+            raise
         # The broker may be one that answers without a body.
         created = decode(response, EventType) if response.content else self.get(event_type.name)
         created.etag = created.etag or response.headers.get("ETag")
@@ -143,19 +151,24 @@ class EventTypes:
             Unprocessable: the change is not allowed, for instance by the compatibility mode.
         """
         etag = if_match or event_type.etag
-        self._transport.request(
-            "PUT",
-            _ITEM,
-            path={"name": event_type.name},
-            body=event_type.members(),
-            headers={"If-Match": etag} if etag and etag != "*" else None,
-            repeatable=etag is None or etag == "*",
-        )
+        members = event_type.members()
+        try:
+            self._transport.request(
+                "PUT",
+                _ITEM,
+                path={"name": event_type.name},
+                body=members,
+                headers={"If-Match": etag} if etag and etag != "*" else None,
+            )
+        except PreconditionFailed as ex:
+            if ex.may_be_done and has_members(found := self.get(event_type.name), members):
+                return found
+            raise
         return self.get(event_type.name)
 
     def delete(self, name: str) -> None:
         """Delete an event type, its schemas and its events; raises Conflict if there are subscriptions to it."""
-        self._transport.request("DELETE", _ITEM, path={"name": name}, repeatable=False)
+        self._transport.delete(_ITEM, {"name": name})
 
     def producers(self, name: str) -> Sequence[ProducingClient]:
         """The clients that published to an event type, by name."""

@@ -1,6 +1,8 @@
 """Publishing of single batches."""
 
+import time
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -10,6 +12,7 @@ from rioni.client import encoding
 from rioni.client._sync.transport import Transport, decode
 from rioni.client.errors import Problem, PublishingFailed, ServerError, UnexpectedAnswer
 from rioni.client.models.events import ItemResult
+from rioni.client.retries import backoff_s
 
 
 CATEGORIES_MAX = 10_000
@@ -45,6 +48,9 @@ class Publishing:
     ) -> list[ItemResult]:
         """Publish a batch; returns nothing where all events were stored and the broker has no more to say.
 
+        It is sent again under its key for up to `retry_s` of the client, also where the broker has stored a part of it:
+        then the broker stores what is missing. Blocks at most so long, and `timeout_s`.
+
         Args:
             event_type: the name.
             events: mappings, msgspec structs, dataclasses, Pydantic models, or JSON as bytes or text. Events without
@@ -59,9 +65,11 @@ class Publishing:
             PublishingFailed: some events were not stored; it has the result of each.
             ClientError: no answer, or the batch as a whole was refused.
         """
+        until_s = time.monotonic() + self._transport.retry_s
         add_metadata = not delete and self.has_metadata(event_type)
         encoded = [encoding.encode_event(event, add_metadata=add_metadata) for event in events]
-        return self.send(
+        send = partial(
+            self.send,
             event_type,
             encoding.encode_batch(encoded),
             idempotency_key=idempotency_key or str(uuid4()),
@@ -70,6 +78,21 @@ class Publishing:
             compression=compression,
             template=_DELETED_EVENTS if delete else _EVENTS,
         )
+        failures = 0
+        while True:
+            try:
+                return send(retry_s=max(0.0, until_s - time.monotonic()))
+            except PublishingFailed as ex:
+                failures += 1
+                wait_s = backoff_s(failures)
+                if (
+                    not ex.may_be_completed
+                    or time.monotonic() + wait_s > until_s
+                    or failures == self._transport.attempts
+                ):
+                    raise
+                self._transport.failed(ex)
+            self._transport.pause(wait_s)
 
     def send(
         self,
@@ -85,7 +108,7 @@ class Publishing:
     ) -> list[ItemResult]:
         """Publish a batch that is encoded already; as `publish`, without a key if there is none.
 
-        `patience` says how long a request is repeated: `deadline_s` and `sleep` of `Transport.request`.
+        `patience` says how long a request is repeated: `retry_s`, `deadline_s` and `sleep` of `Transport.request`.
         """
         sent_headers = {"Content-Type": "application/json", **(headers or {})}
         if idempotency_key is not None:
@@ -115,6 +138,10 @@ class Publishing:
         if any(result.publishing_status != "submitted" for result in results):
             raise PublishingFailed(event_type, results)
         return results
+
+    def why(self, text: str) -> str:
+        """A text, and since when and why requests fail, if they do."""
+        return self._transport.why(text)
 
     def has_metadata(self, event_type: str, *, deadline_s: float | None = None) -> bool:
         """Whether events of an event type have metadata; the broker is asked once, about unknown ones each time.

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from rioni.client._sync import concurrency
 from rioni.client._sync.delivery import Delivery, ProducerBatch
 from rioni.client._sync.transport import trace_headers
-from rioni.client.errors import ProducerClosed, TimedOut
+from rioni.client.errors import ProducerClosed
 
 
 IDLE_S = 60.0
@@ -66,14 +66,9 @@ class SendBuffer:
             self._bytes += size
             return self._append(self._lanes[lane], event)
 
-    def wait_for_room(self, timeout_s: float) -> None:
-        """Block until results have come since `add` has found no room.
-
-        Raises:
-            TimedOut: none came in time.
-        """
-        if not concurrency.wait(self._room, timeout_s):
-            raise TimedOut("The buffer is full: events come faster than the broker stores them", sent=False)
+    def wait_for_room(self, timeout_s: float) -> bool:
+        """Block until results have come since `add` has found no room; whether they came in time."""
+        return concurrency.wait(self._room, timeout_s)
 
     def _append(self, lane: _Lane, event: bytes) -> Delivery:
         limits, size = self._limits, len(event)

@@ -12,7 +12,7 @@ from rioni.client._sync.exchange import WAIT_MAX_S, Exchange
 from rioni.client._sync.subscriptions import Subscriptions
 from rioni.client._sync.transport import Transport
 from rioni.client.consumption.events import StreamPartition
-from rioni.client.consumption.reconnect import Reconnect
+from rioni.client.consumption.reconnect import REQUEST_S, Reconnect
 from rioni.client.consumption.session import BROKEN_MARGIN_S, Session
 from rioni.client.errors import ClientError, UnexpectedAnswer
 from rioni.client.models.subscriptions import Subscription
@@ -37,7 +37,7 @@ class StreamReader:
 
     def __init__(self, transport: Transport, exchange: Exchange, subscription: str | Subscription) -> None:
         self._transport, self._exchange, self._subscription = transport, exchange, subscription
-        self._subscriptions = Subscriptions(transport)
+        self._subscriptions = Subscriptions(transport, REQUEST_S)
         self.needs_policy = False
         """Whether the subscription must have a dead-letter policy."""
         self._reconnect = Reconnect(exchange.options.reconnect_s, random.random)

@@ -58,8 +58,14 @@ class _DeadLetters(msgspec.Struct):
 class Subscriptions:
     """Lists, creates, changes, resets and deletes subscriptions. Methods raise `ClientError`."""
 
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
+    def __init__(self, transport: Transport, retry_s: float | None = None) -> None:
+        """Connect to nothing yet.
+
+        Args:
+            transport: makes the requests.
+            retry_s: for how long those of consumers are made again; by default as long as those of the client.
+        """
+        self._transport, self._retry_s = transport, retry_s
 
     def list(
         self,
@@ -99,11 +105,15 @@ class Subscriptions:
     def get(self, subscription_id: str, *, as_of: str | int | None = None) -> Subscription:
         """A subscription; raises NotFound."""
         path = {"subscription_id": subscription_id}
-        return self._transport.fetch(Subscription, "GET", _ITEM, path=path, params={"as_of": as_of})
+        return self._transport.fetch(
+            Subscription, "GET", _ITEM, path=path, params={"as_of": as_of}, retry_s=self._retry_s
+        )
 
     def create(self, subscription: Subscription) -> Subscription:
         """Create a subscription, or get the one with the same application, consumer group and event types."""
-        return self._transport.fetch(Subscription, "POST", _LIST, body=subscription.members(), repeatable=True)
+        return self._transport.fetch(
+            Subscription, "POST", _LIST, body=subscription.members(), repeatable=True, retry_s=self._retry_s
+        )
 
     def update(self, subscription: Subscription) -> None:
         """Change authorization, annotations, labels and filter of a subscription; an empty filter removes it."""
@@ -112,7 +122,7 @@ class Subscriptions:
 
     def delete(self, subscription_id: str) -> None:
         """Delete a subscription and its cursors; its streams end."""
-        self._transport.request("DELETE", _ITEM, path={"subscription_id": subscription_id}, repeatable=False)
+        self._transport.delete(_ITEM, {"subscription_id": subscription_id})
 
     def stats(self, subscription_id: str, *, show_time_lag: bool = False) -> Sequence[SubscriptionStatistics]:
         """Who reads each partition, and how far behind it is, by event type."""
@@ -127,7 +137,8 @@ class Subscriptions:
 
     def cursors(self, subscription_id: str) -> Sequence[Cursor]:
         """The committed cursors; none until the subscription was first streamed."""
-        response = self._transport.request("GET", f"{_ITEM}/cursors", path={"subscription_id": subscription_id})
+        path = {"subscription_id": subscription_id}
+        response = self._transport.request("GET", f"{_ITEM}/cursors", path=path, retry_s=self._retry_s)
         return decode(response, _Cursors).items if response.content else []
 
     def commit(self, subscription_id: str, stream_id: str, cursors: Sequence[Cursor]) -> Sequence[CommitResult]:
@@ -143,6 +154,7 @@ class Subscriptions:
             body={"items": [cursor.members() for cursor in cursors]},
             headers={"X-Nakadi-StreamId": stream_id},
             repeatable=True,
+            retry_s=self._retry_s,
         )
         return decode(response, _CommitResults).items if response.content else []
 
@@ -150,12 +162,12 @@ class Subscriptions:
         """Set committed cursors, backwards too; ends all streams first, for which it waits about a minute at most."""
         body = {"items": [cursor.members() for cursor in cursors]}
         path = {"subscription_id": subscription_id}
-        self._transport.request("PATCH", f"{_ITEM}/cursors", path=path, body=body, idle_s=RESET_S)
+        self._transport.request("PATCH", f"{_ITEM}/cursors", path=path, body=body, idle_s=RESET_S, repeatable=True)
 
     def close_stream(self, subscription_id: str, stream_id: str) -> None:
         """End a stream; raises NotFound if there is none."""
         path = {"subscription_id": subscription_id, "stream_id": stream_id}
-        self._transport.request("DELETE", f"{_ITEM}/streams/{{stream_id}}", path=path, repeatable=False)
+        self._transport.delete(f"{_ITEM}/streams/{{stream_id}}", path, retry_s=self._retry_s)
 
     def try_filter(self, filter: str, events: Sequence[Mapping[str, Any]]) -> Sequence[FilterEvaluation]:  # noqa: A002
         """Whether each of at most 20 events matches a filter, and which part decides it; of Rioni only."""

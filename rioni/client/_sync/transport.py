@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -15,14 +16,13 @@ import msgspec
 from rioni import __version__
 from rioni.client import errors
 from rioni.client._sync import concurrency
-from rioni.client.retries import RETRY_AFTER_MAX_S, may_help, retry_after_s
+from rioni.client.retries import RETRY_S, Attempts, retry_after_s
 
 
 if TYPE_CHECKING:
     import ssl
 
     import httpx
-    from tenacity import Retrying
 
 
 DEFAULT_URL = "http://localhost:8080"
@@ -35,8 +35,8 @@ URLS_MAX = 1_000
 """Addresses that are not parsed again."""
 TIMEOUT_MIN_S = 0.001
 """For a request that begins just before its deadline."""
-WAIT_FIRST_S = 0.1
-WAIT_MAX_S = 10.0
+CONNECT_MAX_S = 5.0
+"""How long connecting may take. Hosts that come back hear of an attempt after 1, 3 and 7 seconds: better a new one."""
 
 _IMPLEMENTATION = f"Python/{sys.version_info.major}.{sys.version_info.minor}"
 _HEADERS = {
@@ -59,12 +59,11 @@ class Transport:
         token: Token = None,
         ca_certificate: str | Path | None = None,
         timeout_s: float = 30,
-        attempts: int = 5,
+        retry_s: float = RETRY_S,
+        attempts: int | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        # PERF: half of the time that importing the client would take.
-        import httpx  # noqa: PLC0415
-
+        # PERF: it imports httpx, which takes half of the time that importing the client would take.
         from rioni.client._sync.connections import connections  # noqa: PLC0415
 
         self.url = (url or os.environ.get("RIONI_URL") or DEFAULT_URL).rstrip("/")
@@ -73,8 +72,15 @@ class Transport:
             raise ValueError(f"{self.url} is not the base URL of a broker; write it like {DEFAULT_URL}")
         self._token_source: Token = token if token is not None else os.environ.get("RIONI_TOKEN")
         self._token: str | None = None
-        self.attempts, self.timeout_s = attempts, timeout_s
-        self._timeout = httpx.Timeout(timeout_s).as_dict()
+        if not retry_s >= 0 or not timeout_s > 0 or (attempts is not None and attempts < 1):
+            raise ValueError(
+                f"retry_s ({retry_s}) must not be negative, timeout_s ({timeout_s}) must be more than 0, and attempts "
+                f"({attempts}) at least 1"
+            )
+        self.retry_s, self.attempts, self.timeout_s = retry_s, attempts, timeout_s
+        self._failure: tuple[datetime, Exception] | None = None
+        """Since when requests fail, and why the last one did; None when one has succeeded since."""
+        self._timeout = self._timeout_of(timeout_s)
         self._headers = {**_HEADERS, **_lowered(headers or {})}
         # PERF: the client of httpx, with cookies, redirects and events, adds 100 µs to each request.
         self._http = connections(
@@ -85,10 +91,13 @@ class Transport:
             idle_max=IDLE_MAX,
         )
         self._closed = False
+        self._pauses: set[concurrency.Event] = set()
 
     def close(self) -> None:
-        """Close all connections; streams end with `ConnectionFailed`."""
+        """Close all connections; streams end with `ConnectionFailed`, and requests that wait with `ClientError`."""
         self._closed = True
+        for pause in [*self._pauses]:
+            pause.set()
         self._http.close()
 
     def request(
@@ -103,11 +112,12 @@ class Transport:
         headers: Mapping[str, str] | None = None,
         repeatable: bool | None = None,
         accept: tuple[int, ...] = (),
+        retry_s: float | None = None,
         deadline_s: float | None = None,
         idle_s: float | None = None,
-        sleep: Callable[[float], Any] = concurrency.sleep,
+        sleep: Callable[[float], Any] | None = None,
     ) -> "httpx.Response":
-        """Make a request, again where that may help; blocks at most `attempts` times `timeout_s`, and between them.
+        """Make a request, again where that may help; blocks at most `retry_s` and `timeout_s`.
 
         Args:
             method: the verb.
@@ -120,9 +130,10 @@ class Transport:
             repeatable: whether the request may be sent again when it is unknown whether the broker processed it; by
                 default all but those with POST and PATCH.
             accept: statuses that are no errors, beside those of success.
-            deadline_s: until when the request is repeated, on the monotonic clock, in place of the number of attempts.
+            retry_s: for how long attempts begin; by default as long as those of the client.
+            deadline_s: until when all attempts end, on the monotonic clock, in place of `retry_s`.
             idle_s: how long the broker may take to answer; by default as long as the client's time-out.
-            sleep: waits between attempts.
+            sleep: waits between attempts; raises what ends them early.
 
         Raises:
             ConnectionFailed: there was no answer.
@@ -130,11 +141,7 @@ class Transport:
         """
         again = method not in {"POST", "PATCH"} if repeatable is None else repeatable
 
-        begun_s = 0.0
-
         def make() -> "httpx.Response":
-            nonlocal begun_s
-            begun_s = time.monotonic()
             request = self._build(method, template, path, params, body, content, headers)
             if deadline_s is not None:
                 request.extensions["timeout"] = self._timeout_until(deadline_s)
@@ -145,28 +152,49 @@ class Transport:
                 raise self.problem(response)
             return response
 
-        # PERF: preparing retries takes 80 µs, and hardly any request needs them.
-        if _is_over(deadline_s):
-            raise errors.TimedOut(f"{self.url}: there was no time left to send a request", sent=False)
-        failure: errors.ClientError | None = None
-        try:
-            return make()
-        except errors.ClientError as ex:
-            failure = ex
-
-        def is_too_late(state: Any) -> bool:
-            # The error of a broker that answers says more than that of one more attempt, which would be cut off.
-            answered = isinstance(state.outcome.exception(), errors.Problem)
-            took_s = time.monotonic() - begun_s if answered else 0.0
-            return _is_over(deadline_s, state.upcoming_sleep + took_s)
-
-        stop = None if deadline_s is None else is_too_late
-        for attempt in self._retrying(again, stop, sleep):
-            with attempt:
-                if attempt.retry_state.attempt_number == 1 or _is_over(deadline_s):
-                    raise failure
+        attempts: Attempts | None = None
+        while True:
+            began_s = time.monotonic()
+            if deadline_s is not None and began_s >= deadline_s:
+                raise errors.TimedOut(f"{self.url}: there was no time left to send a request", sent=False)
+            try:
                 response = make()
-        return response
+            except errors.ClientError as ex:
+                if attempts is None:
+                    until_s = began_s + (self.retry_s if retry_s is None else retry_s)
+                    count_max = self.attempts if deadline_s is None else None
+                    attempts = Attempts(
+                        began_s, again=again, count_max=count_max, until_s=until_s, deadline_s=deadline_s
+                    )
+                wait_s = attempts.failed(ex, began_s, time.monotonic())
+                self.failed(ex)
+            else:
+                self._failure = None
+                return response
+            (sleep or self.pause)(wait_s)
+
+    def failed(self, ex: errors.ClientError) -> None:
+        """Note why a request is made again."""
+        failure = self._failure
+        self._failure = datetime.now(UTC) if failure is None else failure[0], ex
+
+    def why(self, text: str) -> str:
+        """A text, and since when and why requests fail, if they do."""
+        if (failure := self._failure) is None:
+            return text
+        return f"{text}; requests fail since {failure[0]:%Y-%m-%dT%H:%M:%SZ}: {failure[1]}"
+
+    def pause(self, seconds: float) -> None:
+        """Wait between two attempts; raises where the client is closed meanwhile."""
+        pause = concurrency.Event()
+        self._pauses.add(pause)
+        try:
+            if not self._closed:
+                concurrency.wait(pause, seconds)
+        finally:
+            self._pauses.discard(pause)
+        if self._closed:
+            raise errors.ClientError(self.why("The client was closed before a request succeeded"))
 
     def fetch(self, kind: type[T], method: str, template: str, **request: Any) -> T:
         """Make a request as `request` does, and decode the JSON of its answer.
@@ -175,6 +203,14 @@ class Transport:
             UnexpectedAnswer: the JSON is of another form; and all that `request` raises.
         """
         return decode(self.request(method, template, **request), kind)
+
+    def delete(self, template: str, path: Mapping[str, str], *, retry_s: float | None = None) -> None:
+        """Delete something; raises as `request`, but not where an earlier attempt may have deleted it."""
+        try:
+            self.request("DELETE", template, path=path, retry_s=retry_s)
+        except errors.NotFound as ex:
+            if not ex.may_be_done:
+                raise
 
     @contextmanager
     def stream(
@@ -264,7 +300,7 @@ class Transport:
 
     def _exchange(self, request: "httpx.Request", *, stream: bool) -> "httpx.Response":
         if self._closed:
-            raise errors.ClientError("The client is closed")
+            raise errors.ClientError(self.why("The client is closed"))
         response = self._http.handle_request(request)
         response.request = request
         if not stream:
@@ -290,36 +326,13 @@ class Transport:
     def _timeout_of(self, idle_s: float) -> Mapping[str, float | None]:
         import httpx  # noqa: PLC0415 - see __init__
 
-        return httpx.Timeout(self.timeout_s, read=idle_s).as_dict()
+        return httpx.Timeout(self.timeout_s, read=idle_s, connect=min(self.timeout_s, CONNECT_MAX_S)).as_dict()
 
     def _timeout_until(self, deadline_s: float) -> Mapping[str, float | None]:
         import httpx  # noqa: PLC0415 - see __init__
 
-        left_s = max(deadline_s - time.monotonic(), TIMEOUT_MIN_S)
-        return httpx.Timeout(min(left_s, self.timeout_s)).as_dict()
-
-    def _retrying(
-        self,
-        again: bool,  # noqa: FBT001
-        stop: Callable[[Any], bool] | None,
-        sleep: Callable[[float], Any],
-    ) -> "Retrying":
-        from tenacity import Retrying, retry_if_exception, stop_after_attempt  # noqa: PLC0415 - as httpx
-        from tenacity import wait_exponential_jitter as backoff  # noqa: PLC0415
-
-        usual = backoff(multiplier=WAIT_FIRST_S, max=WAIT_MAX_S, jitter=WAIT_FIRST_S)
-
-        def wait_s(state: Any) -> float:
-            asked = getattr(state.outcome.exception(), "retry_after_s", None)
-            return min(asked, RETRY_AFTER_MAX_S) if asked is not None else usual(state)
-
-        return Retrying(
-            retry=retry_if_exception(lambda ex: may_help(ex, again=again)),
-            stop=stop or stop_after_attempt(self.attempts),
-            wait=wait_s,
-            sleep=sleep,
-            reraise=True,
-        )
+        left_s = min(max(deadline_s - time.monotonic(), TIMEOUT_MIN_S), self.timeout_s)
+        return httpx.Timeout(left_s, connect=min(left_s, CONNECT_MAX_S)).as_dict()
 
 
 def decode(response: "httpx.Response", kind: type[T]) -> T:
@@ -346,13 +359,22 @@ def _read_bounded(response: "httpx.Response") -> None:
 def _connection_error(ex: "httpx.TransportError", url: str) -> errors.ConnectionFailed:
     import httpx  # noqa: PLC0415 - see Transport
 
-    sent = not isinstance(ex, (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout))
+    unsent = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.LocalProtocolError)
     kind = errors.TimedOut if isinstance(ex, httpx.TimeoutException) else errors.ConnectionFailed
-    return kind(f"{url} does not answer: {str(ex) or type(ex).__name__}", sent=sent)
+    text = f"{url} does not answer: {str(ex) or type(ex).__name__}"
+    return kind(text, sent=not isinstance(ex, unsent), temporary=not _is_lasting(ex))
 
 
-def _is_over(deadline_s: float | None, after_s: float = 0.0) -> bool:
-    return deadline_s is not None and time.monotonic() + after_s >= deadline_s
+def _is_lasting(ex: "httpx.TransportError") -> bool:
+    """Whether another attempt would fail in the same way."""
+    import ssl  # noqa: PLC0415 - as httpx
+
+    import httpx  # noqa: PLC0415 - see Transport
+
+    cause: BaseException | None = ex
+    while cause is not None and not isinstance(cause, (ssl.SSLCertVerificationError, UnicodeError)):
+        cause = cause.__cause__
+    return cause is not None or isinstance(ex, (httpx.LocalProtocolError, httpx.UnsupportedProtocol))
 
 
 def _lowered(headers: Mapping[str, str]) -> dict[str, str]:

@@ -12,13 +12,11 @@ from rioni.client.errors import (
     Unauthorized,
     UnexpectedAnswer,
 )
-from rioni.client.retries import RETRY_AFTER_MAX_S
+from rioni.client.retries import RETRY_AFTER_MAX_S, WAIT_FIRST_S, backoff_s
 
 
-WAIT_FIRST_S = 0.1
-WAIT_MAX_S = 30.0
-CONFLICT_WAIT_MAX_S = 5.0
-"""Where all slots are taken: a consumer that is there in reserve takes over so soon."""
+REQUEST_S = 2.0
+"""For how long a consumer makes a request again: then it goes on by itself, since it knows more and may be stopped."""
 DOUBTS_MAX = 10
 """How often in a row a stream may be refused for a reason that may be the error of this client."""
 
@@ -61,14 +59,15 @@ class Reconnect:
             return min(asked_s, RETRY_AFTER_MAX_S) + WAIT_FIRST_S * self._random()
         if ex is None and self._failures == 1:
             return 0.0
-        most_s = CONFLICT_WAIT_MAX_S if isinstance(ex, Conflict) else WAIT_MAX_S
-        return min(WAIT_FIRST_S * 2.0 ** min(self._failures - 1, 20), most_s) * (0.5 + 0.5 * self._random())
+        return backoff_s(self._failures, self._random())
 
     def _may_heal(self, ex: ClientError) -> bool:
         if isinstance(ex, (Unauthorized, UnexpectedAnswer)):
             self._doubts += 1
             return self._worked and self._doubts <= DOUBTS_MAX
-        return isinstance(ex, (ConnectionFailed, Conflict, TooManyRequests, ServerError))
+        if isinstance(ex, ConnectionFailed):
+            return ex.temporary
+        return isinstance(ex, (Conflict, TooManyRequests, ServerError))
 
     def _too_late(self, now_s: float) -> bool:
         since_s = self._failing_since_s

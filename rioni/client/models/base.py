@@ -28,3 +28,14 @@ class Model(msgspec.Struct, kw_only=True):
             msgspec.ValidationError: a member is missing or has another type.
         """
         return msgspec.convert(members, cls)
+
+
+def has_members(found: Model, wanted: Mapping[str, Any]) -> bool:
+    """Whether something that was read from the broker has all members that were sent; it may have more."""
+    return _contains(found.members(), wanted)
+
+
+def _contains(found: Any, wanted: Any) -> bool:
+    if isinstance(found, Mapping) and isinstance(wanted, Mapping):
+        return all(value is None or _contains(found.get(name), value) for name, value in wanted.items())
+    return bool(found == wanted)

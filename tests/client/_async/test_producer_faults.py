@@ -47,9 +47,7 @@ def _server():
 
 @pytest.fixture
 def server(_server, monkeypatch):
-    for package in ("_async", "_sync"):
-        monkeypatch.setattr(f"rioni.client.{package}.transport.WAIT_FIRST_S", 0.001)
-        monkeypatch.setattr(f"rioni.client.{package}.batch_sender.WAIT_FIRST_S", 0.001)
+    monkeypatch.setattr("rioni.client.retries.WAIT_FIRST_S", 0.001)
     return _server
 
 

@@ -79,9 +79,8 @@ def _refused(events):
 def connect(request):
     """Makes clients of a model of a broker."""
     with pytest.MonkeyPatch.context() as patch, asyncio.Runner() as runner:
-        for module in ("transport", "batch_sender"):
-            patch.setattr(f"rioni.client._{request.param}.{module}.WAIT_FIRST_S", 0.0001)
-            patch.setattr(f"rioni.client._{request.param}.{module}.WAIT_MAX_S", 0.0002)
+        patch.setattr("rioni.client.retries.WAIT_FIRST_S", 0.0001)
+        patch.setattr("rioni.client.retries.WAIT_MAX_S", 0.0002)
 
         def connect(broker):
             kind = Client if request.param == "sync" else AsyncClient

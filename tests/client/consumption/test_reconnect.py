@@ -15,8 +15,9 @@ from rioni.client import (
     UnexpectedAnswer,
     Unprocessable,
 )
-from rioni.client.consumption.reconnect import CONFLICT_WAIT_MAX_S, DOUBTS_MAX, WAIT_MAX_S, Reconnect
+from rioni.client.consumption.reconnect import DOUBTS_MAX, Reconnect
 from rioni.client.errors import problem
+from rioni.client.retries import WAIT_MAX_S
 
 
 def refused(status, retry_after_s=None):
@@ -53,9 +54,15 @@ def test_the_broker_says_how_long_to_wait_within_limits():
     assert tries.ended(refused(429, 1e9), 0) == 60
 
 
-def test_a_consumer_in_reserve_asks_often():
+@pytest.mark.parametrize("ex", [None, ConnectionFailed(""), refused(409), refused(503)], ids=str)
+def test_after_any_outage_and_in_reserve_a_consumer_asks_often(ex):
     tries = reconnect()
-    assert [tries.ended(refused(409), 0) for _ in range(20)][-1] == CONFLICT_WAIT_MAX_S
+    assert [tries.ended(ex, 0) for _ in range(100)][-1] <= 3
+
+
+def test_a_failure_that_lasts_is_raised():
+    with pytest.raises(ConnectionFailed):
+        reconnect().ended(ConnectionFailed("certificate", temporary=False), 0)
 
 
 @pytest.mark.parametrize("ex", [ConnectionFailed(""), *map(refused, (409, 429, 500, 502, 503))], ids=str)

@@ -21,7 +21,8 @@ from rioni.config.settings import Config
 from rioni.domain.errors import Unavailable
 from rioni.domain.system.installation import INSTALLATION
 from rioni.storage.embedded import backup_folder
-from rioni.storage.embedded.backup_folder import BackupError, FileEntry, Manifest
+from rioni.storage.embedded.backup_files import FORMAT_NAME, BackupError
+from rioni.storage.embedded.backup_folder import FileEntry, Manifest
 from rioni.storage.embedded.data_directory import FORMAT
 from rioni.storage.embedded.snapshots import Snapshot, snapshots
 
@@ -85,11 +86,11 @@ def backup(config: Config, folder: Path, progress: Progress, *, checked: bool = 
                 _check_space(folder, sources)
                 named = {source.path.name: source for source in sources}
                 written = backup_folder.update(folder, named, before, partial(progress, "copy"))
-            (folder / "format").write_text(FORMAT)
+            backup_folder.write_durably(folder / FORMAT_NAME, FORMAT.encode())
             if checked:
                 _check_copy(folder, progress)
             files: dict[str, FileEntry] = {}
-            for name in (*named, "format"):
+            for name in (*named, FORMAT_NAME):
                 files[name] = backup_folder.describe(folder / name)
                 progress("checksums", len(files), len(named) + 1)
             manifest = msgspec.structs.replace(manifest, files=files)

@@ -1,11 +1,13 @@
 """Restores a backup into a data directory: the old files, or the restored ones, never some of both.
 
 The files are first copied into a folder of the data directory. From the instant when the file `restore.json` exists
-there, no broker starts, and the next restore finishes the exchange of the files.
+there, no broker starts, and the next restore finishes the exchange of the files. In a new directory that file is the
+first one, so that nobody takes what is not complete for a new installation.
 """
 
 import contextlib
 import errno
+import os
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -25,15 +27,16 @@ from rioni.domain.system.installation import INSTALLATION
 from rioni.storage.embedded import backup_folder
 from rioni.storage.embedded.anchoring import COORDINATION
 from rioni.storage.embedded.anchors import committed_offsets, inspect
-from rioni.storage.embedded.backup_folder import BackupError, Manifest
-from rioni.storage.embedded.data_directory import RESTORING, DataDirectory, fsync_directory
+from rioni.storage.embedded.backup_files import FORMAT_NAME, BackupError, created, open_file, opened
+from rioni.storage.embedded.backup_folder import Manifest
+from rioni.storage.embedded.data_directory import RESTORING, STAGING, DataDirectory, fsync_directory
 from rioni.storage.sql.engines import create_engine, reading
 from rioni.storage.sql.read_only import read_only_engine
 from rioni.storage.sql.store_marks import ends_of, ends_text, entry_hash, read_head, read_marks, topic_mark, write_marks
 
 
-STAGING = "restore"
-"""Name of the folder with the files that are being restored."""
+SPARE_BYTES = 16 * 2**20
+"""Free space that remains at least."""
 
 _SIDES = ("", "-wal", "-shm")
 
@@ -50,6 +53,8 @@ class Exchange(msgspec.Struct, frozen=True):
     """Names of the restored files."""
     kept_in: str
     """Name of the folder for the old ones."""
+    copied: bool = True
+    """Whether all restored files are there; else the directory is a new one that is being filled."""
 
 
 class Newer(NamedTuple):
@@ -105,6 +110,7 @@ def restore(
     """
     with _disk_errors(data):
         manifest = _checked_manifest(folder)
+        existed, begun = data.exists(), (data / RESTORING).exists()
         with DataDirectory(data, restoring=True) as directory:
             kept = _finish(directory.path)
             if kept is not None and kept.manifest_id == manifest.id:
@@ -112,14 +118,12 @@ def restore(
             lost = _compare(folder, manifest, directory.path)
             if lost and not accept_lost_events:
                 raise _refusal(manifest, lost)
-            staging = directory.path / STAGING
-            shutil.rmtree(staging, ignore_errors=True)
-            staging.mkdir(mode=0o700)
-            _copy(folder, staging, manifest, partial(progress, "restore"))
-            if lost:
-                _record(staging, manifest, lost)
-            exchange = _plan(directory.path, manifest)
-            backup_folder.write_durably(directory.path / RESTORING, msgspec.json.encode(exchange))
+            try:
+                exchange = _stage(folder, directory, manifest, lost, partial(progress, "restore"))
+            except Exception:
+                if not begun:
+                    _take_back(directory, existed=existed)
+                raise
             _exchange(directory.path, exchange)
             return _report(manifest, lost, directory.path, exchange, delete_old=delete_old)
 
@@ -130,22 +134,77 @@ def _checked_manifest(folder: Path) -> Manifest:
     manifest = backup_folder.read_manifest(folder) if folder.exists() else None
     if manifest is None:
         raise BackupError(f"There is no complete backup in {folder}: it has no {backup_folder.MANIFEST}.")
+    if missing := {FORMAT_NAME, "registry.db"} - manifest.files.keys():
+        raise BackupError(f"The backup in {folder} is damaged: it has no {min(missing)}. Use another one.")
     for name, entry in manifest.files.items():
-        path = folder / name
-        if not path.exists() or path.stat().st_size != entry.size:
-            raise BackupError(f"The backup in {folder} is damaged: {name} is missing or has another length.")
+        try:
+            fd = open_file(folder, name)
+        except FileNotFoundError:
+            size = -1
+        else:
+            size = os.fstat(fd).st_size
+            os.close(fd)
+        if size != entry.size:
+            raise BackupError(
+                f"The backup in {folder} is damaged: {name} is missing or has another length. Use another one."
+            )
     return manifest
+
+
+def _stage(
+    folder: Path, directory: DataDirectory, manifest: Manifest, lost: Newer, progress: Callable[[int, int], None]
+) -> Exchange:
+    """Bring all restored files into a folder of the data directory, and note that they replace the others."""
+    data, staging = directory.path, directory.path / STAGING
+    exchange = _plan(data, manifest)
+    shutil.rmtree(staging, ignore_errors=True)
+    _check_space(data, manifest)
+    if directory.is_new:
+        _note(data, msgspec.structs.replace(exchange, copied=False))
+    staging.mkdir(mode=0o700)
+    _copy(folder, staging, manifest, progress)
+    if lost:
+        _record(staging, manifest, lost)
+    logs = {path.name for path in staging.glob("*.db-wal")}
+    exchange = msgspec.structs.replace(exchange, new=sorted(manifest.files.keys() | logs))
+    _note(data, exchange)
+    return exchange
+
+
+def _note(data: Path, exchange: Exchange) -> None:
+    backup_folder.write_durably(data / RESTORING, msgspec.json.encode(exchange))
+
+
+def _take_back(directory: DataDirectory, *, existed: bool) -> None:
+    """Remove what a restore that has failed leaves; a new directory is as it was before."""
+    shutil.rmtree(directory.path / STAGING, ignore_errors=True)
+    if not directory.is_new:
+        return
+    with contextlib.suppress(OSError):
+        (directory.path / "lock").unlink()
+        (directory.path / RESTORING).unlink(missing_ok=True)
+        if not existed:
+            directory.path.rmdir()
+
+
+def _check_space(data: Path, manifest: Manifest) -> None:
+    wanted = sum(each.size for each in manifest.files.values()) + SPARE_BYTES
+    if (free := shutil.disk_usage(data).free) < wanted:
+        raise BackupError(
+            f"{data} needs {wanted / 1e6:,.0f} MB, and has {free / 1e6:,.0f} MB. Nothing was changed. Free space."
+        )
 
 
 def _copy(folder: Path, staging: Path, manifest: Manifest, progress: Callable[[int, int], None]) -> None:
     done, total = 0, sum(each.size for each in manifest.files.values())
     for name, entry in manifest.files.items():
-        digest = sha256()
-        with (folder / name).open("rb") as source, (staging / name).open("wb") as target:
-            while block := source.read(backup_folder.BLOCK_BYTES):
+        digest, left = sha256(), entry.size
+        with opened(folder, name) as source, created(staging, name) as target:
+            # One block more than there should be would be another file than the one of the manifest.
+            while left >= 0 and (block := source.read(min(backup_folder.BLOCK_BYTES, left + 1))):
                 digest.update(block)
                 target.write(block)
-                done += len(block)
+                done, left = done + len(block), left - len(block)
                 progress(done, total)
             backup_folder.flush(target)
         if digest.hexdigest() != entry.sha256:
@@ -227,37 +286,53 @@ def _record(staging: Path, manifest: Manifest, lost: Newer) -> None:
 def _plan(data: Path, manifest: Manifest) -> Exchange:
     now = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
     old = sorted(path.name for side in _SIDES for path in data.glob(f"*.db{side}"))
-    logs = {path.name for path in (data / STAGING).glob("*.db-wal")}
-    return Exchange(manifest.id, old, sorted(manifest.files.keys() | logs), f"before-restore-{now}")
+    return Exchange(manifest.id, old, [], f"before-restore-{now}")
 
 
 def _finish(data: Path) -> Exchange | None:
-    """Finish an interrupted exchange of files; return what it was."""
+    """Finish an interrupted exchange of files; return what it was, None if there is nothing to be finished."""
     try:
         exchange = msgspec.json.decode((data / RESTORING).read_bytes(), type=Exchange)
     except FileNotFoundError:
         return None
+    except msgspec.MsgspecError as ex:
+        raise BackupError(f"{data / RESTORING} is damaged: {ex}. Restore into a new directory.") from ex
+    if not exchange.copied:
+        return None
+    if missing := [name for name in exchange.new if not _is_there(data, exchange, name)]:
+        raise BackupError(
+            f"{data} is between two states, and {missing[0]}, which was to be restored, is gone. Restore into a new "
+            f"directory. The old files are in {data / exchange.kept_in} and {data}."
+        )
     _exchange(data, exchange)
     return exchange
+
+
+def _is_there(data: Path, exchange: Exchange, name: str) -> bool:
+    """Whether a restored file is still to be moved in, or has been."""
+    moved = name not in exchange.old or (data / exchange.kept_in / name).exists()
+    return (data / STAGING / name).exists() or (moved and (data / name).exists())
 
 
 def _exchange(data: Path, exchange: Exchange) -> None:
     """Move the old files away and the restored ones in; done again after an interruption, it goes on."""
     staging, kept = data / STAGING, data / exchange.kept_in
-    kept.mkdir(mode=0o700, exist_ok=True)
+    if exchange.old:
+        kept.mkdir(mode=0o700, exist_ok=True)
     for name in exchange.old:
         # A file that is no longer in the folder of the restored ones is one of them.
         if (data / name).exists() and (name not in exchange.new or (staging / name).exists()):
             (data / name).rename(kept / name)
-    fsync_directory(kept)
+    if exchange.old:
+        fsync_directory(kept)
     fsync_directory(data)
     for name in exchange.new:
         if (staging / name).exists():
             (staging / name).replace(data / name)
     fsync_directory(data)
+    shutil.rmtree(staging, ignore_errors=True)
     (data / RESTORING).unlink()
     fsync_directory(data)
-    shutil.rmtree(staging, ignore_errors=True)
 
 
 def _report(manifest: Manifest, lost: Newer, data: Path, exchange: Exchange, *, delete_old: bool) -> RestoreReport:

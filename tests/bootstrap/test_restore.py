@@ -10,6 +10,7 @@ import pytest
 from rioni.bootstrap import admin_operations
 from rioni.bootstrap.backup import backup
 from rioni.bootstrap.restore import restore
+from rioni.bootstrap.startup import prepare_startup
 from rioni.config.settings import Config
 from rioni.domain.errors import RioniError
 from rioni.storage.embedded.data_directory import DataDirectoryError
@@ -124,3 +125,64 @@ def test_killed_at_any_step_the_data_are_old_or_restored_or_a_start_says_what_to
             assert state(data) in (old, new)
     assert found == sorted(found, key=["old", "between", "new"].index)
     assert set(found) == {"old", "between", "new"}
+
+
+def test_killed_at_any_step_a_new_directory_is_empty_or_refused_until_a_restore_is_complete(folder, tmp_path):
+    """Reference operating/backup#restoring: never an installation, and never a new one."""
+    found = []
+
+    def run(data: Path) -> None:
+        restore(folder, data, silent)
+
+    for data in killed_at_each_step(lambda number: tmp_path / f"d{number}", run):
+        # What was there before the restore: nothing that anybody would take for an installation.
+        if not data.exists() or not any(path.name != "lock" for path in data.iterdir()):
+            found.append("nothing")
+            continue
+        if not (data / "format").exists() or (data / "restore.json").exists():
+            for use in (running(data), prepare_startup(Config(data=data))):
+                with pytest.raises(DataDirectoryError, match="`rioni restore` with the same backup again"), use:
+                    pass
+            found.append("refused")
+            run(data)
+        else:
+            found.append("complete")
+        assert state(data) == (["a"], 9)
+        shutil.rmtree(data)
+    assert found == sorted(found, key=["nothing", "refused", "complete"].index)
+    assert set(found) == {"nothing", "refused", "complete"}
+
+
+def test_an_interrupted_restore_is_completed_or_replaced_by_another_backup(folder, tmp_path):
+    shutil.copytree(folder, tmp_path / "newer")
+    backup(Config(data=tmp_path / "data"), tmp_path / "newer", silent)
+    steps = killed_at_each_step(lambda number: tmp_path / f"d{number}", lambda data: restore(folder, data, silent), 7)
+    for data in steps:
+        if (data / "restore.json").exists():
+            restore(tmp_path / "newer", data, silent, accept_lost_events=True)
+            assert state(data)[0] == ["a", "b"]
+
+
+def test_a_restore_that_fails_leaves_a_new_directory_as_it_was(folder, tmp_path):
+    (tmp_path / "empty").mkdir()
+    content = bytearray((folder / "events.db").read_bytes())
+    content[-1] ^= 1
+    (folder / "events.db").write_bytes(content)
+    for data in (tmp_path / "new", tmp_path / "empty"):
+        with pytest.raises(RioniError, match=r"events\.db is not what was written"):
+            restore(folder, data, silent)
+    assert not (tmp_path / "new").exists()
+    assert not [*(tmp_path / "empty").iterdir()]
+
+
+def test_a_restore_whose_copies_are_gone_names_where_the_old_files_are(folder, tmp_path):
+    for data in killed_at_each_step(
+        lambda number: shutil.copytree(tmp_path / "data", tmp_path / f"d{number}"),
+        lambda data: restore(folder, data, silent, accept_lost_events=True),
+    ):
+        if (data / "restore.json").exists():
+            shutil.rmtree(data / "restore")
+            with pytest.raises(RioniError, match=r"The old files are in .*before-restore-"):
+                restore(folder, data, silent)
+            return
+    pytest.fail("no restore was interrupted")

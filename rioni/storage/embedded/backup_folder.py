@@ -12,46 +12,53 @@ import struct
 from collections.abc import Callable, Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO, Annotated, Protocol
 
 import msgspec
 
-from rioni.domain.errors import RioniError
+from rioni.domain.schemas import strict_json
+from rioni.storage.embedded.backup_files import BackupError, check_name, created, open_file, opened, read_small
 from rioni.storage.embedded.data_directory import fsync_directory
 
 
 BLOCK_BYTES = 2**18
 """Files are compared and written in blocks of this length."""
 
+FORMAT = 1
+"""Of the manifest."""
+
 MANIFEST = "backup.json"
+MANIFEST_BYTES_MAX = 2**24
+"""Of a manifest with files of some 100,000 storages."""
 _UNFINISHED = "backup.unfinished"
 _UNDO = "undo"
 _HEADER = struct.Struct("<qq")
 
 
-class BackupError(RioniError):
-    """A backup can't be made or used; the text says why, and what to do."""
+_Length = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
+_Id = Annotated[str, msgspec.Meta(pattern=r"\A[0-9A-Za-z-]{1,64}\Z")]
+_Sha256 = Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z")]
 
 
 class FileEntry(msgspec.Struct, frozen=True):
     """A file of a backup."""
 
-    size: int
-    sha256: str
+    size: _Length
+    sha256: _Sha256
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """Description of a complete backup."""
 
-    format: int = 1
-    id: str
-    installation: str
-    position: int
+    format: int = FORMAT
+    id: _Id
+    installation: _Id
+    position: _Length
     """Last position of the internal log."""
-    hash: str
+    hash: _Sha256
     """Hash of the entry at this position, hexadecimal."""
-    taken_at: str
-    rioni: str
+    taken_at: Annotated[str, msgspec.Meta(pattern=r"\A[0-9T:.+Z-]{10,40}\Z")]
+    rioni: Annotated[str, msgspec.Meta(pattern=r"\A[0-9A-Za-z.+-]{1,40}\Z")]
     """The version of Rioni that made the backup."""
     checked: bool
     files: dict[str, FileEntry]
@@ -60,8 +67,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 class Undo(msgspec.Struct, frozen=True):
     """What leads back to the backup before."""
 
-    manifest_id: str
-    sizes: dict[str, int | None]
+    manifest_id: _Id
+    sizes: dict[str, _Length | None]
     """For each file its length before; None for files that did not exist."""
 
 
@@ -90,34 +97,58 @@ def read_manifest(folder: Path) -> Manifest | None:
         BackupError: it can't be read.
     """
     try:
-        return msgspec.json.decode((folder / MANIFEST).read_bytes(), type=Manifest)
+        # A name that occurs twice would be another file for other readers.
+        members = strict_json.decode(read_small(folder, MANIFEST, MANIFEST_BYTES_MAX))
+        if isinstance(members, dict) and members.get("format", FORMAT) != FORMAT:
+            raise BackupError(
+                f"{folder / MANIFEST} has the format {ascii(members['format'])[:20]}, this version reads {FORMAT}. Use "
+                "the version of Rioni that wrote it."
+            )
+        manifest = msgspec.convert(members, Manifest)
     except FileNotFoundError:
         return None
-    except (OSError, msgspec.MsgspecError) as ex:
+    except (OSError, strict_json.JsonError, msgspec.MsgspecError) as ex:
         raise BackupError(f"{folder / MANIFEST} can't be read: {ex}. Use another backup.") from ex
+    for name in manifest.files:
+        check_name(name, folder / MANIFEST)
+    return manifest
 
 
 def recover(folder: Path) -> None:
     """Return to the last complete backup after an interruption; can be interrupted itself.
 
     Raises:
+        BackupError: what was saved is damaged or forged; nothing was changed.
         OSError: the folder can't be written.
     """
     undo = folder / _UNDO
-    try:
-        saved = msgspec.json.decode((undo / MANIFEST).read_bytes(), type=Undo)
-    except FileNotFoundError:
-        saved = None
-    manifest = read_manifest(folder)
+    saved, manifest = _read_undo(folder), read_manifest(folder)
     if saved is not None and manifest is not None and saved.manifest_id == manifest.id:
         for name, size in saved.sizes.items():
-            _restore_file(folder / name, undo / name, size)
+            _check_saved(folder, name, size)
+        for name, size in saved.sizes.items():
+            _restore_file(folder, name, size)
         fsync_directory(folder)
     if undo.exists():
         (undo / MANIFEST).unlink(missing_ok=True)
         fsync_directory(undo)
         shutil.rmtree(undo)
     (folder / f"{MANIFEST}.new").unlink(missing_ok=True)
+
+
+def _read_undo(folder: Path) -> Undo | None:
+    undo = folder / _UNDO
+    if undo.is_symlink():
+        raise BackupError(f"{undo} is a symbolic link. Nothing was changed. Use another folder.")
+    try:
+        saved = msgspec.convert(strict_json.decode(read_small(undo, MANIFEST, MANIFEST_BYTES_MAX)), Undo)
+    except FileNotFoundError:
+        return None
+    except (OSError, strict_json.JsonError, msgspec.MsgspecError) as ex:
+        raise BackupError(f"{undo / MANIFEST} can't be read: {ex}. Use another backup.") from ex
+    for name in saved.sizes:
+        check_name(name, undo / MANIFEST)
+    return saved
 
 
 def is_interrupted(folder: Path) -> bool:
@@ -146,17 +177,17 @@ def update(folder: Path, sources: Mapping[str, Source], before: Manifest | None,
     total, done = sum(each.size for each in sources.values()), 0
     changed: dict[str, list[int]] = {}
     if before is None:
-        (folder / _UNFINISHED).touch()
-        fsync_directory(folder)
+        with created(folder, _UNFINISHED):
+            fsync_directory(folder)
     else:
-        (folder / _UNDO).mkdir()
+        (folder / _UNDO).mkdir(mode=0o700)
     for name, source in sources.items():
         changed[name] = []
-        with contextlib.ExitStack() as opened:
+        with contextlib.ExitStack() as files:
             saved = None
             if before is not None:
-                saved = opened.enter_context((folder / _UNDO / name).open("wb"))
-            for offset, old in _differences(folder / name, source):
+                saved = files.enter_context(created(folder / _UNDO, name))
+            for offset, old in _differences(folder, name, source):
                 changed[name].append(offset)
                 if saved is not None and old:
                     saved.write(_HEADER.pack(offset, len(old)) + old)
@@ -170,7 +201,7 @@ def update(folder: Path, sources: Mapping[str, Source], before: Manifest | None,
         write_durably(folder / _UNDO / MANIFEST, msgspec.json.encode(Undo(before.id, sizes)))
     written = 0
     for name, source in sources.items():
-        written += _write(folder / name, source, changed[name])
+        written += _write(folder, name, source, changed[name])
         progress(total - sum(each.size for key, each in sources.items() if key > name) // 2, total)
     fsync_directory(folder)
     return written
@@ -188,29 +219,36 @@ def commit(folder: Path, manifest: Manifest) -> None:
 
 
 def describe(path: Path) -> FileEntry:
-    """Return length and SHA-256 of a file; blocks on the disk."""
+    """Return length and SHA-256 of a file of a backup; blocks on the disk.
+
+    Raises:
+        BackupError: it is a link, a directory or a device.
+    """
     digest, size = sha256(), 0
-    with path.open("rb") as file:
+    with opened(path.parent, path.name) as file:
         while block := file.read(BLOCK_BYTES):
             digest.update(block)
             size += len(block)
     return FileEntry(size, digest.hexdigest())
 
 
-def _differences(path: Path, source: Source) -> Iterator[tuple[int, bytes]]:
+def _differences(folder: Path, name: str, source: Source) -> Iterator[tuple[int, bytes]]:
     """Yield offset and present content of each block that differs, also of those behind the new end."""
-    with contextlib.ExitStack() as opened:
-        here = opened.enter_context(path.open("rb")) if path.exists() else None
-        length = os.fstat(here.fileno()).st_size if here else 0
+    with contextlib.ExitStack() as files:
+        here = None
+        with contextlib.suppress(FileNotFoundError):
+            here = open_file(folder, name, os.O_RDWR)
+            files.callback(os.close, here)
+        length = 0 if here is None else os.fstat(here).st_size
         for offset in range(0, max(source.size, length), BLOCK_BYTES):
-            old = os.pread(here.fileno(), BLOCK_BYTES, offset) if here else b""
-            if not here or old != source.read(offset, BLOCK_BYTES):
+            old = b"" if here is None else os.pread(here, BLOCK_BYTES, offset)
+            if here is None or old != source.read(offset, BLOCK_BYTES):
                 yield offset, old
 
 
-def _write(path: Path, source: Source, offsets: list[int]) -> int:
+def _write(folder: Path, name: str, source: Source, offsets: list[int]) -> int:
     written = 0
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fd = open_file(folder, name, os.O_RDWR | os.O_CREAT)
     try:
         for offset in offsets:
             if block := source.read(offset, BLOCK_BYTES):
@@ -223,16 +261,47 @@ def _write(path: Path, source: Source, offsets: list[int]) -> int:
     return written
 
 
-def _restore_file(path: Path, saved: Path, size: int | None) -> None:
+def _saved_blocks(file: IO[bytes], size: int) -> Iterator[tuple[int, bytes]]:
+    """Yield offset and content of each saved block of a file that had this size.
+
+    Raises:
+        ValueError: it is damaged.
+    """
+    while header := file.read(_HEADER.size):
+        offset, length = _HEADER.unpack(header) if len(header) == _HEADER.size else (-1, 0)
+        if offset < 0 or not 0 < length <= BLOCK_BYTES or offset + length > size:
+            raise ValueError
+        if len(block := file.read(length)) != length:
+            raise ValueError
+        yield offset, block
+
+
+def _check_saved(folder: Path, name: str, size: int | None) -> None:
+    """Check that a file can be restored by what was saved; raises BackupError."""
     if size is None:
-        path.unlink(missing_ok=True)
         return
-    fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
-        with saved.open("rb") as file:
-            while header := file.read(_HEADER.size):
-                offset, length = _HEADER.unpack(header)
-                _write_all(fd, file.read(length), offset)
+        fd = open_file(folder, name, os.O_RDWR)
+        length = os.fstat(fd).st_size
+        os.close(fd)
+        with opened(folder / _UNDO, name) as file:
+            for offset, block in _saved_blocks(file, size):
+                length = max(length, offset + len(block))
+    except (FileNotFoundError, ValueError):
+        length = -1
+    if size > length:
+        raise BackupError(f"{folder / _UNDO / name} is missing or damaged. Nothing was changed. Use another backup.")
+
+
+def _restore_file(folder: Path, name: str, size: int | None) -> None:
+    if size is None:
+        (folder / name).unlink(missing_ok=True)
+        return
+    fd = open_file(folder, name, os.O_RDWR)
+    try:
+        with opened(folder / _UNDO, name) as file:
+            for offset, block in _saved_blocks(file, size):
+                _write_all(fd, block, offset)
         os.ftruncate(fd, size)
         os.fsync(fd)
     finally:
@@ -248,7 +317,7 @@ def _write_all(fd: int, block: bytes, offset: int) -> None:
 def write_durably(path: Path, content: bytes) -> None:
     """Write a file that exists completely or not at all, whatever happens."""
     new = path.with_name(f"{path.name}.new")
-    with new.open("wb") as file:
+    with created(path.parent, new.name) as file:
         file.write(content)
         flush(file)
     new.replace(path)

@@ -14,9 +14,17 @@ from rioni.storage.change_flags import SharedChangeFlags
 FORMAT = "rioni data directory, format 1\n"
 """The content of the marker file; a broker refuses a directory with any other format."""
 
+RESTORING = "restore.json"
+"""Name of the file that exists while a new data directory is filled from a backup, and while the files of an old one
+are replaced."""
+
+STAGING = "restore"
+"""Name of the folder with the files that are being restored."""
+
 # Allowed in an empty directory: leftovers of a process that died while creating it, and what a new file system
 # contains.
 _IGNORED = {"lock", "format.unfinished", "lost+found"}
+_OF_RESTORING = {f"{RESTORING}.new"}
 
 
 class DataDirectoryError(RioniError):
@@ -48,13 +56,15 @@ class DataDirectory:
         self._lock_fd = -1
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._check()
             if not restoring:
                 check_not_restoring(self.path)
+            self._check(restoring=restoring)
             self._lock()
-            self._mark()
-            self.signals.mkdir(mode=0o700, exist_ok=True)
-            self.scratch.mkdir(mode=0o700, exist_ok=True)
+            # A restore brings the marker along, as the last of its files but the mark that it was not finished.
+            if not restoring:
+                self._mark()
+                self.signals.mkdir(mode=0o700, exist_ok=True)
+                self.scratch.mkdir(mode=0o700, exist_ok=True)
         except (FileExistsError, NotADirectoryError) as ex:
             self.close()
             raise DataDirectoryError(
@@ -147,11 +157,21 @@ class DataDirectory:
     def _marker(self) -> Path:
         return self.path / "format"
 
-    def _check(self) -> None:
+    @property
+    def is_new(self) -> bool:
+        """Whether no broker has used the directory yet."""
+        return not self._marker.exists()
+
+    def _check(self, *, restoring: bool) -> None:
+        if restoring and (self.path / RESTORING).exists():
+            return
+        ignored = _IGNORED | _OF_RESTORING if restoring else _IGNORED
         try:
             found = self._marker.read_text(errors="replace")
         except FileNotFoundError:
-            others = sorted(entry.name for entry in self.path.iterdir() if entry.name not in _IGNORED)
+            others = sorted(entry.name for entry in self.path.iterdir() if entry.name not in ignored)
+            if others == [*_OF_RESTORING]:
+                raise _interrupted(self.path) from None
             if others:
                 raise DataDirectoryError(
                     f"{self.path} is not a data directory of Rioni, and it is not empty: it holds {others[0]!r}. Name "
@@ -190,10 +210,6 @@ class DataDirectory:
         fsync_directory(self.path)
 
 
-RESTORING = "restore.json"
-"""Name of the file that exists while the files of a data directory are replaced by those of a backup."""
-
-
 def check_not_restoring(data: Path) -> None:
     """Check that a data directory is not between two states.
 
@@ -201,10 +217,14 @@ def check_not_restoring(data: Path) -> None:
         DataDirectoryError: a restore was interrupted.
     """
     if (data / RESTORING).exists():
-        raise DataDirectoryError(
-            f"Restoring a backup into {data} was interrupted, so it holds old and restored files. Run `rioni restore` "
-            "with the same backup again: it finishes what was begun."
-        )
+        raise _interrupted(data)
+
+
+def _interrupted(data: Path) -> DataDirectoryError:
+    return DataDirectoryError(
+        f"Restoring a backup into {data} was interrupted, so it is no complete installation. Run `rioni restore` with "
+        "the same backup again: it finishes what was begun."
+    )
 
 
 def events_path(data: Path, storage_id: str) -> Path:

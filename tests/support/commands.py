@@ -24,12 +24,19 @@ def _commands(words: tuple[str, ...], command: Any) -> Iterator[tuple[tuple[str,
 
 
 def run_command(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str, stdin: str | None = None
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    *arguments: str,
+    stdin: str | bytes | None = None,
 ) -> tuple[int, str, str]:
     """Run a command; return its exit code, and what it said on stdout and stderr."""
     monkeypatch.setattr(sys, "argv", ["rioni", *arguments])
     if stdin is not None:
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode()), encoding="utf-8"))
+        monkeypatch.setattr(
+            sys,
+            "stdin",
+            io.TextIOWrapper(io.BytesIO(stdin.encode() if isinstance(stdin, str) else stdin), encoding="utf-8"),
+        )
     with pytest.raises(SystemExit) as exited:
         app.main()
     said = capsys.readouterr()

@@ -73,7 +73,7 @@ def asked(kind: str, file: str | None, given: Mapping[str, Any]) -> "Definition"
             name: value for name, value in document.value.items() if name != "schema" or "schema_file" not in options
         }
         document = document._replace(value={"kind": kind, **kept, **options})
-    found = definition(document, file or "options")
+    found = definition(document, file or "options", anywhere="schema_file" in options)
     if not isinstance(found, Definition):
         raise Invalid("\n".join(map(str, found)))
     return found

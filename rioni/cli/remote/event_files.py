@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, TextIO, cast
 
 import typer
 
-from rioni.cli.exit_codes import REFUSED
+from rioni.cli.exit_codes import FAILED, REFUSED
 from rioni.cli.meter import Meter, meter
 from rioni.cli.output import CannotWrite, Output
 from rioni.cli.session import Session
@@ -22,6 +22,7 @@ from rioni.domain.errors import Invalid, RioniError
 if TYPE_CHECKING:
     from rioni.client import EventType
     from rioni.tools.events.publishing import BatchPublisher
+    from rioni.tools.events.records import Found
     from rioni.tools.events.uploading import Line, Rejected, Upload
 
 
@@ -34,7 +35,7 @@ Format = Annotated[
     str | None,
     typer.Option(
         "--format",
-        help="`jsonl`, `json`, `csv` or `tsv`; otherwise by the ending of the file's name, or by its first line.",
+        help="`jsonl`, `json`, `csv` or `tsv`; otherwise by the ending of the file's name. Without one, it is JSON.",
     ),
 ]
 Types = Annotated[
@@ -59,21 +60,24 @@ RejectedFile = Annotated[
 
 
 def lines_of_files(
-    files: Sequence[str], file_format: str | None, types: str, event_type: "EventType"
+    files: Sequence[str], file_format: str | None, types: str, event_type: "EventType", *, stop: bool
 ) -> Iterator["Line"]:
-    """What the files contain; each is opened when the one before has been read.
+    """Read the events of files; each file is opened after the previous one has been read.
 
     Args:
         files: their names; `-` for standard input.
         file_format: of all; None to look at each.
         types: of columns, as the user gives them.
         event_type: whose schema knows the types of the others.
+        stop: whether what can't be read ends the command. Then all files but pipes are read once before, so that
+            nothing of them is published if a part can't be read.
 
     Raises:
-        Invalid: a file, or an option, can't be used.
+        Invalid: a file, or an option, can't be used; also while the events are read.
     """
     from rioni.tools.events import records
     from rioni.tools.events.csv_records import parse_types
+    from rioni.tools.events.uploading import readable
 
     if file_format is not None and file_format not in records.FORMATS:
         raise Invalid(f"{file_format} is not a format; there are {', '.join(records.FORMATS)}.")
@@ -81,43 +85,96 @@ def lines_of_files(
         raise Invalid(f"{missing[0]} can't be read: there is no such file, or no permission.")
     if STDIN in files and sys.stdin.isatty():
         typer.echo("Reading events from the terminal; Ctrl-D ends them.", err=True)
-    return _lines(files, file_format, parse_types(types), event_type)
+    column_types = parse_types(types)
+    if stop:
+        for name in filter(_can_be_read_twice, files):
+            with _read_again(name):
+                for _ in readable(_lines([name], file_format, column_types, event_type), "nothing was published"):
+                    pass
+    return _lines(files, file_format, column_types, event_type)
 
 
 def _lines(
     files: Sequence[str], file_format: str | None, types: Mapping[str, str], event_type: "EventType"
 ) -> Iterator["Line"]:
-    from rioni.tools.events import records
-    from rioni.tools.events.checking import schema_of
-    from rioni.tools.events.csv_records import csv_events
     from rioni.tools.events.uploading import Line
 
     for name in files:
-        with _opened(name) as file:
-            lines = records.lines_of(file)
-            found_format = file_format
-            if found_format is None:
-                found_format, lines = records.detected(name.removesuffix(".gz"), lines)
-            if found_format in (records.CSV, records.TSV):
-                schema = schema_of(event_type)
-                delimiter = "," if found_format == records.CSV else "\t"
-                found = csv_events(lines, types, schema.document if schema else {}, delimiter=delimiter)
-            else:
-                found = records.json_lines(lines) if found_format == records.JSONL else records.json_values(lines)
-            for each in found:
-                yield Line("stdin" if name == STDIN else name, each)
+        with opened(name) as file:
+            for each in _found(name, file, file_format, types, event_type):
+                yield Line(_shown(name), each)
+
+
+def json_events(file: str | None) -> list[bytes]:
+    """The events of a file, or of standard input, with a JSON object in each line; raises Invalid."""
+    from rioni.tools.events.records import json_lines, lines_of
+    from rioni.tools.events.uploading import Line, readable
+
+    name = file or STDIN
+    with opened(name) as source:
+        found = list(json_lines(lines_of(source)))
+    return [each.text for each in readable(Line(_shown(name), each) for each in found)]
+
+
+def _shown(name: str) -> str:
+    return "stdin" if name == STDIN else name
+
+
+def _found(
+    name: str, file: BinaryIO, file_format: str | None, types: Mapping[str, str], event_type: "EventType"
+) -> Iterator["Found"]:
+    from rioni.tools.events import records
+    from rioni.tools.events.checking import schema_of
+    from rioni.tools.events.csv_records import csv_events
+
+    lines = records.lines_of(file)
+    if file_format is None:
+        file_format, lines = records.detected(name.removesuffix(".gz"), lines)
+    if file_format in (records.CSV, records.TSV):
+        schema = schema_of(event_type)
+        delimiter = "," if file_format == records.CSV else "\t"
+        return csv_events(lines, types, schema.document if schema else {}, delimiter=delimiter)
+    return records.json_lines(lines) if file_format == records.JSONL else records.json_values(lines)
 
 
 @contextmanager
-def _opened(name: str) -> Iterator[BinaryIO]:
-    if name == STDIN:
-        yield _standard_input()
-        return
+def opened(name: str) -> Iterator[BinaryIO]:
+    """A file, decompressed if its name ends with `.gz`, or standard input.
+
+    Raises:
+        Invalid: it can't be read, also where the block finds that.
+    """
     try:
+        if name == STDIN:
+            yield _standard_input()
+            return
         with Path(name).open("rb") as file:
             yield cast("BinaryIO", gzip.GzipFile(fileobj=file)) if name.endswith(".gz") else file
+    except Invalid as ex:
+        raise Invalid(f"{_shown(name)} can't be read: {ex}") from ex
     except (OSError, EOFError, zlib.error) as ex:
         raise Invalid(f"{name} can't be read: {getattr(ex, 'strerror', None) or ex}.") from ex
+
+
+def _can_be_read_twice(name: str) -> bool:
+    return not is_interactive([name]) if name == STDIN else Path(name).is_file()
+
+
+@contextmanager
+def _read_again(name: str) -> Iterator[None]:
+    """Go back in standard input to where it was; other files are opened anew anyway."""
+    if name != STDIN:
+        yield
+        return
+    try:
+        begin = os.lseek(sys.stdin.fileno(), 0, os.SEEK_CUR)
+    except (OSError, ValueError):  # it is no file
+        begin = sys.stdin.buffer.tell()
+    yield
+    try:
+        os.lseek(sys.stdin.fileno(), begin, os.SEEK_SET)
+    except (OSError, ValueError):
+        sys.stdin.buffer.seek(begin)
 
 
 def _standard_input() -> BinaryIO:
@@ -153,7 +210,7 @@ def upload(
     done: str,
     variant: str = "",
 ) -> None:
-    """Publish events, and report; ends the command with 1 if some were refused.
+    """Publish events, and report; ends the command with 1 if some were refused, and with 2 if some can't be read.
 
     Args:
         session: of the command.
@@ -192,6 +249,8 @@ def upload(
             report.broken_off(work)
             raise
         report.end(work, done)
+    if work.totals.unreadable:
+        raise typer.Exit(FAILED)
     if work.totals.rejected:
         raise typer.Exit(REFUSED)
 

@@ -65,7 +65,7 @@ def delete(
         raise Invalid("Say what to delete: either keys, or --file with events that have them.")
     client = session.client
     found = client.event_types.get(event_type)
-    lines = _of_keys(keys) if keys else lines_of_files(files or (), file_format, types, found)
+    lines = _of_keys(keys) if keys else lines_of_files(files or (), file_format, types, found, stop=not go_on)
     confirm(
         f"Delete the events of {event_type} with {f'{len(keys)} keys' if keys else 'the keys in the file'}?", yes=yes
     )

@@ -29,17 +29,24 @@ AsOf = Annotated[
 
 
 def read_json(file: Path) -> Any:
-    """The JSON in a file; `-` is standard input.
+    """The JSON value in a file; `-` is standard input.
 
     Raises:
-        Invalid: it can't be read, or is not JSON.
+        Invalid: it can't be read, is not JSON, or has values that would be changed.
     """
-    import msgspec
+    from rioni.tools.definitions.files import json_values
+    from rioni.tools.definitions.yaml_text import NotYaml
 
     try:
         content = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
-        return msgspec.json.decode(content)
+        values = list(json_values(content.decode("utf-8-sig")))
     except OSError as ex:
         raise Invalid(f"{file} can't be read: {ex.strerror}.") from ex
-    except (msgspec.DecodeError, RecursionError) as ex:
-        raise Invalid(f"{file} is not JSON: {ex}.") from ex
+    except UnicodeDecodeError as ex:
+        line = content.count(b"\n", 0, ex.start) + 1
+        raise Invalid(f"{file}:{line}: is not UTF-8.") from ex
+    except NotYaml as ex:
+        raise Invalid(f"{file}:{ex.line}: {ex.reason}.") from ex
+    if len(values) != 1:
+        raise Invalid(f"{file} has {len(values)} JSON values instead of one.")
+    return values[0].value

@@ -26,7 +26,8 @@ app = typer.Typer()
 
 @app.command(
     epilog="Example: rioni publish orders orders.jsonl\n\n"
-    "Example: psql --csv -c 'SELECT * FROM orders' | rioni publish orders --continue --rejected rejected.jsonl\n\n"
+    "Example: psql --csv -c 'SELECT * FROM orders' | rioni publish orders --format csv --continue "
+    "--rejected rejected.jsonl\n\n"
     "Example: rioni publish orders orders.csv --dry-run",
 )
 @connected
@@ -50,17 +51,19 @@ def publish(
     """Publish events from files, or from standard input.
 
     The input is JSON, an object in each line or any number of objects one after the other or in an array, or CSV or
-    TSV with a header. Headers with dots, such as `order.id`, are members of members; cells get the types of the event
-    type's schema, or those of `--types`. Empty cells are null where the schema allows null, empty texts where the
-    column is a text, and otherwise left out.
+    TSV with a header, in UTF-8. `--format` or the ending of the file's name says which one; input without either has
+    to be JSON. Headers with dots, such as `order.id`, are members of members; cells get the types of the event type's
+    schema, or those of `--types`: [values of CSV](reference/values-csv.md) has every case.
 
     Events get the `eid` and `occurred_at` that they lack. Metadata that only a broker may set is removed, so that what
     [tail](cli/events.md#rioni-tail) shows can be published again. Events are stored in the order of the input, batch by
     batch; memory is bounded, whatever the length. From a pipe events are published half a second after they came, at
     the latest.
 
-    An event that the broker refuses is named by its line, with the broker's reason. What stands before it is stored,
-    what stands behind it is not, unless `--continue` goes on. The exit code is 1 if events were refused.
+    Input that is no event is an error with its line, and exit code 2. Files are read completely before the first event
+    is published, so nothing is published then; of a pipe, the batches before that line are. An event that the broker
+    refuses is named by its line, with the broker's reason: events before it are stored, events after it are not, and
+    the exit code is 1. `--continue` reports both, and publishes all other events.
 
     With `--once` the broker recognises batches that it stored before, by
     [idempotency keys](reference/publishing.md#idempotency-keys) made from the input: after an interruption, or a loss
@@ -90,7 +93,7 @@ def publish(
     upload(
         session,
         sources,
-        lines_of_files(sources, file_format, types, found),
+        lines_of_files(sources, file_format, types, found, stop=stop),
         publisher,
         event_type=event_type,
         complete=(lambda event: event) if found.category == CATEGORY_WITHOUT_METADATA else completion.complete,

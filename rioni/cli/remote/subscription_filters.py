@@ -1,8 +1,6 @@
 """The command that tries filters of subscriptions."""
 
-import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -28,7 +26,7 @@ def try_filter(
     session: Session,
     expression: Annotated[str, typer.Argument(help="A CEL expression over `event`.", metavar="FILTER")],
     file: Annotated[
-        Path | None, typer.Argument(help="Events, a JSON object a line; by default those of standard input.")
+        str | None, typer.Argument(help="Events, a JSON object a line; by default those of standard input.")
     ] = None,
 ) -> None:
     """Try a [filter](reference/subscriptions.md#filters) on events, and see which of its parts decides.
@@ -37,13 +35,9 @@ def try_filter(
     """
     import msgspec
 
-    from rioni.domain.errors import Malformed
+    from rioni.cli.remote.event_files import json_events
 
-    text = sys.stdin.read() if file is None else file.read_text()
-    try:
-        events = msgspec.json.Decoder().decode_lines(text)
-    except msgspec.DecodeError as ex:
-        raise Malformed(f"The events have to be JSON, an object a line: {ex}") from ex
+    events = [msgspec.json.decode(each) for each in json_events(file)]
     rows: list[tuple[Any, FilterEvaluation]] = []
     for start in range(0, len(events), EVENTS_AT_ONCE):
         some = events[start : start + EVENTS_AT_ONCE]

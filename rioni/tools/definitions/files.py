@@ -9,14 +9,15 @@ from typing import Any, NamedTuple
 from rioni.domain.errors import Invalid
 from rioni.tools.definitions.definition import Definition, Place, Problem
 from rioni.tools.definitions.format import definition
-from rioni.tools.definitions.yaml_text import Document, NotYaml, read
+from rioni.tools.definitions.schema_files import bounded, read_bytes_below
+from rioni.tools.definitions.yaml_text import Document, NotYaml, exact_number, read
 
 
 STANDARD_INPUT = "-"
 YAML = (".yaml", ".yml")
-SUFFIXES = (*YAML, ".json", ".jsonl")
+JSON = (".json", ".jsonl")
+SUFFIXES = (*YAML, *JSON)
 """Of files in folders; files that are named may have any."""
-FILE_BYTES_MAX = 20_000_000
 
 
 class Definitions(NamedTuple):
@@ -28,6 +29,8 @@ class Definitions(NamedTuple):
 
 class _Read(NamedTuple):
     file: str
+    root: Path
+    """The folder in which this file and those that it names have to be."""
     documents: Sequence[Document]
     problem: Problem | None
 
@@ -35,13 +38,14 @@ class _Read(NamedTuple):
 def definitions_in(paths: Iterable[str]) -> Definitions:
     """The definitions of files, in the order of the files.
 
-    Files that definitions name as `schema_file` are none themselves.
+    Files that definitions name as `schema_file` are none themselves. They have to be in the folder that was named, or
+    in the folder of a file that was named; a link that leads out of it is a problem.
 
     Args:
         paths: of files; of folders, in which those that end with `.yaml`, `.yml`, `.json` and `.jsonl` count, at any
             depth, but none that is hidden; `-` is standard input.
     """
-    files = [_read(file) for path in paths for file in _files(path)]
+    files = [each for path in paths for each in _read_all(path)]
     schemas = {
         (Path(each.file).parent / document.value["schema_file"]).resolve()
         for each in files
@@ -56,7 +60,7 @@ def definitions_in(paths: Iterable[str]) -> Definitions:
         if each.problem is not None:
             problems.append(each.problem)
         for document in each.documents:
-            asked = definition(document, each.file)
+            asked = definition(document, each.file, root=each.root)
             if isinstance(asked, Definition):
                 found.append(asked)
             else:
@@ -74,71 +78,81 @@ def document_in(file: str) -> Document:
     return read_.documents[0]
 
 
-def _files(path: str) -> Iterator[str]:
-    if not Path(path).is_dir():
-        yield path
+def _read_all(path: str) -> Iterator[_Read]:
+    folder = Path(path)
+    if not folder.is_dir():
+        yield _read(path)
         return
-    for found in sorted(Path(path).rglob("*")):
+    for found in sorted(folder.rglob("*")):
         hidden = any(part.startswith(".") for part in found.relative_to(path).parts)
         if found.suffix in SUFFIXES and not hidden and found.is_file():
-            yield str(found)
+            yield _read(str(found), folder)
 
 
-def _read(file: str) -> _Read:
+def _read(file: str, folder: Path | None = None) -> _Read:
+    """Read a file that was found in a folder, or that the user names."""
+    root = folder or Path(file).parent
     documents: list[Document] = []
     try:
-        documents.extend(parsed(_text(file), file))
+        documents.extend(parsed(_text(file, folder), file))
     except OSError as ex:
-        return _Read(file, [], Problem(Place(file, 1), "", f"can't be read: {ex.strerror}"))
-    except UnicodeDecodeError:
-        return _Read(file, [], Problem(Place(file, 1), "", "is not UTF-8"))
+        return _Read(file, root, [], Problem(Place(file, 1), "", f"can't be read: {ex.strerror}"))
+    except UnicodeDecodeError as ex:
+        line = ex.object.count(b"\n", 0, ex.start) + 1
+        return _Read(file, root, [], Problem(Place(file, line), "", "is not UTF-8"))
     except NotYaml as ex:
-        return _Read(file, documents, Problem(Place(file, ex.line), "", ex.reason))
+        return _Read(file, root, documents, Problem(Place(file, ex.line), "", ex.reason))
     except ValueError as ex:
-        return _Read(file, documents, Problem(Place(file, 1), "", str(ex)))
-    return _Read(file, documents, None)
+        return _Read(file, root, documents, Problem(Place(file, 1), "", str(ex)))
+    return _Read(file, root, documents, None)
 
 
-def _text(file: str) -> str:
+def _text(file: str, folder: Path | None) -> str:
     if file == STANDARD_INPUT:
-        content = sys.stdin.buffer.read(FILE_BYTES_MAX + 1)
+        content = bounded(sys.stdin.buffer)
+    elif folder is not None:
+        content = read_bytes_below(folder, Path(file))
     else:
+        # The user names this file, which may be a pipe, or a link to anywhere.
         with Path(file).open("rb") as opened:
-            content = opened.read(FILE_BYTES_MAX + 1)
-    if len(content) > FILE_BYTES_MAX:
-        raise ValueError(f"has more than {FILE_BYTES_MAX:,} bytes")
-    return content.decode()
+            content = bounded(opened)
+    return content.decode("utf-8-sig")
 
 
 def parsed(text: str, file: str = STANDARD_INPUT) -> Iterator[Document]:
     """The documents of a text: YAML, or JSON values one after the other, or a JSON array of them.
 
     Args:
-        text: it is JSON if it begins with a brace or bracket, and the file is not named as YAML.
+        text: it is JSON if the file is named so, or if it begins with a brace or bracket and the file is not named as
+            YAML.
         file: its name.
 
     Raises:
         NotYaml: it is neither; with the line.
     """
-    if file.endswith(YAML) or not text.lstrip().startswith(("{", "[")):
+    if file.endswith(YAML) or not (file.endswith(JSON) or text.lstrip().startswith(("{", "["))):
         yield from read(text)
         return
-    for document in _json_values(text):
+    for document in json_values(text):
         if isinstance(document.value, list):
             yield from (Document(each, document.line, {}) for each in document.value)
         else:
             yield document
 
 
-def _json_values(text: str) -> Iterator[Document]:
-    decoder = json.JSONDecoder(object_pairs_hook=_members, parse_constant=_not_json)
+def json_values(text: str) -> Iterator[Document]:
+    """JSON values one after the other; raises NotYaml, also where a value would change."""
+    decoder = json.JSONDecoder(object_pairs_hook=_members, parse_float=exact_number, parse_constant=_not_json)
     end, at, line = 0, _after_spaces(text, 0), 1
     while at < len(text):
         line += text.count("\n", end, at)
         try:
             value, end = decoder.raw_decode(text, at)
+            json.dumps(value, ensure_ascii=False).encode()
         except json.JSONDecodeError as ex:
             raise NotYaml(f"is not JSON: {ex.msg}", ex.lineno) from ex
+        except UnicodeEncodeError as ex:
+            raise NotYaml("is not JSON: a text has half of a surrogate pair", line) from ex
         except (ValueError, RecursionError) as ex:
             raise NotYaml(f"is not JSON: {ex}", line) from ex
         yield Document(value, line, {})

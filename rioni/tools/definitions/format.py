@@ -11,7 +11,8 @@ from typing import Any
 import jsonschema_rs
 
 from rioni.tools.definitions.definition import EVENT_TYPE, SUBSCRIPTION, Definition, Place, Problem, dotted, name_of
-from rioni.tools.definitions.yaml_text import Document, Path, read
+from rioni.tools.definitions.schema_files import schema_of_file
+from rioni.tools.definitions.yaml_text import Document, Path
 
 
 NEAR = 0.7
@@ -28,14 +29,18 @@ def json_schema() -> dict[str, Any]:
     return schema
 
 
-def definition(document: Document, file: str) -> Definition | list[Problem]:
+def definition(
+    document: Document, file: str, *, root: FilePath | None = None, anywhere: bool = False
+) -> Definition | list[Problem]:
     """What a document asks for, or all that is wrong with it.
 
     Members that only the broker sets are left out, and so is what is null: the API takes it for absent.
 
     Args:
         document: of the file.
-        file: its name; `schema_file` is read from the folder that it is in, and nothing else.
+        file: its name; `schema_file` is relative to the folder that it is in.
+        root: the folder in which `schema_file` has to be; by default that of the file.
+        anywhere: whether `schema_file` may be in any folder, since the user names it.
     """
     place = Place(file, document.line)
     if not isinstance(document.value, dict):
@@ -51,7 +56,8 @@ def definition(document: Document, file: str) -> Definition | list[Problem]:
     if problems:
         return sorted(set(problems))
     try:
-        members = _sent(kind, value, FilePath(file).parent)
+        folder = FilePath(file).parent
+        members = _sent(kind, value, folder, None if anywhere else root or folder)
     except ValueError as ex:
         return [Problem(Place(file, document.line_of(("schema_file",))), name_of(kind, value), str(ex))]
     return Definition(kind, members, place)
@@ -139,11 +145,11 @@ def _members_at(kind: str, path: Path) -> list[str]:
     return [name for name, each in schema.get("properties", {}).items() if not each.get("readOnly")]
 
 
-def _sent(kind: str, value: dict[str, Any], folder: FilePath) -> dict[str, Any]:
+def _sent(kind: str, value: dict[str, Any], folder: FilePath, root: FilePath | None) -> dict[str, Any]:
     properties = json_schema()["definitions"][KINDS[kind]]["properties"]
     members = {name: each for name, each in value.items() if name != "kind" and not properties[name].get("readOnly")}
     if "schema_file" in members:
-        members["schema"] = _schema_of_file(folder / members.pop("schema_file"))
+        members["schema"] = schema_of_file(folder / members.pop("schema_file"), root)
     elif "schema" in members:
         schema = members["schema"]
         text = (
@@ -151,19 +157,3 @@ def _sent(kind: str, value: dict[str, Any], folder: FilePath) -> dict[str, Any]:
         )
         members["schema"] = {"type": schema.get("type", "json_schema"), "schema": text}
     return members
-
-
-def _schema_of_file(path: FilePath) -> dict[str, str]:
-    """A schema as the API takes it; ValueError if there is none."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as ex:
-        raise ValueError(f"schema_file {path} can't be read: {ex.strerror}") from ex
-    except UnicodeDecodeError as ex:
-        raise ValueError(f"schema_file {path} is not UTF-8") from ex
-    if path.suffix in (".yaml", ".yml"):
-        documents = [each.value for each in read(text)]
-        if len(documents) != 1:
-            raise ValueError(f"schema_file {path} has {len(documents)} documents instead of one")
-        text = json.dumps(documents[0], ensure_ascii=False)
-    return {"type": "avro_schema" if path.suffix == ".avsc" else "json_schema", "schema": text}

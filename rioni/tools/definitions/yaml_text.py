@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Iterator, Mapping
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 import yaml
@@ -17,6 +18,8 @@ _STANDARD = "tag:yaml.org,2002:"
 _CONSTANTS = {"null": None, "true": True, "false": False, "": None, "~": None}
 _INTEGER = r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+"
 _FINITE = r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"
+_LEADING_ZERO = re.compile(r"[-+]?0[0-9]")
+_OLD_DIRECTIVE = re.compile(r"^%YAML[ \t]+1\.[01]\b", re.MULTILINE)
 _NOT_IN_JSON = r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)"
 _LINE_BREAKS = "\r\x85\u2028\u2029"
 """Of YAML 1.1, besides the usual one."""
@@ -91,21 +94,24 @@ def read(text: str) -> Iterator[Document]:
     Raises:
         NotYaml: the text is not YAML, or has a value that JSON does not know; the documents before were read.
     """
+    if directive := _OLD_DIRECTIVE.search(text):
+        line = text.count("\n", 0, directive.start()) + 1
+        raise NotYaml(f"{directive[0]} asks for other rules than those of YAML 1.2; remove this line", line)
     loader = _Loader(text)
     try:
         while loader.check_node():
             node = loader.get_node()
             reading = _Reading(loader)
             value = reading.value_of(node, ())
-            if value is not None:
+            if value is not None or node.value:
                 yield Document(value, _line(node), reading.lines)
     except yaml.MarkedYAMLError as ex:
         mark = ex.problem_mark or ex.context_mark
         # What is missing at the end is missing on the last line.
         line = min(mark.line, len(text.splitlines()) - 1) + 1 if mark else 1
         raise NotYaml(" ".join(filter(None, [ex.context, ex.problem])), line) from ex
-    except yaml.YAMLError as ex:  # a character that YAML does not allow
-        raise NotYaml(str(ex).splitlines()[0], 1) from ex
+    except yaml.reader.ReaderError as ex:  # a character that YAML does not allow
+        raise NotYaml(str(ex).splitlines()[0], text.count("\n", 0, _refused_at(text)) + 1) from ex
     except RecursionError as ex:
         raise NotYaml("values are nested too deeply, or contain themselves", 1) from ex
     finally:
@@ -115,6 +121,21 @@ def read(text: str) -> Iterator[Document]:
 def written(value: Any) -> str:
     """A JSON value as YAML that people read and change; `read` gives the same value again."""
     return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
+
+
+def exact_number(text: str) -> float:
+    """A decimal number as a float; raises ValueError, with the reason, if a float has another value."""
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(f"{text[:100]} is larger than a number of JSON can be")
+    if Decimal(text) != Decimal(repr(number)):
+        raise ValueError(f"{text[:100]} has more digits than a number keeps: write {number!r}, or a text in quotes")
+    return number
+
+
+def _refused_at(text: str) -> int:
+    found = yaml.reader.Reader.NON_PRINTABLE.search(text)
+    return found.start() if found else 0
 
 
 class _Reading:
@@ -130,8 +151,10 @@ class _Reading:
         if self._count > VALUES_MAX:
             raise NotYaml(f"a document has at most {VALUES_MAX:,} values", _line(node))
         if isinstance(node, yaml.MappingNode):
+            _check_tag(node, "map")
             return self._mapping(node, path)
         if isinstance(node, yaml.SequenceNode):
+            _check_tag(node, "seq")
             return [self._member(each, each, (*path, index)) for index, each in enumerate(node.value)]
         assert isinstance(node, yaml.ScalarNode)
         return _scalar(node)
@@ -153,20 +176,30 @@ class _Reading:
         return self.value_of(node, path)
 
 
+def _check_tag(node: yaml.Node, *kinds: str) -> None:
+    if node.tag.removeprefix(_STANDARD) not in kinds:
+        raise NotYaml(f"the tag {node.tag} means nothing here", _line(node))
+
+
 def _scalar(node: yaml.ScalarNode) -> Any:
+    _check_tag(node, "null", "bool", "int", "float", "str", "merge")
     kind = node.tag.removeprefix(_STANDARD)
+    if kind in ("str", "merge"):
+        return node.value
+    if kind in ("int", "float") and _LEADING_ZERO.match(node.value):
+        raise NotYaml(
+            f'{node.value} is one number in YAML 1.1 and another one in YAML 1.2: write "{node.value}" for the text, '
+            "or a number without zeros before it",
+            _line(node),
+        )
     try:
         if kind in ("null", "bool"):
             return _CONSTANTS[node.value.lower()]
-        if kind == "int":
-            return _integer(node.value)
-        if kind == "float":
-            return _float(node.value)
-    except (ValueError, KeyError) as ex:
+        return _integer(node.value) if kind == "int" else _float(node.value)
+    except KeyError as ex:
         raise NotYaml(f"{node.value} is no number, null, true or false that JSON knows", _line(node)) from ex
-    if kind in ("str", "merge"):
-        return node.value
-    raise NotYaml(f"the tag {node.tag} means nothing here", _line(node))
+    except ValueError as ex:
+        raise NotYaml(str(ex), _line(node)) from ex
 
 
 def _integer(text: str) -> int:
@@ -174,10 +207,9 @@ def _integer(text: str) -> int:
 
 
 def _float(text: str) -> float:
-    number = float(text) if re.fullmatch(_FINITE, text) else math.inf
-    if math.isinf(number):
-        raise ValueError(text)
-    return number
+    if not re.fullmatch(_FINITE, text):
+        raise ValueError(f"{text} is no number that JSON knows")
+    return exact_number(text)
 
 
 def _line(node: yaml.Node) -> int:

@@ -8,11 +8,14 @@ from typing import Any, NamedTuple
 import msgspec
 
 from rioni.domain.errors import Invalid
-from rioni.tools.events.records import EVENT_BYTES_MAX, Found, Record, Unreadable
+from rioni.domain.schemas import strict_json
+from rioni.tools.events.records import EVENT_BYTES_MAX, Found, Unreadable, checked
 
 
 TEXT, NUMBER, INTEGER, BOOLEAN, ANY_JSON = "text", "number", "integer", "boolean", "json"
 TYPES = (TEXT, NUMBER, INTEGER, BOOLEAN, ANY_JSON)
+
+METADATA = "metadata"
 
 _BY_SCHEMA = {
     "string": TEXT,
@@ -22,6 +25,18 @@ _BY_SCHEMA = {
     "object": ANY_JSON,
     "array": ANY_JSON,
 }
+_KINDS_OF_VALUES = {
+    str: "string",
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    type(None): "null",
+    dict: "object",
+    list: "array",
+}
+_COMBINATIONS = ("allOf", "anyOf", "oneOf")
+_OTHER_FORMATS = ("{", "[", "<")
+"""How the first cell of a header does not begin, but JSON and HTML do."""
 _PATTERNS = {
     NUMBER: re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?", re.ASCII),
     INTEGER: re.compile(r"-?(?:0|[1-9]\d*)", re.ASCII),
@@ -63,6 +78,8 @@ def columns_of(header: Sequence[str], types: Mapping[str, str], schema: Mapping[
         Invalid: a name is empty, or there twice, or of a column that the file does not have.
     """
     names = [name.strip() for name in header]
+    if names and names[0].startswith(_OTHER_FORMATS):
+        raise Invalid(f"line 1 is not the header of a CSV file: {header[0][:60]!r}.")
     if unknown := sorted(types.keys() - set(names)):
         raise Invalid(f"There is no column {unknown[0]}; the columns are {', '.join(names)}.")
     paths = [tuple(name.split(".")) for name in names]
@@ -77,22 +94,66 @@ def columns_of(header: Sequence[str], types: Mapping[str, str], schema: Mapping[
     for name, path in zip(names, paths, strict=True):
         kind, nullable = _of_schema(schema, path)
         columns.append(Column(path, types.get(name, kind), nullable))
+    _check_is_header(paths, types, schema)
     return columns
 
 
+def _check_is_header(paths: Sequence[Sequence[str]], types: Mapping[str, str], schema: Mapping[str, Any]) -> None:
+    """Refuse a first line that has values instead of names, as far as the schema shows that; raises Invalid."""
+    declared = {name for node in _alternatives(schema, [schema]) for name in node.get("properties", ())}
+    if declared - {METADATA} and not types and not declared & {path[0] for path in paths}:
+        raise Invalid(
+            "line 1 names no member that the schema declares: is it a header? If it is, give the type of one of its "
+            "columns with --types."
+        )
+
+
 def _of_schema(schema: Mapping[str, Any], path: Sequence[str]) -> tuple[str | None, bool]:
-    node: Any = schema
+    """The type of a column, and whether its member may be null."""
+    nodes: list[Any] = [schema]
     for name in path:
-        node = node.get("properties", {}).get(name) if isinstance(node, Mapping) else None
-        if isinstance(node, Mapping) and isinstance(reference := node.get("$ref"), str):
-            node = _referred(schema, reference)
-    declared = node.get("type") if isinstance(node, Mapping) else None
-    if declared is None:
+        nodes = [inner for node in _alternatives(schema, nodes) if (inner := _member(node, name)) is not None]
+    kinds = {kind for node in _alternatives(schema, nodes) for kind in _kinds(node)}
+    if not kinds:
         return None, True
-    kinds = declared if isinstance(declared, list) else [declared]
-    known = [_BY_SCHEMA[kind] for kind in kinds if kind in _BY_SCHEMA]
-    # A cell that may be several things is what its text looks like only if the user says so.
-    return (known[0] if len(known) == 1 else None), "null" in kinds
+    known = {_BY_SCHEMA[kind] for kind in kinds if kind in _BY_SCHEMA}
+    if known == {NUMBER, INTEGER}:
+        known = {NUMBER}
+    # A cell that may be a text is one, whatever it looks like. Other values can be told from each other.
+    kind = known.pop() if len(known) == 1 else TEXT if TEXT in known else ANY_JSON
+    return kind, "null" in kinds
+
+
+def _alternatives(schema: Mapping[str, Any], nodes: Iterable[Any]) -> Iterator[Mapping[str, Any]]:
+    """Schemas with those that they refer to or combine; each once."""
+    waiting, seen = list(nodes), set()
+    while waiting:
+        node = waiting.pop()
+        if not isinstance(node, Mapping) or id(node) in seen:
+            continue
+        seen.add(id(node))
+        yield node
+        if isinstance(reference := node.get("$ref"), str):
+            waiting.append(_referred(schema, reference))
+        for combination in _COMBINATIONS:
+            if isinstance(parts := node.get(combination), list):
+                waiting += parts
+
+
+def _member(node: Mapping[str, Any], name: str) -> Any:
+    properties = node.get("properties")
+    return properties.get(name) if isinstance(properties, Mapping) else None
+
+
+def _kinds(node: Mapping[str, Any]) -> Iterator[str]:
+    """The names of the JSON types that a schema declares by itself."""
+    declared = node.get("type", [])
+    if declared:
+        yield from declared if isinstance(declared, list) else [declared]
+        return
+    values = node["enum"] if isinstance(node.get("enum"), list) else [node["const"]] if "const" in node else []
+    for value in values:
+        yield _KINDS_OF_VALUES[type(value)]
 
 
 def _referred(schema: Mapping[str, Any], reference: str) -> Any:
@@ -120,8 +181,8 @@ def csv_events(
     rows = csv.reader(_decoded(lines), delimiter=delimiter, strict=True)
     try:
         header = next(rows, None)
-        if header is None:
-            return
+        if not header:
+            raise Invalid("line 1 has to be a header with the names of the columns, and is empty.")
         columns = columns_of(header, types, schema)
         line = rows.line_num + 1
         for row in rows:
@@ -139,6 +200,8 @@ def _decoded(lines: Iterable[bytes]) -> Iterator[str]:
     begun = b""
     for piece in lines:
         begun += piece
+        if b"\0" in piece:
+            raise csv.Error("a line has a NUL byte")
         if len(begun) > EVENT_BYTES_MAX:
             raise csv.Error(f"a line has more than {EVENT_BYTES_MAX:,} bytes")
         if piece.endswith(b"\n"):
@@ -164,7 +227,7 @@ def _event(line: int, row: Sequence[str], columns: Sequence[Column]) -> Found:
         for name in column.path[:-1]:
             place = place.setdefault(name, {})
         place[column.path[-1]] = value
-    return Record(line, msgspec.json.encode(event))
+    return checked(line, msgspec.json.encode(event))
 
 
 def _value(cell: str, column: Column) -> Any:
@@ -179,9 +242,9 @@ def _value(cell: str, column: Column) -> Any:
     pattern = _PATTERNS.get(column.type)
     if pattern is None:
         try:
-            msgspec.json.decode(text)
-        except msgspec.MsgspecError as ex:
-            raise ValueError(f"{cell[:100]!r} is not JSON") from ex
+            strict_json.decode(text)
+        except strict_json.JsonError as ex:
+            raise ValueError(f"{cell[:100]!r} is not JSON: {ex}") from ex
     elif not pattern.fullmatch(text):
         raise ValueError(f"{cell[:100]!r} is not {_ARTICLES[column.type]}")
     # As it is written: no digit of a number is lost.

@@ -1,7 +1,7 @@
 """Reads events from files of any length: JSON lines, JSON objects one after the other or in an array.
 
-Only what one event takes is in memory. What can't be read is reported with its line, and reading goes on where that is
-possible.
+Only one event at a time is in memory. A text that is no event is reported with its line, and reading goes on where that
+is possible. Events are read with the reader that the broker has, so that both refuse the same.
 """
 
 import re
@@ -9,18 +9,28 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import BinaryIO, NamedTuple
 
-import msgspec
+from rioni.domain.errors import Invalid, Malformed, TooLarge
+from rioni.domain.publishing.batch import split
+from rioni.domain.schemas import strict_json
 
 
 EVENT_BYTES_MAX = 8_000_000
 """No broker of the API reads a larger event."""
 PIECE_BYTES = 1_000_000
 """Lines that are longer are read in pieces."""
+_SHOWN_BYTES = 60
+"""The beginning of a line in an error."""
 
 JSONL, JSON, CSV, TSV = "jsonl", "json", "csv", "tsv"
 FORMATS = (JSONL, JSON, CSV, TSV)
 _ENDINGS = {".jsonl": JSONL, ".ndjson": JSONL, ".json": JSON, ".csv": CSV, ".tsv": TSV}
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_FOREIGN = {
+    b"\x1f\x8b": "it is compressed with gzip: give it a name that ends with .gz, or pipe it through `gunzip`",
+    b"\xff\xfe": "it is UTF-16: convert it with `iconv -f UTF-16 -t UTF-8`",
+    b"\xfe\xff": "it is UTF-16: convert it with `iconv -f UTF-16 -t UTF-8`",
+}
+"""How a text does not begin, and what it is otherwise."""
 
 
 class Record(NamedTuple):
@@ -42,19 +52,38 @@ class Unreadable(NamedTuple):
 
 Found = Record | Unreadable
 
-_decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-
 
 def lines_of(file: BinaryIO) -> Iterator[bytes]:
-    """The lines of a file with their ends; of longer ones pieces, which have none."""
+    """The lines of a file with their ends; of longer ones pieces, which have none.
+
+    Raises:
+        Invalid: the file is not UTF-8 from its first bytes on.
+    """
     first = True
     while line := file.readline(PIECE_BYTES):
+        if first:
+            _check_encoding(line)
         yield line.removeprefix(_BYTE_ORDER_MARK) if first else line
         first = False
 
 
+def _check_encoding(begin: bytes) -> None:
+    for mark, reason in _FOREIGN.items():
+        if begin.startswith(mark):
+            raise Invalid(f"{reason}.")
+    if b"\0" in begin:
+        raise Invalid("line 1 has NUL bytes: it is UTF-16, or no text.")
+
+
 def detected(name: str, lines: Iterator[bytes]) -> tuple[str, Iterator[bytes]]:
-    """The format of a file: by the ending of its name, otherwise by its first line; and all of its lines."""
+    """The format of a file, and all of its lines.
+
+    The ending of the name decides; without a known one the content has to be JSON, which its first character shows.
+    CSV is not guessed: nearly every text is CSV.
+
+    Raises:
+        Invalid: the content is not JSON.
+    """
     for ending, known in _ENDINGS.items():
         if name.lower().endswith(ending):
             return known, lines
@@ -64,15 +93,16 @@ def detected(name: str, lines: Iterator[bytes]) -> tuple[str, Iterator[bytes]]:
         if line.strip():
             break
     head = begin[-1].strip() if begin else b""
-    return _detected(head), chain(begin, lines)
+    return _detected(head, len(begin)), chain(begin, lines)
 
 
-def _detected(head: bytes) -> str:
+def _detected(head: bytes, line: int) -> str:
     if head.startswith(b"[") or (head.startswith(b"{") and _problem(head)):
         return JSON
     if head.startswith(b"{") or not head:
         return JSONL
-    return TSV if b"\t" in head else CSV
+    shown = head[:_SHOWN_BYTES].decode(errors="replace")
+    raise Invalid(f"line {line} is not JSON: {shown!r}. For CSV and TSV say --format csv or --format tsv.")
 
 
 def json_lines(lines: Iterable[bytes]) -> Iterator[Found]:
@@ -89,11 +119,11 @@ def json_lines(lines: Iterable[bytes]) -> Iterator[Found]:
         if size > EVENT_BYTES_MAX + 1:
             yield Unreadable(number, f"an event has more than {EVENT_BYTES_MAX:,} bytes", text[:1_000])
         elif text:
-            yield _checked(number, text)
+            yield checked(number, text)
         pieces, size, number = [], 0, number + 1
 
 
-_BETWEEN = re.compile(rb"[\s,\[\]]*")
+_SPACE = re.compile(rb"[ \t\r\n]*")
 # A string, what opens and closes, or a quotation mark whose string goes on in the next piece.
 _TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|["{}\[\]]', re.DOTALL)
 
@@ -108,6 +138,23 @@ def json_values(lines: Iterable[bytes]) -> Iterator[Found]:
     yield from reading.end()
 
 
+_OUTSIDE, _ARRAY, _AFTER_ITEM, _AFTER_COMMA = range(4)
+"""Places between objects: outside of arrays, at the beginning of an array, after an item, after a comma."""
+_PUNCTUATION = {
+    (_OUTSIDE, b"["): _ARRAY,
+    (_ARRAY, b"]"): _OUTSIDE,
+    (_AFTER_ITEM, b"]"): _OUTSIDE,
+    (_AFTER_ITEM, b","): _AFTER_COMMA,
+}
+"""By a place and the character there: the place after it."""
+_EXPECTED = {
+    _OUTSIDE: "an event has to be a JSON object: here an object has to begin",
+    _ARRAY: "an event has to be a JSON object: here an object has to begin",
+    _AFTER_ITEM: "here a comma or the end of the array has to be",
+    _AFTER_COMMA: "an event has to be a JSON object: here an object has to begin",
+}
+
+
 class _Values:
     """Splits a text into its objects."""
 
@@ -118,8 +165,7 @@ class _Values:
         """Where the present object begins, or the text between two."""
         self._line = 1
         """The line of that."""
-        self._arrays = 0
-        """How many are open around the objects."""
+        self._place = _OUTSIDE
         self._depth = 0
         """How many brackets of the present object are open."""
         self._scanned = 0
@@ -132,30 +178,37 @@ class _Values:
         while not self.failed:
             if not self._depth and not self._begin():
                 if self._at < len(self._text):
-                    yield self._fail("here an object has to begin")
+                    yield self._fail(_EXPECTED[self._place])
                 return
             if (end := self._find_end()) is None:
                 if len(self._text) - self._at > EVENT_BYTES_MAX:
                     yield self._fail(f"an event has more than {EVENT_BYTES_MAX:,} bytes")
                 return
-            yield _checked(self._line, self._text[self._at : end])
+            yield checked(self._line, self._text[self._at : end])
             self._move(end)
 
     def end(self) -> Iterator[Found]:
         if self._depth:
             yield self._fail("the object that begins here does not end")
-        elif self._arrays > 0:
+        elif self._place != _OUTSIDE and not self.failed:
             yield self._fail("the array does not end: the file is not complete")
 
     def _begin(self) -> bool:
         """Go to the beginning of the next object; whether there is one."""
-        match = _BETWEEN.match(self._text, self._at)
-        assert match is not None, "it matches the empty text"
-        self._arrays += match[0].count(b"[") - match[0].count(b"]")
-        self._move(match.end())
-        self._depth = int(self._text.startswith(b"{", self._at))
-        self._scanned = self._at + 1
-        return bool(self._depth)
+        while True:
+            match = _SPACE.match(self._text, self._at)
+            assert match is not None, "it matches the empty text"
+            self._move(match.end())
+            char = self._text[self._at : self._at + 1]
+            if char == b"{" and self._place != _AFTER_ITEM:
+                self._depth, self._scanned = 1, self._at + 1
+                self._place = _OUTSIDE if self._place == _OUTSIDE else _AFTER_ITEM
+                return True
+            following = _PUNCTUATION.get((self._place, char))
+            if following is None:
+                return False
+            self._place = following
+            self._move(self._at + 1)
 
     def _find_end(self) -> int | None:
         """The end of the present object; None if it is not there yet."""
@@ -180,7 +233,8 @@ class _Values:
         return Unreadable(self._line, reason, self._text[self._at : self._at + 1_000])
 
 
-def _checked(line: int, text: bytes) -> Found:
+def checked(line: int, text: bytes) -> Found:
+    """An event, if the text is one that a broker reads."""
     problem = _problem(text)
     return Record(line, text) if problem is None else Unreadable(line, problem, text)
 
@@ -190,9 +244,23 @@ def _problem(text: bytes) -> str | None:
     if not text.startswith(b"{"):
         return "an event has to be a JSON object"
     try:
-        _decode(text)
-    except msgspec.MsgspecError as ex:
-        return f"it is not JSON: {str(ex).removeprefix('JSON is malformed: ')}"
-    except RecursionError:
-        return "it is nested too deeply"
+        # Between events the broker also takes commas, and none.
+        if text.endswith(b"}") and len(split(b"[%b]" % text)) == 1:
+            return None
+        strict_json.decode(text)
+    except TooLarge as ex:
+        return str(ex)
+    except Malformed as ex:
+        return f"it is not JSON: {_reason(text) or ex}"
+    except strict_json.JsonError as ex:
+        return f"it is not JSON: {ex}"
+    return "it is not JSON: more than one value"
+
+
+def _reason(text: bytes) -> str | None:
+    """What the strict reader reports, with the position in this text."""
+    try:
+        strict_json.decode(text)
+    except strict_json.JsonError as ex:
+        return str(ex)
     return None

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from rioni.domain.errors import Invalid
 from rioni.tools.events.publishing import BATCH_BYTES_MAX, BatchPublisher
-from rioni.tools.events.records import Found, Unreadable
+from rioni.tools.events.records import Found, Record, Unreadable
 
 
 LINGER_S = 0.5
@@ -41,12 +41,23 @@ class Line(NamedTuple):
     found: Found
 
 
+def readable(lines: Iterable[Line], consequence: str = "nothing was done") -> Iterator[Record]:
+    """The events of lines; raises Invalid, which ends with the consequence, at the first one that is none."""
+    for line in lines:
+        if isinstance(line.found, Unreadable):
+            raise Invalid(f"{line.source}:{line.found.line}: {line.found.reason}; {consequence}.")
+        yield line.found
+
+
 @dataclass
 class Totals:
     """What became of the events, so far."""
 
     stored: int = 0
     rejected: int = 0
+    """All that was not published."""
+    unreadable: int = 0
+    """Those of `rejected` that are no events."""
     last: Line | None = None
     """Up to this one everything is stored, or reported as rejected."""
 
@@ -89,6 +100,7 @@ class Upload:
             lines: what was read; None where a batch should not wait for more.
 
         Raises:
+            Invalid: a line is no event, and that is the end. Nothing of its batch is published.
             ClientError: the broker does not answer, or refuses for another reason than the events. `totals` says what
                 was stored before.
         """
@@ -109,6 +121,8 @@ class Upload:
 
     def _flush(self, lines: Sequence[Line]) -> bool:
         """Publish a batch; whether to go on."""
+        if self.stop:
+            list(readable(lines, "its batch was not published"))
         events: dict[int, bytes] = {}
         rejected: dict[int, Rejected] = {}
         for number, line in enumerate(lines):
@@ -130,6 +144,7 @@ class Upload:
             self.rejected(rejected[number])
         self.totals.stored += outcome.stored
         self.totals.rejected += len(rejected)
+        self.totals.unreadable += sum(isinstance(lines[number].found, Unreadable) for number in rejected)
         self.totals.last = lines[-1]
         self.progress(self.totals)
         return not (self.stop and rejected)

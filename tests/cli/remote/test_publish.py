@@ -67,11 +67,13 @@ def test_files_of_all_formats_are_read_one_after_the_other(rioni, orders, stored
     Path("a.csv").write_text("order.id,order.total,paid\nA,1.5,true\n")
     Path("b.json").write_text(json.dumps([_order("B")], indent=2))
     Path("c.jsonl.gz").write_bytes(gzip.compress(_lines(_order("C")).encode()))
-    assert rioni("publish", orders, "a.csv", "b.json", "-", "c.jsonl.gz", stdin="order.id\torder.total\nD\t2\n")[0] == 0
+    Path("d.tsv").write_text("order.id\torder.total\nD\t2\n")
+    assert rioni("publish", orders, "a.csv", "b.json", "d.tsv", "-", "c.jsonl.gz", stdin=_lines(_order("E")))[0] == 0
     assert stored(orders) == [
         {"order": {"id": "A", "total": 1.5}, "paid": True},
         _order("B"),
         {"order": {"id": "D", "total": 2}},
+        _order("E"),
         _order("C"),
     ]
 
@@ -88,7 +90,7 @@ def test_the_first_event_that_is_refused_is_named_by_line_and_reason(rioni, orde
 def test_refused_events_are_written_to_a_file_and_can_be_mended(rioni, orders, stored, snapshot):
     text = _lines(_order("A"), {"note": 1}, _order("B")) + "nonsense\n" + _lines(_order("C"))
     code, out, err = rioni("publish", orders, "--continue", "--rejected", "rejected.jsonl", "--json", stdin=text)
-    assert code == 1
+    assert code == 2
     assert json.loads(out) == {"event_type": orders, "events": 3, "refused": 2}
     assert [line.partition(": ")[0] for line in err.splitlines()] == ["stdin:2", "stdin:4"]
     assert stored(orders) == [_order("A"), _order("B"), _order("C")]
@@ -154,12 +156,12 @@ def test_a_dry_run_checks_everything_and_publishes_nothing(rioni, client, name, 
     orders = _create(client, name, 2, partition_strategy="hash", partition_key_fields=["order.id"])
     text = _lines(_order("A"), {}, {"order": {}}) + '{"order":{"id":"a","id":"b"}}\n{"order":\n'
     code, out, err = rioni("publish", orders, "--dry-run", "--json", stdin=text)
-    assert (code, json.loads(out)) == (1, {"event_type": orders, "events": 1, "refused": 4})
+    assert (code, json.loads(out)) == (2, {"event_type": orders, "events": 1, "refused": 4})
     said = [line.split(": ") for line in err.splitlines()]
     assert [(line[0], line[1]) for line in said] == [
         ("stdin:2", "validating"),
         ("stdin:3", "partitioning"),
-        ("stdin:4", "validating"),
+        ("stdin:4", "reading"),
         ("stdin:5", "reading"),
     ]
     assert "Duplicate key" in err
@@ -192,11 +194,11 @@ def test_events_of_the_category_undefined_stay_as_they_are(rioni, client, name):
         (["absent.csv"], "absent.csv can't be read"),
         (["--format", "xml"], "xml is not a format; there are jsonl, json, csv, tsv"),
         (["--format", "csv", "--types", "a"], "a is not the type of a column"),
-        (["--rejected", "absent/r.jsonl"], "absent/r.jsonl can't be written"),
+        (["--format", "csv", "--rejected", "absent/r.jsonl"], "absent/r.jsonl can't be written"),
     ],
 )
 def test_what_can_not_be_used_is_an_error_of_one_line(rioni, orders, arguments, message):
-    code, out, err = rioni("publish", orders, *arguments, stdin="order\n1\n")
+    code, out, err = rioni("publish", orders, *arguments, stdin="order.id\n1\n")
     assert (code, out) == (2, "")
     assert message in err.splitlines()[-1]
 

@@ -42,6 +42,6 @@ def test_a_file_that_is_no_json_is_an_error(rioni, orders):
     Path("schema.json").write_text("{")
     code, _, err = rioni("schemas", "add", orders, "schema.json")
     assert code == 2
-    assert err.startswith("Error: schema.json is not JSON: ")
+    assert err.startswith("Error: schema.json:1: is not JSON: ")
     code, _, err = rioni("schemas", "add", orders, "absent.json")
     assert (code, err) == (2, "Error: absent.json can't be read: No such file or directory.\n")

@@ -1,5 +1,6 @@
 import io
 import json
+import os
 import re
 import sys
 from pathlib import Path
@@ -125,7 +126,7 @@ def test_files_that_are_no_text_are_problems():
 
 
 def test_a_file_has_an_end(monkeypatch):
-    monkeypatch.setattr("rioni.tools.definitions.files.FILE_BYTES_MAX", 10)
+    monkeypatch.setattr("rioni.tools.definitions.schema_files.FILE_BYTES_MAX", 10)
     write(a_DOT_yaml="name: abcdefghijk")
     assert problems_of("a.yaml") == ["a.yaml:1: has more than 10 bytes"]
 
@@ -156,3 +157,57 @@ def test_the_definitions_of_the_documentation_are_right():
     for each in found:
         check(step(each, None))
     assert [each.kind for each in found] == ["event-type", "subscription"]
+
+
+SECRET = '{"description": "secret"}'
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        "../secret.json",
+        "../../secret.json",
+        "schemas/../../secret.json",
+        "{absolute}",
+        "link.json",
+        "folder/secret.json",
+    ],
+)
+@pytest.mark.parametrize("path", ["d", "d/a.yaml", "-"])
+def test_a_schema_outside_of_the_folder_of_the_definitions_is_never_read(tmp_path, monkeypatch, named, path):
+    write(secret_DOT_json=SECRET, other__secret_DOT_json=SECRET)
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / "link.json").symlink_to("../secret.json")
+    (tmp_path / "d" / "folder").symlink_to("../other")
+    text = f"name: a\nschema_file: {named.format(absolute=tmp_path / 'secret.json')}\n"
+    write(d__a_DOT_yaml=text)
+    if path == "-":
+        monkeypatch.chdir("d")
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+    found, problems = definitions_in([path])
+    assert not found
+    assert any("is outside of the folder" in str(each) or "No such file" in str(each) for each in problems)
+    assert SECRET not in str(problems)
+
+
+def test_a_schema_may_be_anywhere_in_the_folder_that_is_named():
+    write(d__types__a_DOT_yaml="name: a\nschema_file: ../schemas/a.json", d__schemas__a_DOT_json="{}")
+    Path("d/types/b.json").symlink_to("../schemas/a.json")
+    assert names("d") == ["a"]
+    assert problems_of("d/types/a.yaml") == [
+        "d/types/a.yaml:2: a: d/types/../schemas/a.json is outside of the folder d/types; name a folder that has both"
+    ]
+
+
+def test_a_definition_that_is_a_link_out_of_the_folder_is_a_problem():
+    write(secret_DOT_yaml="name: secret", d__a_DOT_yaml="name: a")
+    Path("d/b.yaml").symlink_to("../secret.yaml")
+    assert problems_of("d") == ["d/b.yaml:1: d/b.yaml is outside of the folder d; name a folder that has both"]
+    # Who names the link itself wants what it leads to.
+    assert names("d/b.yaml") == ["secret"]
+
+
+def test_a_schema_that_is_a_pipe_is_a_problem_and_is_not_waited_for():
+    write(d__a_DOT_yaml="name: a\nschema_file: pipe.json")
+    os.mkfifo("d/pipe.json")
+    assert problems_of("d") == ["d/a.yaml:2: a: d/pipe.json is no file"]

@@ -79,7 +79,7 @@ def test_a_byte_order_mark_is_no_part_of_the_first_name():
         ("x,1.5,true,[]", "column count: '1.5' is not a whole number"),
         ("x,01,true,[]", "column count: '01' is not a whole number"),
         ("x,1,yes,[]", "column paid: 'yes' is not true or false"),
-        ("x,1,true,[", "column tags: '[' is not JSON"),
+        ("x,1,true,[", "column tags: '[' is not JSON: Expecting value at position 1"),
         ("x,1,true", "the row has 3 cells, the header 4"),
     ],
 )
@@ -119,8 +119,30 @@ def test_a_header_that_can_not_be_used_is_refused(header, reason):
         _read(f"{header}\n1\n", {"id": "text"} if header == "other" else {})
 
 
-def test_no_text_has_no_events():
-    assert _read("") == []
+@pytest.mark.parametrize("text", ["", "\n", "\n\nid\n"])
+def test_a_file_without_a_header_is_refused(text):
+    with pytest.raises(Invalid, match="line 1 has to be a header"):
+        _read(text)
+
+
+@pytest.mark.parametrize(
+    ("header", "types", "schema"),
+    [
+        ("x", {}, {}),
+        ("x", {}, {"properties": {"metadata": {}}}),
+        ("x,id", {}, SCHEMA),
+        ("x", {"x": "text"}, SCHEMA),
+        ("metadata.eid", {}, {"properties": {"metadata": {}, "id": {}}}),
+        ("x", {}, {"allOf": [{"properties": {"x": {}}}]}),
+    ],
+)
+def test_a_line_that_may_be_a_header_is_one(header, types, schema):
+    assert len(_read(f"{header}\n{','.join('a' for _ in header.split(','))}\n", types, schema)) == 1
+
+
+def test_schemas_that_refer_to_themselves_are_followed_once():
+    schema = {"properties": {"a": {"$ref": "#/definitions/a"}}, "definitions": {"a": {"$ref": "#/definitions/a"}}}
+    assert _events("a\n1\n", schema=schema) == [{"a": "1"}]
 
 
 @pytest.mark.parametrize("text", ["price", "price=euro", "=number"])

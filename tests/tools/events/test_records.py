@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rioni.domain.errors import Invalid
 from rioni.tools.events.records import (
     CSV,
     EVENT_BYTES_MAX,
@@ -44,6 +45,14 @@ def test_json_lines_are_read_with_their_numbers_and_empty_lines_are_passed_over(
         ('{"a":', "it is not JSON"),
         ('{"a":1} {"a":2}', "it is not JSON"),
         ('{"a":NaN}', "it is not JSON"),
+        ('{"a":1},', "it is not JSON"),
+        ('{"a":1},{"a":2}', "it is not JSON"),
+        ('{"a":1}]', "it is not JSON"),
+        ('{"a":1,"a":2}', 'Duplicate key "a"'),
+        ('{"a":{"b":1,"b":2}}', 'Duplicate key "b"'),
+        ('{"a":"\\ud800"}', "Lone surrogate"),
+        ('{"a":1e999}', "too big"),
+        ('{"a":' + "[" * 64 + "]" * 64 + "}", "nested"),
     ],
 )
 def test_a_line_that_is_no_event_is_reported_and_reading_goes_on(line, reason):
@@ -119,13 +128,19 @@ def test_a_value_that_no_broker_would_read_ends_the_reading():
         ("-", '{"a":1}\n{"a":2}', JSONL),
         ("-", '\n\n  {\n"a":1}', JSON),
         ("-", '[{"a":1}]', JSON),
-        ("-", "a,b\n1,2", CSV),
-        ("-", "a\tb\n1\t2", TSV),
         ("-", "", JSONL),
         ("-", '\ufeff{"a":1}', JSONL),
     ],
 )
-def test_the_format_is_known_by_the_ending_or_the_first_line(name, text, expected):
+def test_the_format_is_known_by_the_ending_or_the_beginning_of_json(name, text, expected):
     found, lines = detected(name, _lines(text))
     assert found == expected
     assert b"".join(lines).decode() == text.removeprefix("\ufeff")
+
+
+@pytest.mark.parametrize(
+    "text", ["a,b\n1,2", "a\tb\n1\t2", "<html>", "null", "12", "word", '"a"', "---\na: 1", "\n\nx"]
+)
+def test_what_does_not_begin_as_json_is_not_guessed(text):
+    with pytest.raises(Invalid, match=f"line {3 if text.startswith(chr(10)) else 1} is not JSON"):
+        detected("-", _lines(text))

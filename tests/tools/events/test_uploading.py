@@ -50,8 +50,8 @@ def test_a_batch_has_few_bytes():
     assert len(broker.keys) == 2
 
 
-@pytest.mark.parametrize("first", [b"bad", b"?", b"no key"])
-@pytest.mark.parametrize("second", [b"bad", b"?", b"no key"])
+@pytest.mark.parametrize("first", [b"bad", b"no key"])
+@pytest.mark.parametrize("second", [b"bad", b"no key"])
 def test_the_first_event_that_is_refused_ends_it_and_what_stands_before_is_stored(first, second):
     broker = Broker()
     upload, rejected = _upload(broker, batch=3)
@@ -59,6 +59,16 @@ def test_the_first_event_that_is_refused_ends_it_and_what_stands_before_is_store
     assert broker.stored == [b"a", b"b", b"c", b"d"]
     assert [(each.source, each.line, each.text) for each in rejected] == [("file", 5, first)]
     assert (totals.stored, totals.rejected) == (4, 1)
+
+
+@pytest.mark.parametrize("first", [b"bad", b"no key", b"x"])
+def test_nothing_of_a_batch_with_something_unreadable_is_published(first):
+    broker = Broker()
+    upload, rejected = _upload(broker, batch=3)
+    with pytest.raises(Invalid, match="file:5: no JSON; its batch was not published"):
+        upload.publish(_lines(b"a", b"b", b"c", first, b"?", b"e"))
+    assert broker.stored == [b"a", b"b", b"c"]
+    assert (rejected, upload.totals.stored) == ([], 3)
 
 
 def test_where_it_goes_on_all_that_is_refused_is_told_in_order():
@@ -72,7 +82,7 @@ def test_where_it_goes_on_all_that_is_refused_is_told_in_order():
         (4, "reading"),
         (6, "validating"),
     ]
-    assert (totals.stored, totals.rejected) == (3, 4)
+    assert (totals.stored, totals.rejected, totals.unreadable) == (3, 4, 1)
 
 
 def test_keys_from_the_content_are_the_same_for_a_repetition_and_differ_by_place():

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from rioni.domain.errors import Invalid, RioniError
+from rioni.domain.event_types.rules import NAME_CHARACTERS_MAX, is_event_type_name
 from rioni.domain.system.jobs import ARCHIVE
 from rioni.lake.broker import Broker
 from rioni.lake.event_type_archive import EventTypeArchive, Limits, Outcome
@@ -101,9 +102,11 @@ class Archive:
                 done[name] = self._archives[name].archive(is_stopped, partial(self._job.progress, name))
                 self._archived += done[name].archived
             except RioniError as ex:
-                failed[name] = ex
-                self._metrics.errors.labels(name).inc()
-                _LOG.error("%s is not archived: %s", name, ex)
+                # A name that no event type can have is shown with escapes: it may hold control characters.
+                shown = name if is_event_type_name(name) else ascii(name[:NAME_CHARACTERS_MAX])
+                failed[shown] = ex
+                self._metrics.errors.labels(shown).inc()
+                _LOG.error("%s is not archived: %s", shown, ex)
         self._job.progress("wait for new events", len(done), len(names))
         problems = "".join(
             f"; {name}: {each.lost:,} events LOST to retention" for name, each in done.items() if each.lost

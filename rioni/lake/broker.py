@@ -17,6 +17,7 @@ import orjson
 
 from rioni.domain.errors import Unavailable
 from rioni.domain.event_types.data_lake import MATERIALIZE
+from rioni.domain.event_types.rules import is_event_type_name
 from rioni.domain.timelines.position import TimelinePosition, parse_offset
 from rioni.domain.timelines.timeline import FIRST_ORDER
 from rioni.tools.api_client import TIMEOUT_S, call
@@ -33,6 +34,7 @@ EVENTS_MAX = 1_000_000
 SCHEMAS_MAX = 1_000
 """The newest versions of the schema of an event type that are looked at."""
 
+_PARTITION = re.compile(r"[0-9]{1,9}")
 _EXPIRED = re.compile(r"skipped events due to retention time passed, count: ([0-9]+)")
 
 
@@ -105,7 +107,7 @@ class Broker:
         self._batches = msgspec.json.Decoder(Batch)
 
     def marked_event_types(self) -> list[str]:
-        """The names of the event types whose annotations ask to keep their events in the data lake."""
+        """The names of the event types whose annotations ask to keep their events in the data lake, unchecked."""
         names: list[str] = []
         while True:
             query = urlencode({"annotation": f"{MATERIALIZE}:on", "limit": PAGE, "offset": len(names)})
@@ -115,8 +117,14 @@ class Broker:
                 return names
 
     def event_type(self, name: str) -> ArchivedEventType:
-        """An event type as it is now."""
-        found: ArchivedEventType = self._get(_path(name), ArchivedEventType)
+        """An event type as it is now.
+
+        Raises:
+            Unavailable: the broker does not answer, or refuses, or answers with another event type.
+        """
+        found: ArchivedEventType = self._get(_path(_checked(self._server, name)), ArchivedEventType)
+        if found.name != name:
+            raise Unavailable(f"{self._server.url} was asked for {name}, and answered with {found.name!r:.100}.")
         return found
 
     def schemas(self, name: str) -> list[tuple[str, str]]:
@@ -131,9 +139,16 @@ class Broker:
 
     def partitions(self, name: str) -> list[Partition]:
         """What the partitions of an event type hold now."""
+        found = self._get(f"{_path(name)}/partitions", list[_Partition])
+        for each in found:
+            # Names of partitions become parts of requests, and of what tables and checkpoints keep.
+            if not _PARTITION.fullmatch(each.partition):
+                raise Unavailable(
+                    f"{self._server.url} names a partition of {name} {each.partition!r:.100}, which is no number."
+                )
         return [
             Partition(each.partition, _before(place(each.oldest_available_offset)), place(each.newest_available_offset))
-            for each in self._get(f"{_path(name)}/partitions", list[_Partition])
+            for each in found
         ]
 
     def distance(self, name: str, partition: str, after: TimelinePosition, to: TimelinePosition) -> int:
@@ -248,6 +263,13 @@ def place(offset: str) -> TimelinePosition:
 
 def _before(oldest: TimelinePosition) -> TimelinePosition:
     return TimelinePosition(oldest.order, oldest.position - 1)
+
+
+def _checked(server: Server, name: str) -> str:
+    """A name that can become a path or the name of a table."""
+    if not is_event_type_name(name):
+        raise Unavailable(f"{server.url} has no event type {name!r:.100}: event types can't have such a name.")
+    return name
 
 
 def _path(name: str) -> str:

@@ -15,6 +15,7 @@ from deltalake.exceptions import CommitFailedError, TableNotFoundError
 from rioni.domain.errors import Unavailable
 from rioni.domain.timelines.position import TimelinePosition
 from rioni.lake.location import Location
+from rioni.lake.secrets import Secrets
 from rioni.lake.table import DAY, EVENTS, Progress, WriterConflict, keys_behind, plain_schema
 
 
@@ -44,8 +45,9 @@ class DeltaEvents:
 
     def __init__(self, url: str, options: dict[str, str] | None) -> None:
         self._url, self._options = url, options
+        self._secrets = Secrets(options or {})
         self._table: DeltaTable | None = None
-        with _translated(url):
+        with _translated(url, self._secrets):
             try:
                 self._table = DeltaTable(url, storage_options=options)
             except TableNotFoundError:
@@ -71,7 +73,7 @@ class DeltaEvents:
         transactions = [Transaction(_application(name), _packed(place)) for name, place in progress.places.items()]
         transactions.append(Transaction(CREATED, progress.created_at_ms))
         transactions.append(Transaction(PARTITIONS, max(map(int, progress.places), default=-1) + 1))
-        with _translated(self._url):
+        with _translated(self._url, self._secrets):
             if self._table is None:
                 self._table = DeltaTable.create(
                     self._url, rows.schema, mode="error", partition_by=[DAY], storage_options=self._options
@@ -84,7 +86,7 @@ class DeltaEvents:
         """The rows of a quarantine behind some places."""
         if self._table is None:
             return set()
-        with _translated(self._url):
+        with _translated(self._url, self._secrets):
             data = self._table.to_pyarrow_dataset()
             return keys_behind(data.to_table(columns=["partition", "offset"]), places)
 
@@ -92,7 +94,7 @@ class DeltaEvents:
         """Remove all rows of days before this one, and the files of those that were removed a week ago."""
         if self._table is None:
             return
-        with _translated(self._url):
+        with _translated(self._url, self._secrets):
             self._table.delete(f"{DAY} < '{before}'", commit_properties=_commit([]))
             self._table.vacuum(dry_run=False)
 
@@ -116,7 +118,7 @@ def _unpacked(version: int) -> TimelinePosition:
 
 
 @contextmanager
-def _translated(url: str) -> Iterator[None]:
+def _translated(url: str, secrets: Secrets) -> Iterator[None]:
     try:
         yield
     except CommitFailedError as ex:
@@ -125,4 +127,4 @@ def _translated(url: str) -> Iterator[None]:
         # Some errors of the library are plain exceptions.
         if "already exists at that location" in str(ex):
             raise WriterConflict(f"Another process has made {url}; nothing was written.") from ex
-        raise Unavailable(f"The Delta table {url} can't be used: {ex}") from ex
+        raise Unavailable(f"The Delta table {url} can't be used: {secrets.removed_from(ex)}") from ex

@@ -3,6 +3,7 @@
 Properties of snapshots would be lost when maintenance removes these.
 """
 
+import hashlib
 import re
 import warnings
 from collections.abc import Iterator, Mapping
@@ -21,6 +22,7 @@ from rioni.domain.errors import Conflict, Invalid, RioniError, Unavailable
 from rioni.domain.timelines.position import TimelinePosition
 from rioni.lake.broker import place
 from rioni.lake.location import Location
+from rioni.lake.secrets import Secrets, without_credentials
 from rioni.lake.table import DAY, EVENTS, Progress, WriterConflict, keys_behind, plain_schema
 
 
@@ -30,6 +32,9 @@ CREATED = "rioni.created-at-ms"
 OFFSETS = "rioni.offsets"
 WITHOUT_RETRIES = {"commit.retry.num-retries": "0"}
 """PyIceberg would append behind what another process has appended."""
+
+HASH_DIGITS = 12
+"""Of the hash of an event type's name, in hexadecimal: no two names have the same one by accident."""
 
 _S3 = {
     "AWS_ACCESS_KEY_ID": "s3.access-key-id",
@@ -60,7 +65,8 @@ class IcebergLake:
             catalog = f"sqlite:///{folder / 'catalog.db'}"
         if catalog is None:
             raise Invalid("Iceberg tables in a bucket need a catalog: --catalog NAME or --catalog URL-OF-A-DATABASE.")
-        with _translated(f"The Iceberg catalog {catalog}"):
+        shown = without_credentials(catalog)
+        with _translated(f"The Iceberg catalog {shown}", Secrets({"uri": catalog, **location.s3})):
             self._catalog = _load(location, catalog)
 
     def open(self, kind: str, event_type: str) -> "IcebergEvents":
@@ -82,17 +88,21 @@ class IcebergEvents:
 
     def __init__(self, catalog: Catalog, namespace: str, event_type: str) -> None:
         self._catalog, self._event_type = catalog, event_type
-        # Names with dots have other meanings to most engines.
-        self._name = (namespace, re.sub("[^a-zA-Z0-9]", "_", event_type).lower())
-        self._table: Loaded | None = None
-        with _translated(self._text):
+        self._secrets = Secrets(catalog.properties)
+        plain, hashed = ((namespace, each) for each in _names(event_type))
+        tables = {name: self._load(name) for name in (plain, hashed)}
+        owned = [name for name, table in tables.items() if table and table.properties.get(EVENT_TYPE) == event_type]
+        self._name = owned[0] if owned else hashed if tables[plain] else plain
+        self._table = tables[self._name]
+        if self._table is not None and not owned:
+            raise Conflict(f"{self._text} has the events of another event type than {event_type}.")
+
+    def _load(self, name: tuple[str, str]) -> Loaded | None:
+        with _translated(_text(name), self._secrets):
             try:
-                self._table = catalog.load_table(self._name)
+                return self._catalog.load_table(name)
             except NoSuchTableError:
-                return
-            owner = self._table.properties.get(EVENT_TYPE)
-            if owner != event_type:
-                raise Conflict(f"{self._text} has the events of {owner}, not those of {event_type}.")
+                return None
 
     @property
     def progress(self) -> Progress:
@@ -113,7 +123,7 @@ class IcebergEvents:
         offsets = {partition: each.offset for partition, each in progress.places.items()}
         properties = {EVENT_TYPE: self._event_type, CREATED: str(progress.created_at_ms)}
         properties |= {OFFSETS: msgspec.json.encode(offsets).decode()} | WITHOUT_RETRIES
-        with _translated(self._text):
+        with _translated(self._text, self._secrets):
             if self._table is None:
                 self._create(rows, properties)
                 return
@@ -146,14 +156,14 @@ class IcebergEvents:
         """The rows of a quarantine behind some places."""
         if self._table is None:
             return set()
-        with _translated(self._text):
+        with _translated(self._text, self._secrets):
             return keys_behind(self._table.scan(selected_fields=("partition", "offset")).to_arrow(), places)
 
     def expire(self, before: date) -> None:
         """Remove all rows of days before this one; their files remain as long as the snapshots that have them."""
         if self._table is None:
             return
-        with _translated(self._text), warnings.catch_warnings():
+        with _translated(self._text, self._secrets), warnings.catch_warnings():
             # That there were none.
             warnings.simplefilter("ignore", UserWarning)
             self._forbid_retries()
@@ -161,11 +171,24 @@ class IcebergEvents:
 
     @property
     def _text(self) -> str:
-        return f"The Iceberg table {'.'.join(self._name)}"
+        return _text(self._name)
+
+
+def _text(name: tuple[str, str]) -> str:
+    return f"The Iceberg table {'.'.join(name)}"
+
+
+def _names(event_type: str) -> tuple[str, str]:
+    """The name of a table, and another one for when an event type with a similar name has that table.
+
+    Names with dots have other meanings to most engines, and catalogs may not tell names apart by their case.
+    """
+    plain = re.sub("[^a-zA-Z0-9]", "_", event_type).lower()
+    return plain, f"{plain}__{hashlib.sha256(event_type.encode()).hexdigest()[:HASH_DIGITS]}"
 
 
 @contextmanager
-def _translated(what: str) -> Iterator[None]:
+def _translated(what: str, secrets: Secrets) -> Iterator[None]:
     try:
         yield
     except (CommitFailedException, TableAlreadyExistsError) as ex:
@@ -174,4 +197,4 @@ def _translated(what: str) -> Iterator[None]:
         raise
     except Exception as ex:
         # Catalogs and files raise the errors of many libraries.
-        raise Unavailable(f"{what} can't be used: {ex}") from ex
+        raise Unavailable(f"{what} can't be used: {secrets.removed_from(ex)}") from ex

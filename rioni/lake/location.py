@@ -26,7 +26,14 @@ class Location(NamedTuple):
         return None if self.s3 else Path(self.url)
 
     def below(self, *names: str) -> str:
-        """A path below."""
+        """A path below.
+
+        Raises:
+            Invalid: a name would lead elsewhere.
+        """
+        for each in names:
+            if each in ("", ".", "..") or "/" in each or "\\" in each or "\0" in each:
+                raise Invalid(f"{each!r:.100} can't be the name of a table.")
         return "/".join((self.url, *names))
 
 
@@ -34,9 +41,11 @@ def parse_location(text: str) -> Location:
     """Read what `--to` names.
 
     Raises:
-        Invalid: it is a URL of another kind, or names no bucket.
+        Invalid: it is a URL of another kind, names no bucket, or holds credentials.
     """
     parts = urlsplit(text)
+    if "@" in parts.netloc:
+        raise Invalid("The URL of a bucket holds no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.")
     if not parts.scheme:
         return Location(str(Path(text).absolute()), {})
     if parts.scheme != "s3" or not parts.netloc:

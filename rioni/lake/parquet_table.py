@@ -29,6 +29,7 @@ from rioni.domain.errors import Unavailable
 from rioni.domain.timelines.position import TimelinePosition
 from rioni.lake.broker import place
 from rioni.lake.location import Location
+from rioni.lake.secrets import Secrets
 from rioni.lake.table import DAY, EVENTS, Progress, WriterConflict, keys_behind
 
 
@@ -70,7 +71,7 @@ class ParquetEvents:
 
     def __init__(self, files: "_Files", event_type: str) -> None:
         self._files, self._event_type = files, event_type
-        with _translated(files.url):
+        with _translated(files):
             self._manifest = self._newest()
             self._remove_orphans()
 
@@ -93,7 +94,7 @@ class ParquetEvents:
         """Write a file for each day, and then the manifest."""
         number = self._manifest.number + 1 if self._manifest else 0
         written: list[str] = []
-        with _translated(self._files.url):
+        with _translated(self._files):
             for day in sorted(pc.unique(rows[DAY]).to_pylist()):
                 path = f"{DAY}={day}/{number:012d}-{uuid.uuid4().hex}.parquet"
                 part = rows.filter(pc.equal(rows[DAY], pa.scalar(day, pa.date32()))).drop_columns([DAY])
@@ -114,7 +115,7 @@ class ParquetEvents:
     def keys_behind(self, places: Mapping[str, TimelinePosition]) -> set[tuple[str, str]]:
         """The rows of a quarantine behind some places."""
         found: set[tuple[str, str]] = set()
-        with _translated(self._files.url):
+        with _translated(self._files):
             for path in self._manifest.files if self._manifest else ():
                 keys = pq.read_table(io.BytesIO(self._files.read(path)), columns=["partition", "offset"])
                 found |= keys_behind(keys, places)
@@ -128,7 +129,7 @@ class ParquetEvents:
         if not old:
             return
         keep = [path for path in self._manifest.files if path not in set(old)]
-        with _translated(self._files.url):
+        with _translated(self._files):
             self._commit(msgspec.structs.replace(self._manifest, number=self._manifest.number + 1, files=keep), [])
             self._files.remove(old)
 
@@ -169,6 +170,7 @@ class _Files:
 
     def __init__(self, location: Location, url: str) -> None:
         self.url = url
+        self.secrets = Secrets(location.s3)
         self._folder = None if location.folder is None else Path(url)
         self._s3: Any = {name.lower(): value for name, value in location.s3.items()}
         self._store: LocalStore | S3Store | None = None
@@ -230,10 +232,10 @@ def _parquet(rows: pa.Table) -> bytes:
 
 
 @contextmanager
-def _translated(url: str) -> Iterator[None]:
+def _translated(files: _Files) -> Iterator[None]:
     try:
         yield
     except AlreadyExistsError as ex:
-        raise WriterConflict(f"Another process has written to {url}; nothing was written.") from ex
+        raise WriterConflict(f"Another process has written to {files.url}; nothing was written.") from ex
     except (BaseError, OSError, pa.ArrowException, msgspec.MsgspecError) as ex:
-        raise Unavailable(f"The files in {url} can't be used: {ex}") from ex
+        raise Unavailable(f"The files in {files.url} can't be used: {files.secrets.removed_from(ex)}") from ex

@@ -54,6 +54,8 @@ class Server:
             port = parts.port or _PORTS.get(parts.scheme, 0)
         except ValueError as ex:
             raise Invalid(f"{url} is not a URL: {ex}.") from ex
+        if "@" in parts.netloc:
+            raise Invalid("The URL of a broker holds no user and password: give a token.")
         if parts.scheme not in _PORTS or not parts.hostname:
             raise Invalid(f"{url} is not a base URL of a broker; write it like http://localhost:8080.")
         self.tls = _tls(ca_certificate) if parts.scheme == "https" else None

@@ -13,6 +13,7 @@ from pyiceberg.catalog import load_catalog
 from rioni.lake.archive import Archive, open_lake
 from rioni.lake.broker import Broker
 from rioni.lake.event_type_archive import Limits, Outcome
+from rioni.lake.iceberg_table import EVENT_TYPE
 from rioni.lake.location import parse_location
 from rioni.lake.metrics import ArchiveMetrics
 from rioni.tools.load_client import Server
@@ -127,10 +128,10 @@ class ArchiveUnderTest:
     def iceberg(self, name: str, kind: str, **options: str) -> pa.Table:
         catalog = load_catalog("rioni", type="sql", uri=self.catalog or f"sqlite:///{self.to}/catalog.db", **options)
         namespace = "rioni" if kind == "events" else f"rioni_{kind}"
-        table = name.replace(".", "_").replace("-", "_")
-        if not catalog.table_exists((namespace, table)):
-            return pa.table({})
-        return catalog.load_table((namespace, table)).scan().to_arrow()
+        listed = catalog.list_tables(namespace) if catalog.namespace_exists(namespace) else []
+        # Of event types with similar names, one has the plain name.
+        tables = [table for each in listed if (table := catalog.load_table(each)).properties[EVENT_TYPE] == name]
+        return tables[0].scan().to_arrow() if tables else pa.table({})
 
     def archived(self, name: str) -> list[str]:
         """All events in the tables of an event type, sorted."""

@@ -93,6 +93,11 @@ def _list_violations(spec: EventTypeSpec) -> Iterator[tuple[str, str]]:
         yield "event_owner_selector.value", f"must not have more than {PATH_CHARACTERS_MAX} characters"
 
 
+def is_event_type_name(name: str) -> bool:
+    """Whether a broker may name an event type so: such a name is also safe as the name of a file."""
+    return not any(_name_violations(name))
+
+
 def _name_violations(name: str) -> Iterator[tuple[str, str]]:
     if not _NAME.fullmatch(name[: NAME_CHARACTERS_MAX + 1]):
         yield "name", "format not allowed"

@@ -63,8 +63,13 @@ class ArchivedEventType(msgspec.Struct, frozen=True):
     options: _Options = _Options()
 
     @property
-    def created_at_ms(self) -> int:
+    def identity(self) -> str:
         """Tells event types apart that had the same name one after the other."""
+        return self.created_at.isoformat()
+
+    @property
+    def created_at_ms(self) -> int:
+        """The identity as tables keep it."""
         return round(self.created_at.timestamp() * 1_000)
 
 

@@ -79,6 +79,8 @@ def read_range(
             runs, count = [], 0
     if runs:
         yield _batch(schema, part, runs)
+    if options.broker().event_type(part.event_type).identity != part.created_at:
+        raise Incomplete(f"{part.event_type} was deleted and created again while it was read; read again.")
 
 
 def _batch(schema: pa.Schema, part: Range, runs: Sequence[Run]) -> pa.RecordBatch:

@@ -1,13 +1,13 @@
 """Where a read begins and ends: the places that options, times and subscriptions name in each partition."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 from urllib.parse import quote
 
 import orjson
 
-from rioni.domain.errors import Invalid
+from rioni.domain.errors import Conflict, Invalid
 from rioni.domain.timelines.position import TimelinePosition
 from rioni.lake.broker import Partition, place
 from rioni.spark.options import Options
@@ -41,6 +41,10 @@ class Locator:
             raise Invalid("Name what to read by the option event_type, or by the option subscription.")
         _, answer = call(self._server, "GET", self._subscription())
         return tuple(sorted(answer["event_types"]))
+
+    def identities(self, names: Iterable[str]) -> dict[str, str]:
+        """When each event type was created, which tells it from others that had its name."""
+        return {name: self.broker.event_type(name).identity for name in names}
 
     def starts(self) -> Places:
         """The places behind which the read begins: the cursors of the subscription, else those of `from`."""
@@ -128,4 +132,21 @@ def _offsets(partitions: Mapping[str, Partition], text: str, option: str) -> dic
         raise Invalid(f"{option} must be a JSON object of offsets by partition, but is {text}.") from ex
     if unknown := sorted(given.keys() - partitions.keys()):
         raise Invalid(f"{option} names partitions that do not exist: {', '.join(unknown)}.")
+    if option == "from":
+        check_not_ahead(given, partitions, "The option from")
     return given
+
+
+def check_not_ahead(places: Mapping[str, TimelinePosition], partitions: Mapping[str, Partition], whose: str) -> None:
+    """Check that no place lies behind the end of its partition: events published up to there would be skipped.
+
+    Raises:
+        Conflict: one does.
+    """
+    for name, at in places.items():
+        each = partitions.get(name)
+        if each is not None and at > max(each.newest, each.before_oldest):
+            raise Conflict(
+                f"{whose} stands at {at.offset} of partition {name}, which ends at {each.newest.offset}: was the event "
+                "type created again, or the broker restored from a backup? Begin anew."
+            )

@@ -1,6 +1,6 @@
 """Splits what is to be read into ranges, one for each task."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -20,15 +20,27 @@ class Range(InputPartition):
     to: TimelinePosition
     count: int
     """Positions in between; there may be fewer events."""
+    created_at: str
+    """When the event type was created: tells it from another one that gets its name while the range is read."""
 
 
-def split(locator: Locator, starts: Places, ends: Places, events_max: int) -> Iterator[Range]:
-    """The ranges between two places of each partition that has both, with so many positions each at most."""
+def split(
+    locator: Locator, starts: Places, ends: Places, identities: Mapping[str, str], events_max: int
+) -> Iterator[Range]:
+    """Split what lies between two places of each partition that has both.
+
+    Args:
+        locator: finds places.
+        starts: the last places read.
+        ends: the last places to be read.
+        identities: when each event type was created.
+        events_max: positions of a range at most.
+    """
     for name, partitions in ends.items():
         for partition, to in partitions.items():
             after = starts.get(name, {}).get(partition)
             if after is not None and after < to:
-                yield from _split(locator, Range(name, partition, after, to, 0), events_max)
+                yield from _split(locator, Range(name, partition, after, to, 0, identities[name]), events_max)
 
 
 def _split(locator: Locator, whole: Range, events_max: int) -> Iterator[Range]:
@@ -39,4 +51,4 @@ def _split(locator: Locator, whole: Range, events_max: int) -> Iterator[Range]:
     shifts = list(range(events_max, total, events_max))
     borders = [whole.after, *locator.shifted(name, partition, whole.after, shifts), whole.to]
     for number, (after, to) in enumerate(pairwise(borders)):
-        yield Range(name, partition, after, to, min(events_max, total - number * events_max))
+        yield Range(name, partition, after, to, min(events_max, total - number * events_max), whole.created_at)

@@ -111,7 +111,7 @@ class EventBatchReader(DataSourceReader):
         """A range for each task; blocks until the broker answers."""
         locator = Locator(self._options)
         starts, ends = self._bounds.narrow(locator.starts(), locator.ends())
-        return list(split(locator, starts, ends, self._options.events_per_task))
+        return list(split(locator, starts, ends, locator.identities(ends), self._options.events_per_task))
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The events of a range, as Arrow batches."""

@@ -1,22 +1,28 @@
 """Reads events in micro-batches: Spark's checkpoint keeps the offsets, and decides what is read again."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
+from rioni.domain.errors import Conflict
 from rioni.domain.timelines.position import TimelinePosition
-from rioni.lake.broker import place
+from rioni.lake.broker import Partition, place
 from rioni.spark.event_reader import read_range
 from rioni.spark.options import Options
-from rioni.spark.places import Locator, Places
+from rioni.spark.places import Locator, Places, check_not_ahead
 from rioni.spark.ranges import Range, split
 
 
+CREATED_AT = "created_at"
+
 Offsets = dict[str, dict[str, str]]
-"""Places as they are in a checkpoint: offsets by event type and partition."""
+"""Places as they are in a checkpoint: offsets by event type and partition, and when the event type was created.
+
+Checkpoints of older releases do not have the latter.
+"""
 
 
 class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -29,7 +35,8 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> Offsets:  # noqa: N802 - Spark's name
         """Where a new query begins."""
-        return _written(Locator(self._options).starts())
+        locator = Locator(self._options)
+        return _written(locator.starts(), locator.identities(locator.event_types()))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         """At most so many positions in a micro-batch."""
@@ -37,7 +44,7 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Read what is there now, and then end."""
-        self._target = self._newest(Locator(self._options))
+        self._target = _ends(self._newest(Locator(self._options)))
 
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: N802 - Spark's name
         """Where the next micro-batch ends.
@@ -46,20 +53,24 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         that each batch is determined by the offsets in the checkpoint alone.
         """
         locator, begin = Locator(self._options), _read(start)
+        identities = _identities(locator, start, locator.event_types())
+        newest = self._newest(locator)
+        for name, partitions in newest.items():
+            check_not_ahead(begin.get(name, {}), partitions, f"The checkpoint of {name}")
         # The micro-batches up to `start` are processed; Spark says so only when there is a further one.
         self._commit(locator, start)
-        target = self._target or self._newest(locator)
+        target = self._target or _ends(newest)
         added = {name: places.keys() - begin.get(name, {}).keys() for name, places in target.items()}
         ends = {name: dict(places) for name, places in begin.items()}
-        for name in (name for name, missing in added.items() if missing):
-            oldest = {each.name: each.before_oldest for each in locator.broker.partitions(name)}
-            ends.setdefault(name, {}).update({each: oldest[each] for each in added[name]})
-        return _written(_bounded(locator, begin, ends, target, limit))
+        for name, missing in added.items():
+            ends.setdefault(name, {}).update({each: newest[name][each].before_oldest for each in missing})
+        return _written(_bounded(locator, begin, ends, target, limit), identities)
 
     def partitions(self, start: Offsets, end: Offsets) -> list[Range]:
         """A range for each task."""
         locator = Locator(self._options)
-        return list(split(locator, _read(start), _read(end), self._options.events_per_task))
+        identities = _identities(locator, start, start) | _identities(locator, end, end)
+        return list(split(locator, _read(start), _read(end), identities, self._options.events_per_task))
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The events of a range, as Arrow batches."""
@@ -76,10 +87,29 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             locator.commit(_read(processed))
             self._committed = processed
 
-    def _newest(self, locator: Locator) -> Places:
-        return {
-            name: {each.name: each.newest for each in locator.broker.partitions(name)} for name in locator.event_types()
-        }
+    def _newest(self, locator: Locator) -> dict[str, dict[str, Partition]]:
+        return {name: {each.name: each for each in locator.broker.partitions(name)} for name in locator.event_types()}
+
+
+def _identities(locator: Locator, offsets: Offsets, names: Iterable[str]) -> dict[str, str]:
+    """When some event types were created.
+
+    Raises:
+        Conflict: one is another event type than that of the offsets, which had the same name.
+    """
+    found = locator.identities(names)
+    for name, created_at in found.items():
+        known = offsets.get(name, {}).get(CREATED_AT, created_at)
+        if known != created_at:
+            raise Conflict(
+                f"The checkpoint is of an event type {name} that was created at {known} and deleted since; the event "
+                f"type that has the name now was created at {created_at}. Start the query with a new checkpoint."
+            )
+    return found
+
+
+def _ends(partitions: dict[str, dict[str, Partition]]) -> Places:
+    return {name: {each.name: each.newest for each in found.values()} for name, found in partitions.items()}
 
 
 def _bounded(locator: Locator, begin: Places, ends: Places, target: Places, limit: ReadLimit) -> Places:
@@ -104,9 +134,16 @@ def _end(
     return locator.shifted(name, partition, after, [share])[0]
 
 
-def _written(places: Places) -> Offsets:
-    return {name: {each: at.offset for each, at in sorted(found.items())} for name, found in sorted(places.items())}
+def _written(places: Places, identities: dict[str, str]) -> Offsets:
+    return {
+        name: {each: at.offset for each, at in sorted(found.items())}
+        | ({CREATED_AT: identities[name]} if name in identities else {})
+        for name, found in sorted(places.items())
+    }
 
 
 def _read(offsets: Offsets) -> Places:
-    return {name: {each: place(offset) for each, offset in found.items()} for name, found in offsets.items()}
+    return {
+        name: {each: place(offset) for each, offset in found.items() if each != CREATED_AT}
+        for name, found in offsets.items()
+    }

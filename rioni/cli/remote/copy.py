@@ -103,7 +103,7 @@ def copy(
     from rioni.client import ClientError
     from rioni.tools.events.copy_state import state_file
     from rioni.tools.events.copy_target import target_of
-    from rioni.tools.events.copying import Copy, Stopped, Transformation, new_state
+    from rioni.tools.events.copying import Copy, Stopped, Transformation, check_identities, new_state
     from rioni.tools.events.publishing import BatchPublisher
     from rioni.tools.events.reading import BATCH_EVENTS, Reader
     from rioni.tools.events.selecting import wanted_by
@@ -133,6 +133,7 @@ def copy(
             refused=report.refused,
         )
         work.progress = lambda: report.progress(work)
+        work.check = lambda: check_identities(kept.state, from_client, to_client)
         try:
             work.run(chosen, follow=follow)
         except Stopped:

@@ -1,7 +1,7 @@
 """Copies events from one event type to another one, of the same broker or of two: in order, and each one once."""
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -10,10 +10,11 @@ from uuid import UUID, uuid5
 
 from rioni.client import Client, EventType, Unprocessable, metadata
 from rioni.client.encoding import CATEGORY_WITHOUT_METADATA
+from rioni.domain.errors import Invalid
 from rioni.domain.timelines.position import TimelinePosition
 from rioni.tools.events.copy_state import CopyState, Identity, StateFile
 from rioni.tools.events.metadata import Completion
-from rioni.tools.events.places import Locator, place
+from rioni.tools.events.places import Bounds, Locator, place
 from rioni.tools.events.publishing import BATCH_BYTES_MAX, BatchPublisher
 from rioni.tools.events.ranges import Selection, between, ends, starts
 from rioni.tools.events.reading import Piece, Range, Reader
@@ -63,6 +64,20 @@ def new_state(source: EventType, target: EventType, target_client: Client, optio
     )
 
 
+def check_identities(state: CopyState, source: Client, target: Client) -> None:
+    """Check that source and target are still the event types of a copy; blocks until their brokers answer.
+
+    Raises:
+        Invalid: one was deleted, and created again.
+    """
+    for client, known in ((source, state.source), (target, state.target)):
+        if Identity.of(client.event_types.get(known.event_type)) != known:
+            raise Invalid(
+                f"{known.event_type} was deleted and created again since the copy began. Begin a new copy, with "
+                "another file of state."
+            )
+
+
 @dataclass
 class Transformation:
     """Makes events of the source publishable to the target.
@@ -106,6 +121,7 @@ class Copy:
         stop: whether to stop at the first event that is refused.
         refused: is told about each one, by several threads.
         progress: is told after each batch.
+        check: raises Invalid if source or target is no longer the event type of the state.
     """
 
     reader: Reader
@@ -117,6 +133,7 @@ class Copy:
     stop: bool
     refused: Callable[[RefusedEvent], None]
     progress: Callable[[], None] = lambda: None
+    check: Callable[[], None] = lambda: None
     total: int = 0
     """Positions of the source that are to be copied, so far."""
     _ending: threading.Event = field(default_factory=threading.Event)
@@ -135,6 +152,7 @@ class Copy:
             for name, at in starts(locator, bounds, selection, from_end=False).items():
                 self.state.begin_partition(name, at.offset)
         self.state.save()
+        self._check_ends(bounds)
         try:
             self._at_once([range_ for name in bounds for range_ in self._pending(name)], whole=True)
             while True:
@@ -142,7 +160,10 @@ class Copy:
                 to = ends(locator, bounds, selection)
                 if is_open and not selection.is_open:
                     continue  # the end passed meanwhile, and what came behind it is not wanted
+                self._check_ends(bounds)
                 self._at_once(between(locator, self._places(), to), whole=False)
+                # Afterwards: what was created again meanwhile was read from the middle.
+                self.check()
                 if not follow or not is_open:
                     return
                 self._ending.wait(POLL_S)
@@ -153,6 +174,16 @@ class Copy:
             self._ending.set()
             self.state.state.lost += self.reader.lost
             self.state.save()
+
+    def _check_ends(self, bounds: Mapping[str, Bounds]) -> None:
+        for name, each in self.state.state.partitions.items():
+            at, held = place(each.pending or each.copied), bounds.get(name)
+            if held is not None and at > max(held.newest, held.before_oldest):
+                raise Invalid(
+                    f"The copy stands at {at.offset} of partition {name} of {self.reader.event_type}, which ends at "
+                    f"{held.newest.offset}: was the broker restored from a backup? What was published there since "
+                    "would be skipped. Begin a new copy, with another file of state."
+                )
 
     def _places(self) -> dict[str, TimelinePosition]:
         return {name: place(each.copied) for name, each in self.state.state.partitions.items()}

@@ -7,15 +7,20 @@ read is counted.
 import re
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
-from typing import NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import msgspec
 
 from rioni.client import Batch, Client, ClientError, Cursor, PreconditionFailed, Unprocessable
+from rioni.domain.errors import Invalid
 from rioni.domain.timelines.position import TimelinePosition
 from rioni.tools.events.pace import Pace
 from rioni.tools.events.patience import Patience
 from rioni.tools.events.places import Locator, Places, place
+
+
+if TYPE_CHECKING:
+    from datetime import datetime
 
 
 BATCH_EVENTS = 500
@@ -85,17 +90,20 @@ class Reader:
         self.lost = 0
         """Events that retention has removed before they were read."""
         self._client, self._note, self._exact, self._batch_events = client, note, exact, batch_events
+        self._created_at: datetime | None = None
 
     def read(self, part: Range) -> Generator[Piece, None, None]:
         """The events of a range, in their order; blocks until they come.
 
         Raises:
             ClientError: the broker refuses, or does not answer for about a minute.
+            Invalid: the event type was deleted and created again since the reader began.
         """
         after, count = part.after, part.positions
         patience = Patience(self._note)
         while count > 0:
             try:
+                self._check_identity()
                 with closing(self._range(part, after, count)) as pieces:
                     for piece, is_last in pieces:
                         after = piece.read_to
@@ -121,11 +129,13 @@ class Reader:
 
         Raises:
             ClientError: as `read`.
+            Invalid: as `read`.
         """
         places = dict(places)
         patience, pace = Patience(self._note), Pace()
         while True:
             try:
+                self._check_identity()
                 with closing(self._follow(places, pace)) as pieces:
                     for piece in pieces:
                         places[piece.partition] = piece.read_to
@@ -137,6 +147,13 @@ class Reader:
                 places |= self._behind_expired(places, ex)
             except ClientError as ex:
                 patience.failed(ex)
+
+    def _check_identity(self) -> None:
+        """Check before each stream that offsets are those of this event type, not of one that had its name."""
+        created_at = self._client.event_types.get(self.event_type).created_at
+        self._created_at = self._created_at or created_at
+        if created_at != self._created_at:
+            raise Invalid(f"{self.event_type} was deleted and created again while it was read; read it anew.")
 
     def _range(self, part: Range, after: TimelinePosition, count: int) -> Generator[tuple[Piece, bool], None, None]:
         """Pieces of one stream, each with whether it is the last one of the range."""

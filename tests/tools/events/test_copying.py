@@ -10,7 +10,7 @@ from rioni.client import ConnectionFailed, Schema, metadata
 from rioni.domain.errors import Invalid
 from rioni.tools.events.copy_state import state_file
 from rioni.tools.events.copy_target import target_of
-from rioni.tools.events.copying import Copy, Stopped, Transformation, growth, new_state
+from rioni.tools.events.copying import Copy, Stopped, Transformation, check_identities, growth, new_state
 from rioni.tools.events.merging import entries
 from rioni.tools.events.publishing import BatchPublisher
 from rioni.tools.events.ranges import Selection, between, ends, starts
@@ -41,6 +41,7 @@ def copying(client, tmp_path):
                 batch=batch,
                 stop=stop,
                 refused=refused.append,
+                check=lambda: check_identities(kept.state, client, client),
             )
             with contextlib.suppress(Stopped):
                 work.run(Selection(**selection), follow="until" in selection)
@@ -234,6 +235,33 @@ def test_a_state_fits_one_copy_only(client, event_type, tmp_path):
         state_file(Path("absent/state"), new_state(source, target, client, {})),
     ):
         pass
+
+
+@pytest.mark.parametrize("which", ["source", "target"])
+def test_an_event_type_that_is_created_again_while_it_is_copied_ends_the_copy(client, event_type, copying, which):
+    names = {"source": event_type(), "target": event_type()}
+    _publish(client, names["source"], range(100))
+
+    def send(events, key):
+        client.publish(names["target"], events, idempotency_key=key)
+        found = client.event_types.get(names[which])
+        client.event_types.delete(names[which])
+        client.event_types.create(found)
+        if which == "source":
+            _publish(client, names["source"], range(200, 300))
+
+    with pytest.raises(Invalid, match=f"{names[which]} was deleted and created again"):
+        copying(names["source"], names["target"], send=send, batch=50)
+
+
+def test_a_copy_that_is_ahead_of_its_source_is_refused(client, event_type, copying, tmp_path):
+    """As it is after the source's broker was restored from an older backup."""
+    source, target, path = event_type(), event_type(), tmp_path / "state"
+    _publish(client, source, range(5))
+    copying(source, target, state=path)
+    path.write_text(path.read_text().replace("000000000000000004", "000000000000000007"))
+    with pytest.raises(Invalid, match="restored from a backup"):
+        copying(source, target, state=path)
 
 
 def test_a_target_is_made_like_its_source(client, event_type):

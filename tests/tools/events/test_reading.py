@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from rioni.client import Client, NotFound, metadata
+from rioni.domain.errors import Invalid
 from rioni.domain.timelines.position import TimelinePosition
 from rioni.tools.events import reading
 from rioni.tools.events.last import last_events
@@ -184,3 +185,21 @@ def test_the_last_events_are_found_across_partitions_and_deletions(client, compa
     reader = Reader(client, name)
     found = last_events(reader, reader.locator.bounds(), 3, lambda event: json.loads(bytes(event))["number"] != 4)
     assert [json.loads(bytes(piece.events[0]))["number"] for piece in found] == [2, 3, 5]
+
+
+@pytest.mark.parametrize("again", [5, 50], ids=["fewer events", "more"])
+def test_following_ends_where_the_event_type_is_created_again(client, event_type, proxy, again):
+    """Its offsets are those of other events then: what stands before them would be skipped."""
+    name = event_type()
+    _publish(client, name, range(20))
+    with Client(f"http://{proxy.address}") as proxied:
+        pieces = Reader(proxied, name).follow({"0": _place(-1)})
+        found = [bytes(each.event) for each in entries(islice(pieces, 1))]
+        assert found
+        body = client.event_types.get(name)
+        client.event_types.delete(name)
+        client.event_types.create(body)
+        _publish(client, name, range(again))
+        proxy.break_off()
+        with pytest.raises(Invalid, match="created again"):
+            list(islice(pieces, 30))

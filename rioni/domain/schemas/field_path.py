@@ -68,6 +68,36 @@ MATCH_NS_MAX = 20_000_000
 NS_PER_LOOK = 3_500
 
 
+class NameMatcher:
+    """Matches names of members with the patterns of a schema, with a bound for all that is looked at."""
+
+    def __init__(self) -> None:
+        self._looks_left = LOOKS_MAX
+        self._patterns: dict[str, tuple[Draft4Validator, int]] = {}
+        self._matches: dict[tuple[str, str], bool] = {}
+
+    def is_match(self, pattern: str, name: str) -> bool:
+        """Whether a name matches a pattern; raises TooMuchToLookFor."""
+        if (pattern, name) not in self._matches:
+            if pattern not in self._patterns:
+                # Not `re`: the pattern is untrusted, and has to be matched in linear time.
+                validator = Draft4Validator({"pattern": pattern}, pattern_options=options_for(1))
+                self._patterns[pattern] = validator, program_bytes(pattern)
+            validator, size = self._patterns[pattern]
+            worst_ns = round(len(name.encode(errors="surrogatepass")) * size * STATE_NS)
+            if worst_ns > MATCH_NS_MAX:
+                raise TooMuchToLookFor
+            self.search(worst_ns // NS_PER_LOOK)
+            self._matches[pattern, name] = validator.is_valid(name)
+        return self._matches[pattern, name]
+
+    def search(self, looks: int) -> None:
+        """Count what is looked at; raises TooMuchToLookFor."""
+        self._looks_left -= looks
+        if self._looks_left < 0:
+            raise TooMuchToLookFor
+
+
 class DeclaredPaths:
     """Finds out which paths a schema declares; used for the paths of one definition, with a bound for all of them.
 
@@ -82,9 +112,7 @@ class DeclaredPaths:
             schema: the root of an effective schema that passed the checks of `rioni.domain.schemas.checks`.
         """
         self._root = schema
-        self._looks_left = LOOKS_MAX
-        self._patterns: dict[str, tuple[Draft4Validator, int]] = {}
-        self._matches: dict[tuple[str, str], bool] = {}
+        self._matcher = NameMatcher()
 
     def declares(self, path: FieldPath) -> bool:
         """Whether the schema declares a path: each segment is a property of the object at the previous one.
@@ -131,7 +159,7 @@ class DeclaredPaths:
                 for keyword, agree in _AGREE.items()
                 if isinstance(node.get(keyword), list)
             ]
-        self._search(1 + sum(len(children) for _, children in parts))
+        self._matcher.search(1 + sum(len(children) for _, children in parts))
         return parts
 
     def _properties(self, schema: Mapping[str, Any], name: str) -> Iterator[Any]:
@@ -140,27 +168,8 @@ class DeclaredPaths:
             yield properties[name]
         patterns = schema.get("patternProperties")
         if isinstance(patterns, Mapping):
-            self._search(len(patterns))
-            yield from (child for pattern, child in patterns.items() if self._is_match(pattern, name))
-
-    def _is_match(self, pattern: str, name: str) -> bool:
-        if (pattern, name) not in self._matches:
-            if pattern not in self._patterns:
-                # Not `re`: the pattern is untrusted, and has to be matched in linear time.
-                validator = Draft4Validator({"pattern": pattern}, pattern_options=options_for(1))
-                self._patterns[pattern] = validator, program_bytes(pattern)
-            validator, size = self._patterns[pattern]
-            worst_ns = round(len(name.encode(errors="surrogatepass")) * size * STATE_NS)
-            if worst_ns > MATCH_NS_MAX:
-                raise TooMuchToLookFor
-            self._search(worst_ns // NS_PER_LOOK)
-            self._matches[pattern, name] = validator.is_valid(name)
-        return self._matches[pattern, name]
-
-    def _search(self, looks: int) -> None:
-        self._looks_left -= looks
-        if self._looks_left < 0:
-            raise TooMuchToLookFor
+            self._matcher.search(len(patterns))
+            yield from (child for pattern, child in patterns.items() if self._matcher.is_match(pattern, name))
 
 
 _Agree = Callable[[list[bool]], bool]

@@ -33,7 +33,7 @@ CONSTRAINS_NOTHING: Mapping[str, Any] = {
     **dict.fromkeys(("uniqueItems", "exclusiveMaximum", "exclusiveMinimum"), False),
 }
 # What older drafts ignore, by the draft that begins to enforce it.
-_KEYWORDS_SINCE = {"const": 6, "contains": 6, "propertyNames": 6, "if": 7, "then": 7, "else": 7}
+KEYWORDS_SINCE = {"const": 6, "contains": 6, "propertyNames": 6, "if": 7, "then": 7, "else": 7}
 _FORMATS_SINCE = {
     **dict.fromkeys(("date-time", "uri", "email", "ipv4", "ipv6", "hostname", "iso-4217", "ISO-4217"), 4),
     **dict.fromkeys(("uri-reference", "uri-template", "json-pointer"), 6),
@@ -61,7 +61,7 @@ class Document:
     def _ignores(self, keyword: str, value: Any) -> bool:
         if keyword == "format":
             return _FORMATS_SINCE.get(str(value), 8) > self.draft
-        return _KEYWORDS_SINCE.get(keyword, 4) > self.draft
+        return KEYWORDS_SINCE.get(keyword, 4) > self.draft
 
 
 def kind_of(node: Node) -> str:
@@ -123,10 +123,11 @@ def enumerated_values(node: Node, keyword: str) -> frozenset[str]:
     """The values that a schema enumerates and the type beside them permits, as text: 1 and 1.0 are the same."""
     values = node["enum"] if keyword == "enum" else [node["const"]]
     permitted = permitted_types(node)
-    return frozenset(to_string(value) for value in values if _type_of(value) in permitted)
+    return frozenset(to_string(value) for value in values if type_of(value) in permitted)
 
 
-def _type_of(value: Any) -> str:
+def type_of(value: Any) -> str:
+    """The type of a decoded JSON value; `number` has a fraction, `integer` has none."""
     if isinstance(value, float) and value.is_integer():
         return "integer"  # An event that has 1 equals an enumerated 1.0.
     names = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object"}

@@ -4,6 +4,7 @@ import contextlib
 import socket
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 from rioni.bootstrap.consistency.anchoring import StoreMarks
@@ -50,6 +51,7 @@ from rioni.http.health_checks import HealthChecker
 from rioni.http.metrics.collectors import Metrics
 from rioni.http.middleware.authentication import Authentication
 from rioni.http.streaming.quota import StreamQuota
+from rioni.http.streaming.resumption import Resumption
 from rioni.http.streaming.shared_reads import CachedUntilNotified
 from rioni.http.streaming.stream_context import StreamMemory, StreamPorts
 from rioni.storage.clock import ExpiryClock, SystemClock
@@ -156,10 +158,14 @@ def _application(dependencies: Dependencies) -> Any:
     api, config = create_app(dependencies), dependencies.config
     if not config.console:
         return api
-    # All nodes have this key, and nothing else does.
-    sessions = Sessions(lambda: load_key(key_file(config)).private_bytes_raw())
+    sessions = Sessions(partial(_shared_secret, config))
     needs_token = config.auth_mode != Mode.OFF
     return create_console(api, sessions, needs_token=needs_token, provider=_provider(config))
+
+
+def _shared_secret(config: Config) -> bytes:
+    """What all nodes know, and nothing else does; blocks on the disk."""
+    return load_key(key_file(config)).private_bytes_raw()
 
 
 def _provider(config: Config) -> Provider | None:
@@ -228,6 +234,7 @@ def _dependencies(
             per_client_max=config.streams_per_client_max,
             per_partition_max=config.streams_per_partition_max,
         ),
+        resumption=Resumption(partial(pools.files, _shared_secret, config)),
         streams=StreamPorts(
             clock=clock,
             stores=stores,

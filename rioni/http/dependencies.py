@@ -33,6 +33,7 @@ from rioni.http.health_checks import HealthChecker
 from rioni.http.metrics.collectors import Metrics
 from rioni.http.middleware.authentication import Authentication
 from rioni.http.streaming.quota import StreamQuota
+from rioni.http.streaming.resumption import Resumption
 from rioni.http.streaming.shared_reads import CachedUntilNotified
 from rioni.http.streaming.stream_context import StreamPorts
 
@@ -78,6 +79,7 @@ class Dependencies:
     coordinator: Coordinator
     bodies: BodyBudget
     stream_quota: StreamQuota
+    resumption: Resumption
     streams: StreamPorts
     """Dependencies of all streams."""
     refresh_streams: CachedUntilNotified[None]

@@ -15,6 +15,7 @@ import orjson
 import structlog
 
 from rioni.domain import errors
+from rioni.http.streaming.server_sent_events import sends_refusal
 
 
 PROBLEM_JSON = "application/problem+json"
@@ -131,7 +132,8 @@ def on_rioni_error(req: falcon.Request, resp: falcon.Response, ex: errors.RioniE
         resp.set_header("WWW-Authenticate", challenge)
     if ex.retry_after_s is not None:
         resp.set_header("Retry-After", str(ex.retry_after_s))
-    answer(req, resp, status, body)
+    if not sends_refusal(req, resp, ex, body):
+        answer(req, resp, status, body)
 
 
 def on_http_error(req: falcon.Request, resp: falcon.Response, ex: falcon.HTTPError, _params: Any) -> None:

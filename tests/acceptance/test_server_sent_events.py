@@ -38,7 +38,7 @@ def test_a_browser_continues_behind_the_last_batch_that_it_received(client, crea
     path = f"/event-types/{name}/events?batch_limit=2&batch_flush_timeout=1&stream_limit=2"
     begin = path + '&cursors=[{"partition":"0","offset":"BEGIN"}]'
     seen = read(client, begin)
-    assert seen[0] == {"retry": "1000"}
+    assert seen[0] == {"retry": "1000", "id": '[{"partition":"0","offset":"001-0001--1"}]'}
     assert order_ids(seen) == ["1", "2"]
     assert json.loads(seen[-1]["id"]) == [{"partition": "0", "offset": "001-0001-000000000000000001"}]
     assert order_ids(read(client, begin, EVENTS | {"Last-Event-ID": seen[-1]["id"]})) == ["3", "4"]
@@ -50,7 +50,8 @@ def test_the_id_names_all_partitions_of_the_stream(client, create, name):
     path = f"/event-types/{name}/events?batch_flush_timeout=1&stream_limit=1"
     begin = [{"partition": number, "offset": "BEGIN"} for number in "012"]
     publish_orders(client, name, "1")
-    (only,) = [each for each in read(client, f"{path}&cursors={json.dumps(begin)}") if "id" in each]
+    first, only = [each for each in read(client, f"{path}&cursors={json.dumps(begin)}") if "id" in each]
+    assert {cursor["offset"] for cursor in json.loads(first["id"])} == {"001-0001--1"}
     cursors = {cursor["partition"]: cursor["offset"] for cursor in json.loads(only["id"])}
     assert sorted(cursors.values()) == ["001-0001--1", "001-0001--1", "001-0001-000000000000000000"]
     assert cursors.keys() == {"0", "1", "2"}
@@ -87,12 +88,13 @@ def test_a_script_commits_with_the_stream_id_from_the_stream(client, server, cre
         assert any("Stream limit" in line for line in lines)
 
 
-def test_keep_alives_are_comments(client, create, name):
+def test_keep_alives_are_comments_with_an_id(client, create, name):
     """Reference streams#server-sent-events."""
     create(name)
     path = f"/event-types/{name}/events?batch_flush_timeout=1&stream_keep_alive_limit=2"
     with client.stream("GET", path, headers=EVENTS) as response:
-        assert response.read().decode().count(": keep-alive\n\n") == 2
+        text = response.read().decode()
+    assert text.count(': keep-alive\nid: [{"partition":"0","offset":"001-0001--1"}]\n\n') == 2
 
 
 @pytest.mark.parametrize("last", ["x", "1", '["x"]', "{}", '[{"partition":"0"}]', '[{"partition":0,"offset":1}]'])

@@ -258,12 +258,14 @@ HEADERS: Json = {
     },
     "ETag": {"description": "Names this state of the resource.", "required": True, "schema": STRING},
     "Link": {"description": "The neighbours of the page, as RFC 8288 has it: `prev` and `next`.", "schema": STRING},
-    "Warning": {"description": "What the client should know.", "required": True, "schema": STRING},
+    "Warning": {
+        "description": "What the client should know; absent with server-sent events that refuse a stream.",
+        "schema": STRING,
+    },
     "Location": {"description": "The path of the subscription.", "required": True, "schema": STRING},
     "Content-Location": {"description": "As `Location`.", "required": True, "schema": STRING},
     "X-Nakadi-StreamId": {
-        "description": "The id of the stream, which commits name.",
-        "required": True,
+        "description": "The id of the stream, which commits name; absent with server-sent events that refuse one.",
         "schema": {"type": "string", "format": "uuid"},
     },
     "Content-Security-Policy": {"description": "What the page may load: nothing.", "required": True, "schema": STRING},

@@ -36,6 +36,10 @@ class AvroFrames:
         """
         self._token = token
 
+    def begin(self) -> bytes:
+        """Nothing."""
+        return b""
+
     def write(self, send: Send) -> bytes:
         """The message of a batch."""
         cursor = {

@@ -23,6 +23,9 @@ class FrameWriter(Protocol):
 
     MEDIA_TYPE: ClassVar[str]
 
+    def begin(self) -> bytes:
+        """The bytes in front of all batches, which the client gets at once."""
+
     def write(self, send: Send) -> bytes:
         """The bytes of a batch."""
 
@@ -45,6 +48,10 @@ class Frames:
         """
         self._token = token
         self._fixed: dict[EventTypePartition, tuple[bytes, bytes]] = {}
+
+    def begin(self) -> bytes:
+        """Nothing."""
+        return b""
 
     def write(self, send: Send) -> bytes:
         """The line of a batch, line feed included."""

@@ -1,17 +1,19 @@
 """Writes batches as server-sent events, so that a browser can consume with nothing but `EventSource`.
 
-An event's data is the batch as JSON, its id the cursors of all partitions of the stream. A browser that has lost its
-connection sends the last id back, in `Last-Event-ID`: a low-level stream goes on behind these cursors, that of a
-subscription commits them first. See https://html.spec.whatwg.org/multipage/server-sent-events.html.
+An event's data is the batch as JSON, its id the cursors of the stream's partitions. A browser that has lost its
+connection sends the last id back, in `Last-Event-ID`: a low-level stream goes on after these cursors; the stream of a
+subscription commits them and takes over from the stream that wrote the id. A browser never connects again after an
+answer other than 200, so refusals that pass are sent as an event. See
+https://html.spec.whatwg.org/multipage/server-sent-events.html and reference streams#server-sent-events.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import falcon
 import orjson
 
-from rioni.domain.errors import Malformed
+from rioni.domain.errors import Conflict, Malformed, RioniError, TooManyStreams, Unavailable
 from rioni.domain.streaming.messages import Send
 from rioni.domain.timelines.position import EventTypePartition, TimelinePosition
 from rioni.http.streaming.json_frames import Frames
@@ -21,6 +23,14 @@ MEDIA_TYPE = "text/event-stream"
 LAST_EVENT_ID = "Last-Event-ID"
 RETRY_MS = 1_000
 """After which time a browser connects again."""
+RETRY_REFUSED_S = 3
+"""The same after a refusal that names no time."""
+ID_BYTES_MAX = 7_000
+"""An id comes back as a header, of which many proxies take 8 kB; a longer one of a subscription's stream is cut."""
+LOW_LEVEL_PARTITIONS_MAX = 250
+"""The broker itself takes 16,448 bytes of a header; a low-level stream needs all of its cursors."""
+PASSING = (Conflict, TooManyStreams, Unavailable)
+"""Refusals that the same request may not get later."""
 
 
 def wants_events(req: falcon.Request) -> bool:
@@ -28,23 +38,63 @@ def wants_events(req: falcon.Request) -> bool:
     return any(wish.partition(";")[0].strip().lower() == MEDIA_TYPE for wish in req.accept.split(","))
 
 
-def last_cursors(req: falcon.Request) -> Sequence[Mapping[str, Any]]:
-    """The cursors after which a subscription's client resumes, with `event_type`, `partition` and `offset` each.
+class LastEvent(NamedTuple):
+    """The id of the last event that a client has received."""
+
+    cursors: Sequence[Mapping[str, Any]] = ()
+    """With `partition` and `offset` each, of a subscription with `event_type` too."""
+    stream_id: str = ""
+    """The stream of a subscription that wrote the id; empty if the id does not name it."""
+    proof: str = ""
+    """Shows that the client was sent the id; see `Resumption`."""
+
+
+def last_event(req: falcon.Request) -> LastEvent:
+    """The event after which a client resumes.
 
     Raises:
         Malformed: the client sends an id that no stream has written.
     """
     text = req.get_header(LAST_EVENT_ID)
     if not text or not wants_events(req):
-        return ()
+        return LastEvent()
     try:
-        cursors = orjson.loads(text)
-        names = ("event_type", "partition", "offset")
-        if isinstance(cursors, list) and all(isinstance(each[name], str) for each in cursors for name in names):
-            return cursors
-    except (orjson.JSONDecodeError, TypeError, KeyError):
+        items = orjson.loads(text)
+        if isinstance(items, list):
+            origin = items.pop(0) if items and "proof" in items[0] else {}
+            found = LastEvent(items, origin.get("stream_id", ""), origin.get("proof", ""))
+            texts = [each[name] for each in items for name in ("partition", "offset")]
+            if all(isinstance(each, str) for each in (*texts, found.stream_id, found.proof)):
+                return found
+    except (orjson.JSONDecodeError, TypeError, KeyError, AttributeError):
         pass
     raise Malformed(f"{LAST_EVENT_ID} is not the id of an event of such a stream")
+
+
+def sends_refusal(req: falcon.Request, resp: falcon.Response, error: RioniError, problem: bytes) -> bool:
+    """Send a refusal that passes as an event, to a client that would stop otherwise; say whether that was done.
+
+    Args:
+        req: asks for a stream.
+        resp: is completed.
+        error: why there is no stream now.
+        problem: the error as JSON.
+    """
+    if not (isinstance(error, PASSING) and req.method == "GET" and req.path.endswith("/events") and wants_events(req)):
+        return False
+    retry_ms = 1_000 * (error.retry_after_s or RETRY_REFUSED_S)
+    resp.status = falcon.HTTP_200
+    resp.data = b"retry: %d\nevent: problem\ndata: %b\n\n" % (retry_ms, problem)
+    set_headers(resp)
+    return True
+
+
+def set_headers(resp: falcon.Response) -> None:
+    """Set the headers of an answer with server-sent events."""
+    resp.content_type = MEDIA_TYPE
+    resp.cache_control = ["no-store"]
+    # nginx holds answers back otherwise.
+    resp.set_header("X-Accel-Buffering", "no")
 
 
 class ServerSentEvents:
@@ -58,6 +108,7 @@ class ServerSentEvents:
         *,
         places: Mapping[EventTypePartition, TimelinePosition] | None = None,
         stream_id: str = "",
+        proof: str = "",
     ) -> None:
         """Begin.
 
@@ -65,26 +116,47 @@ class ServerSentEvents:
             token: makes the cursor tokens of a subscription's stream; None for a low-level stream.
             places: for a low-level stream, where it begins to read each partition.
             stream_id: for a subscription's stream; sent in an event of its own, since scripts see no headers.
+            proof: goes into ids, for a client that resumes; empty if nothing can be proven.
         """
         self._lines = Frames(token)
-        self._names_event_type = token is not None
+        self._low_level = token is None
         self._places = dict(places or {})
-        self._beginning = b"retry: %d\n\n" % RETRY_MS
-        if stream_id:
-            self._beginning += b"event: stream\ndata: %b\n\n" % orjson.dumps({"stream_id": stream_id})
+        self._stream_id = stream_id
+        named = {"stream_id": stream_id} if stream_id else {}
+        self._origin = [{**named, "proof": proof}] if proof else []
+
+    def begin(self) -> bytes:
+        """The time after which to reconnect, and an id: what comes after a break is not lost, even before any event."""
+        beginning = b"retry: %d\n%b" % (RETRY_MS, self._id())
+        if self._stream_id:
+            beginning += b"event: stream\ndata: %b\n" % orjson.dumps({"stream_id": self._stream_id})
+        return beginning + b"\n"
 
     def write(self, send: Send) -> bytes:
-        """The event of a batch; a keep-alive is a comment, which a browser skips."""
-        beginning, self._beginning = self._beginning, b""
-        if send.slices or send.left_out:
-            # What was said to be left out is not counted again after a reconnect.
+        """The event of a batch; a keep-alive is a comment with an id, which makes no event in a browser."""
+        delivers = bool(send.slices or send.left_out)
+        # What was said to be left out is not counted again after a reconnect.
+        if self._low_level:
             self._places[send.partition] = send.place
-        elif not send.info:
-            return beginning + b": keep-alive\n\n"
-        cursors = [self._cursor(*item) for item in self._places.items()]
-        last = b"id: %b\n" % orjson.dumps(cursors) if cursors else b""
-        return b"%b%bdata: %b\n" % (beginning, last, self._lines.write(send))
+        elif delivers:
+            # In this order, so that the newest ones stay if there is no room for all.
+            self._places.pop(send.partition, None)
+            self._places[send.partition] = send.place
+        if not delivers and not send.info:
+            return b": keep-alive\n%b\n" % self._id()
+        return b"%bdata: %b\n" % (self._id(), self._lines.write(send))
+
+    def _id(self) -> bytes:
+        encoded = self._encoded()
+        while len(encoded) > ID_BYTES_MAX and not self._low_level and self._places:
+            # What is not committed by a reconnect is delivered again.
+            del self._places[next(iter(self._places))]
+            encoded = self._encoded()
+        return b"id: %b\n" % encoded
+
+    def _encoded(self) -> bytes:
+        return orjson.dumps([*self._origin, *(self._cursor(*item) for item in self._places.items())])
 
     def _cursor(self, key: EventTypePartition, place: TimelinePosition) -> dict[str, str]:
         cursor = {"partition": key.partition, "offset": place.offset}
-        return cursor | {"event_type": key.event_type} if self._names_event_type else cursor
+        return cursor if self._low_level else cursor | {"event_type": key.event_type}

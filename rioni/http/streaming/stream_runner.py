@@ -1,7 +1,7 @@
 """Runs a stream: executes its state machine's decisions, waits, and yields the response body.
 
 A stream is an iterator of bytes that a WSGI server can use as it is; it runs in the greenlet of its request. The first
-item is empty: gunicorn sends the headers when it gets the first item, whatever it holds. So the resource sets no
+item may be empty: gunicorn sends the headers when it gets the first item, whatever it holds. So the resource sets no
 Content-Length, and hands the stream over as the body without looking into it.
 
 A client that stops reading blocks the server's write, and with it the stream; the server's deadline on its sockets ends
@@ -94,11 +94,11 @@ class StreamRunner(ABC):
         return self
 
     def __next__(self) -> bytes:
-        """Wait for the next batches; the first item is empty."""
+        """Wait for the next batches; the first item is what comes before all of them, mostly empty."""
         if not self._started:
             self._started = True
             self._client.on_begin()
-            return b""
+            return self._frames.begin()
         # A stream that always has something to send must let other greenlets run.
         time.sleep(0)
         if data := self._advance():

@@ -29,7 +29,7 @@ from rioni.http.dependencies import Dependencies
 from rioni.http.resources.streams.stream_client import HttpClient, StreamCounters
 from rioni.http.resources.streams.stream_response import respond, respond_to_head, stream_limits
 from rioni.http.streaming.low_level_stream import LowLevelStream
-from rioni.http.streaming.server_sent_events import LAST_EVENT_ID, wants_events
+from rioni.http.streaming.server_sent_events import LAST_EVENT_ID, LOW_LEVEL_PARTITIONS_MAX, last_event, wants_events
 from rioni.projections.queries.timeline_reader import offset_ranges_of
 
 
@@ -70,6 +70,11 @@ def open_low_level_stream(
     if parameters is None:
         assert refused is not None
         raise refused
+    if wants_events(req) and len(start) > LOW_LEVEL_PARTITIONS_MAX:
+        raise Invalid(
+            f"The ids of server-sent events have room for {LOW_LEVEL_PARTITIONS_MAX} partitions, and this stream would "
+            f"have {len(start)}. Open several streams, each with the cursors of some partitions."
+        )
     wanted = req.get_param("filter")
     if wanted is not None:
         # PERF: compiling takes milliseconds; it is remembered.
@@ -112,8 +117,10 @@ def _check(dependencies: Dependencies, subject: Subject, name: str) -> None:
 def _cursors_text(req: falcon.Request) -> str | None:
     """The cursors in JSON; a browser can set no header, and comes back with the last id that it has seen."""
     seen = req.get_header(LAST_EVENT_ID) if wants_events(req) else None
+    if seen:
+        return orjson.dumps(last_event(req).cursors).decode()
     named = req.get_header(CURSORS_HEADER)
-    return seen or (req.get_param("cursors") if named is None else named)
+    return req.get_param("cursors") if named is None else named
 
 
 def _start(

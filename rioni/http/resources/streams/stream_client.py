@@ -122,7 +122,7 @@ class HttpClient(StreamClient, ABC):
             self._connection.settimeout(min(dependencies.config.body_timeout_s, parameters.commit_timeout_s))
         self._path, self._flow_id = req.path, req.context.flow_id
         self._partitions = parameters.partitions if places is None else places.keys()
-        self._frames = wanted_frames(req, places=places, stream_id=stream_id)
+        self._frames = wanted_frames(req, places=places, stream_id=stream_id, proof=self._proof)
         self._measured = ""
         """What the stream is called in KPI events, once there is one."""
         counters.streams.inc()
@@ -191,6 +191,15 @@ class HttpClient(StreamClient, ABC):
         if self._measured:
             self.dependencies.usage.stream_ended()
         self._release_slot()
+
+    def _proof(self) -> str:
+        if not self.stream_id:
+            return ""
+        try:
+            return self.dependencies.resumption.proof(self.stream_id, self.subject)
+        except Unavailable:
+            # A client that comes back waits for the end of its former stream then.
+            return ""
 
     def _why_refused(self) -> End | None:
         try:

@@ -13,7 +13,7 @@ from rioni.http.dependencies import Dependencies
 from rioni.http.middleware.compression import GzipStream, accepts_gzip
 from rioni.http.streaming.avro_frames import AvroFrames, LengthPrefixedAvroFrames
 from rioni.http.streaming.json_frames import Frames, FrameWriter
-from rioni.http.streaming.server_sent_events import ServerSentEvents, wants_events
+from rioni.http.streaming.server_sent_events import ServerSentEvents, set_headers, wants_events
 
 
 _random = SystemRandom()
@@ -43,7 +43,11 @@ def _avro_frames(req: falcon.Request) -> type[AvroFrames] | None:
 
 
 def wanted_frames(
-    req: falcon.Request, *, places: Mapping[EventTypePartition, TimelinePosition] | None = None, stream_id: str = ""
+    req: falcon.Request,
+    *,
+    places: Mapping[EventTypePartition, TimelinePosition] | None = None,
+    stream_id: str = "",
+    proof: Callable[[], str],
 ) -> Callable[[Callable[[], str] | None], FrameWriter]:
     """Return the encoder of batches in the format that the client accepts.
 
@@ -51,9 +55,12 @@ def wanted_frames(
         req: has the accepted media types.
         places: where a low-level stream begins.
         stream_id: of a subscription's stream.
+        proof: makes what the client proves with that the stream was its own; see `Resumption`.
     """
     writer = _writer(req)
-    return partial(writer, places=places, stream_id=stream_id) if issubclass(writer, ServerSentEvents) else writer
+    if issubclass(writer, ServerSentEvents):
+        return partial(writer, places=places, stream_id=stream_id, proof=proof())
+    return writer
 
 
 def _writer(req: falcon.Request) -> type[AvroFrames] | type[Frames] | type[ServerSentEvents]:
@@ -66,7 +73,7 @@ def respond(req: falcon.Request, resp: falcon.Response, stream: Iterator[bytes])
     """Make a stream the body of a response; compressed, if the client accepts that."""
     resp.content_type = _writer(req).MEDIA_TYPE
     if resp.content_type == ServerSentEvents.MEDIA_TYPE:
-        resp.cache_control = ["no-store"]
+        set_headers(resp)
     resp.stream = stream
     if accepts_gzip(req):
         resp.set_header("Content-Encoding", "gzip")

@@ -1,7 +1,7 @@
 """`/subscriptions/{id}/events`: streaming a subscription (reference streams#checks); the list of its streams."""
 
 import contextlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection
 from functools import partial
 from http import HTTPStatus
 from typing import Any
@@ -11,7 +11,7 @@ import falcon
 
 from rioni.commands.subscriptions.cursor_commits import CommitCursors
 from rioni.domain.access.authorization import Subject
-from rioni.domain.errors import Conflict, Malformed, NotFound, RioniError
+from rioni.domain.errors import Conflict, Malformed, NotFound, RioniError, Unavailable
 from rioni.domain.ports.notifier import SUBSCRIPTION
 from rioni.domain.streaming.batching import Slice
 from rioni.domain.streaming.messages import Reason
@@ -29,7 +29,7 @@ from rioni.http.resources.resource import Resource
 from rioni.http.resources.streams.stream_client import HttpClient, stream_counters
 from rioni.http.resources.streams.stream_response import respond, respond_to_head, stream_limits
 from rioni.http.resources.subscriptions.cursors import STREAM_ID_HEADER
-from rioni.http.streaming.server_sent_events import last_cursors
+from rioni.http.streaming.server_sent_events import LAST_EVENT_ID, LastEvent, last_event
 from rioni.http.streaming.subscription_stream import DeadLetterHandler, SubscriptionStream
 
 
@@ -70,7 +70,8 @@ class SubscriptionEventsResource(Resource):
             for number in range(dependencies.registry.timelines(name).active.partitions)
         ]
         check_partitions(parameters.partitions, partitions)
-        seen = last_cursors(req)
+        seen = last_event(req)
+        _check_names_event_types(seen)
 
         _check(dependencies, subject, subscription_id)
         if req.method == "HEAD":
@@ -80,6 +81,7 @@ class SubscriptionEventsResource(Resource):
             # PERF: compiling takes milliseconds; it is remembered.
             dependencies.compute_pool(event_filter, subscription.filter)
         dependencies.cursor_initializer.initialise(subscription)
+        self._end_former(subscription_id, seen, subject)
         stream_id = str(uuid4())
         release_slot = dependencies.stream_quota.acquire(subject.name)
         with contextlib.ExitStack() as undo:
@@ -140,20 +142,36 @@ class SubscriptionEventsResource(Resource):
 
         return DeadLetterHandler(policy=policy, handle=handle)
 
-    def _commit(
-        self, subscription_id: str, stream_id: str, seen: Sequence[Mapping[str, Any]], subject: Subject
-    ) -> None:
+    def _end_former(self, subscription_id: str, seen: LastEvent, subject: Subject) -> None:
+        """End the stream that a browser had before, after a commit for it of what the browser has seen.
+
+        Its connection may be broken without anybody having noticed; it would keep the slot until its commit timeout.
+        """
+        dependencies, former = self._dependencies, seen.stream_id
+        if former not in dependencies.coordinator.topology(subscription_id).sessions:
+            return
+        with contextlib.suppress(Unavailable):
+            if dependencies.resumption.proves(seen.proof, former, subject):
+                self._commit(subscription_id, former, seen, subject)
+                dependencies.coordinator.leave(subscription_id, former)
+
+    def _commit(self, subscription_id: str, stream_id: str, seen: LastEvent, subject: Subject) -> None:
         """Commit what a browser has seen, as far as its partitions are this stream's."""
-        if not seen:
+        if not seen.cursors:
             return
         topology = self._dependencies.coordinator.topology(subscription_id)
         own = {key for key, assignment in topology.partitions.items() if assignment.session == stream_id}
-        cursors = [each for each in seen if EventTypePartition(each["event_type"], each["partition"]) in own]
+        cursors = [each for each in seen.cursors if EventTypePartition(each["event_type"], each["partition"]) in own]
         if cursors:
             # If the commit fails for any reason, the events are delivered again.
             with contextlib.suppress(RioniError):
                 command = CommitCursors(subscription_id=subscription_id, stream_id=stream_id, cursors=cursors)
                 self._dependencies.committer.commit(command, subject)
+
+
+def _check_names_event_types(seen: LastEvent) -> None:
+    if not all(isinstance(each.get("event_type"), str) for each in seen.cursors):
+        raise Malformed(f"{LAST_EVENT_ID} is not the id of an event of a subscription's stream")
 
 
 class _Subscriber(HttpClient):

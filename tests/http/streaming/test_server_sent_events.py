@@ -1,0 +1,50 @@
+"""Ids of server-sent events: bounded, and proven by the client that they were sent to."""
+
+import json
+
+import pytest
+
+from rioni.domain.access.authorization import Subject
+from rioni.domain.streaming.messages import Send
+from rioni.domain.timelines.position import EventTypePartition, TimelinePosition
+from rioni.http.streaming.resumption import Resumption
+from rioni.http.streaming.server_sent_events import ID_BYTES_MAX, ServerSentEvents
+
+
+def ids(text):
+    return [line.removeprefix("id: ") for line in text.decode().splitlines() if line.startswith("id: ")]
+
+
+def test_an_id_of_many_partitions_keeps_the_newest_cursors():
+    frames = ServerSentEvents(lambda: "token", stream_id="stream", proof="proof")
+    for number in [*range(200), 3]:
+        key = EventTypePartition("order.created", str(number))
+        (last,) = ids(frames.write(Send(key, TimelinePosition(1, number), (), "x", 1)))
+        assert len(last) <= ID_BYTES_MAX
+    origin, *cursors = json.loads(last)
+    assert origin == {"stream_id": "stream", "proof": "proof"}
+    kept = [int(each["partition"]) for each in cursors]
+    assert kept == [*range(199 - len(kept) + 2, 200), 3]
+
+
+def test_keep_alives_of_a_low_level_stream_move_its_id_past_hidden_events():
+    key = EventTypePartition("order.created", "0")
+    frames = ServerSentEvents(places={key: TimelinePosition(1, 4)})
+    assert [cursor["offset"] for cursor in json.loads(*ids(frames.begin()))] == [TimelinePosition(1, 4).offset]
+    (after,) = ids(frames.write(Send(key, TimelinePosition(1, 9), (), "", 0)))
+    assert [cursor["offset"] for cursor in json.loads(after)] == [TimelinePosition(1, 9).offset]
+
+
+@pytest.mark.parametrize(
+    "other", [("b", "alice", "users"), ("a", "bob", "users"), ("a", "alice", "services"), ("a", "alice", "")]
+)
+def test_a_proof_is_of_one_stream_and_one_client(other):
+    here, there, elsewhere = (Resumption(lambda secret=secret: secret) for secret in (b"1", b"1", b"2"))
+    alice = Subject(name="alice", realm="users")
+    proof = here.proof("a", alice)
+    assert there.proves(proof, "a", alice)
+    assert not elsewhere.proves(proof, "a", alice)
+    stream_id, name, realm = other
+    assert not here.proves(proof, stream_id, Subject(name=name, realm=realm))
+    assert not here.proves("", "a", alice)
+    assert not here.proves("ü", "a", alice)

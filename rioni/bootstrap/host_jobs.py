@@ -6,11 +6,16 @@ from pathlib import Path
 
 from rioni.commands.system.job_records import JobRecords
 from rioni.config.settings import Config
+from rioni.domain.access.authorization import Subject
 from rioni.domain.errors import Unavailable
 from rioni.domain.ports.thread_pool import direct
 from rioni.domain.system.jobs import JobReport
 from rioni.storage.clock import SystemClock
 from rioni.storage.embedded.jobs import EmbeddedJobs
+
+
+HOST = Subject(name="", unrestricted=True)
+"""Who reports jobs on the host: it needs no token, and is no client."""
 
 
 def host_jobs(config: Config) -> Callable[[str, JobReport], None]:
@@ -22,7 +27,7 @@ def host_jobs(config: Config) -> Callable[[str, JobReport], None]:
         # A wrong folder is none of a broker's; the job says so itself.
         if (config.data / "registry.db").exists():
             _share(path)
-            records.report(job_id, report, "")
+            records.report(job_id, report, HOST)
 
     return tell
 

@@ -44,6 +44,11 @@ def table_of(items: Iterable[Any], columns: Mapping[str, Column]) -> "Table":
     return table
 
 
+def client_of(item: Mapping[str, Any]) -> str:
+    """A column with the name of a client and, where it has one, the realm that tells it from its namesakes."""
+    return f"{item['client']} ({item['realm']})" if item.get("realm") else item["client"]
+
+
 def value_at(item: Any, column: Column) -> Any:
     """The value of a column; None where the item has none.
 

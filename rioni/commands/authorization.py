@@ -167,7 +167,8 @@ class AccessPolicy:
         """
         blacklist = self._registry.settings.blacklist
         if blacklist and (
-            (f"{side}_APP", subject.name) in blacklist or any((f"{side}_ET", name) in blacklist for name in event_types)
+            any((f"{side}_APP", name) in blacklist for name in (subject.name, *map(str, subject.attributes)))
+            or any((f"{side}_ET", name) in blacklist for name in event_types)
         ):
             raise Blocked(detail)
 

@@ -2,7 +2,7 @@
 
 import falcon
 
-from rioni.domain.access.authorization import NOBODY, UNAUTHENTICATED, Subject
+from rioni.domain.access.authorization import NOBODY, UNAUTHENTICATED, Subject, is_anonymous
 
 
 class Caller:
@@ -42,3 +42,10 @@ def caller_of(req: falcon.Request) -> Caller:
 def subject_of(req: falcon.Request) -> Subject:
     """The subject of the request; anonymous while authentication is off."""
     return caller_of(req).subject
+
+
+def client_key(req: falcon.Request) -> str:
+    """What the client is known by where something is counted for each client: its subject, otherwise its address."""
+    subject = subject_of(req)
+    # No name of a subject begins with a line feed.
+    return f"\n{req.remote_addr}" if is_anonymous(subject) else subject.key

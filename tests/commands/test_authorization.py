@@ -3,9 +3,9 @@ import pytest
 
 from rioni.commands.event_types import CreateEventType
 from rioni.commands.subscriptions.subscriptions import CreateSubscription
-from rioni.commands.system.settings import SetAdmins, SwitchFeature
+from rioni.commands.system.settings import AddBlacklistEntry, SetAdmins, SwitchFeature
 from rioni.domain.access.authorization import UNAUTHENTICATED, Attribute, Subject
-from rioni.domain.errors import AccessDenied
+from rioni.domain.errors import AccessDenied, Blocked
 from rioni.domain.streaming.visibility import Visibility
 from rioni.domain.subscriptions.subscription import SubscriptionAuthorization
 from rioni.domain.system.settings import Admins
@@ -39,6 +39,31 @@ def test_readers_see_only_events_of_permitted_owners_while_the_feature_is_on(bro
     assert broker.access.visibility(reader, subscription.id) == msgspec.structs.replace(
         expected, subscription_id=subscription.id
     )
+
+
+@pytest.mark.parametrize(
+    ("entry", "blocked"),
+    [
+        ("shop", {("user", ""), ("user", "employees"), ("service", "services")}),
+        ("service:shop", {("service", "services")}),
+        ("user:shop", {("user", ""), ("user", "employees")}),
+        ("shop2", set()),
+    ],
+)
+@pytest.mark.parametrize("side", ["PRODUCER", "CONSUMER"])
+def test_the_blacklist_names_a_subject_in_all_realms_or_one_attribute(broker, side, entry, blocked):
+    """Reference settings-and-storages#blacklist-types."""
+    broker.do(AddBlacklistEntry(type=f"{side}_APP", name=entry))
+    broker.registry.refresh()
+    found = set()
+    for kind, realm in (("user", ""), ("user", "employees"), ("service", "services")):
+        client = Subject(name="shop", realm=realm, attributes=frozenset({Attribute(kind, "shop")}))
+        try:
+            broker.access.blacklist(side, client, ())
+        except Blocked:
+            found.add((kind, realm))
+        broker.access.blacklist("CONSUMER" if side == "PRODUCER" else "PRODUCER", client, ())
+    assert found == blocked
 
 
 def test_administrators_and_unauthenticated_readers_see_the_events_of_all_owners(broker):

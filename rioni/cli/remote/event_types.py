@@ -21,7 +21,7 @@ from rioni.cli.remote.definition_options import (
 from rioni.cli.remote.event_type_columns import COLUMNS, DAY_MS, MEMBERS
 from rioni.cli.remote.options import AsOf, CleanupPolicy, EventTypeName, UnusedDays
 from rioni.cli.session import Session, connected
-from rioni.cli.tables import indented
+from rioni.cli.tables import Column, client_of, indented
 
 
 ANY_OBJECT = {"schema": {"type": "object"}}
@@ -182,7 +182,12 @@ def delete(session: Session, event_type: EventTypeName, *, yes: Yes = False) -> 
 @connected
 def producers(session: Session, event_type: EventTypeName) -> None:
     """Show the clients that published to an event type [lately](reference/operations.md#usage)."""
-    columns = {"client": "client", "last published": "last_published_at", "since": "since", "events": "events"}
+    columns: dict[str, Column] = {
+        "client": client_of,
+        "last published": "last_published_at",
+        "since": "since",
+        "events": "events",
+    }
     session.output.items(session.client.event_types.producers(event_type), columns)
 
 
@@ -206,13 +211,13 @@ def consumers(session: Session, event_type: EventTypeName) -> None:
             "last committed": lambda item: max(
                 (each["last_committed_at"] or "" for each in item["clients"]), default=None
             ),
-            "clients": lambda item: [each["client"] for each in item["clients"]],
+            "clients": lambda item: [client_of(each) for each in item["clients"]],
         },
     )
     if found.low_level:
         typer.echo()
         session.output.items(
-            found.low_level, {"without a subscription": "client", "last read": "last_read_at", "events": "events"}
+            found.low_level, {"without a subscription": client_of, "last read": "last_read_at", "events": "events"}
         )
 
 

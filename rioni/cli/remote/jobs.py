@@ -5,11 +5,12 @@ from typing import Annotated
 import typer
 
 from rioni.cli.session import Session, connected
+from rioni.cli.tables import Column, client_of
 
 
 app = typer.Typer(name="jobs", no_args_is_help=True, help="How far archives and backups are.")
 
-COLUMNS = {
+COLUMNS: dict[str, Column] = {
     "kind": "kind",
     "to": "name",
     "state": "state",
@@ -18,7 +19,7 @@ COLUMNS = {
     "of": "total",
     "started": "started_at",
     "updated": "updated_at",
-    "client": "client",
+    "client": client_of,
     "detail": "detail",
 }
 

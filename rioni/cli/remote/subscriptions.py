@@ -20,7 +20,7 @@ from rioni.cli.remote.definition_options import (
 from rioni.cli.remote.event_type_columns import attributes_of, pairs_of
 from rioni.cli.remote.options import AsOf, SubscriptionId
 from rioni.cli.session import Session, connected
-from rioni.cli.tables import Column
+from rioni.cli.tables import Column, client_of
 
 
 if TYPE_CHECKING:
@@ -197,7 +197,13 @@ def close_stream(
 @connected
 def ended_streams(session: Session, subscription: SubscriptionId) -> None:
     """Show [why streams ended](reference/streams.md#end-reasons) in the last 90 days, those that ended last first."""
-    columns = {"client": "client", "reason": "reason", "streams": "count", "first": "first_at", "last": "last_at"}
+    columns: dict[str, Column] = {
+        "client": client_of,
+        "reason": "reason",
+        "streams": "count",
+        "first": "first_at",
+        "last": "last_at",
+    }
     session.output.items(session.client.subscriptions.ended_streams(subscription), columns)
 
 

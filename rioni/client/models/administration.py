@@ -80,6 +80,8 @@ class Job(JobReport, kw_only=True):
     updated_at: datetime
     client: str = ""
     """Who reports it; empty for commands on the host of the broker."""
+    realm: str | None = None
+    """In which the name of the client is unique; None where there is none."""
 
 
 class Rebuild(Model):

@@ -104,6 +104,8 @@ class ProducingClient(Model):
     last_published_at: datetime
     since: datetime
     events: int
+    realm: str | None = None
+    """In which the name is unique; None where there is none."""
 
 
 class PartitionLag(Model):
@@ -123,6 +125,8 @@ class ConsumingClient(Model):
     client: str
     last_streamed_at: datetime | None = None
     last_committed_at: datetime | None = None
+    realm: str | None = None
+    """In which the name is unique; None where there is none."""
 
 
 class ConsumingSubscription(Model):
@@ -145,6 +149,8 @@ class ReadingClient(Model):
     last_read_at: datetime
     since: datetime
     events: int
+    realm: str | None = None
+    """In which the name is unique; None where there is none."""
 
 
 class Consumers(Model):

@@ -90,6 +90,8 @@ class EndedStreams(Model):
     count: int
     first_at: datetime
     last_at: datetime
+    realm: str | None = None
+    """In which the name is unique; None where there is none."""
 
 
 class DeadLetterError(Model):

@@ -3,6 +3,7 @@
 Source: reference publishing#publish-events.
 """
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from functools import partial
@@ -12,7 +13,7 @@ from typing import TypeVar
 from rioni.commands.authorization import AccessPolicy
 from rioni.commands.publishing.timeline_appender import TimelineAppender
 from rioni.domain.access.authorization import Subject
-from rioni.domain.errors import PartiallyStored
+from rioni.domain.errors import IdempotencyKeyReused, PartiallyStored
 from rioni.domain.limits import Limits
 from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.registry import Registry
@@ -138,7 +139,7 @@ class Publisher:
         publication = self._publication(command, subject, rules)
         claim, random = self._claim(command, subject, rules), self._random
         if claim is not None:
-            if self._timeline.has_stored(command.event_type, claim):
+            if self._timeline.has_stored(command.event_type, claim) or self._was_stored(command, subject, rules, claim):
                 return Published(events=0, duplicates=len(batch))
             # If it is retried after it was stored in part, each event must go to the same partition again.
             random = Random(claim.id)  # noqa: S311 - it decides on partitions only
@@ -160,7 +161,19 @@ class Publisher:
         # PERF: the digest of 50 MB takes 100 ms.
         run = self._pool if is_large(command.body) else direct
         kind = f"{type(command).__name__} {command.subscription_id}"
-        return run(idempotency.claim, rules.scope, client=subject.name, key=key, kind=kind, body=command.body)
+        return run(idempotency.claim, rules.scope, client=_client(subject), key=key, kind=kind, body=command.body)
+
+    def _was_stored(
+        self, command: PublishEvents, subject: Subject, rules: PublishRules, claim: IdempotencyClaim
+    ) -> bool:
+        """Whether a release before 0.1.1, whose keys forgot the realm of a client, has stored the batch."""
+        if subject.unrestricted or command.idempotency_key is None:
+            return False
+        known = idempotency.claim_id(rules.scope, client=subject.name, key=command.idempotency_key)
+        # Another batch under this key is one of a namesake in another realm.
+        with contextlib.suppress(IdempotencyKeyReused):
+            return self._timeline.has_stored(command.event_type, claim._replace(id=known))
+        return False
 
     def _publication(self, command: PublishEvents, subject: Subject, rules: PublishRules) -> Publication:
         owned = rules.owner is not None and "event_owner_selector_authz" in self._registry.settings.features
@@ -172,3 +185,8 @@ class Publisher:
             subscription_id=command.subscription_id,
             check_owner=self._access.event_owner(subject) if owned else None,
         )
+
+
+def _client(subject: Subject) -> str:
+    """Whose idempotency keys a batch is known by: never the name alone, as in releases before 0.1.1."""
+    return subject.name if subject.unrestricted else f"{subject.name}\n{subject.realm}"

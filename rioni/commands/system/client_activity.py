@@ -45,7 +45,7 @@ class ActivityTracker:
         self._add(key, LastActivity(now_ms, now_ms, amount))
 
     def of(self, action: str, resource: str) -> Mapping[str, LastActivity]:
-        """Activity on a resource, by client name. Blocks on the disk.
+        """Activity on a resource, by the keys of clients. Blocks on the disk.
 
         Raises:
             Unavailable: it can't be read, or pending records can't be written.

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from rioni.domain.access.authorization import Subject
 from rioni.domain.errors import Conflict
 from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.thread_pool import ThreadPool
@@ -30,7 +31,7 @@ class JobRecords:
         found = newest_first(self._pool(self._store.all))
         return [shown(job, now_ms) for job in found if kind in (None, job.kind)]
 
-    def report(self, job_id: str, report: JobReport, client: str) -> Job:
+    def report(self, job_id: str, report: JobReport, subject: Subject) -> Job:
         """Note what a job tells; the first time, it begins.
 
         Raises:
@@ -39,10 +40,20 @@ class JobRecords:
         now = rfc3339(self._clock.now_ms())
         jobs = {job.id: job for job in self._pool(self._store.all)}
         known = jobs.get(job_id)
-        if known is not None and (known.client, known.kind) != (client, report.kind):
+        client, realm = subject.name, subject.realm or msgspec.UNSET
+        if known is not None and not (
+            (known.client, known.kind) == (client, report.kind) and known.realm in (msgspec.UNSET, realm)
+        ):
             raise Conflict(f"There is another job {job_id}. Let each job have a new id.")
         started_at = now if known is None else known.started_at
-        job = Job(**msgspec.structs.asdict(report), id=job_id, client=client, started_at=started_at, updated_at=now)
+        job = Job(
+            **msgspec.structs.asdict(report),
+            id=job_id,
+            client=client,
+            realm=realm,
+            started_at=started_at,
+            updated_at=now,
+        )
         self._pool(self._store.put, job)
         if known is None and (forgotten := superfluous([*jobs.values(), job])):
             self._pool(self._store.remove, forgotten)

@@ -102,6 +102,11 @@ def is_uid(value: object) -> TypeGuard[str]:
     return isinstance(value, str) and 1 <= len(value) <= UID_CHARACTERS_MAX and value.isprintable()
 
 
+def is_realm(value: object) -> TypeGuard[str]:
+    """Whether a value can name a realm; an empty one stands for none."""
+    return isinstance(value, str) and len(value) <= UID_CHARACTERS_MAX and (value.isprintable() or not value)
+
+
 def scopes_of(value: object) -> frozenset[str]:
     """The scopes that a source states, as a list or a space-separated string; empty for any other value."""
     if isinstance(value, str):

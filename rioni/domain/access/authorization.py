@@ -47,6 +47,20 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
     unrestricted: bool = False
     """Whether no permission is checked: authentication is off, or the broker itself acts."""
 
+    @property
+    def key(self) -> str:
+        """What the subject is known by wherever something is kept or counted for it: other realms have namesakes.
+
+        The name, followed by a line feed and the realm if there is one; neither of them holds a line feed.
+        """
+        return f"{self.name}\n{self.realm}" if self.realm else self.name
+
+
+def name_and_realm(key: str) -> tuple[str, str]:
+    """The name and the realm of a subject's key; the realm is empty where it has none, or is not known."""
+    name, _, realm = key.partition("\n")
+    return name, realm
+
 
 UNAUTHENTICATED = Subject(name="unauthenticated", unrestricted=True)
 """The subject of every request while authentication is off."""
@@ -56,6 +70,11 @@ NOBODY = Subject(name="unauthenticated")
 
 BROKER = Subject(name="rioni", unrestricted=True)
 """The broker itself."""
+
+
+def is_anonymous(subject: Subject) -> bool:
+    """Whether nobody knows who the subject is: authentication is off, or has not succeeded."""
+    return subject is NOBODY or subject is UNAUTHENTICATED
 
 
 def permits(attributes: Sequence[Attribute] | None, subject: Subject) -> bool:

@@ -75,7 +75,9 @@ def prepare_avro(
         msgspec.structs.replace(header, avro=envelope.payload)
         for header, envelope in zip(headers or [NO_HEADERS] * len(envelopes), envelopes, strict=True)
     ]
-    return prepared(values, partitions, events, with_data, event_ids(rules.scope, values) if rules.once else ())
+    return prepared(
+        values, partitions, events, with_data, event_ids(rules.scope, values, with_data) if rules.once else ()
+    )
 
 
 def prepare_avro_deletion(

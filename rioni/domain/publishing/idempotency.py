@@ -2,14 +2,16 @@
 
 A batch is known by the key that its publisher gives it (header Idempotency-Key, as in the IETF draft of that name), an
 event by its eid, if the event type enables that. All keys begin with the event type's incarnation, so that a recreated
-event type is independent of its predecessor's events.
+event type is independent of its predecessor's events; those of events that not everybody may read, with their readers.
 """
 
 from hashlib import blake2b
 from typing import NamedTuple
 
+from rioni.domain.access.authorization import Attribute
 from rioni.domain.errors import Malformed
 from rioni.domain.event_types.event_type import EventType
+from rioni.domain.publishing.headers import Headers
 
 
 HEADER = "Idempotency-Key"
@@ -44,17 +46,30 @@ def scope_of(event_type: EventType) -> str:
     return _hash(_SCOPE_BYTES, event_type.name, event_type.created_at)
 
 
+def audience_scope(scope: str, headers: Headers) -> str:
+    """The prefix of the ids of events with the same readers: what some can't read stands for nothing to the others."""
+    if headers.subscription_id is None and headers.owner is None:
+        return scope
+    owner = headers.owner or Attribute("", "")
+    return _hash(_SCOPE_BYTES, scope, headers.subscription_id or "", owner.data_type, owner.value)
+
+
 def claim(scope: str, *, client: str, key: str, kind: str, body: bytes) -> IdempotencyClaim:
     """The claim of a batch; every worker derives the same one from the same request.
 
     Args:
         scope: of the event type.
-        client: the publisher; each has keys of its own.
+        client: the key of the publisher; each has idempotency keys of its own.
         key: the client's idempotency key.
         kind: operation and consumer tag, which also distinguish requests.
         body: the batch, decompressed.
     """
-    return IdempotencyClaim(f"{scope}:{_hash(_DIGEST_BYTES, client, key)}", _hash(_DIGEST_BYTES, kind, body))
+    return IdempotencyClaim(claim_id(scope, client=client, key=key), _hash(_DIGEST_BYTES, kind, body))
+
+
+def claim_id(scope: str, *, client: str, key: str) -> str:
+    """The id of a claim, whatever the batch; arguments are those of `claim`."""
+    return f"{scope}:{_hash(_DIGEST_BYTES, client, key)}"
 
 
 def _hash(size: int, *parts: str | bytes) -> str:

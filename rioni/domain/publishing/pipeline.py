@@ -5,6 +5,7 @@ own; each raises `StepFailed` at the first event that fails.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import repeat
 from random import Random
 from typing import TypeVar
 
@@ -14,6 +15,7 @@ from rioni.domain.errors import Invalid
 from rioni.domain.publishing.batch import Batch
 from rioni.domain.publishing.enrichment import enrich
 from rioni.domain.publishing.headers import Headers
+from rioni.domain.publishing.idempotency import audience_scope
 from rioni.domain.publishing.owner import Owners, enriched_owners, submitted_owners
 from rioni.domain.publishing.partitioning import assign
 from rioni.domain.publishing.results import Events, ItemResult, StepFailed, eid_of
@@ -65,7 +67,7 @@ def prepare(batch: Batch, rules: PublishRules, publication: Publication, random:
     except StepFailed as ex:
         return Prepared(events=values, rejected=rejection(values, ex, partitions))
     headers = headers_of(values, owners, rules, publication)
-    return prepared(values, partitions, events, headers, event_ids(rules.scope, values) if rules.once else ())
+    return prepared(values, partitions, events, headers, event_ids(rules.scope, values, headers) if rules.once else ())
 
 
 def prepare_deletion(batch: Batch, rules: PublishRules, publication: Publication, random: Random) -> Prepared:
@@ -165,9 +167,10 @@ def reject_all(events: Events, detail: str) -> list[ItemResult]:
     return [ItemResult(publishing_status="aborted", detail=detail, step="none", eid=eid_of(event)) for event in events]
 
 
-def event_ids(scope: str, events: Events) -> Sequence[str]:
-    """The deduplication ids of events that have a valid eid."""
-    return [f"{scope}:{event['metadata']['eid'].lower()}" for event in events]
+def event_ids(scope: str, events: Events, headers: Sequence[Headers] | None) -> Sequence[str]:
+    """The deduplication ids of events that have a valid eid; `headers` are parallel to them."""
+    scopes = repeat(scope) if headers is None else (audience_scope(scope, each) for each in headers)
+    return [f"{each}:{event['metadata']['eid'].lower()}" for each, event in zip(scopes, events, strict=False)]
 
 
 def partial_results(events: Events, partitions: Sequence[int], failed: Mapping[int, str]) -> list[ItemResult]:

@@ -27,7 +27,7 @@ class ActivityKey(NamedTuple):
     resource: str
     """The event type or subscription."""
     client: str
-    """The name of the subject."""
+    """The key of the subject; before release 0.1.1 its name."""
 
 
 class LastActivity(msgspec.Struct, frozen=True):
@@ -50,7 +50,7 @@ class Activity(Protocol):
         """Merge records: amounts are added, time spans are widened."""
 
     def of(self, action: str, resource: str) -> Mapping[str, LastActivity]:
-        """Activity on a resource, by client name, in order."""
+        """Activity on a resource, by client, in order."""
 
     def of_any(self, actions: Collection[str], resource: str) -> Mapping[ActivityKey, LastActivity]:
         """Activity on a resource by any of these actions."""

@@ -52,6 +52,8 @@ class Job(JobReport, frozen=True, kw_only=True):
     id: str
     client: str
     """Who reports it; empty for commands on the host of the broker."""
+    realm: str | msgspec.UnsetType = msgspec.UNSET
+    """In which the client's name is unique; absent where there is none, and for jobs of releases before 0.1.1."""
     started_at: str
     """RFC 3339 in UTC with milliseconds and `Z`."""
     updated_at: str
@@ -88,7 +90,7 @@ def superfluous(jobs: Collection[Job]) -> list[str]:
     found: list[str] = []
     kept: dict[tuple[str, ...], int] = {}
     for job in newest_first(jobs):
-        of_kind, of_client = (job.kind,), (job.kind, job.client)
+        of_kind, of_client = (job.kind,), (job.kind, job.client, str(job.realm or ""))
         if kept.get(of_kind, 0) >= KEPT_MAX or kept.get(of_client, 0) >= KEPT_PER_CLIENT_MAX:
             found.append(job.id)
             continue

@@ -19,6 +19,7 @@ import zstandard
 from gunicorn.http.errors import ParseException
 
 from rioni.domain.errors import Malformed, Overloaded, RequestTimeout, TooLarge, TooManyStreams
+from rioni.http.caller import client_key
 
 
 WORKER_BYTES_MAX, CLIENT_BYTES_MAX = 200_000_000, 100_000_000
@@ -121,7 +122,7 @@ def hold(req: falcon.Request, size: int) -> None:
     context = req.context
     budget: BodyBudget | None = getattr(context, "bodies", None)
     if budget is not None:
-        client, held = getattr(context, "held", None) or (_client(req), 0)
+        client, held = getattr(context, "held", None) or (client_key(req), 0)
         budget.reserve(client, size)
         context.held = client, held + size
 
@@ -133,14 +134,12 @@ def let_go(req: falcon.Request) -> None:
         req.context.held = None
 
 
-def _client(req: falcon.Request) -> str:
-    """The client to charge: the authenticated subject, otherwise the network address."""
-    subject = req.context.caller.subject
-    return f"{subject.realm} {subject.name}" if subject.realm else req.remote_addr or "-"
-
-
 class BodyBudget:
-    """The bytes that all requests of a worker hold now."""
+    """The bytes that all requests of a worker hold now.
+
+    A client may hold as much as is free (dynamic thresholds, Choudhury and Hahne 1998), and never more than its own
+    limit: n clients that take all they can get, and finish nothing, leave a part of n + 1 for others.
+    """
 
     def __init__(self, worker_bytes_max: int = WORKER_BYTES_MAX, client_bytes_max: int = CLIENT_BYTES_MAX) -> None:
         self._worker_bytes_max, self._client_bytes_max = worker_bytes_max, client_bytes_max
@@ -156,14 +155,16 @@ class BodyBudget:
             Overloaded: the worker holds too many bytes of all clients.
             TooManyStreams: it holds too many of this one.
         """
-        if self._total + size > self._worker_bytes_max:
+        free = self._worker_bytes_max - self._total
+        if size > free:
             raise Overloaded(
                 f"This process already holds {self._total} bytes of request bodies, of at most "
                 f"{self._worker_bytes_max}; try again later",
                 RETRY_AFTER_S,
             )
-        if (held := self._of_clients[client]) + size > self._client_bytes_max:
-            raise TooManyBytes(held, self._client_bytes_max)
+        held = self._of_clients.get(client, 0)
+        if held + size > (share := min(self._client_bytes_max, free)):
+            raise TooManyBytes(held, share)
         self._total += size
         self._of_clients[client] += size
 
@@ -195,8 +196,8 @@ class TooManyBytes(TooManyStreams):
 
     def __init__(self, held: int, bytes_max: int) -> None:
         super().__init__(
-            f"This process already holds {held} bytes of request bodies of this client, of at most {bytes_max}; send "
-            "less at a time"
+            f"This process already holds {held} bytes of request bodies of this client, of at most {bytes_max} now; "
+            "send less at a time"
         )
 
 

@@ -13,7 +13,7 @@ import msgspec
 import structlog
 
 from rioni.commands.system.usage_metrics import UsageRecorder
-from rioni.domain.access.authorization import NOBODY
+from rioni.domain.access.authorization import NOBODY, is_anonymous
 from rioni.domain.ports.clock import Clock
 from rioni.domain.system.kpis import RequestServed
 from rioni.http.caller import subject_of
@@ -58,12 +58,12 @@ class AccessMiddleware:
         elif resp.stream is None:
             self._report(req, resp.status_code, len(resp.data or resp.text or ""))
         else:
-            self._write(self._accessed(req, HTTPStatus.PROCESSING.value, 0))
+            self._write(req, self._accessed(req, HTTPStatus.PROCESSING.value, 0))
             resp.stream = _Counted(resp.stream, lambda size: self._report(req, resp.status_code, size))
 
     def _report(self, req: falcon.Request, status: int, response_bytes: int) -> None:
         measurement = self._accessed(req, status, response_bytes)
-        self._write(measurement)
+        self._write(req, measurement)
         if self._usage.on and subject_of(req) is not NOBODY:
             self._usage.accessed(measurement)
 
@@ -84,10 +84,11 @@ class AccessMiddleware:
             response_length=response_bytes,
         )
 
-    def _write(self, measurement: RequestServed) -> None:
+    def _write(self, req: falcon.Request, measurement: RequestServed) -> None:
         members = msgspec.structs.asdict(measurement)
         del members["at_ms"]  # lines of the log have a time
-        _log.info("request", **members)
+        subject = subject_of(req)
+        _log.info("request", **members, realm=subject.realm, authenticated=not is_anonymous(subject))
 
 
 class _Counted:

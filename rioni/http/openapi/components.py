@@ -150,7 +150,8 @@ def _composed() -> Json:
         "events": INTEGER | {"description": "How many there were since then."},
     }
     lagging = {"partition": STRING, "unconsumed_events": INTEGER, "consumer_lag_seconds": INTEGER}
-    attending = {"client": STRING, "last_streamed_at": TIMESTAMP, "last_committed_at": TIMESTAMP}
+    realm = {"realm": STRING | {"description": "In which the name is unique; absent where there is none."}}
+    attending = {"client": STRING, **realm, "last_streamed_at": TIMESTAMP, "last_committed_at": TIMESTAMP}
     committed = {**cursor, "event_type": STRING, "cursor_token": STRING}
     named = structure(cursor | {"timestamp": STRING}, optional=("offset", "timestamp"))
     blocked = structure({"event_types": array(STRING), "apps": array(STRING)})
@@ -195,8 +196,10 @@ def _composed() -> Json:
         "CommitResult": structure(
             {"cursor": schema("CommittedCursor"), "result": {"enum": ["committed", "outdated"]}},
         ),
-        "Producer": structure({"client": STRING, "last_published_at": TIMESTAMP, **counted}),
-        "Reader": structure({"client": STRING, "last_read_at": TIMESTAMP, **counted}),
+        "Producer": structure(
+            {"client": STRING, **realm, "last_published_at": TIMESTAMP, **counted}, optional=("realm",)
+        ),
+        "Reader": structure({"client": STRING, **realm, "last_read_at": TIMESTAMP, **counted}, optional=("realm",)),
         "Consumer": structure(
             {
                 "id": STRING | {"description": "Of the subscription."},
@@ -204,7 +207,7 @@ def _composed() -> Json:
                 "consumer_group": STRING,
                 "streams": INTEGER | {"description": "How many there are now."},
                 "partitions": array(structure(lagging, optional=_LAGS)),
-                "clients": array(structure(attending, optional=("last_streamed_at", "last_committed_at"))),
+                "clients": array(structure(attending, optional=("realm", "last_streamed_at", "last_committed_at"))),
                 "unconsumed_events": INTEGER | {"description": "In all; absent until it was first streamed."},
                 "consumer_lag_seconds": INTEGER
                 | {"description": "The age of the oldest unconsumed event, if asked for; absent if it is unknown."},

@@ -9,6 +9,7 @@ from typing import Any
 import falcon
 import orjson
 
+from rioni.domain.access.authorization import name_and_realm
 from rioni.domain.subscriptions.activity import COMMIT, PUBLISH, READ, STREAM, LastActivity, resource_of
 from rioni.domain.subscriptions.lag import partitions_of, unconsumed_of
 from rioni.domain.subscriptions.subscription import Subscription
@@ -25,7 +26,7 @@ class ProducersResource(Resource):
         self._dependencies.registry.refresh()
         seen = self._dependencies.activity.of(PUBLISH, resource_of(self._dependencies.registry.event_type(name)))
         items = [
-            {"client": client, "last_published_at": rfc3339(each.last_ms), **_count(each)}
+            {**client_members(client), "last_published_at": rfc3339(each.last_ms), **_count(each)}
             for client, each in seen.items()
         ]
         resp.data = orjson.dumps({"items": items})
@@ -49,7 +50,7 @@ class ConsumersResource(Resource):
         answer = {
             "subscriptions": self._subscriptions(name, subscribed, with_ages=with_ages),
             "low_level": [
-                {"client": client, "last_read_at": rfc3339(each.last_ms), **_count(each)}
+                {**client_members(client), "last_read_at": rfc3339(each.last_ms), **_count(each)}
                 for client, each in readers.items()
             ],
         }
@@ -90,8 +91,14 @@ class ConsumersResource(Resource):
         clients: dict[str, dict[str, str]] = {}
         for action, member in ((STREAM, "last_streamed_at"), (COMMIT, "last_committed_at")):
             for client, seen in self._dependencies.activity.of(action, subscription_id).items():
-                clients.setdefault(client, {"client": client})[member] = rfc3339(seen.last_ms)
+                clients.setdefault(client, client_members(client))[member] = rfc3339(seen.last_ms)
         return [clients[client] for client in sorted(clients)]
+
+
+def client_members(key: str) -> dict[str, str]:
+    """The name of a client, and its realm if it has one, from its key."""
+    name, realm = name_and_realm(key)
+    return {"client": name, "realm": realm} if realm else {"client": name}
 
 
 def _known(members: Mapping[str, int | None]) -> dict[str, int]:

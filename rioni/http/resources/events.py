@@ -126,7 +126,7 @@ def _report(
         # It may have been deleted meanwhile.
         with contextlib.suppress(EventTypeNotFound):
             resource = resource_of(dependencies.registry.event_type(command.event_type))
-            dependencies.activity.record(PUBLISH, resource, subject.name, published.events)
+            dependencies.activity.record(PUBLISH, resource, subject.key, published.events)
     if published.rejected or published.partly or not dependencies.usage.on:
         return
     measurement = BatchPublished(

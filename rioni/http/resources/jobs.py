@@ -36,4 +36,4 @@ class JobResource(Resource):
         except ValueError:
             raise Malformed(f"'{job_id}' is not a UUID") from None
         report = parsing.job_report(read_json(req))
-        resp.data = msgspec.json.encode(self._dependencies.jobs.report(job_id, report, subject_of(req).name))
+        resp.data = msgspec.json.encode(self._dependencies.jobs.report(job_id, report, subject_of(req)))

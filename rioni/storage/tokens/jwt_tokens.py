@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import jwt
 from jwt.exceptions import PyJWTError
 
-from rioni.domain.access.authentication import TokenInfo, is_uid, scopes_of
+from rioni.domain.access.authentication import TokenInfo, is_realm, is_uid, scopes_of
 from rioni.domain.access.authorization import Attribute
 from rioni.domain.ports.clock import Clock
 from rioni.storage.tokens.http_get import Get
@@ -143,7 +143,7 @@ def _is_signed(token: str, key: jwt.PyJWK, issuer: Issuer) -> bool:
 
 def _info(claims: Mapping[str, Any], issuer: Issuer) -> TokenInfo | None:
     subject, realm = claims.get(issuer.subject_claim), claims.get(issuer.realm_claim, issuer.realm)
-    if not is_uid(subject) or not is_uid(uid := issuer.uid_prefix + subject) or not isinstance(realm, str):
+    if not is_uid(subject) or not is_uid(uid := issuer.uid_prefix + subject) or not is_realm(realm):
         return None
     return TokenInfo(
         uid=uid,

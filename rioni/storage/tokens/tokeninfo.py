@@ -5,7 +5,7 @@ from typing import Any
 
 import orjson
 
-from rioni.domain.access.authentication import TokenInfo, is_uid, scopes_of
+from rioni.domain.access.authentication import TokenInfo, is_realm, is_uid, scopes_of
 from rioni.domain.errors import TokensUnavailable
 from rioni.domain.ports.clock import Clock
 from rioni.storage.tokens.circuit_breaker import CircuitBreaker
@@ -72,7 +72,7 @@ class LocalAndRemote:
 def _info(content: Mapping[str, Any], now_ms: int) -> TokenInfo | None:
     """Parse an answer; None if it has no principal, or an expired token."""
     uid, realm, lasts_s = content.get("uid"), content.get("realm"), content.get("expires_in")
-    if not is_uid(uid) or not isinstance(realm, str | None):
+    if not is_uid(uid) or not is_realm(realm or ""):
         return None
     if lasts_s is not None and (isinstance(lasts_s, bool) or not isinstance(lasts_s, int | float) or lasts_s <= 0):
         return None

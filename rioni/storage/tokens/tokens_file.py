@@ -12,7 +12,7 @@ import msgspec
 import structlog
 from msgspec import Meta
 
-from rioni.domain.access.authentication import TokenInfo, is_uid
+from rioni.domain.access.authentication import TokenInfo, is_realm, is_uid
 from rioni.domain.errors import TokensUnavailable, Unavailable
 from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.thread_pool import ThreadPool, direct
@@ -117,6 +117,8 @@ def parsed(text: str) -> Mapping[bytes, TokenInfo]:
     for number, entry in enumerate(entries, 1):
         if not is_uid(entry.uid):
             raise ValueError(f"the uid of token {number} is empty, too long, or not printable")
+        if not is_realm(entry.realm):
+            raise ValueError(f"the realm of token {number} is too long, or not printable")
         if entry.expires is not None and entry.expires.tzinfo is None:
             raise ValueError(f"the end of token {number} has no offset; write 2027-01-01T00:00:00Z")
     return {bytes.fromhex(entry.sha256): entry.info() for entry in entries}

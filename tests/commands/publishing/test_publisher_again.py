@@ -54,6 +54,26 @@ def broker(broker):
     return broker
 
 
+def test_namesakes_in_other_realms_have_idempotency_keys_of_their_own(broker):
+    """Reference publishing#idempotency-keys."""
+    subjects = [Subject(name="shop", realm=realm) for realm in ("", "services", "employees")]
+    for number, subject in enumerate(subjects):
+        assert publish(broker, order(str(number)), subject=subject).events == 1
+    for subject in subjects:
+        assert publish(broker, order("1"), order("1"), subject=subject, key="same").events == 2
+        assert publish(broker, order("1"), order("1"), subject=subject, key="same").duplicates == 2
+    assert stored(broker) == ["0", "1", "2"] + 6 * ["1"]
+
+
+def test_a_batch_that_a_release_without_realms_has_stored_is_not_stored_again(broker):
+    shop = Subject(name="shop", realm="services")
+    # That release knew its clients by their names.
+    assert publish(broker, order("1"), subject=Subject(name="shop", unrestricted=True)).events == 1
+    assert publish(broker, order("1"), subject=shop).duplicates == 1
+    assert publish(broker, order("2"), subject=shop).events == 1, "its key was that of a namesake"
+    assert stored(broker) == ["1", "2"]
+
+
 def test_a_repetition_stores_nothing_and_is_counted_as_duplicates(broker):
     """Reference publishing#idempotency-keys."""
     first = publish(broker, order("1"), order("2"))
@@ -187,6 +207,20 @@ def test_an_eid_is_stored_once_over_all_batches(tmp_path_factory, batches):
         first_seen = dict.fromkeys(str(number) for batch in batches for number in batch)
         assert stored(broker) == list(first_seen)
         assert counted == len(first_seen)
+
+
+def test_an_event_for_one_subscription_alone_makes_no_other_event_a_duplicate(broker):
+    """Reference publishing#event-ids."""
+    broker.do(DeleteEventType(name=NAME))
+    broker.do(CreateEventType(spec=event_type_spec(annotations={"rioni.io/idempotent-publishing": "on"})))
+    eve, bob = Subject(name="eve"), Subject(name="bob")
+    for _ in range(2):
+        publish(broker, with_eid(0), key=None, subject=eve, subscription_id=METADATA["eid"])
+    assert stored(broker) == ["0"]
+    assert publish(broker, with_eid(0), key=None, subject=bob).events == 1
+    assert publish(broker, with_eid(0), key=None, subject=eve, subscription_id=str(uuid4())).events == 1
+    assert publish(broker, with_eid(0), key=None, subject=bob).duplicates == 1
+    assert stored(broker) == 3 * ["0"]
 
 
 def test_an_eid_may_be_stored_again_for_an_event_type_that_is_created_again(broker):

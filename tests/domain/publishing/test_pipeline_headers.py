@@ -113,6 +113,26 @@ def test_eids_are_used_for_deduplication_if_the_event_type_requires_it():
     assert publish([event(0)], rules(annotations={"rioni.io/idempotent-publishing": "off"})).ids is None
 
 
+def test_an_eid_of_events_with_other_readers_stands_for_another_event():
+    """Reference publishing#event-ids."""
+    once = {"annotations": {"rioni.io/idempotent-publishing": "on"}}
+    plain, owned_by = (
+        rules(**once),
+        rules(event_owner_selector=EventOwnerSelector(type="path", name="retailer", value="brand"), **once),
+    )
+    found = []
+    for brand in ("acme", "other", None):
+        for subscription_id in (None, SUBSCRIPTION, EIDS[1]):
+            says = {"subscription_id": subscription_id, "check_owner": permits_any_owner}
+            (ids,) = publish([event(0, brand=brand)], owned_by, **says).ids.values()
+            assert publish([event(0, brand=brand)], owned_by, **says).ids == {0: ids}
+            found += ids
+    assert len(set(found)) == len(found) == 9
+    assert f"{owned_by.scope}:{EIDS[0]}" in found
+    (tagged,) = publish([event(0)], plain, subscription_id=SUBSCRIPTION).ids.values()
+    assert tagged != [f"{plain.scope}:{EIDS[0]}"]
+
+
 # --- deletions ---
 
 

@@ -11,8 +11,8 @@ from rioni.http.caller import ANONYMOUS, Caller
 MEGABYTE = 1_000_000
 
 
-def request(budget, *, address="192.0.2.1", subject=None):
-    caller = ANONYMOUS if subject is None else Caller(Subject(name=subject, realm="services"))
+def request(budget, *, address="192.0.2.1", subject=None, realm="services"):
+    caller = ANONYMOUS if subject is None else Caller(Subject(name=subject, realm=realm))
     return SimpleNamespace(context=SimpleNamespace(bodies=budget, caller=caller), remote_addr=address)
 
 
@@ -47,6 +47,33 @@ def test_a_client_with_a_token_is_the_same_from_every_address():
     hold(request(budget, subject="other", address="192.0.2.1"), 4 * MEGABYTE)
     with pytest.raises(TooManyStreams):
         hold(request(budget, subject="shop", address="192.0.2.2"), 1)
+
+
+def test_clients_behind_one_proxy_have_budgets_of_their_own_with_and_without_realms():
+    """Reference common#bodies-in-flight."""
+    budget = BodyBudget(20 * MEGABYTE, 4 * MEGABYTE)
+    for realm in ("", "services", "employees"):
+        hold(request(budget, subject="shop", realm=realm), 4 * MEGABYTE)
+    hold(request(budget, subject="other", realm=""), MEGABYTE)
+    hold(request(budget), MEGABYTE)
+    hold(request(budget, subject="192.0.2.1", realm=""), 4 * MEGABYTE)
+
+
+@pytest.mark.parametrize("greedy", [1, 2, 3, 7, 12])
+def test_clients_that_never_finish_leave_a_share_for_the_next_one(greedy):
+    """Reference common#bodies-in-flight."""
+    budget, step = BodyBudget(10 * MEGABYTE, 10 * MEGABYTE), 10_000
+    hungry = set(range(greedy))
+    while hungry:
+        for client in [*hungry]:
+            try:
+                hold(request(budget, subject=f"{client}", realm=""), step)
+            except TooManyStreams:
+                hungry.remove(client)
+    free = 10 * MEGABYTE - budget.held
+    assert free >= (10 * MEGABYTE - greedy**2 * step) // (greedy + 1)
+    for _ in range(free // 2 // step):
+        hold(request(budget, subject="next"), step)
 
 
 def test_released_memory_is_free_again_and_counted_once():

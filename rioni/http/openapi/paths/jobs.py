@@ -32,7 +32,9 @@ _JOB = structure(
         "total": INTEGER,
         "detail": STRING,
         "client": STRING,
-    }
+        "realm": STRING,
+    },
+    optional=("realm",),
 )
 _TOLD: Json = {
     "kind": "archive",

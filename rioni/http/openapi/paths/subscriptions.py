@@ -102,11 +102,13 @@ _STATISTICS = {
 _ENDED = structure(
     {
         "client": STRING,
+        "realm": STRING | {"description": "In which the name is unique; absent where there is none."},
         "reason": {"enum": [reason.label for reason in Reason]},
         "count": INTEGER | {"description": "How many there were since the first one."},
         "first_at": TIMESTAMP,
         "last_at": TIMESTAMP,
-    }
+    },
+    optional=("realm",),
 )
 _ENDED_EXAMPLE = {
     "client": "warehouse",

@@ -83,7 +83,7 @@ def open_low_level_stream(
     if req.method == "HEAD":
         respond_to_head(req, resp)
         return
-    release_slot = dependencies.stream_quota.acquire(subject.name, start.keys())
+    release_slot = dependencies.stream_quota.acquire(subject.key, start.keys())
     with contextlib.ExitStack() as undo:
         undo.callback(release_slot)
         client = _Reader(req, dependencies, counters, parameters, release_slot, source=name, places=start)

@@ -215,7 +215,7 @@ class HttpClient(StreamClient, ABC):
         return None
 
     def _record_activity(self, events: int) -> None:
-        self.dependencies.activity.record(self.ACTION, self._resource, self.subject.name, events)
+        self.dependencies.activity.record(self.ACTION, self._resource, self.subject.key, events)
 
     def _measure(self, event_type: str, events: int, size: int) -> None:
         usage = self.dependencies.usage
@@ -239,6 +239,7 @@ class HttpClient(StreamClient, ABC):
         return {
             "path": self._path,
             "client": self.subject.name,
+            "realm": self.subject.realm,
             "flow_id": self._flow_id,
             "stream_id": self.stream_id,
         }

@@ -61,7 +61,7 @@ class SubscriptionCursorsResource(Resource):
         subject = subject_of(req)
         advanced = self._dependencies.committer.commit(command, subject)
         self._dependencies.metrics.committed_cursors.inc(sum(advanced))
-        self._dependencies.activity.record(COMMIT, subscription_id, subject.name, sum(advanced))
+        self._dependencies.activity.record(COMMIT, subscription_id, subject.key, sum(advanced))
         if all(advanced):
             resp.status = HTTPStatus.NO_CONTENT.value
             return

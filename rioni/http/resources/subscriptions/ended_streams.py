@@ -6,6 +6,7 @@ import orjson
 from rioni.domain.streaming.messages import Reason
 from rioni.domain.subscriptions.activity import END
 from rioni.domain.timestamps import rfc3339
+from rioni.http.resources.clients import client_members
 from rioni.http.resources.resource import Resource
 
 
@@ -22,7 +23,7 @@ class EndedStreamsResource(Resource):
         ends = self._dependencies.activity.of_any(_ENDS, subscription_id)
         items = [
             {
-                "client": key.client,
+                **client_members(key.client),
                 "reason": _ENDS[key.action],
                 "count": seen.amount,
                 "first_at": rfc3339(seen.first_ms),

@@ -83,7 +83,7 @@ class SubscriptionEventsResource(Resource):
         dependencies.cursor_initializer.initialise(subscription)
         self._end_former(subscription_id, seen, subject)
         stream_id = str(uuid4())
-        release_slot = dependencies.stream_quota.acquire(subject.name)
+        release_slot = dependencies.stream_quota.acquire(subject.key)
         with contextlib.ExitStack() as undo:
             undo.callback(release_slot)
             self._join(subscription_id, stream_id, parameters.partitions)
@@ -187,7 +187,7 @@ class _Subscriber(HttpClient):
     def on_end(self, reason: Reason) -> None:
         """Log and record why it ends."""
         super().on_end(reason)
-        self.dependencies.activity.record(END + reason.label, self.source, self.subject.name, 1)
+        self.dependencies.activity.record(END + reason.label, self.source, self.subject.key, 1)
 
 
 def _check(dependencies: Dependencies, subject: Subject, subscription_id: str) -> None:

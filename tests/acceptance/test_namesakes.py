@@ -1,0 +1,69 @@
+"""Subjects with one name in two realms are two clients: nothing that is kept or counted for one is the other's."""
+
+import contextlib
+
+import pytest
+
+from tests.acceptance.conftest import event, problem
+from tests.support.builders import event_type_body
+from tests.support.server import open_stream, running_server
+from tests.support.tokens import ADMINISTRATOR, FULL_SCOPES, bearer, write_tokens
+
+
+REALMS = ("services", "employees", "")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("namesakes")
+    tokens = {f"in-{realm}": {"uid": "shop", "realm": realm, "scopes": list(FULL_SCOPES)} for realm in REALMS}
+    write_tokens(folder / "tokens.toml", tokens)
+    environment = {
+        **ADMINISTRATOR,
+        "RIONI_AUTH_MODE": "full",
+        "RIONI_AUTH_TOKENS": str(folder / "tokens.toml"),
+        "RIONI_STREAMS_PER_CLIENT_MAX": "1",
+        "RIONI_AUDIT_READERS": "service:shop,user:shop",
+    }
+    with running_server(folder / "data", "--workers", "1", environment=environment) as server:
+        yield server
+
+
+@pytest.fixture
+def clients(server):
+    """A client for each realm."""
+    with contextlib.ExitStack() as stack:
+        found = {realm: stack.enter_context(server.client()) for realm in REALMS}
+        for realm, client in found.items():
+            client.headers.update(bearer(f"in-{realm}"))
+        yield found
+
+
+def test_namesakes_share_neither_idempotency_keys_nor_slots_nor_activity(clients):
+    """Reference authorization#subjects."""
+    first = clients["services"]
+    assert first.post("/event-types", json=event_type_body(name="shared")).status_code == 201
+    batch = [event("1")]
+    for client in clients.values():
+        for _ in range(2):
+            sent = client.post("/event-types/shared/events", json=batch, headers={"Idempotency-Key": "mine"})
+            assert sent.status_code == 200
+    (partition,) = first.get("/event-types/shared/partitions").json()
+    assert int(partition["newest_available_offset"][-18:]) + 1 == len(REALMS)
+    producers = first.get("/event-types/shared/producers").json()["items"]
+    assert sorted((each["client"], each.get("realm", ""), each["events"]) for each in producers) == [
+        ("shop", realm, 1) for realm in sorted(REALMS)
+    ]
+    with contextlib.ExitStack() as streams:
+        for client in clients.values():
+            streams.enter_context(open_stream(client, "/event-types/shared/events?batch_limit=1"))
+        problem(first.get("/event-types/shared/events"), 429, "You exceeded the maximum number")
+
+
+def test_namesakes_do_not_report_each_others_jobs(clients):
+    """Reference jobs."""
+    job = {"kind": "archive", "name": "lake", "state": "running"}
+    path = "/jobs/3c0e54cf-6a52-4f7d-9c65-31f3f4d0e7aa"
+    assert clients["services"].put(path, json=job).json()["realm"] == "services"
+    assert clients["employees"].put(path, json=job).status_code == 409
+    assert clients["services"].put(path, json=job).status_code == 200

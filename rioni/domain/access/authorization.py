@@ -73,7 +73,7 @@ BROKER = Subject(name="rioni", unrestricted=True)
 
 
 def is_anonymous(subject: Subject) -> bool:
-    """Whether nobody knows who the subject is: authentication is off, or has not succeeded."""
+    """Whether it is not known who the subject is: authentication is off, or has not succeeded."""
     return subject is NOBODY or subject is UNAUTHENTICATED
 
 

@@ -319,6 +319,12 @@ class OutcomeUnknown(Unavailable):
     """The outcome of a write is unknown: no answer came in time."""
 
 
+class OutcomeNotKnownYet(Unavailable):
+    """What became of an earlier attempt is not known yet; each retry looks again."""
+
+    retry_after_s = 1
+
+
 class CommitOutcomeUnknown(OutcomeUnknown):
     """The database connection failed during COMMIT; the outcome is not known yet."""
 

@@ -32,6 +32,7 @@ SHARING: Mapping[str, Iterable[str]] = {
         "tests/tools/dev_cluster/test_cluster.py",
         "tests/properties/test_switching_kill_cluster.py",
         "tests/storage/kafka/idempotence/test_idempotent_appender_crashes.py",
+        "tests/storage/kafka/idempotence/test_idempotent_appender_away.py",
         "tests/storage/kafka/topics/test_topics_hanging.py",
     ),
 }

@@ -48,6 +48,9 @@ END = KafkaError._PARTITION_EOF  # noqa: SLF001
 OUT_OF_RANGE = KafkaError._AUTO_OFFSET_RESET  # noqa: SLF001
 """Error code for an offset that does not exist in a partition."""
 
+RECONNECT_MAX_MS = 1_000
+"""So soon a client notices that brokers are back; with Kafka's default it may take ten seconds."""
+
 SILENCE_MIN_S, SILENCE_MAX_S = 2.0, 60.0
 """Bounds of the socket timeout; below the minimum, fetches that only wait for events would fail."""
 
@@ -81,6 +84,7 @@ class Connection(msgspec.Struct, frozen=True):
         usual = {
             "client.id": "rioni",
             "reconnect.backoff.ms": RECONNECT_MS,
+            "reconnect.backoff.max.ms": RECONNECT_MAX_MS,
             "socket.timeout.ms": int(1_000 * min(max(SILENCE_MIN_S, self.request_timeout_s), SILENCE_MAX_S)),
         }
         own = {

@@ -4,8 +4,8 @@ librdkafka resends unacknowledged messages under the same sequence number, which
 lost, because of a timeout or because a broker rejects it, librdkafka renumbers all partitions: other unacknowledged
 messages are resent under new numbers, and may be stored twice. So:
 
-- Messages have no timeout in librdkafka. A producer that has not answered in time receives no further batches, and is
-  discarded once no batch in it is awaited.
+- Messages have no timeout in librdkafka. A producer that has not answered in time receives no further batches. Once no
+  batch in it is awaited it is discarded, or handed over to the caller, which may wait longer.
 - After a rejection, the producer receives no further batches, and is discarded at once if another message in it is not
   acknowledged within `RENUMBERED_S`, which is much longer than that takes unless a connection breaks.
 """
@@ -59,6 +59,8 @@ _REFUSALS = UNKNOWN | {
 _REMOVED = {KafkaError._DESTROY, KafkaError._DESTROY_BROKER}  # noqa: SLF001 - for everybody
 """Error codes of records that wait for a partition which the client removes from its metadata, as when the topic
 is deleted. An earlier attempt may have been written."""
+
+Keep = Callable[[Producer, "Sequence[ProduceBatch]"], None]
 
 Delivered = Callable[[KafkaError | None, Message], None]
 RecordHeaders = list[tuple[str, str | bytes | None]]
@@ -151,15 +153,18 @@ class ProduceBatch(Job):
 class Delivery:
     """Idempotent producers, one of which receives new batches; not thread-safe."""
 
-    def __init__(self, connection: Connection, timeout_s: float, **settings: object) -> None:
+    def __init__(
+        self, connection: Connection, timeout_s: float, keep: "Keep | None" = None, **settings: object
+    ) -> None:
         """Create the producer, which connects when first used.
 
         Args:
             connection: how to reach the brokers.
             timeout_s: the timeout of a batch.
+            keep: is handed over producers that have not answered in time, with the batches that were awaited too long.
             settings: of the producers, in addition to the defaults.
         """
-        self._timeout_s, self._request_timeout_s = timeout_s, connection.request_timeout_s
+        self._timeout_s, self._request_timeout_s, self._keep = timeout_s, connection.request_timeout_s, keep
         self._settings = connection.client(
             **{
                 "enable.idempotence": True,
@@ -175,19 +180,16 @@ class Delivery:
         self._replaced: set[Producer] = set()
         self._renumbered: set[Producer] = set()
         """Replaced producers that have seen a rejection."""
+        self._unanswered: dict[Producer, list[ProduceBatch]] = {}
+        """The batches of replaced producers that were awaited too long."""
 
-    def deliver(self, group: Sequence[ProduceBatch], now_ms: int) -> None:
-        """Append batches and set their outcomes; blocks until all are known.
+    def begin(self, group: Sequence[ProduceBatch], now_ms: int) -> None:
+        """Produce batches with the current producer; they are under way then.
 
         Args:
             group: the batches, in their order.
             now_ms: when they are recorded.
         """
-        self.begin(group, now_ms)
-        self.advance(group, group, math.inf)
-
-    def begin(self, group: Sequence[ProduceBatch], now_ms: int) -> None:
-        """Produce batches with the current producer; they are under way then."""
         self._poll(self._producer, 0)
         for batch in group:
             batch.now_ms, batch.begun_s, batch.under_way, batch.repeated = now_ms, time.monotonic(), True, False
@@ -223,6 +225,7 @@ class Delivery:
             self._replace(batch.producer)
             if batch.producer in self._renumbered:
                 batch.producer.purge()
+            self._unanswered.setdefault(batch.producer, []).append(batch)
             for part in batch.parts.values():
                 if part.unanswered:
                     part.abandon()
@@ -284,10 +287,14 @@ class Delivery:
             self._producer = Producer(self._settings)
 
     def _discard(self, group: Sequence[ProduceBatch]) -> None:
-        """Discard replaced producers without awaited batches."""
+        """Discard or hand over replaced producers without awaited batches."""
         if self._replaced:
             waited_for = {batch.producer for batch in group if batch.under_way}
             for producer in self._replaced - waited_for:
+                batches = self._unanswered.pop(producer, None)
+                if self._keep is not None and batches and producer not in self._renumbered:
+                    self._keep(producer, batches)
+                    continue
                 producer.purge()
                 self._poll(producer, 0)
             self._replaced &= waited_for

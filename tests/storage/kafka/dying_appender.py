@@ -5,6 +5,7 @@ such a process, and prints its exit code: none of them has to import anything.
 """
 
 import json
+import math
 import os
 import sys
 from collections.abc import Callable
@@ -41,9 +42,9 @@ def main(servers: str, prefix: str, database: str, folder: str, step: str, kind:
     elif step == "acknowledged":
         IdempotencyIndex.settle = die
     elif step == "noted":
-        Delivery.deliver = die
+        Delivery.begin = die
     else:
-        Delivery.deliver = die_after_partial_delivery(Delivery.deliver, step)
+        Delivery.begin = die_after_partial_delivery(Delivery.begin, step)
     signals = EmbeddedSignals(Path(folder))
     connection = Connection(bootstrap_servers=servers, topic_prefix=prefix)
     store = KafkaEventStore(connection, open_index(database, "storage"), clock=SystemClock(), signals=signals)
@@ -54,7 +55,7 @@ def die(*_args: object, **_kwargs: object) -> NoReturn:
     os._exit(DIED)
 
 
-def die_after_partial_delivery(deliver: Callable[..., None], step: str) -> Callable[..., NoReturn]:
+def die_after_partial_delivery(begin: Callable[..., None], step: str) -> Callable[..., NoReturn]:
     def deliver_some(self, group, now_ms):
         (batch,) = group
         if step == "some partitions":
@@ -63,7 +64,8 @@ def die_after_partial_delivery(deliver: Callable[..., None], step: str) -> Calla
             batch.parts = {place: part for place, part in batch.parts.items() if place.partition == 0}
             (part,) = batch.parts.values()
             part.events, part.indexes = part.events[:1], part.indexes[:1]
-        deliver(self, group, now_ms)
+        begin(self, group, now_ms)
+        self.advance(group, group, math.inf)
         os._exit(DIED)
 
     return deliver_some

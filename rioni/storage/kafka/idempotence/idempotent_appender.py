@@ -10,16 +10,29 @@ The process or its connection may fail after each step:
 
 After steps 1 and 5 nothing is pending. After 2 to 4 the keys belong to an attempt; a later batch with one of them waits
 for it, and if the attempt does not end, searches Kafka for its outcome.
+
+An attempt that Kafka did not answer in time goes on: its producer is kept, so that the outcome is known as soon as
+Kafka answers, as long as it accepts records of that age. Until then no attempt begins in the partitions concerned.
 """
 
+import _thread
 import itertools
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import structlog
+from confluent_kafka import KafkaException, Producer
 
-from rioni.domain.errors import OutcomeUnknown, PartiallyStored, RioniError, TopicClosed, Unavailable
+from rioni.domain.errors import (
+    OutcomeNotKnownYet,
+    OutcomeUnknown,
+    Overloaded,
+    PartiallyStored,
+    RioniError,
+    TopicClosed,
+    Unavailable,
+)
 from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.event_store import Appended
 from rioni.domain.ports.store_measurements import StoreMeasurements
@@ -27,9 +40,9 @@ from rioni.domain.ports.thread_pool import StorePools
 from rioni.domain.publishing.headers import Headers
 from rioni.domain.publishing.idempotency import IdempotencyClaim
 from rioni.storage.group_commit import GroupCommit
-from rioni.storage.kafka.appender import Publish, Written, measure
+from rioni.storage.kafka.appender import LOOK_EVERY_S, PATIENCE_S, Publish, Written, measure
 from rioni.storage.kafka.client import Connection, TopicPartitionRef
-from rioni.storage.kafka.delivery import Delivery
+from rioni.storage.kafka.delivery import Delivery, ProduceBatch
 from rioni.storage.kafka.idempotence.attempt_recovery import SETTLED_MS, AttemptRecovery
 from rioni.storage.kafka.idempotence.idempotency_index import Attempt, EventRef, IdempotencyIndex, IndexConflict
 from rioni.storage.kafka.idempotence.idempotent_batch import RETRY_AFTER_S, IdempotentBatch
@@ -46,8 +59,15 @@ TRIES_MAX = 10
 
 UNSETTLED = (
     "An earlier attempt to store this batch, or one with the same events, was interrupted and its outcome is not "
-    f"known yet. Retry in {SETTLED_MS // 1_000} seconds."
+    "known yet. Retry: it is looked up each time, and is known once Kafka answers, "
+    f"{SETTLED_MS // 1_000} seconds after that attempt at the latest."
 )
+
+SLOW_S = 3.0
+"""No attempt begins in a partition that has not answered for so long: its outcome would be unknown, too."""
+
+KEPT_MAX = 4
+"""Producers that wait longer for an answer of Kafka, each with at most what one or two groups have."""
 
 ENDS_KEPT_S = 60.0
 """How long end positions of partitions are cached: records written since then may have to be scanned."""
@@ -72,7 +92,10 @@ class IdempotentAppender:
         """Connect to nothing yet; arguments as for `Appender`, plus the idempotency index and the topics."""
         self._index, self._topics, self._clock, self._pools = index, topics, clock, pools
         self._publish, self._timeout_s, self._measurements = publish, timeout_s, measurements
-        self._delivery = Delivery(connection, timeout_s, **{"retry.backoff.ms": int(1_000 * RETRY_AFTER_S)})
+        self._delivery = Delivery(connection, timeout_s, self._keep, **{"retry.backoff.ms": int(1_000 * RETRY_AFTER_S)})
+        self._under_way: list[IdempotentBatch] = []
+        self._handed_over: list[_Unanswered] = []
+        self._kept: list[_Unanswered] = []
         self._recovery = AttemptRecovery(connection, topics)
         self._ends: dict[TopicPartitionRef, tuple[int, float]] = {}
         self._commits = GroupCommit[IdempotentBatch](self._write, pools.append)
@@ -115,7 +138,7 @@ class IdempotentAppender:
                 # It was stored partially; a retry stores the rest.
                 return None
             self._wait_for(known.attempt)
-        raise Unavailable(UNSETTLED)
+        raise OutcomeNotKnownYet(UNSETTLED)
 
     def existing_ids(self, ids: Collection[str]) -> Collection[str]:
         """Return the ids under which an event is stored; see the port.
@@ -130,7 +153,7 @@ class IdempotentAppender:
             if pending is None:
                 return [hashes[each] for each in known]
             self._wait_for(pending)
-        raise Unavailable(UNSETTLED)
+        raise OutcomeNotKnownYet(UNSETTLED)
 
     def delete_before(self, before_ms: int) -> None:
         """Delete old keys, after recovering unfinished attempts while their records still exist in the topic."""
@@ -147,6 +170,8 @@ class IdempotentAppender:
     def close(self) -> None:
         """Reject further batches, wait until the pending ones are written, and close the database."""
         self._commits.close()
+        for unanswered in self._kept:
+            unanswered.until_s = 0.0
         self._index.close()
 
     # --- attempts of others ---
@@ -163,7 +188,7 @@ class IdempotentAppender:
                 if self._pools.read(self._settle, attempt):
                     self._measurements.recovered_batches(1)
                     return
-                raise Unavailable(UNSETTLED)
+                raise OutcomeNotKnownYet(UNSETTLED)
             threading.Event().wait(POLL_EVERY_S)
 
     def _settle(self, attempt: Attempt) -> bool:
@@ -181,24 +206,34 @@ class IdempotentAppender:
     # --- in the writer's thread ---
 
     def _write(self, group: Sequence[IdempotentBatch]) -> Callable[[], None]:
-        publish: list[Callable[[], None]] = []
-        remaining, begun = list(group), list[IdempotentBatch]()
+        self._under_way = [batch for batch in group if batch.under_way]
+        slow = {place for batch in self._under_way for place in batch.parts}
+        remaining = [batch for batch in group if not batch.under_way]
+        ends: list[Callable[[], None]] = []
+        if not remaining:
+            self._delivery.advance(self._under_way, self._under_way, LOOK_EVERY_S)
         while remaining:
+            begun: list[IdempotentBatch] = []
             try:
                 remaining, begun = self._begin(remaining)
-                if begun:
-                    publish.append(self._deliver(begun))
+                produced = [batch for batch in begun if batch.parts]
+                self._delivery.begin(produced, _begun_ms(begun))
             except Exception as ex:  # noqa: BLE001 - it is the answer to those that it has stopped, and to no others
                 for batch in (*begun, *remaining):
                     batch.error, batch.under_way = batch.error or ex, False
                 break
-            begun = []
+            self._under_way += produced
+            # Batches for an unresponsive partition do not delay others.
+            awaited = [batch for batch in produced if slow.isdisjoint(batch.parts)]
+            self._delivery.advance(self._under_way, awaited or self._under_way, PATIENCE_S if awaited else LOOK_EVERY_S)
+            ends.append(self._end([batch for batch in begun if not batch.parts]))
+        ends.append(self._end([]))
 
-        def publish_all() -> None:
-            for each in publish:
-                each()
+        def end_all() -> None:
+            for end in ends:
+                end()
 
-        return publish_all
+        return end_all
 
     def _begin(self, group: Sequence[IdempotentBatch]) -> tuple[list[IdempotentBatch], list[IdempotentBatch]]:
         """Look up keys and record the new ones.
@@ -238,7 +273,15 @@ class IdempotentAppender:
         old_s = time.monotonic() - ENDS_KEPT_S
         self._ends = {place: end for place, end in self._ends.items() if end[1] > old_s}
         failed: dict[str, RioniError] = {}
+        unanswered = {place for batch in self._unanswered(old_s=time.monotonic() - SLOW_S) for place in batch.parts}
         for batch in group:
+            if place := next((place for place in batch.parts if place in unanswered), None):
+                batch.error = Overloaded(
+                    f"Kafka does not answer for partition {place.partition} of topic {batch.topic}; nothing of this "
+                    "batch was stored. Try again later.",
+                    retry_after_s=1,
+                )
+                continue
             if all(place in self._ends for place in batch.parts):
                 continue
             # Kafka is queried once per topic, and no more after it fails to answer: all other batches wait meanwhile.
@@ -255,11 +298,10 @@ class IdempotentAppender:
             batch.error = error
         return [batch for batch in group if batch.error is None]
 
-    def _deliver(self, group: Sequence[IdempotentBatch]) -> Callable[[], None]:
-        now_ms = max(batch.attempt.begun_ms for batch in group if batch.attempt)
-        begun_s = time.monotonic()
-        self._delivery.deliver([batch for batch in group if batch.parts], now_ms)
-        seconds = time.monotonic() - begun_s
+    def _end(self, group: Sequence[IdempotentBatch]) -> Callable[[], None]:
+        """Record the outcomes of batches, also of those under way; returns what is to be called outside the pool."""
+        group = [*group, *(batch for batch in self._under_way if not batch.under_way)]
+        self._under_way = [batch for batch in self._under_way if batch.under_way]
         written: Written = {}
         outcomes: dict[bytes, tuple[Attempt, frozenset[EventRef]]] = {}
         for batch in group:
@@ -269,10 +311,10 @@ class IdempotentAppender:
                 outcomes[batch.attempt.id] = batch.attempt, stored
             if isinstance(batch.error, TopicClosed):
                 # The index has what was stored: the whole batch is retried on the next topic, which gets the rest.
-                batch.error = Unavailable(UNSETTLED) if stored is None else TopicClosed(batch.topic)
+                batch.error = OutcomeNotKnownYet(UNSETTLED) if stored is None else TopicClosed(batch.topic)
             for place, part in batch.parts.items():
                 if part.offsets and (part.error is None or part.closed):
-                    written.setdefault(place, []).append(part.records(now_ms))
+                    written.setdefault(place, []).append(part.records(batch.now_ms))
                     batch.appended[place.partition] = part.offsets[0]
                     self._ends[place] = part.offsets[-1] + 1, time.monotonic()
             batch.appended.duplicates = batch.count - sum(len(part.events) for part in batch.parts.values())
@@ -281,9 +323,73 @@ class IdempotentAppender:
         except Unavailable:
             # The events may be stored or not; the next use of one of these keys determines that.
             _log.exception("could not mark idempotency keys as stored")
+        seconds = time.monotonic() - min([batch.begun_s for batch in group if batch.parts], default=time.monotonic())
 
         def publish() -> None:
-            self._publish(written, {batch.topic for batch in group})
-            measure(self._measurements, group, seconds)
+            if group:
+                self._publish(written, {batch.topic for batch in group})
+                measure(self._measurements, group, seconds)
+            while self._handed_over:
+                _thread.start_new_thread(self._wait_longer, (self._handed_over.pop(),))
 
         return publish
+
+    # --- attempts that Kafka did not answer in time ---
+
+    def _unanswered(self, old_s: float) -> Iterator[ProduceBatch]:
+        """The batches that Kafka has not answered since this time, whether they are still awaited or not."""
+        yield from (batch for batch in self._under_way if batch.under_way and batch.begun_s < old_s)
+        for kept in [*self._kept]:
+            yield from kept.batches
+
+    def _keep(self, producer: Producer, batches: Sequence[ProduceBatch]) -> None:
+        begun_s = min(batch.begun_s for batch in batches)
+        unanswered = _Unanswered(producer, batches, begun_s + SETTLED_MS / 1_000)
+        for oldest in self._kept[: 1 - KEPT_MAX]:
+            oldest.until_s = 0.0
+        self._kept.append(unanswered)
+        self._handed_over.append(unanswered)
+
+    def _wait_longer(self, unanswered: "_Unanswered") -> None:
+        """Wait for the answers to batches, and record them as stored; not in the pool, as no step of it blocks."""
+        try:
+            while not unanswered.poll():
+                threading.Event().wait(POLL_EVERY_S)
+            stored = [
+                batch.attempt
+                for batch in unanswered.batches
+                if isinstance(batch, IdempotentBatch) and batch.attempt is not None and batch.all_stored
+            ]
+            if stored:
+                self._pools.read(self._index.settle, {each.id: (each, each.whole) for each in stored})
+                _log.info("late answers of Kafka: batches are stored", batches=len(stored))
+        except RioniError:
+            # The next use of one of their keys determines the outcome.
+            _log.exception("could not mark idempotency keys as stored")
+        finally:
+            self._kept.remove(unanswered)
+
+
+class _Unanswered:
+    """A producer without new batches, whose answers are still of use."""
+
+    def __init__(self, producer: Producer, batches: Sequence[ProduceBatch], until_s: float) -> None:
+        self._producer, self.batches, self.until_s = producer, batches, until_s
+
+    def poll(self) -> bool:
+        """Take answers; returns whether there will be no more."""
+        try:
+            self._producer.poll(0)
+            over = not len(self._producer) or time.monotonic() >= self.until_s
+        except KafkaException:
+            over = True
+        # After a rejection, the producer would send the others anew, which might store them twice.
+        if over or any(part.refused for batch in self.batches for part in batch.parts.values()):
+            self._producer.purge()
+            self._producer.poll(0)
+            return True
+        return False
+
+
+def _begun_ms(group: Sequence[IdempotentBatch]) -> int:
+    return max((batch.attempt.begun_ms for batch in group if batch.attempt), default=0)

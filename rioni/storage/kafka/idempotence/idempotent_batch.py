@@ -177,5 +177,10 @@ class IdempotentBatch(ProduceBatch):
             return None
         return frozenset((place.partition, index) for place, part in self._new_parts() for index in part.stored)
 
+    @property
+    def all_stored(self) -> bool:
+        """Whether each event was acknowledged, perhaps after it was awaited too long."""
+        return all(len(part.stored) == len(part.indexes) for _, part in self._new_parts())
+
     def _new_parts(self) -> Iterable[tuple[TopicPartitionRef, _Part]]:
         return ((place, part) for place, part in self.parts.items() if isinstance(part, _Part))

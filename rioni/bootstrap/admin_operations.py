@@ -50,6 +50,12 @@ def check(
     yield from verification.check(config, progress, checkpoints=seen, keys=keys)
 
 
+def remarks(config: Config) -> Iterator[str]:
+    """Yield what `check` can't show, and what is unusual though nothing is damaged; raises as `check` does."""
+    check_exists(config)
+    yield from verification.remarks(config)
+
+
 def verify(config: Config) -> Iterator[str]:
     """Yield what `check` finds, for people."""
     yield from map(str, check(config, lambda *_: None))

@@ -6,6 +6,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any, NamedTuple
@@ -24,6 +25,7 @@ from rioni.domain.transparency.checkpoint import parse_checkpoint
 from rioni.domain.transparency.key_succession import LogKey
 from rioni.domain.transparency.merkle_tree import inclusion_proof
 from rioni.log_tables import LOG
+from rioni.projections.log_rows import CorruptLog
 from rioni.projections.log_tree import LogTree
 from rioni.projections.queries import audit_log, log_proofs
 from rioni.projections.queries.audit_log import AuditFilter
@@ -57,6 +59,7 @@ def export(config: Config, target: Path, wanted: AuditFilter, progress: Progress
 
     Raises:
         Conflict: the folder is not empty.
+        CorruptLog: the log has no entry at a position, or the export is not what the log has.
         NotFound: the log has no signing key yet.
         Unavailable: the data do not exist or can't be read.
     """
@@ -116,9 +119,12 @@ def _matching(engine: Engine, wanted: AuditFilter, size: int) -> Iterator[int]:
 
 
 def _entries(engine: Engine, positions: Iterator[int], size: int, *, proved: bool) -> Iterator[dict[str, Any]]:
-    while page := [position for position, _ in zip(positions, range(ENTRIES_PER_READ), strict=False)]:
+    while page := list(islice(positions, ENTRIES_PER_READ)):
         with reading(engine) as connection:
             rows = connection.execute(select(LOG).where(LOG.c.position.in_(page)).order_by(LOG.c.position)).all()
+            if [row.position for row in rows] != page:
+                missing = min({*page} - {row.position for row in rows})
+                raise CorruptLog(f"The log has no entry at position {missing}: `rioni verify` shows what is damaged.")
             tree = LogTree(connection, size)
             for row in rows:
                 entry = row._asdict() | {"data": bytes(row.data).decode(), "hash": bytes(row.hash).hex()}

@@ -9,8 +9,10 @@ from rioni.domain.errors import NotFound, RioniError, Unavailable
 from rioni.domain.ports.health import Examined, Health, examine
 from rioni.domain.system.storages import KAFKA
 from rioni.domain.system.system_event_types import AUDIT_LOG
+from rioni.domain.timestamps import milliseconds
 from rioni.http.health_checks import Look
 from rioni.storage.clock import STEADY
+from rioni.storage.log.event_log import CLOCK_BEHIND_MAX_MS
 from rioni.storage.sql.database_lease import DatabaseLease
 
 
@@ -34,7 +36,7 @@ def readiness(base: Infrastructure, held: DatabaseLease) -> dict[str, Look]:
         "access": lambda: _access(base),
         "disk": lambda: base.pools.files(_disk, base),
         "kafka": lambda: _kafka(base),
-        "clock": _clock,
+        "clock": lambda: _clock(base),
     }
     coordinator = base.adapters.coordinator
     if isinstance(coordinator, Examined):
@@ -75,8 +77,18 @@ def _audit_log_is_open(base: Infrastructure) -> bool:
     return section is None or EVERYBODY in section.readers
 
 
-def _clock() -> Health:
-    return Health(warnings=(STEADY.warning,) if STEADY.warning else ())
+def _clock(base: Infrastructure) -> Health:
+    """Check the clock against its own past, and against the last entry of the log."""
+    warnings = [STEADY.warning] if STEADY.warning else []
+    recorded_at, now_ms = base.pools.database(base.log.last_recorded_at), base.clock.now_ms()
+    behind_ms = milliseconds(recorded_at) - now_ms if recorded_at else 0
+    if behind_ms > CLOCK_BEHIND_MAX_MS:
+        warnings.append(
+            f"The machine's clock is {behind_ms // 1_000} s behind the last entry of the log, recorded at "
+            f"{recorded_at}: it was set back, or a clock was ahead then. New entries get that time until the clock has "
+            "passed it. Correct the clock, if it is wrong."
+        )
+    return Health(warnings=tuple(warnings))
 
 
 def _disk(base: Infrastructure) -> Health:

@@ -30,6 +30,7 @@ from rioni.storage.clock import SystemClock
 from rioni.storage.embedded.events.read_only import ReadOnlyDatabase
 from rioni.storage.embedded.events.verification import verify as verify_events
 from rioni.storage.kafka.verification import verify as verify_kafka
+from rioni.storage.log.verification import setbacks
 from rioni.storage.log.verification import verify as verify_log
 from rioni.storage.sql.migration import check_current
 from rioni.storage.sql.read_only import any_text, read_only_engine
@@ -205,6 +206,13 @@ def _of_kafka(config: Config, engine: Engine, topics: _Topics) -> Iterator[Probl
                     yield Problem(name, f"{name}, {damage}", None, topics.affected(topic))
             for found in kafka_findings(engine, store, each, SystemClock().now_ms()):
                 yield Problem(name, f"{name}, {found}", found.position, topics.affected(found.topic))
+
+
+def remarks(config: Config) -> Iterator[str]:
+    """Yield what is unusual though nothing is damaged. Blocks; raises as `check` does."""
+    with read_only_engine(database_url(config)) as engine:
+        check_current(engine)
+        yield from map(str, setbacks(engine))
 
 
 def check_restored(config: Config) -> Iterator[Problem]:

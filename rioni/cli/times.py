@@ -5,26 +5,32 @@ from datetime import UTC, datetime, timedelta
 
 import typer
 
+from rioni.domain.timestamps import beyond_millisecond
+
 
 POSITION = re.compile(r"[0-9]{1,18}")
 
 
 def log_time(text: str) -> str:
-    """A time in the form of the log, which compares as text.
+    """A time in the form of the log, which compares as text; rounded up to a millisecond, as the API rounds.
 
     Args:
         text: RFC 3339, or a day in UTC.
     """
-    try:
-        time = datetime.fromisoformat(text)
-    except ValueError as ex:
-        raise typer.BadParameter(f"{text} is not a time; write 2026-01-31 or 2026-01-31T12:00:00Z") from ex
-    return _utc(time).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return _log_time(text, ms=int(beyond_millisecond(text)))
 
 
 def moment(text: str) -> int | str:
-    """A position of the log, or a time as `log_time`."""
-    return int(text) if POSITION.fullmatch(text) else log_time(text)
+    """A position of the log, or the millisecond of a time in the form of the log."""
+    return int(text) if POSITION.fullmatch(text) else _log_time(text)
+
+
+def _log_time(text: str, *, ms: int = 0) -> str:
+    try:
+        time = _utc(datetime.fromisoformat(text)) + timedelta(milliseconds=ms)
+    except (ValueError, OverflowError) as ex:
+        raise typer.BadParameter(f"{text} is not a time; write 2026-01-31 or 2026-01-31T12:00:00Z") from ex
+    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 _AGO = re.compile(r"-?([0-9]{1,9})(s|m|h|d|w)")
@@ -34,14 +40,16 @@ _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 def point_in_time(text: str) -> datetime:
     """A time, in UTC: RFC 3339, a day in UTC, or how long ago, such as `10m` or `-10m`."""
     if ago := _AGO.fullmatch(text):
-        return datetime.now(UTC) - timedelta(seconds=int(ago[1]) * _SECONDS[ago[2]])
+        try:
+            return datetime.now(UTC) - timedelta(seconds=int(ago[1]) * _SECONDS[ago[2]])
+        except OverflowError as ex:
+            raise typer.BadParameter(f"{text} ago was before the year 1") from ex
     try:
-        time = datetime.fromisoformat(text)
-    except ValueError as ex:
+        return _utc(datetime.fromisoformat(text))
+    except (ValueError, OverflowError) as ex:
         raise typer.BadParameter(
             f"{text} is not a time; write 2026-01-31, 2026-01-31T12:00:00Z, or 10m for ten minutes ago"
         ) from ex
-    return _utc(time)
 
 
 def _utc(time: datetime) -> datetime:

@@ -1,10 +1,8 @@
-"""Timestamps: as the API writes them (reference common#dates), and limits for corrections of the clock."""
+"""Timestamps, as the API writes them (reference common#dates)."""
 
 import re
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-
-import structlog
 
 
 _LONG_MONTH = "(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])"
@@ -50,22 +48,7 @@ def parsed_ms(timestamp: str) -> int | None:
         return None
 
 
-CLOCK_JUMP_MAX_MS = 3_600_000
-"""Maximum clock correction; a larger jump counts as a clock error."""
-
-_log = structlog.get_logger("rioni.domain")
-
-
-def not_before(previous_ms: int, now_ms: int) -> int:
-    """The time stamp of what is appended now.
-
-    Args:
-        previous_ms: the time stamp of what was appended before. Time stamps do not go back when the clock is set back
-            by a little, because they are searched in. One that is further in the future is wrong and not carried on:
-            else nothing behind it would ever expire.
-        now_ms: by the clock.
-    """
-    if previous_ms <= now_ms + CLOCK_JUMP_MAX_MS:
-        return max(previous_ms, now_ms)
-    _log.warning("events were stored with a time in the future; the clock was wrong then, or is now", by_ms=previous_ms)
-    return now_ms
+def beyond_millisecond(timestamp: str) -> bool:
+    """Whether a time that a client has written is later than its millisecond, so that rounding up adds one."""
+    digits = re.search(r"[.,][0-9]{3}([0-9]+)", timestamp)
+    return digits is not None and digits[1].strip("0") != ""

@@ -5,7 +5,7 @@ import re
 import falcon
 
 from rioni.domain.errors import Invalid, Malformed
-from rioni.domain.timestamps import parsed_ms, rfc3339
+from rioni.domain.timestamps import beyond_millisecond, parsed_ms, rfc3339
 from rioni.http.caller import subject_of
 from rioni.http.dependencies import Dependencies
 from rioni.projections.queries import positions
@@ -33,9 +33,7 @@ def time_from(text: str, name: str) -> str:
     Raises:
         Malformed: it is not RFC 3339.
     """
-    milliseconds = _milliseconds(text, name)
-    beyond = re.search(r"\.[0-9]{3}([0-9]+)", text)
-    return rfc3339(milliseconds + bool(beyond and beyond[1].strip("0")))
+    return rfc3339(_milliseconds(text, name) + beyond_millisecond(text))
 
 
 def since_ms(req: falcon.Request) -> int:
@@ -73,7 +71,8 @@ def _moment(text: str, dependencies: Dependencies) -> int | str:
     if _POSITION.fullmatch(text):
         return int(text)
     time, now = rfc3339(_milliseconds(text, AS_OF)), rfc3339(dependencies.clock.now_ms())
-    if time > now:
+    # The clock may be behind the log.
+    if time > now and time > (now := max(now, dependencies.query(positions.last_recorded_at))):
         raise Invalid(f"{AS_OF}: '{text}' is in the future; the broker's time is {now}")
     return time
 

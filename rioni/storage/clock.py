@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 import structlog
 
-from rioni.domain.timestamps import CLOCK_JUMP_MAX_MS
 
+CLOCK_JUMP_MAX_MS = 3_600_000
+"""Maximum clock correction; a larger jump counts as a clock error."""
 
 _log = structlog.get_logger("rioni.storage")
 
@@ -107,3 +108,18 @@ class ExpiryClock(SystemClock):
     def now_ms(self) -> int:
         """Milliseconds since the epoch."""
         return max(STEADY.now_ms(), _wall_ms())
+
+
+def not_before(previous_ms: int, now_ms: int) -> int:
+    """The time stamp of events that are appended now.
+
+    Args:
+        previous_ms: the time stamp of the events that were appended before. Time stamps do not go back when the clock
+            is set back by a little, because they are searched in. One that is further in the future is wrong and not
+            carried on: else no later event would ever expire.
+        now_ms: by the clock.
+    """
+    if previous_ms <= now_ms + CLOCK_JUMP_MAX_MS:
+        return max(previous_ms, now_ms)
+    _log.warning("events were stored with a time in the future; the clock was wrong then, or is now", by_ms=previous_ms)
+    return now_ms

@@ -17,6 +17,8 @@ from rioni.domain.access.authorization import EVERYBODY, Attribute
 from rioni.domain.errors import Unavailable
 from rioni.domain.system.storages import StorageEntry
 from rioni.domain.system.system_event_types import Ownership, audit_log
+from rioni.domain.timestamps import milliseconds
+from tests.support.clock import ManualClock
 
 
 class Usage(NamedTuple):
@@ -94,6 +96,17 @@ def test_an_unavailable_kafka_fails_if_it_is_the_default_storage_and_else_warns(
     base.registry.refresh()
     with pytest.raises(Unavailable):
         look()
+
+
+@pytest.mark.parametrize(
+    ("behind_ms", "warned"), [(-1_000, False), (10_000, False), (10_001, True), (86_400_000, True)]
+)
+def test_a_clock_behind_the_log_is_a_warning(base, held, behind_ms, warned):
+    """Reference operations#readiness."""
+    last_ms = milliseconds(base.log.last_recorded_at())
+    health = readiness(base._replace(clock=ManualClock(last_ms - behind_ms)), held)["clock"]()
+    assert health.status == ("warning" if warned else "ok")
+    assert not warned or f"{behind_ms // 1_000} s behind the last entry of the log" in health.warnings[0]
 
 
 @pytest.mark.parametrize(

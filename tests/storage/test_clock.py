@@ -3,8 +3,7 @@
 import pytest
 from structlog.testing import capture_logs
 
-from rioni.domain.timestamps import CLOCK_JUMP_MAX_MS, not_before
-from rioni.storage.clock import ExpiryClock, Readings, SteadyTime, SystemClock
+from rioni.storage.clock import CLOCK_JUMP_MAX_MS, ExpiryClock, Readings, SteadyTime, SystemClock, not_before
 
 
 START_MS = 1_700_000_000_000

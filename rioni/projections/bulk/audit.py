@@ -22,6 +22,7 @@ from rioni.projections.generations.engine import open_engine
 from rioni.projections.generations.generation import Generation
 from rioni.projections.generations.rebuilds import Progress
 from rioni.projections.log_rows import LogRow
+from rioni.projections.queries import positions
 from rioni.projections.queries.audit_log import AuditFilter
 from rioni.projections.stream_fold import AUDIT_LOG
 
@@ -71,11 +72,14 @@ def export(url: str, scratch: Path, target: Path, *, wanted: AuditFilter, progre
             progress("start", 1, 1)
             head = read_head(database)
             progress("export", 0, head.position)
-            (columns,) = [each.schema for each in loading.targets(open_engine(url), AUDITED) if each.name == AUDIT_LOG]
+            engine = open_engine(url)
+            (columns,) = [each.schema for each in loading.targets(engine, AUDITED) if each.name == AUDIT_LOG]
+            with engine.connect() as connection:
+                period = positions.in_log_within(connection, wanted.since, wanted.until)
             found = Observation()
             rows = map_log(spark, database, head, partial(audit_rows, schema=columns), columns)
             rows = rows.observe(found, f.count(f.lit(1)).alias("entries"))
-            _write(_with_client_parts(rows.where(_matches(wanted))), beside, tasks(spark, head))
+            _write(_with_client_parts(rows.where(_matches(wanted, *period))), beside, tasks(spark, head))
             check_count(found.get["entries"], head)
             count = spark.read.parquet(str(beside)).count() if any(beside.glob("day=*")) else 0
         (beside / HEAD_FILE).write_bytes(msgspec.json.encode({"position": head.position, "hash": head.hash.hex()}))
@@ -114,13 +118,9 @@ def _write(rows: DataFrame, folder: Path, tasks: int) -> None:
     in_order.write.mode("append").partitionBy("day").parquet(str(folder))
 
 
-def _matches(wanted: AuditFilter) -> Column:
+def _matches(wanted: AuditFilter, first: int, last: int) -> Column:
     """The condition that `rioni.projections.queries.audit_log.entries` states in SQL."""
-    condition = f.lit(True)
-    if wanted.since is not None:
-        condition &= f.col("recorded_at") >= wanted.since
-    if wanted.until is not None:
-        condition &= f.col("recorded_at") < wanted.until
+    condition = f.col("position").between(first, last)
     if wanted.actor is not None:
         condition &= f.col("actor") == wanted.actor
     if wanted.resource is not None:

@@ -8,6 +8,7 @@ import msgspec
 from sqlalchemy import Connection, select
 
 from rioni.domain.events import client_parts
+from rioni.projections.queries import positions
 from rioni.projections.tables import AUDIT_LOG
 
 
@@ -30,7 +31,7 @@ class AuditFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def entries(begin: Begin, wanted: AuditFilter, *, after: int = 0) -> Iterator[dict[str, Any]]:
-    """Yield the entries behind a log position that match, in order, `before` and `after` as JSON text.
+    """Yield the entries after a log position that match, in order, `before` and `after` as JSON text.
 
     The address of the client and what it calls itself are `client` and `user_agent`.
 
@@ -40,18 +41,19 @@ def entries(begin: Begin, wanted: AuditFilter, *, after: int = 0) -> Iterator[di
         wanted: which ones.
         after: the position.
     """
-    while page := _page(begin, wanted, after):
+    with begin() as connection:
+        first, last = positions.recorded_within(connection, wanted.since, wanted.until)
+    after = max(after, first - 1)
+    while page := _page(begin, wanted, after, last):
         yield from page
         after = page[-1]["position"]
 
 
-def _page(begin: Begin, wanted: AuditFilter, after: int) -> list[dict[str, Any]]:
+def _page(begin: Begin, wanted: AuditFilter, after: int, last: int | None) -> list[dict[str, Any]]:
     columns = AUDIT_LOG.c
     query = select(AUDIT_LOG).where(columns.position > after).order_by(columns.position).limit(ENTRIES_PER_READ)
-    if wanted.since is not None:
-        query = query.where(columns.recorded_at >= wanted.since)
-    if wanted.until is not None:
-        query = query.where(columns.recorded_at < wanted.until)
+    if last is not None:
+        query = query.where(columns.position <= last)
     if wanted.actor is not None:
         query = query.where(columns.actor == wanted.actor)
     if wanted.resource is not None:

@@ -75,8 +75,8 @@ def page(connection: Connection, wanted: AuditQuery, place: Place, limit: int) -
         limit: how many entries at most.
     """
     head = positions.head(connection)
-    first = 1 if wanted.since is None else positions.first_since(connection, wanted.since)
-    last = head if wanted.until is None else positions.first_since(connection, wanted.until) - 1
+    first, end_of_period = positions.recorded_within(connection, wanted.since, wanted.until)
+    last = head if end_of_period is None else end_of_period
     step = 1 if place.ascending else -1
     # A page that ends before a position is searched backwards from there.
     start, direction = (

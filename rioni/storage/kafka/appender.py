@@ -8,7 +8,7 @@ from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.store_measurements import StoreMeasurements
 from rioni.domain.ports.thread_pool import ThreadPool
 from rioni.domain.publishing.headers import Headers
-from rioni.domain.timestamps import not_before
+from rioni.storage.clock import not_before
 from rioni.storage.group_commit import GroupCommit
 from rioni.storage.kafka.client import Connection, TopicPartitionRef
 from rioni.storage.kafka.delivery import Delivery, Part, ProduceBatch

@@ -15,7 +15,7 @@ from rioni.domain.events import DomainEvent, Origin
 from rioni.domain.hash_chain import LogHead
 from rioni.domain.log_format import FORMATS, Formats, newest
 from rioni.domain.ports.event_log import LogEntry
-from rioni.domain.timestamps import milliseconds, not_before, rfc3339
+from rioni.domain.timestamps import milliseconds
 from rioni.log_tables import HEAD, LOG
 from rioni.storage.log.log_head import PostgresqlHead, SqliteHead
 from rioni.storage.log.mapper import LogMapper
@@ -28,6 +28,11 @@ ENTRIES_PER_READ = 1_000
 RETURN_WAIT_S = 10.0
 """How long a database server that failed during a commit may be unreachable before the client gets an error."""
 RETURN_LOOK_EVERY_S = 0.1
+
+CLOCK_BEHIND_MAX_MS = 10_000
+"""How far the clock may be behind the last entry without a warning: commands take their time before they wait for the
+lock of the head, and the clocks of nodes differ a little."""
+WARN_EVERY_S = 60.0
 
 _log = structlog.get_logger("rioni.storage")
 
@@ -55,6 +60,7 @@ class SqlEventLog:
         self._mapper, self._newest = LogMapper(topics, formats), newest(formats)
         end = SqliteHead if engine.dialect.name == "sqlite" else PostgresqlHead
         self._head: SqliteHead | PostgresqlHead = end(engine, self._newest)
+        self._warn_at_s = 0.0
 
     def head(self) -> LogHead:
         """Read the head of the log.
@@ -103,7 +109,9 @@ class SqlEventLog:
                 a format that this release does not know.
         """
         with writing(self.engine) as connection:
-            transaction = SqlLogTransaction(connection, self._mapper, self._newest, self._head.format_of_all)
+            transaction = SqlLogTransaction(
+                connection, self._mapper, self._newest, self._head.format_of_all, self._note_behind
+            )
             before = transaction.head
             yield transaction
             grown = transaction.head != before
@@ -143,6 +151,23 @@ class SqlEventLog:
             self._head.wait_for_followers(position)
         return position is not None
 
+    def last_recorded_at(self) -> str:
+        """Return the time of the last entry, empty for an empty log; raises as `head`."""
+        with reading(self.engine) as connection:
+            return connection.scalar(_SELECT_LAST_RECORDED_AT) or ""
+
+    def _note_behind(self, recorded_at: str, clock: str) -> None:
+        """Warn that the clock is behind the last entry of the log; at most once in `WARN_EVERY_S`."""
+        behind_ms = milliseconds(recorded_at) - milliseconds(clock)
+        if behind_ms > CLOCK_BEHIND_MAX_MS and (now_s := time.monotonic()) >= self._warn_at_s:
+            self._warn_at_s = now_s + WARN_EVERY_S
+            _log.warning(
+                "the clock is behind the last entry of the log: new entries get its time until the clock has passed it",
+                behind_s=behind_ms // 1_000,
+                last_entry=recorded_at,
+                clock=clock,
+            )
+
     def close(self) -> None:
         """Close the connections; none may be in use."""
         self._head.close()
@@ -158,6 +183,7 @@ class SqlLogTransaction:
         mapper: LogMapper,
         newest_format: int,
         format_of_all: Callable[[Connection], int],
+        on_earlier: Callable[[str, str], None],
     ) -> None:
         """Lock the head of the log.
 
@@ -166,6 +192,7 @@ class SqlLogTransaction:
             mapper: between events and their stored form.
             newest_format: the newest format that this release reads.
             format_of_all: the newest format that every live process reads.
+            on_earlier: called with the time of the last entry and that of an event that is earlier.
 
         Raises:
             Unavailable: the log is in a newer format.
@@ -173,6 +200,7 @@ class SqlLogTransaction:
         self.connection = connection
         self.head, self._format = lock_log(connection)
         self._mapper, self._newest_format, self._format_of_all = mapper, newest_format, format_of_all
+        self._on_earlier = on_earlier
         self._recorded_at: str | None = None
         if self._format > newest_format:
             raise Unavailable(
@@ -207,15 +235,16 @@ class SqlLogTransaction:
         return entries
 
     def _not_earlier(self, origin: Origin) -> Origin:
-        """The origin, not recorded before the last entry: times are searched in, as `not_before` says.
+        """The origin, recorded no earlier than the last entry, so that times can be searched in.
 
-        Commands take their time before they wait for the lock, so the next one may have an earlier time.
+        A command takes its time before it waits for the lock, and clocks are set back or differ among nodes: then the
+        entry gets the time of the one before it.
         """
         if self._recorded_at is None:
             self._recorded_at = self.connection.scalar(_SELECT_RECORDED_AT, {"at": self.head.position}) or ""
         if origin.recorded_at < self._recorded_at:
-            at_ms = not_before(milliseconds(self._recorded_at), milliseconds(origin.recorded_at))
-            origin = msgspec.structs.replace(origin, recorded_at=rfc3339(at_ms))
+            self._on_earlier(self._recorded_at, origin.recorded_at)
+            origin = msgspec.structs.replace(origin, recorded_at=self._recorded_at)
         self._recorded_at = origin.recorded_at
         return origin
 
@@ -245,6 +274,7 @@ class SqlLogTransaction:
 # PERF: SQLAlchemy takes 0.2 ms to put a statement together, and 0.06 ms to execute one that it knows.
 _SELECT_VERSION = select(func.coalesce(func.max(LOG.c.version), 0)).where(LOG.c.stream == bindparam("of"))
 _SELECT_RECORDED_AT = select(LOG.c.recorded_at).where(LOG.c.position == bindparam("at"))
+_SELECT_LAST_RECORDED_AT = select(LOG.c.recorded_at).order_by(LOG.c.position.desc()).limit(1)
 _SELECT_ENTRIES = (
     select(LOG).where(LOG.c.position > bindparam("after")).order_by(LOG.c.position).limit(bindparam("entries"))
 )

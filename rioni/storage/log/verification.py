@@ -10,9 +10,10 @@ from rioni.domain.log_format import FORMATS
 from rioni.log_tables import LOG
 from rioni.storage.log.segments import RESTORE, UPGRADE, Finding, Topics, entries, segments
 from rioni.storage.sql.engines import reading
+from rioni.storage.sql.read_only import any_text
 
 
-__all__ = ["Finding", "verify"]
+__all__ = ["Finding", "setbacks", "verify"]
 
 # Untyped columns, so that damaged values are read as they are.
 _ROWS = table("log", *(column(name) for name in LOG.c.keys()))  # noqa: SIM118 - no dict: it iterates over columns
@@ -68,6 +69,38 @@ def verify(
                 if progress is not None:
                     progress(position - from_position, end - from_position)
     yield from _check_head(heads, position, previous)
+
+
+class Setback(NamedTuple):
+    """An entry that was recorded at an earlier time than the one before it."""
+
+    position: int
+    recorded_at: str
+    before: str
+    """The time of the entry before it."""
+
+    def __str__(self) -> str:
+        return (
+            f"log, position {self.position}: recorded at {self.recorded_at}, and the entry before it at {self.before}: "
+            "the clock had been set back. Queries by time are not exact around these times"
+        )
+
+
+def setbacks(engine: Engine) -> Sequence[Setback]:
+    """Return all entries whose time is earlier than that of the entry before; releases before 0.1.1 wrote them.
+
+    Raises:
+        Unavailable: the database can't be read.
+    """
+    before = func.lag(_ROWS.c.recorded_at).over(order_by=_ROWS.c.position).label("before")
+    pairs = select(_ROWS.c.position, _ROWS.c.recorded_at, before).subquery()
+    query = select(pairs).where(pairs.c.recorded_at < pairs.c.before).order_by(pairs.c.position)
+    with reading(engine) as connection, any_text(connection):
+        return [Setback(*map(_readable, row)) for row in connection.execute(query)]
+
+
+def _readable(value: Any) -> Any:
+    return value.decode(errors="backslashreplace") if isinstance(value, bytes) else value
 
 
 def _bounds(engine: Engine, from_position: int) -> tuple[Sequence[_Head], int, bytes | None]:

@@ -20,7 +20,7 @@ from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.event_store import Appended, Chunk
 from rioni.domain.ports.thread_pool import ThreadPool
 from rioni.domain.publishing.idempotency import IdempotencyClaim
-from rioni.domain.timestamps import not_before
+from rioni.storage.clock import not_before
 from rioni.storage.embedded.events import idempotency_keys
 from rioni.storage.embedded.events.chunks import (
     POSITION_MAX,

@@ -2,7 +2,7 @@
 
 import contextlib
 
-from rioni.domain.timestamps import CLOCK_JUMP_MAX_MS
+from rioni.storage.clock import CLOCK_JUMP_MAX_MS
 from rioni.storage.embedded.events.chunks import POSITION_MAX, DamagedEvents, chunk_key
 from rioni.storage.embedded.events.compaction import delete_all_keys, delete_keys
 from rioni.storage.embedded.events.database import EventsDatabase

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rioni.bootstrap import verification
 from rioni.bootstrap.consistency.log_tree import read_checkpoint
-from rioni.bootstrap.database import database_engine, database_url, reading_models
+from rioni.bootstrap.database import check_exists, database_url, opened_for_reading, reading_models
 from rioni.bootstrap.verification import Problem
 from rioni.config.settings import Config
 from rioni.domain.errors import Unavailable
@@ -15,7 +15,6 @@ from rioni.domain.transparency.signed_note import parse_verifier
 from rioni.projections.generations.rebuilds import Progress
 from rioni.projections.queries import audit_log
 from rioni.projections.queries.audit_log import AuditFilter
-from rioni.storage.embedded.data_directory import check_not_restoring
 
 
 if TYPE_CHECKING:
@@ -52,7 +51,6 @@ def check(
 
 def remarks(config: Config) -> Iterator[str]:
     """Yield what `check` can't show, and what is unusual though nothing is damaged; raises as `check` does."""
-    check_exists(config)
     yield from verification.remarks(config)
 
 
@@ -74,9 +72,9 @@ def audit(
     Raises:
         Unavailable: the data does not exist.
     """
-    check_exists(config)
     wanted = AuditFilter(since=since, until=until, actor=actor, resource=resource)
-    yield from audit_log.entries(functools.partial(reading_models, database_engine(config)), wanted)
+    with opened_for_reading(config) as engine:
+        yield from audit_log.entries(functools.partial(reading_models, engine), wanted)
 
 
 def export_audit(
@@ -109,12 +107,3 @@ def check_spark() -> None:
         import pyspark  # noqa: F401, PLC0415 - an extra
     except ImportError as ex:
         raise Unavailable("This needs Spark, and Java 17 or newer: pip install 'rioni[spark]'") from ex
-
-
-def check_exists(config: Config) -> None:
-    """Check that there are data; raises Unavailable else."""
-    check_not_restoring(config.data)
-    if config.database is None and not (config.data / "registry.db").exists():
-        raise Unavailable(
-            f"There is no data in {config.data}. Name the data directory of a broker: --data or RIONI_DATA."
-        )

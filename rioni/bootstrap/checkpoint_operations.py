@@ -9,10 +9,9 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import Connection
 
-from rioni.bootstrap.admin_operations import check_exists
 from rioni.bootstrap.consistency.log_keys import known_keys
 from rioni.bootstrap.consistency.log_tree import read_checkpoint, signature_findings
-from rioni.bootstrap.database import database_url
+from rioni.bootstrap.database import opened_for_reading
 from rioni.bootstrap.from_config import key_file
 from rioni.config.settings import Config
 from rioni.domain.errors import Conflict, Invalid, NotFound, Unavailable
@@ -24,8 +23,6 @@ from rioni.projections.log_tree import leaves
 from rioni.projections.queries import log_proofs
 from rioni.storage.signing_key import load_key, replace_key
 from rioni.storage.sql.engines import reading
-from rioni.storage.sql.migration import check_current
-from rioni.storage.sql.read_only import read_only_engine
 
 
 def checkpoint(config: Config) -> Note:
@@ -146,11 +143,8 @@ def witness_key(path: Path) -> Ed25519PrivateKey:
 
 @contextlib.contextmanager
 def _reading(config: Config) -> Iterator[Connection]:
-    check_exists(config)
-    with read_only_engine(database_url(config)) as engine:
-        check_current(engine)
-        with reading(engine) as connection:
-            yield connection
+    with opened_for_reading(config) as engine, reading(engine) as connection:
+        yield connection
 
 
 def _text(data: bytes) -> str:

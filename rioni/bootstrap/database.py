@@ -4,13 +4,18 @@ import contextlib
 import socket
 from collections.abc import Iterator
 
+import msgspec
 from sqlalchemy import Connection, Engine
 
 from rioni.config.settings import Config
+from rioni.domain.errors import Unavailable
 from rioni.projections.tables import lock_against_swap
+from rioni.storage.embedded.data_directory import check_not_restoring, registry_missing
 from rioni.storage.sql import engines
 from rioni.storage.sql.database_lease import ClusterIdentity, DatabaseLease
 from rioni.storage.sql.engines import create_engine
+from rioni.storage.sql.migration import check_current
+from rioni.storage.sql.read_only import read_only_engine
 
 
 def database_url(config: Config) -> str:
@@ -25,6 +30,48 @@ def database_engine(config: Config) -> Engine:
         lock_wait_s=config.database_lock_timeout_s,
         connections_max=config.database_connections_max,
     )
+
+
+def check_exists(config: Config) -> None:
+    """Check that there are data.
+
+    Raises:
+        Unavailable: there are none, or they are being restored.
+    """
+    check_not_restoring(config.data)
+    if config.database is None and not (config.data / "registry.db").exists():
+        if missing := registry_missing(config.data):
+            raise Unavailable(f"{missing} Restore a backup: `rioni restore`.")
+        raise Unavailable(
+            f"There is no data in {config.data}. Name the data directory of a broker: --data or RIONI_DATA."
+        )
+
+
+@contextlib.contextmanager
+def opened_for_reading(config: Config) -> Iterator[Engine]:
+    """Open the database of the log and the read models without changing anything, next to a broker or on a copy.
+
+    Raises:
+        Unavailable: the data do not exist, can't be read, are of another release, or are damaged.
+    """
+    check_exists(config)
+    with read_only_engine(database_url(config)) as engine:
+        check_current(engine)
+        with damage_reported():
+            yield engine
+
+
+@contextlib.contextmanager
+def damage_reported() -> Iterator[None]:
+    """Turn errors of damaged rows, whatever they lead to, into one that says what to do."""
+    try:
+        yield
+    except (ArithmeticError, LookupError, TypeError, ValueError, msgspec.MsgspecError) as ex:
+        first_line = f"{type(ex).__name__}: {ex}".splitlines()[0]
+        raise Unavailable(
+            f"The data are damaged or were changed: a row can't be read ({first_line}). Run `rioni verify`, which "
+            "names the damage."
+        ) from ex
 
 
 @contextlib.contextmanager

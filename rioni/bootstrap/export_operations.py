@@ -15,9 +15,8 @@ import msgspec
 from sqlalchemy import Connection, Engine, select
 
 from rioni.bootstrap import verify_export
-from rioni.bootstrap.admin_operations import check_exists
 from rioni.bootstrap.checkpoint_operations import signed_checkpoint
-from rioni.bootstrap.database import database_url, reading_models
+from rioni.bootstrap.database import opened_for_reading, reading_models
 from rioni.config.settings import Config
 from rioni.domain.errors import Conflict
 from rioni.domain.hash_chain import GENESIS
@@ -30,8 +29,6 @@ from rioni.projections.log_tree import LogTree
 from rioni.projections.queries import audit_log, log_proofs
 from rioni.projections.queries.audit_log import AuditFilter
 from rioni.storage.sql.engines import reading
-from rioni.storage.sql.migration import check_current
-from rioni.storage.sql.read_only import read_only_engine
 
 
 ENTRIES_PER_READ = 64
@@ -63,13 +60,11 @@ def export(config: Config, target: Path, wanted: AuditFilter, progress: Progress
         NotFound: the log has no signing key yet.
         Unavailable: the data do not exist or can't be read.
     """
-    check_exists(config)
     _check_empty(target)
     target.absolute().parent.mkdir(parents=True, exist_ok=True)
     beside = Path(mkdtemp(prefix=f".{target.name}-", dir=target.absolute().parent))
     try:
-        with read_only_engine(database_url(config)) as engine:
-            check_current(engine)
+        with opened_for_reading(config) as engine:
             with reading(engine) as connection:
                 note = signed_checkpoint(config, connection)
                 keys = log_proofs.keys(connection)

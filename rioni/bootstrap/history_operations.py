@@ -1,13 +1,11 @@
 """Reads what was, for auditors at the command line: beside a running broker or on a copy, without changing anything."""
 
-import contextlib
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Connection
 
-from rioni.bootstrap.admin_operations import check_exists
-from rioni.bootstrap.database import database_url, reading_models
+from rioni.bootstrap.database import opened_for_reading, reading_models
 from rioni.config.settings import Config
 from rioni.domain.aggregates import AGGREGATES
 from rioni.domain.audit.shown_states import shown_state
@@ -15,8 +13,6 @@ from rioni.domain.errors import Invalid, NotFound
 from rioni.projections.queries import audit_pages, past, positions
 from rioni.projections.queries.audit_pages import AuditQuery, Place
 from rioni.projections.queries.past import Moment
-from rioni.storage.sql.migration import check_current
-from rioni.storage.sql.read_only import read_only_engine
 
 
 ENTRIES_PER_READ = 250
@@ -47,7 +43,7 @@ def history(config: Config, resource: str) -> Iterator[Step]:
         Unavailable: the data does not exist.
     """
     kind, key = _named(resource)
-    with _reading(config) as engine:
+    with opened_for_reading(config) as engine:
         place: Place | None = Place(ascending=True)
         found = False
         while place is not None:
@@ -75,7 +71,7 @@ def state_as_of(config: Config, resource: str, moment: int | str | None) -> tupl
         Unavailable: the data does not exist.
     """
     kind, key = _named(resource)
-    with _reading(config) as engine, reading_models(engine) as connection:
+    with opened_for_reading(config) as engine, reading_models(engine) as connection:
         position = _position(connection, moment)
         body = past.state(connection, kind, key, Moment(position))
     if body is None:
@@ -96,7 +92,7 @@ def differences(config: Config, start: int | str, end: int | str | None, resourc
         Invalid: the log does not reach there, or the end is before the start.
         Unavailable: the data does not exist.
     """
-    with _reading(config) as engine:
+    with opened_for_reading(config) as engine:
         with reading_models(engine) as connection:
             first, last = _position(connection, start), _position(connection, end)
             if last < first:
@@ -124,11 +120,3 @@ def _position(connection: Connection, moment: int | str | None) -> int:
     if position > head:
         raise Invalid(f"The log ends at position {head}; there is no position {position}.")
     return position
-
-
-@contextlib.contextmanager
-def _reading(config: Config) -> Iterator[Engine]:
-    check_exists(config)
-    with read_only_engine(database_url(config)) as engine:
-        check_current(engine)
-        yield engine

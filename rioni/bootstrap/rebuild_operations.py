@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from sqlalchemy import Engine, select
 
-from rioni.bootstrap.admin_operations import check_exists, check_spark
-from rioni.bootstrap.database import database_engine, database_url, reading_models
+from rioni.bootstrap.admin_operations import check_spark
+from rioni.bootstrap.database import check_exists, database_engine, database_url, opened_for_reading, reading_models
 from rioni.config.settings import Config
 from rioni.domain.errors import Invalid, NotFound
 from rioni.domain.hash_chain import LogHead
@@ -127,10 +127,7 @@ def projections(config: Config) -> Iterator[Known]:
     Raises:
         Unavailable: the data does not exist.
     """
-    check_exists(config)
-    engine = database_engine(config)
-    check_current(engine)
-    with reading_models(engine) as connection:
+    with opened_for_reading(config) as engine, reading_models(engine) as connection:
         live = connection.execute(select(TRACKING).where(TRACKING.c.name == TRACKING_NAME)).first()
         if live is not None:
             checked = LogHead(live.position, b"")

@@ -15,7 +15,7 @@ import structlog
 from rioni.bootstrap.adapters import check_shared
 from rioni.bootstrap.catch_up import catch_up
 from rioni.bootstrap.consistency.kafka import compare_kafka
-from rioni.bootstrap.consistency.stores import mismatches, registry_missing
+from rioni.bootstrap.consistency.stores import mismatches
 from rioni.bootstrap.database import cluster_identity, database_engine, database_lease, reading_models
 from rioni.bootstrap.from_config import token_policy
 from rioni.config.settings import Config
@@ -27,7 +27,7 @@ from rioni.projections.generations import rebuilds
 from rioni.projections.generations.generation import WORKING, remove
 from rioni.projections.queries.storages import all_storages
 from rioni.storage.clock import SystemClock
-from rioni.storage.embedded.data_directory import DataDirectory
+from rioni.storage.embedded.data_directory import DataDirectory, registry_missing
 from rioni.storage.embedded.events.database import EventsDatabase
 from rioni.storage.kafka.options import options_of, read_options
 from rioni.storage.sql.engines import writing

@@ -3,22 +3,27 @@
 import contextlib
 import functools
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Engine, select
 
 from rioni.bootstrap.consistency import restored
+from rioni.bootstrap.consistency.anchored_heads import last_anchoring
 from rioni.bootstrap.consistency.event_chains import chain_findings
 from rioni.bootstrap.consistency.kafka import compare_kafka
 from rioni.bootstrap.consistency.kafka_events import kafka_findings
 from rioni.bootstrap.consistency.kafka_stores import kafka_storages, opener_for_reading
-from rioni.bootstrap.consistency.log_keys import key_findings, known_keys
+from rioni.bootstrap.consistency.log_keys import key_file_findings, key_findings, known_keys, lost_keys
 from rioni.bootstrap.consistency.log_tree import SeenCheckpoint, signature_findings, tree_findings
 from rioni.bootstrap.consistency.stores import counted, cursors_beyond_end, mismatches
-from rioni.bootstrap.database import database_url, reading_models
+from rioni.bootstrap.database import damage_reported, database_url, opened_for_reading, reading_models
+from rioni.bootstrap.from_config import key_file
 from rioni.config.settings import Config
 from rioni.domain.aggregates import TOPICS
+from rioni.domain.errors import RioniError
 from rioni.domain.ports.event_store import EventStore
 from rioni.domain.ports.health import examine
 from rioni.domain.timelines.timeline import Timeline
@@ -32,7 +37,7 @@ from rioni.storage.embedded.events.verification import verify as verify_events
 from rioni.storage.kafka.verification import verify as verify_kafka
 from rioni.storage.log.verification import setbacks
 from rioni.storage.log.verification import verify as verify_log
-from rioni.storage.sql.migration import check_current
+from rioni.storage.sql.migration import check_current, current
 from rioni.storage.sql.read_only import any_text, read_only_engine
 
 
@@ -88,22 +93,67 @@ def check(
         Unavailable: the data can't be read, or a server can't be reached.
     """
     with read_only_engine(database_url(config)) as engine:
-        check_current(engine)
-        yield from _of_log(engine, progress)
-        yield from _of_checkpoints(engine, progress, checkpoints, keys)
-        yield from _of_read_models(engine, progress)
-        if not config.clustered:
-            yield from (Problem("stores", each) for each in mismatches(engine, config.data))
-            yield from (Problem("cursors", each) for each in cursors_beyond_end(engine, config.data))
-            now_ms = SystemClock().now_ms()
-            yield from (Problem("hash chains", each) for each in chain_findings(engine, config.data, now_ms))
-        topics = _Topics(engine)
-        if not local:
+        damage = None if config.database else _unreadable(engine)
+        if damage is None:
+            check_current(engine)
+            yield from _of_registry(config, engine, progress, checkpoints, keys, local=local)
+            topics = _topics(engine)
+        else:
+            yield damage
+            topics = _Topics({}, {})
+    yield from _of_events(config, topics, progress)
+
+
+def _unreadable(engine: Engine) -> Problem | None:
+    """Return what is wrong with an embedded registry as a whole."""
+    try:
+        if current(engine) is not None:
+            return None
+        text = "it is empty, or a database of another program"
+    except RioniError as ex:
+        text = str(ex)
+    return Problem("registry.db", f"registry.db can't be checked, nor what follows from it: {text}")
+
+
+def _of_registry(
+    config: Config,
+    engine: Engine,
+    progress: Progress,
+    checkpoints: Sequence[SeenCheckpoint],
+    keys: Sequence[Verifier],
+    *,
+    local: bool,
+) -> Iterator[Problem]:
+    def sentences(store: str, found: Callable[[], Iterable[str]]) -> Iterator[Problem]:
+        return _guarded(store, lambda: (Problem(store, each) for each in found()))
+
+    def guarded(store: str, step: Callable[..., Iterable[Problem]], *args: Any) -> Iterator[Problem]:
+        # A server that can't be reached is no damage.
+        return iter(step(*args)) if config.database else _guarded(store, lambda: step(*args))
+
+    yield from guarded("log", _of_log, engine, progress)
+    yield from guarded("checkpoints", _of_checkpoints, config, engine, progress, checkpoints, keys)
+    yield from guarded("read models", _of_read_models, engine, progress)
+    if not config.clustered:
+        now_ms = SystemClock().now_ms()
+        yield from sentences("stores", lambda: mismatches(engine, config.data))
+        yield from sentences("cursors", lambda: cursors_beyond_end(engine, config.data))
+        yield from sentences("hash chains", lambda: chain_findings(engine, config.data, now_ms))
+    if not local:
+        with damage_reported():
             compared = compare_kafka(config, engine)
             compared.check_reached()
             yield from (Problem("stores", each) for each in compared.findings)
-            yield from _of_kafka(config, engine, topics)
-    yield from _of_events(config, topics, progress)
+            yield from _of_kafka(config, engine, _topics(engine))
+
+
+def _guarded(store: str, step: Callable[[], Iterable[Problem]]) -> Iterator[Problem]:
+    """Yield what a step finds; where damage keeps it from going on, that is a finding as well."""
+    try:
+        yield from step()
+    except Exception as ex:  # noqa: BLE001 - damaged data may lead to any error
+        text = str(ex) if isinstance(ex, RioniError) else f"{type(ex).__name__}: {ex}"
+        yield Problem(store, f"{store}: damage keeps the check from going on. {text.splitlines()[0]}")
 
 
 def _of_log(engine: Engine, progress: Progress) -> Iterator[Problem]:
@@ -117,11 +167,15 @@ def _processes() -> int:
 
 
 def _of_checkpoints(
-    engine: Engine, progress: Progress, checkpoints: Sequence[SeenCheckpoint], keys: Sequence[Verifier]
+    config: Config,
+    engine: Engine,
+    progress: Progress,
+    checkpoints: Sequence[SeenCheckpoint],
+    keys: Sequence[Verifier],
 ) -> Iterator[Problem]:
     with reading_models(engine) as connection:
         known = known_keys(connection, keys)
-        wrong = [*key_findings(connection)]
+        wrong = [*key_findings(connection), *key_file_findings(connection, key_file(config))]
     yield from (Problem("log", text) for text in wrong)
     for each in checkpoints:
         yield from (Problem("checkpoints", text) for text in signature_findings(each, known))
@@ -164,34 +218,48 @@ def _described(found: Difference) -> str:
     return f"read models, {row}: not what the log says; {advice}"
 
 
-class _Topics:
-    """Who reads the events of a topic; read once."""
+class _Topics(NamedTuple):
+    """Who reads the events of a topic."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._names: dict[str, str] = {}
-        with reading_models(engine) as connection:
-            for kind, _, state in all_states(connection):
-                if kind == "timeline":
-                    self._names |= {each.topic: each.event_type for each in state.readable}
-            links = connection.execute(select(SUBSCRIPTION_EVENT_TYPES.c.event_type)).scalars().all()
-        self._readers: Mapping[str, int] = {name: links.count(name) for name in set(links)}
+    names: Mapping[str, str]
+    """The event type of each topic."""
+    readers: Mapping[str, int]
+    """How many subscriptions read each event type."""
 
     def affected(self, topic: str) -> str:
         """Return who depends on the events of a topic."""
-        if (name := self._names.get(topic)) is None:
+        if (name := self.names.get(topic)) is None:
             return ""
-        readers = self._readers.get(name, 0)
+        readers = self.readers.get(name, 0)
         return f"event-type:{name}" + (f", which {counted(readers, 'subscription')} read" if readers else "")
+
+
+def _topics(engine: Engine) -> _Topics:
+    """Read who reads which topic; nothing where damage, which other steps report, prevents it."""
+    names: dict[str, str] = {}
+    try:
+        with reading_models(engine) as connection:
+            for kind, _, state in all_states(connection):
+                if kind == "timeline":
+                    names |= {each.topic: each.event_type for each in state.readable}
+            links = connection.execute(select(SUBSCRIPTION_EVENT_TYPES.c.event_type)).scalars().all()
+    except Exception:  # noqa: BLE001 - as in `_guarded`
+        return _Topics({}, {})
+    return _Topics(names, Counter(links))
 
 
 def _of_events(config: Config, topics: _Topics, progress: Progress) -> Iterator[Problem]:
     for path in sorted(config.data.glob("events*.db")):
-        with contextlib.closing(ReadOnlyDatabase(path)) as database:
-            for damage in verify_events(database, functools.partial(progress, path.stem)):
-                where = f", topic {damage.topic}, partition {damage.partition}, position {damage.position}"
-                text = f"{path.stem}{where if damage.topic else ''}: {damage.what}"
-                position = damage.position if damage.position >= 0 else None
-                yield Problem(path.stem, text, position, topics.affected(damage.topic))
+        yield from _guarded(path.stem, functools.partial(_of_file, path, topics, progress))
+
+
+def _of_file(path: Path, topics: _Topics, progress: Progress) -> Iterator[Problem]:
+    with contextlib.closing(ReadOnlyDatabase(path)) as database:
+        for damage in verify_events(database, functools.partial(progress, path.stem)):
+            where = f", topic {damage.topic}, partition {damage.partition}, position {damage.position}"
+            text = f"{path.stem}{where if damage.topic else ''}: {damage.what}"
+            position = damage.position if damage.position >= 0 else None
+            yield Problem(path.stem, text, position, topics.affected(damage.topic))
 
 
 def _of_kafka(config: Config, engine: Engine, topics: _Topics) -> Iterator[Problem]:
@@ -208,11 +276,33 @@ def _of_kafka(config: Config, engine: Engine, topics: _Topics) -> Iterator[Probl
                 yield Problem(name, f"{name}, {found}", found.position, topics.affected(found.topic))
 
 
+UNPROTECTED = (
+    "committed cursors: one behind the last event is found, one that was moved or deleted is not",
+    "idempotency keys and event ids of published events",
+    "the marks of the stores, which show that a file was replaced by an older one",
+    "how far own event types, such as nakadi.audit.log, report the log",
+    "records of refused requests",
+    "cosignatures of witnesses, which the witnesses keep as well",
+)
+"""Data that neither the log nor its checkpoints cover: a person who can write the files can change them unnoticed."""
+
+
 def remarks(config: Config) -> Iterator[str]:
-    """Yield what is unusual though nothing is damaged. Blocks; raises as `check` does."""
-    with read_only_engine(database_url(config)) as engine:
-        check_current(engine)
+    """Yield what is unusual though nothing is damaged, and what no check can show. Blocks.
+
+    Raises:
+        Unavailable: the data can't be read, or a server can't be reached.
+    """
+    with opened_for_reading(config) as engine:
         yield from map(str, setbacks(engine))
+        with reading_models(engine) as connection:
+            yield from lost_keys(connection)
+            anchored = last_anchoring(connection)
+        yield (
+            "not covered by the log: events stored after "
+            f"{anchored or 'the first start'}, when their hash chains were last recorded there"
+        )
+    yield from (f"not covered by the log: {each}" for each in UNPROTECTED)
 
 
 def check_restored(config: Config) -> Iterator[Problem]:

@@ -8,10 +8,10 @@ import msgspec
 from sqlalchemy import Connection
 
 from rioni.bootstrap import verify_export
-from rioni.bootstrap.admin_operations import check_exists, check_spark
+from rioni.bootstrap.admin_operations import check_spark
 from rioni.bootstrap.audit_table.manifests import NOTHING, Manifest, TableFile, TableFolder
 from rioni.bootstrap.checkpoint_operations import signed_checkpoint
-from rioni.bootstrap.database import database_url
+from rioni.bootstrap.database import check_exists, database_url, opened_for_reading
 from rioni.bootstrap.export_operations import key_line
 from rioni.bootstrap.from_config import key_file
 from rioni.config.settings import Config
@@ -23,8 +23,6 @@ from rioni.projections.log_rows import CorruptLog
 from rioni.projections.queries import log_proofs
 from rioni.storage.signing_key import load_key
 from rioni.storage.sql.engines import reading
-from rioni.storage.sql.migration import check_current
-from rioni.storage.sql.read_only import read_only_engine
 
 
 DELTA = "delta"
@@ -81,12 +79,10 @@ def export_table(config: Config, order: TableOrder, progress: Progress) -> Table
         from rioni.bootstrap.audit_table.delta import follow  # noqa: PLC0415 - an extra
     with folder.locked():
         manifests = [*folder.manifests()]
-        with read_only_engine(database_url(config)) as engine:
-            check_current(engine)
-            with reading(engine) as connection:
-                note = signed_checkpoint(config, connection)
-                keys = tuple(key_line(each).strip() for each in log_proofs.keys(connection))
-                _check_continues(connection, order, note, manifests)
+        with opened_for_reading(config) as engine, reading(engine) as connection:
+            note = signed_checkpoint(config, connection)
+            keys = tuple(key_line(each).strip() for each in log_proofs.keys(connection))
+            _check_continues(connection, order, note, manifests)
         folder.remove_leftovers(manifests)
         checkpoint = parse_checkpoint(note.text)
         after = manifests[-1].head if manifests else NOTHING

@@ -14,8 +14,14 @@ from rioni.bootstrap.consistency.kafka import compare_kafka
 from rioni.bootstrap.consistency.kafka_acceptance import accept_kafka
 from rioni.bootstrap.consistency.kafka_events import kafka_findings
 from rioni.bootstrap.consistency.kafka_stores import kafka_storages, opener_for_reading
-from rioni.bootstrap.consistency.stores import Expected, least_ends, mismatches, read_expected, registry_missing
-from rioni.bootstrap.database import acceptance_identity, cluster_identity, database_engine, database_lease
+from rioni.bootstrap.consistency.stores import Expected, least_ends, mismatches, read_expected
+from rioni.bootstrap.database import (
+    acceptance_identity,
+    cluster_identity,
+    damage_reported,
+    database_engine,
+    database_lease,
+)
 from rioni.bootstrap.infrastructure import build_infrastructure
 from rioni.commands.system.settings import AcceptLoss
 from rioni.config.settings import Config
@@ -27,7 +33,7 @@ from rioni.storage.clock import SystemClock
 from rioni.storage.embedded.anchoring import COORDINATION
 from rioni.storage.embedded.anchors import write_anchor
 from rioni.storage.embedded.coordination.database import CoordinationDatabase
-from rioni.storage.embedded.data_directory import DataDirectory, DataDirectoryError
+from rioni.storage.embedded.data_directory import DataDirectory, DataDirectoryError, registry_missing
 from rioni.storage.embedded.events.chunks import DamagedEvents
 from rioni.storage.embedded.events.database import EventsDatabase
 from rioni.storage.embedded.events.padding import pad
@@ -41,6 +47,7 @@ UNMARKED_MAX = 1_000_000
 offset."""
 
 
+@damage_reported()
 def accept_loss(config: Config, reason: str, also: Sequence[str] = ()) -> list[str]:
     """Make the stores of a broker, or of a cluster, consistent again, whatever is lost; blocks.
 

@@ -110,6 +110,12 @@ def _compared(engine: Engine, stored: Stored, span: Span) -> dict[AnchoredPartit
     return partitions
 
 
+def last_anchoring(connection: Connection) -> str | None:
+    """Return when heads of hash chains were last recorded in the log."""
+    query = select(LOG.c.recorded_at).where(LOG.c.topic == EventChainsAnchored.TOPIC).order_by(LOG.c.position.desc())
+    return connection.scalar(query.limit(1))
+
+
 def _anchors(engine: Engine, storage_id: str, span: Span) -> Sequence[_Anchor]:
     query = (
         select(LOG.c.position, LOG.c.recorded_at, LOG.c.data)
@@ -173,7 +179,8 @@ def _expired_too_early(engine: Engine, timeline: Timeline, partition: _Partition
     if present is None or since is None or partition.findings:
         return
     retention_ms = _shortest_retention_ms(engine, timeline.event_type, since.recorded_at_ms)
-    if retention_ms is None or since.recorded_at_ms > now_ms - retention_ms + TOLERANCE_MS:
+    # A time in the future was recorded, or carried on, while a clock was wrong, and says nothing about the age.
+    if retention_ms is None or now_ms >= since.recorded_at_ms > now_ms - retention_ms + TOLERANCE_MS:
         yield (
             f"the events before position {present.first} are gone, the last of which was stored after entry "
             f"{since.position} of the log; that is not as long ago as the retention time"

@@ -103,14 +103,6 @@ def cursors_beyond_end(engine: Engine, data: Path) -> Iterator[str]:
             yield f"subscription {subscription_id}: {beyond_end(key, offset, newest)}"
 
 
-def registry_missing(data: Path) -> str | None:
-    """Return an error if a data directory has lost its registry, else None."""
-    others = sorted(path.name for path in (*data.glob("events*.db"), *data.glob("coordination.db")))
-    if others and not (data / "registry.db").exists():
-        return f"registry.db is missing, which says what {others[0]} holds."
-    return None
-
-
 def _of_others(connection: Connection, data: Path, expected: Expected) -> Iterator[str]:
     """Check the files of storages that the registry does not know: those of deleted storages remain."""
     known = {events_path(data, storage_id) for storage_id in expected.timelines}

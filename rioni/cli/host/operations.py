@@ -69,10 +69,11 @@ def verify(
     Checks the log (hash chain, positions, topics, data), compares the read models with it row by row, and checks the
     stored events and whether [all files belong together](operating/backup.md). Each finding is a line that names the
     place and what depends on it. `--json` prints each finding as an object (`store`, `position`, `finding`, `affects`),
-    and a summary at the end (`findings`, `stores`, `first_log_position`, `seconds`). Writes nothing, migrates nothing,
-    needs no writable directory, and may run beside the broker or on a copy. On a terminal it shows its progress. A long
-    log is checked by several processes. `--restored` compares also [the servers of a cluster that were
-    restored](operating/cluster.md#backup-and-restore).
+    and a summary at the end (`findings`, `stores`, `first_log_position`, `remarks`, `seconds`). Remarks name what is
+    unusual though nothing is damaged, and [what no check shows](operating/backup.md#what-no-check-shows). Writes
+    nothing, migrates nothing, needs no writable directory, and may run beside the broker or on a copy. On a terminal it
+    shows its progress. A long log is checked by several processes. `--restored` compares also [the servers of a cluster
+    that were restored](operating/cluster.md#backup-and-restore).
 
     The log has to extend each [checkpoint](reference/transparency-log.md#checkpoints) that is given. They have to be
     signed by the key `--log-key`, by default by one that the log itself names; auditors who distrust the broker keep
@@ -83,7 +84,7 @@ def verify(
 
     with progress_bars(only_on_terminal=True) as progress:
         problems = admin_operations.check(settings, progress, restored=restored, checkpoints=checkpoint, key=log_key)
-        found = write_problems(problems, as_json=json)
+        found = write_problems(problems, admin_operations.remarks(settings), as_json=json)
     if found:
         raise typer.Exit(FOUND)
 

@@ -13,8 +13,11 @@ if TYPE_CHECKING:
     from rioni.bootstrap.verification import Problem
 
 
-def write_problems(problems: Iterable["Problem"], *, as_json: bool) -> int:
-    """Write each problem as it is found, and a summary; return how many there are."""
+def write_problems(problems: Iterable["Problem"], remarks: Iterable[str], *, as_json: bool) -> int:
+    """Write each problem as it is found, then remarks and a summary; return how many problems there are.
+
+    Remarks are left out where the registry, which they are about, can't be read.
+    """
     from rioni.bootstrap.verification import as_object
 
     began_s = time.monotonic()
@@ -26,10 +29,13 @@ def write_problems(problems: Iterable["Problem"], *, as_json: bool) -> int:
             first = problem.position if first is None else min(first, problem.position)
         typer.echo(json.dumps(as_object(problem)) if as_json else problem)
     total = counts.total()
+    said = [] if counts["registry.db"] else list(remarks)
     if as_json:
-        seconds = round(time.monotonic() - began_s, 3)
-        typer.echo(json.dumps({"findings": total, "stores": counts, "first_log_position": first, "seconds": seconds}))
+        summary = {"findings": total, "stores": counts, "first_log_position": first, "remarks": said}
+        typer.echo(json.dumps(summary | {"seconds": round(time.monotonic() - began_s, 3)}))
         return total
+    for remark in said:
+        typer.echo(f"Remark: {remark}.")
     if first is not None:
         typer.echo(f"The log is damaged from position {first} on: its hash chain proves the entries before it only.")
     typer.echo(f"{total} findings" if total else "Nothing is damaged or missing.")

@@ -239,3 +239,11 @@ def fsync_directory(path: Path) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+def registry_missing(data: Path) -> str | None:
+    """Return an error if a data directory has lost its registry, else None."""
+    others = sorted(path.name for path in (*data.glob("events*.db"), *data.glob("coordination.db")))
+    if others and not (data / "registry.db").exists():
+        return f"registry.db is missing, which says what {others[0]} holds."
+    return None

@@ -74,6 +74,8 @@ def check_current(engine: Engine) -> None:
     """
     found = current(engine)
     _refuse_newer(found)
+    if found is None:
+        raise Unavailable("The database is empty, or belongs to another program: it holds nothing of Rioni.")
     if found != LATEST:
         raise Unavailable(
             f"The database was written by an older version of Rioni (schema {found}, needed here: {LATEST}). Use that "

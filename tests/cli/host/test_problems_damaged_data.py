@@ -1,0 +1,238 @@
+"""Commands on damaged data: each one says in a line or two which file can't be used, and none ends in a traceback."""
+
+import json
+import random
+import shutil
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rioni.storage.signing_key import load_key
+from tests.support.builders import event_type_body
+from tests.support.server import running_server
+
+
+FILES = ("registry.db", "events.db", "coordination.db")
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data directory with changes, events, a committed cursor, and a signing key."""
+    data = tmp_path_factory.mktemp("original") / "data"
+    with running_server(data, "--workers", "1") as server, server.client() as http:
+        assert http.post("/event-types", json=event_type_body(name="order.created")).status_code == 201
+        events = [{"order_id": str(number)} for number in range(200)]
+        bodies = [
+            {
+                **each,
+                "metadata": {"eid": f"00000000-0000-4000-8000-{number:012}", "occurred_at": "2026-01-01T00:00:00Z"},
+            }
+            for number, each in enumerate(events)
+        ]
+        answer = http.post("/event-types/order.created/events", json=bodies)
+        assert answer.status_code == 200, answer.text
+        body = {"owning_application": "shop", "event_types": ["order.created"], "read_from": "begin"}
+        subscription = http.post("/subscriptions", json=body).json()["id"]
+        cursor = {"event_type": "order.created", "partition": "0", "offset": "001-0001-000000000000000000"}
+        reset = http.patch(f"/subscriptions/{subscription}/cursors", json={"items": [cursor]})
+        assert reset.status_code == 204, reset.text
+        assert http.get("/log/checkpoint").status_code == 200
+    return data
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def headless(path: Path) -> None:
+    path.write_bytes(bytes(100) + path.read_bytes()[100:])
+
+
+def halved(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def garbage(path: Path) -> None:
+    path.write_bytes(random.Random(0).randbytes(path.stat().st_size))
+
+
+def zeroed(path: Path) -> None:
+    """All pages after the first one are empty, as after a lost write."""
+    path.write_bytes(path.read_bytes()[:4096] + bytes(path.stat().st_size - 4096))
+
+
+def missing(path: Path) -> None:
+    path.unlink()
+
+
+def folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def stranger(path: Path) -> None:
+    """A database of another program."""
+    path.unlink()
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE recipes (name TEXT)")
+    connection.close()
+
+
+def without_tables(path: Path) -> None:
+    with sqlite3.connect(path) as connection:
+        for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
+            if not name.startswith("sqlite_") and name != "alembic_version":
+                connection.execute(f'DROP TABLE "{name}"')
+    connection.close()
+
+
+def other_values(path: Path) -> None:
+    """Each row holds blobs in place of texts."""
+    with sqlite3.connect(path) as connection:
+        names = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        for name in names:
+            columns = [row[1] for row in connection.execute(f'PRAGMA table_info("{name}")') if row[2] == "TEXT"]
+            for column in columns:
+                query = f'UPDATE OR IGNORE "{name}" SET "{column}" = x\'ff00fe\''
+                try:
+                    connection.execute(query)
+                except sqlite3.Error:
+                    continue  # of a table without row ids
+    connection.close()
+
+
+DAMAGES: list[Callable[[Path], None]] = [
+    empty,
+    headless,
+    halved,
+    garbage,
+    zeroed,
+    missing,
+    folder,
+    stranger,
+    without_tables,
+    other_values,
+]
+
+READING = [
+    ("verify",),
+    ("verify", "--json"),
+    ("audit",),
+    ("audit", "log", "event-type:order.created"),
+    ("audit", "show", "order.created"),
+    ("audit", "diff", "--from", "0"),
+    ("audit", "checkpoint"),
+    ("audit", "prove", "1"),
+    ("audit", "export", "--to", "exported"),
+    ("projections", "list"),
+    ("backup", "--to", "copy"),
+    ("accept-loss", "--reason", "test"),
+]
+
+
+@pytest.mark.parametrize("file", FILES)
+@pytest.mark.parametrize("damage", DAMAGES, ids=lambda each: each.__name__)
+def test_no_command_ends_in_a_traceback_on_damaged_data(run, original, tmp_path, file, damage):
+    wrong = []
+    for words in READING:
+        data = damaged(original, tmp_path, file, damage)
+        try:
+            code, out, err = run(*words, "--data", str(data))
+        except Exception as ex:  # noqa: BLE001 - a traceback, of whatever
+            wrong.append((*words, f"{type(ex).__name__}: {ex}"[:300]))
+            continue
+        fine = (
+            code in {0, 1, 2}
+            and "Traceback" not in out + err
+            and len(err.splitlines()) <= (12 if words[0] == "backup" else 3)
+        )
+        if words[0] == "verify":
+            fine &= code != 0 and (file.removesuffix(".db") in out + err or "log" in out)
+        if "--json" in words and code == 1:
+            fine &= [json.loads(line) for line in out.splitlines()][-1]["findings"] > 0
+        if not fine:
+            wrong.append((*words, code, out[-300:], err[-600:]))
+    assert not wrong, "\n".join(map(str, wrong))
+
+
+def damaged(original: Path, folder: Path, file: str, damage: Callable[[Path], None]) -> Path:
+    """A copy of the data, with one file damaged; of an earlier command nothing is left."""
+    for name in ("data", "copy", "exported"):
+        shutil.rmtree(folder / name, ignore_errors=True)
+    shutil.copytree(original, folder / "data")
+    damage(folder / "data" / file)
+    return folder / "data"
+
+
+def findings(run, data: Path) -> tuple[int, list[str], list[str]]:
+    """The exit code of verify, its findings, and its remarks."""
+    code, out, _ = run("verify", "--json", "--data", str(data))
+    *found, summary = map(json.loads, out.splitlines())
+    return code, [each["finding"] for each in found], summary["remarks"]
+
+
+def copied(original: Path, folder: Path) -> tuple[Path, Path]:
+    data = folder / "data"
+    shutil.copytree(original, data)
+    return data, data / "log-signing.key"
+
+
+def test_a_signing_key_that_the_log_does_not_name_is_found(run, original, tmp_path):
+    data, key = copied(original, tmp_path)
+    assert findings(run, data)[:2] == (0, [])
+    key.unlink()
+    assert findings(run, data)[:2] == (0, []), "a copy may lack the key"
+    load_key(key)
+    code, (found,), _ = findings(run, data)
+    assert code == 1
+    assert "log-signing.key holds " in found
+    assert "which the log does not name" in found
+    key.write_bytes(b"garbage")
+    code, (found,), _ = findings(run, data)
+    assert code == 1
+    assert "is not an unencrypted private key in PEM" in found
+    assert key.read_bytes() == b"garbage"
+
+
+def test_a_key_that_follows_the_last_one_is_no_finding_and_a_lost_one_is_remarked(run, original, tmp_path):
+    data, _ = copied(original, tmp_path)
+    for option in ((), ("--lost",)):
+        assert run("audit", "rotate-key", *option, "--data", str(data))[0] == 0
+        assert findings(run, data)[:2] == (0, [])
+        with running_server(data, "--workers", "1") as server, server.client() as http:
+            assert http.get("/log/checkpoint").status_code == 200
+        code, found, remarks = findings(run, data)
+        assert (code, found) == (0, [])
+        assert any("was reported as lost" in each for each in remarks) is bool(option)
+
+
+def test_verify_says_what_no_check_shows(run, original):
+    code, out, _ = run("verify", "--data", str(original))
+    assert code == 0
+    *remarks, last = out.splitlines()
+    assert last == "Nothing is damaged or missing."
+    for what in (
+        "cursors",
+        "idempotency keys",
+        "marks",
+        "nakadi.audit.log",
+        "refused requests",
+        "cosignatures",
+        "events",
+    ):
+        assert any(each.startswith("Remark: not covered by the log: ") and what in each for each in remarks), what
+
+
+READ_ONLY = [words for words in READING if words[0] not in {"backup", "accept-loss"}]
+
+
+@pytest.mark.parametrize("words", READ_ONLY, ids=" ".join)
+def test_what_only_reads_leaves_the_directory_as_it_is(run, original, tmp_path, words):
+    """So it works on a read-only file system as well."""
+    data, _ = copied(original, tmp_path)
+    before = {path: path.stat().st_mtime_ns for path in (data, *data.rglob("*"))}
+    code, _, err = run(*words, "--data", str(data))
+    assert code == 0, err
+    assert {path: path.stat().st_mtime_ns for path in (data, *data.rglob("*"))} == before

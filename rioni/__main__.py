@@ -14,6 +14,9 @@ def main() -> None:
     """Run the command line; does not return."""
     serves = next((word for word in sys.argv[1:] if not word.startswith("-")), None) == "serve"
     _end_when_asked(serves=serves)
+    from rioni.cli import streams  # noqa: PLC0415 - it must not be patched
+
+    streams.prepare(serving=serves)
     # NOTE: everything that is imported from here on must see the patched modules. The other commands stay unpatched:
     # Spark and gevent do not go together.
     if serves:

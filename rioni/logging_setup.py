@@ -4,16 +4,18 @@ Everything goes through the standard library's `logging`, so that the lines of l
 """
 
 import _thread
+import io
 import logging
 import sys
-from typing import Any
+from typing import Any, TextIO
 
 import msgspec
 import structlog
 from structlog.stdlib import ProcessorFormatter
-from structlog.typing import Processor
+from structlog.typing import EventDict, ExcInfo, Processor
 
 from rioni.config.settings import JSON_LINES, Config
+from rioni.domain.terminal_text import visible, visible_json, visible_line
 
 
 _LIBRARIES = ("", "rioni.storage.sql.pool", "rioni.zookeeper.driver")
@@ -57,11 +59,23 @@ def _last(log_format: str) -> list[Processor]:
             _TRACEBACKS,
             structlog.processors.JSONRenderer(serializer=_json),
         ]
-    console = structlog.dev.ConsoleRenderer(
-        colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
-    )
-    return [ProcessorFormatter.remove_processors_meta, console]
+    is_terminal = sys.stderr is not None and sys.stderr.isatty()
+    console = structlog.dev.ConsoleRenderer(colors=is_terminal, exception_formatter=_write_traceback)
+    return [ProcessorFormatter.remove_processors_meta, _visible, console]
+
+
+def _visible(_logger: Any, _method: str, line: EventDict) -> EventDict:
+    """Escape what requests and other systems may have put into a line; what is no text is shown by `repr`."""
+    return {
+        visible_line(name): visible_line(value) if isinstance(value, str) else value for name, value in line.items()
+    }
+
+
+def _write_traceback(file: TextIO, exc_info: ExcInfo) -> None:
+    text = io.StringIO()
+    structlog.dev.plain_traceback(text, exc_info)
+    file.write(visible(text.getvalue()))
 
 
 def _json(line: Any, **_options: Any) -> str:
-    return msgspec.json.encode(line, enc_hook=repr).decode()
+    return visible_json(msgspec.json.encode(line, enc_hook=repr).decode())

@@ -12,7 +12,9 @@ from typer import completion
 
 from rioni import __version__
 from rioni.cli.commands import Commands
-from rioni.cli.exit_codes import FAILED
+from rioni.cli.exit_codes import BROKEN_PIPE, FAILED
+from rioni.cli.output import say
+from rioni.cli.streams import CannotWrite, ReaderEnded, discard_output
 from rioni.domain.errors import RioniError
 
 
@@ -34,15 +36,23 @@ def main() -> None:
     if COMPLETE in os.environ:
         completion.completion_init()  # type: ignore[attr-defined] # without a public name
     try:
-        app(prog_name="rioni", complete_var=COMPLETE)
+        try:
+            app(prog_name="rioni", complete_var=COMPLETE)
+        finally:
+            sys.stdout.flush()
+    except (ReaderEnded, BrokenPipeError):
+        discard_output()
+        sys.exit(BROKEN_PIPE)
     except RioniError as ex:
-        typer.echo("\n".join([f"Error: {ex}", *getattr(ex, "__notes__", ())]), err=True)
+        if isinstance(ex, CannotWrite):
+            discard_output()
+        say("\n".join([f"Error: {ex}", *getattr(ex, "__notes__", ())]), err=True)
         sys.exit(FAILED)
 
 
 def _print_version(wanted: bool) -> None:  # noqa: FBT001 - typer passes it by position
     if wanted:
-        typer.echo(f"rioni {__version__}")
+        say(f"rioni {__version__}")
         raise typer.Exit
 
 

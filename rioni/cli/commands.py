@@ -1,8 +1,6 @@
 """All commands by name: what `rioni --help`, the documentation and the completion show, imported when it is used."""
 
-import os
 import re
-import sys
 from collections.abc import Iterator, Mapping, MutableMapping
 from importlib import import_module
 from typing import Any, NamedTuple, cast
@@ -12,6 +10,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
 from rioni.cli.exit_codes import BROKEN_PIPE
+from rioni.cli.streams import discard_output
 
 
 class Section(NamedTuple):
@@ -141,13 +140,11 @@ class Commands(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         """Run a command; silent where the program that reads its output has ended."""
         try:
-            result = super().invoke(ctx)
-            sys.stdout.flush()
+            return super().invoke(ctx)
         except BrokenPipeError as ex:
-            # What is still in the buffer would fail again when Python ends.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            # click would take it for an error of the command.
+            discard_output()
             raise typer.Exit(BROKEN_PIPE) from ex
-        return result
 
 
 def _summarise(command: Any) -> None:

@@ -1,9 +1,11 @@
 """Names that shells complete: of event types, subscriptions and contexts.
 
-Without an answer within a second, or with any error, there are none: a shell has no place for messages.
+Without an answer within a second, or with any error, there are none: a shell has no place for messages. A shell writes
+names into the command line as they are, where `$(…)` would run: a broker offers only names that need no quotes.
 """
 
 import os
+import re
 import signal
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 
 DEADLINE_S = 1.0
 NAMES_MAX = 1_000
+PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@/+-]*")
+"""Names that mean nothing else to any shell, which are all that a broker of the API accepts."""
 
 
 class _TooLateError(BaseException):
@@ -75,7 +79,7 @@ def _in_time(ask: Callable[[], Iterable[str]]) -> list[str]:
     signal.setitimer(signal.ITIMER_REAL, DEADLINE_S)
     try:
         with _silent_stderr():
-            return list(ask())
+            return [name for name in ask() if PLAIN.fullmatch(name)]
     except (Exception, _TooLateError):  # noqa: BLE001 - as the module says
         return []
     finally:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import typer
 
 from rioni.cli.output import Output
-from rioni.cli.tables import Column, printable, shown, value_at
+from rioni.cli.tables import Column, shown, value_at
 from rioni.cli.templates import template
+from rioni.domain.terminal_text import visible_json
 
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ class _LineWriter(_Immediate):
     def __call__(self, piece: "Piece") -> None:
         events = [bytes(event) if self._metadata else _without_metadata(event) for event in piece.events]
         if sys.stdout.isatty():
-            _write_text(printable(event.decode(errors="replace")) for event in events)
+            _write_text(visible_json(event.decode(errors="replace")) for event in events)
             return
         sys.stdout.buffer.writelines(event + b"\n" for event in events)
         sys.stdout.buffer.flush()
@@ -108,8 +109,10 @@ class _JsonWriter(_Immediate):
 
         for index, event in enumerate(piece.events):
             shown_event = event if self._metadata else msgspec.Raw(_without_metadata(event))
-            value = {"cursor": _cursor(piece, index), "event": shown_event}
-            sys.stdout.buffer.write(msgspec.json.encode(value) + b"\n")
+            line = msgspec.json.encode({"cursor": _cursor(piece, index), "event": shown_event})
+            if sys.stdout.isatty():
+                line = visible_json(line.decode(errors="replace")).encode()
+            sys.stdout.buffer.write(line + b"\n")
         sys.stdout.buffer.flush()
 
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-import typer
-
-from rioni.cli.tables import Column, printable, table_of, value_at
+from rioni.cli.streams import CannotWrite
+from rioni.cli.tables import Column, table_of, value_at
 from rioni.domain.errors import Invalid, RioniError
+from rioni.domain.terminal_text import ascii_json, visible, visible_json
 
 
 if TYPE_CHECKING:
@@ -23,8 +23,22 @@ if TYPE_CHECKING:
 COLUMNS_MAX = 1_000
 
 
-class CannotWrite(RioniError):
-    """A file that the user names can't be written."""
+def say(text: str, *, err: bool = False, end: str = "\n") -> None:
+    """Write a text to standard output or error at once, with nothing in it that controls a terminal."""
+    stream = sys.stderr if err else sys.stdout
+    stream.write(visible(text) + end)
+    stream.flush()
+
+
+def write_json(text: str, file: TextIO | None = None) -> None:
+    """Write a line of JSON to a file, or to standard output, as it stays JSON in the encoding and on a terminal."""
+    file = sys.stdout if file is None else file
+    text = visible_json(text)
+    try:
+        text.encode(file.encoding or "utf-8")
+    except UnicodeEncodeError:
+        text = ascii_json(text)
+    file.write(text + "\n")
 
 
 @dataclass(frozen=True)
@@ -79,21 +93,21 @@ class Output:
         if self.json:
             self._json(value)
         else:
-            typer.echo(printable(text))
+            say(text)
         sys.stdout.flush()
 
     def remark(self, text: str) -> None:
         """Say something to people beside the output: on stderr where that is for programs."""
-        typer.echo(printable(text), err=self.json)
+        say(text, err=self.json)
 
     def note(self, text: str) -> None:
         """Say something to people that is not part of the output, on stderr."""
-        typer.echo(printable(text), err=True)
+        say(text, err=True)
 
     def _json(self, value: Any) -> None:
         import msgspec
 
-        sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
+        write_json(msgspec.json.encode(value).decode())
 
 
 class NotConfirmed(RioniError):
@@ -134,7 +148,7 @@ def _answer(question: str, choice: str) -> str:
     """What a person types; asked on stderr, as a prompt of typer would write to stdout, too."""
     if not sys.stdin.isatty():
         raise Invalid(f"{question} There is no terminal to ask on: say it with --yes.")
-    typer.echo(printable(f"{question} {choice}: "), nl=False, err=True)
+    say(f"{question} {choice}: ", err=True, end="")
     return sys.stdin.readline().strip()
 
 
@@ -152,6 +166,10 @@ def console_on(file: TextIO) -> "Console":
         def on_broken_pipe(self) -> None:
             # The group of all commands says how they end then.
             raise BrokenPipeError
+
+        def print(self, *objects: Any, **options: Any) -> None:
+            texts = [visible(each) if isinstance(each, str) else each for each in objects]
+            super().print(*texts, **options)
 
     # Output to a file or program is not folded to the width of a screen.
     width = None if file.isatty() else COLUMNS_MAX

@@ -1,10 +1,11 @@
 """Tables for people: columns from JSON, numbers to the right, times to read, nothing that controls a terminal."""
 
-import contextlib
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
+
+from rioni.domain.terminal_text import visible, visible_json, visible_line
 
 
 if TYPE_CHECKING:
@@ -20,7 +21,11 @@ def plain_table(*headings: str) -> "Table":
     """A table without lines, that folds what is too long."""
     from rich.table import Table
 
-    table = Table(box=None, pad_edge=False)
+    class VisibleTable(Table):
+        def add_row(self, *cells: Any, **options: Any) -> None:
+            super().add_row(*(visible_line(each) if isinstance(each, str) else each for each in cells), **options)
+
+    table = VisibleTable(box=None, pad_edge=False)
     for heading in headings:
         table.add_column(heading, overflow="fold")
     return table
@@ -78,16 +83,12 @@ def shown(value: Any) -> str:
         return ", ".join(map(shown, value))
     if not isinstance(value, str):
         value = json.dumps(value, ensure_ascii=False)
-    return printable(_TIME.sub(r"\1 \2\3", value) if _TIME.fullmatch(value) else value)
+    return visible_line(_TIME.sub(r"\1 \2\3", value) if _TIME.fullmatch(value) else value)
 
 
 def indented(text: str) -> str:
     """JSON in several lines, without what controls a terminal; other texts as they are."""
-    with contextlib.suppress(ValueError):
-        text = json.dumps(json.loads(text), indent=2, ensure_ascii=False)
-    return printable(text)
-
-
-def printable(text: str) -> str:
-    """A text without characters that control a terminal."""
-    return "".join(char if char.isprintable() or char in "\n\t" else ascii(char)[1:-1] for char in text)
+    try:
+        return visible_json(json.dumps(json.loads(text), indent=2, ensure_ascii=False))
+    except ValueError:
+        return visible(text)

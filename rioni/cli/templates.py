@@ -7,7 +7,8 @@ from typing import Any
 
 import typer
 
-from rioni.cli.tables import printable, value_at
+from rioni.cli.tables import value_at
+from rioni.domain.terminal_text import visible_line
 
 
 ESCAPES = {r"\t": "\t", r"\n": "\n"}
@@ -44,6 +45,6 @@ def _formatted(value: Any, spec: str) -> str:
     elif isinstance(value, bool | list | dict):
         value = json.dumps(value, ensure_ascii=False)
     try:
-        return printable(format(value, spec))
+        return visible_line(format(value, spec))
     except ValueError as ex:
         raise typer.BadParameter(f"{value!r} does not fit the format {spec}: {ex}", param_hint="--template") from ex

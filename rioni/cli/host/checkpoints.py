@@ -10,7 +10,7 @@ import typer
 from rioni.cli.exit_codes import FOUND
 from rioni.cli.host.options import ConfigFile, Data, Master, Scratch, SparkConf, load_settings, spark_settings
 from rioni.cli.options import Json
-from rioni.cli.output import Output, opened, progress_bars
+from rioni.cli.output import Output, opened, progress_bars, say
 from rioni.cli.times import log_time
 
 
@@ -117,7 +117,7 @@ def prove(
     settings = load_settings(config_file, data=data)
     from rioni.bootstrap import checkpoint_operations
 
-    typer.echo(json.dumps(checkpoint_operations.prove(settings, position), indent=2))
+    say(json.dumps(checkpoint_operations.prove(settings, position), indent=2))
 
 
 def rotate_key(
@@ -166,8 +166,8 @@ def consistency(
 
     proof, findings = checkpoint_operations.consistency(settings, file, log_key)
     if proof:
-        typer.echo(json.dumps(proof, indent=2))
+        say(json.dumps(proof, indent=2))
     for finding in findings:
-        typer.echo(finding, err=True)
+        say(finding, err=True)
     if findings:
         raise typer.Exit(FOUND)

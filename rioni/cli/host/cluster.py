@@ -4,6 +4,8 @@ from typing import Annotated
 
 import typer
 
+from rioni.cli.output import say
+
 
 app = typer.Typer(
     name="cluster",
@@ -29,10 +31,10 @@ def cluster_up(
     with (
         until_told_to_stop() as wait,
         running_cluster(
-            brokers=brokers, zookeepers=zookeepers, progress=lambda text: typer.echo(f"# {text}", err=True)
+            brokers=brokers, zookeepers=zookeepers, progress=lambda text: say(f"# {text}", err=True)
         ) as running,
     ):
         for variable, value in running.environment.items():
-            typer.echo(f"export {variable}='{value}'")
-        typer.echo("# Ctrl-C stops everything.", err=True)
+            say(f"export {variable}='{value}'")
+        say("# Ctrl-C stops everything.", err=True)
         wait()

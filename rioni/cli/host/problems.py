@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-import typer
+from rioni.cli.output import say
 
 
 if TYPE_CHECKING:
@@ -27,16 +27,16 @@ def write_problems(problems: Iterable["Problem"], remarks: Iterable[str], *, as_
         counts[problem.store] += 1
         if problem.store == "log" and problem.position is not None:
             first = problem.position if first is None else min(first, problem.position)
-        typer.echo(json.dumps(as_object(problem)) if as_json else problem)
+        say(json.dumps(as_object(problem)) if as_json else str(problem))
     total = counts.total()
     said = [] if counts["registry.db"] else list(remarks)
     if as_json:
         summary = {"findings": total, "stores": counts, "first_log_position": first, "remarks": said}
-        typer.echo(json.dumps(summary | {"seconds": round(time.monotonic() - began_s, 3)}))
+        say(json.dumps(summary | {"seconds": round(time.monotonic() - began_s, 3)}))
         return total
     for remark in said:
-        typer.echo(f"Remark: {remark}.")
+        say(f"Remark: {remark}.")
     if first is not None:
-        typer.echo(f"The log is damaged from position {first} on: its hash chain proves the entries before it only.")
-    typer.echo(f"{total} findings" if total else "Nothing is damaged or missing.")
+        say(f"The log is damaged from position {first} on: its hash chain proves the entries before it only.")
+    say(f"{total} findings" if total else "Nothing is damaged or missing.")
     return total

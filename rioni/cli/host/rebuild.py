@@ -11,7 +11,7 @@ import typer
 
 from rioni.cli.exit_codes import FOUND
 from rioni.cli.host.options import ConfigFile, Data, Master, Scratch, SparkConf, load_settings, spark_settings
-from rioni.cli.output import CannotWrite, opened, progress_bars
+from rioni.cli.output import CannotWrite, opened, progress_bars, say
 from rioni.cli.times import moment
 
 
@@ -91,7 +91,7 @@ def rebuild(
     with progress_bars() as progress, _writer(form, output) as write:
         report = run(settings, wanted, progress=progress, found=write)
     result = "" if dry_run else f", the new read models are {'live' if into is None else f'in {into}'}"
-    typer.echo(
+    say(
         f"{report.entries:,} log entries {'checked' if from_checkpoint else 'folded'} in {report.seconds:.1f} s: "
         f"{report.differences} differences{result}",
         err=form is not DifferenceFormat.TABLE and output is None,

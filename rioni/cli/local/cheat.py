@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from rioni.cli.options import Json
-from rioni.cli.output import Output
+from rioni.cli.output import Output, say
 from rioni.domain.errors import Invalid
 
 
@@ -44,8 +44,8 @@ def cheat(
         return
     typer.secho(wanted.title, bold=True)
     for example in wanted.examples:
-        typer.echo()
+        say("")
         if example.words:
             typer.secho(f"# {example.words}", dim=True)
         if example.commands:
-            typer.echo(example.commands)
+            say(example.commands)

@@ -8,7 +8,7 @@ import typer
 
 from rioni.cli.exit_codes import FOUND
 from rioni.cli.host.options import ConfigFile, load_settings
-from rioni.cli.output import Output
+from rioni.cli.output import Output, say
 from rioni.cli.remote.servers import server
 from rioni.cli.session import Session, connected
 
@@ -82,7 +82,7 @@ def archive(
     job = JobReporter(tell, ARCHIVE, to)
     work = Archive(Broker(broker), lake, event_type or (), limits, metrics, keeps_json=keep_json, job=job)
     if metrics_port is not None:
-        typer.echo(f"Metrics are served on http://{metrics_host}:{metrics.serve(metrics_host, metrics_port)}/metrics")
+        say(f"Metrics are served on http://{metrics_host}:{metrics.serve(metrics_host, metrics_port)}/metrics")
     stopped = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stopped.set())
     with job:

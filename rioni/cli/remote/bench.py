@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rioni.cli.exit_codes import FOUND
-from rioni.cli.output import console_on
+from rioni.cli.output import console_on, say
 from rioni.cli.session import Session, connected
 
 
@@ -115,7 +115,7 @@ def _server(session: Session) -> dict[str, Any]:
 
 def _report(report: "Report", *, json: bool) -> None:
     if json:
-        typer.echo(report.json())
+        say(report.json())
     else:
         report.show(console_on(sys.stdout))
     if report.failed:

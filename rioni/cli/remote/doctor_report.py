@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from rioni.cli.output import console_on
-from rioni.cli.tables import printable
+from rioni.domain.terminal_text import visible
 
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def write(results: Sequence[Shown], subject: str, *, verbose: bool) -> None:
     console = console_on(sys.stdout)
 
     def line(text: str = "", style: str = "") -> None:
-        console.print(printable(text), style=style, soft_wrap=True)
+        console.print(visible(text), style=style, soft_wrap=True)
 
     line(subject)
     for group, members in groupby(results, key=lambda each: each["group"]):

@@ -14,7 +14,7 @@ import typer
 
 from rioni.cli.exit_codes import FAILED, REFUSED
 from rioni.cli.meter import Meter, meter
-from rioni.cli.output import CannotWrite, Output
+from rioni.cli.output import CannotWrite, Output, say
 from rioni.cli.session import Session
 from rioni.domain.errors import Invalid, RioniError
 
@@ -84,7 +84,7 @@ def lines_of_files(
     if missing := [name for name in files if name != STDIN and not os.access(name, os.R_OK)]:
         raise Invalid(f"{missing[0]} can't be read: there is no such file, or no permission.")
     if STDIN in files and sys.stdin.isatty():
-        typer.echo("Reading events from the terminal; Ctrl-D ends them.", err=True)
+        say("Reading events from the terminal; Ctrl-D ends them.", err=True)
     column_types = parse_types(types)
     if stop:
         for name in filter(_can_be_read_twice, files):

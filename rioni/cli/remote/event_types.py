@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from rioni.cli.options import Yes
-from rioni.cli.output import confirm_name
+from rioni.cli.output import confirm_name, say
 from rioni.cli.remote import editing
 from rioni.cli.remote.definition_options import (
     Annotations,
@@ -82,11 +82,11 @@ def show(
     """Show an [event type](reference/event-types.md) with its schema."""
     found = session.client.event_types.get(event_type, as_of=as_of)
     if yaml and not session.output.json:
-        typer.echo(editing.as_yaml(found), nl=False)
+        say(editing.as_yaml(found), end="")
         return
     session.output.item(found, MEMBERS)
     if not session.output.json:
-        typer.echo(f"\n{indented(found.schema.schema)}")
+        say(f"\n{indented(found.schema.schema)}")
 
 
 @app.command(
@@ -215,7 +215,7 @@ def consumers(session: Session, event_type: EventTypeName) -> None:
         },
     )
     if found.low_level:
-        typer.echo()
+        say("")
         session.output.items(
             found.low_level, {"without a subscription": client_of, "last read": "last_read_at", "events": "events"}
         )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rioni.cli.exit_codes import FOUND
+from rioni.cli.output import say
 from rioni.cli.session import Session, connected
 
 
@@ -98,7 +99,7 @@ def metrics(
     lines = session.client.monitoring.metrics_text().splitlines()
     for line in lines:
         if line.removeprefix("# HELP ").removeprefix("# TYPE ").startswith(name or ""):
-            typer.echo(line)
+            say(line)
 
 
 @app.command(

@@ -5,13 +5,11 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-import typer
-
-from rioni.cli.output import Output, confirm, console_on
+from rioni.cli.output import Output, confirm, console_on, say
 from rioni.cli.remote.event_type_columns import DAY_MS
 from rioni.cli.session import Session
-from rioni.cli.tables import printable
 from rioni.domain.errors import RioniError
+from rioni.domain.terminal_text import visible
 
 
 if TYPE_CHECKING:
@@ -37,7 +35,7 @@ def show_steps(steps: Sequence["Step"]) -> None:
     _print(line for each in steps if each.action != "keep" or each.notes for line in _lines_of(each))
     counts = {action: sum(each.action == action for each in steps) for action in (*MARKS, "keep")}
     changed = [f"{count:,} to {action}" for action, count in counts.items() if count and action != "keep"]
-    typer.echo(", ".join([*changed, f"{counts['keep']:,} unchanged"]) + ".")
+    say(", ".join([*changed, f"{counts['keep']:,} unchanged"]) + ".")
 
 
 def write_step(output: Output, step: "Step", status: str) -> None:
@@ -57,7 +55,7 @@ def write_step(output: Output, step: "Step", status: str) -> None:
 
 def lines_of_changes(step: "Step") -> list[str]:
     """What a step changes, without colours."""
-    return [printable(text) for text, _ in map(_line_of, step.changes)]
+    return [visible(text) for text, _ in map(_line_of, step.changes)]
 
 
 def show_differences(output: Output, found: Iterable["Difference"]) -> None:
@@ -145,4 +143,4 @@ def _print(lines: Iterable[Line]) -> None:
 
     console = console_on(sys.stdout)
     for text, style in lines:
-        console.print(Text(printable(text), style=style), soft_wrap=True)
+        console.print(Text(visible(text), style=style), soft_wrap=True)

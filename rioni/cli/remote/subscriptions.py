@@ -6,7 +6,7 @@ import typer
 
 from rioni.cli import completions
 from rioni.cli.options import Yes
-from rioni.cli.output import confirm
+from rioni.cli.output import confirm, say
 from rioni.cli.remote import editing, plans
 from rioni.cli.remote.definition_options import (
     Annotations,
@@ -95,7 +95,7 @@ def show(
     """Show a subscription; `rioni subscriptions lag` shows how far it is."""
     found = session.client.subscriptions.get(subscription, as_of=as_of)
     if yaml and not session.output.json:
-        typer.echo(editing.as_yaml(found), nl=False)
+        say(editing.as_yaml(found), end="")
     else:
         session.output.item(found, MEMBERS)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rioni.cli.exit_codes import FOUND
-from rioni.cli.output import Output
+from rioni.cli.output import Output, say
 from rioni.cli.remote.servers import server
 from rioni.cli.session import Session, connected
 
@@ -55,7 +55,7 @@ def witness(
         try:
             seen = check(server(session.connection), state, name, private, log_key)
         except ForkedLog as ex:
-            typer.echo(f"{ex} Nothing was cosigned.", err=True)
+            say(f"{ex} Nothing was cosigned.", err=True)
             raise typer.Exit(FOUND) from ex
         except (Unavailable, Malformed) as ex:
             if every is None:

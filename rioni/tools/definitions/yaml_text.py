@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from rioni.domain.terminal_text import visible
+
 
 VALUES_MAX = 1_000_000
 """Values of a document with what aliases repeat, which may be far more than the text has."""
@@ -81,7 +83,8 @@ for _name, _pattern, _first in _PLAIN:
 
 
 def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
-    escaped = any(char in text for char in _LINE_BREAKS)
+    # Escapes are possible in double quotation marks only.
+    escaped = any(char in text for char in _LINE_BREAKS) or visible(text) != text
     return dumper.represent_scalar(f"{_STANDARD}str", text, style='"' if escaped else "|" if "\n" in text else None)
 
 
@@ -120,7 +123,7 @@ def read(text: str) -> Iterator[Document]:
 
 def written(value: Any) -> str:
     """A JSON value as YAML that people read and change; `read` gives the same value again."""
-    return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
+    return visible(yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100))
 
 
 def exact_number(text: str) -> float:

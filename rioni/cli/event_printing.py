@@ -9,7 +9,7 @@ import typer
 
 from rioni.cli.output import Output
 from rioni.cli.tables import Column, shown, value_at
-from rioni.cli.templates import template
+from rioni.cli.templates import paths_of, template
 from rioni.domain.terminal_text import visible_json
 
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rioni.tools.events.reading import Piece
 
 
+CURSOR_MEMBERS = ("event_type", "partition", "offset")
 TIME, EVENT, CURSOR = "time", "event", "cursor"
 WIDTH_MAX = 60
 """Characters of a column to which others are aligned; longer values move what follows."""
@@ -66,6 +67,21 @@ def event_writer(
         default = ["time", *(["event_type"] if with_event_type else []), "partition", "offset", "event"]
         return _TableWriter(list(columns) or default, metadata=metadata is True)
     return _LineWriter(metadata=metadata is not False)
+
+
+def shown_paths(line_template: str | None, columns: Sequence[str]) -> list[str]:
+    """The paths within events that a template and columns show.
+
+    Raises:
+        BadParameter: there is no such member of the cursor, or the template is none.
+    """
+    paths = [name.removeprefix(f"{EVENT}.") for name in columns if name not in _SPECIAL]
+    paths += [] if line_template is None else paths_of(line_template)
+    for path in paths:
+        name, _, member = path.partition(".")
+        if name == CURSOR and member and member not in CURSOR_MEMBERS:
+            raise typer.BadParameter(f"{path} is no place of an event; cursor has {', '.join(CURSOR_MEMBERS)}")
+    return [path for path in paths if path.partition(".")[0] != CURSOR]
 
 
 class _Immediate:

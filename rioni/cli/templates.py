@@ -23,12 +23,7 @@ def template(text: str) -> Callable[[Any], str]:
     Args:
         text: the template; BadParameter if it is none.
     """
-    for escape, char in ESCAPES.items():
-        text = text.replace(escape, char)
-    try:
-        parts = list(Formatter().parse(text))
-    except ValueError as ex:
-        raise typer.BadParameter(f"{text} is no template: {ex}", param_hint="--template") from ex
+    parts = _parsed(text)
 
     def fill(item: Any) -> str:
         return "".join(
@@ -37,6 +32,27 @@ def template(text: str) -> Callable[[Any], str]:
         )
 
     return fill
+
+
+def paths_of(text: str) -> list[str]:
+    """The paths in a template; BadParameter if it is none."""
+    return [path for _, path, _, _ in _parsed(text) if path is not None]
+
+
+def _parsed(text: str) -> list[tuple[str, str | None, str | None, str | None]]:
+    for escape, char in ESCAPES.items():
+        text = text.replace(escape, char)
+    try:
+        parts = list(Formatter().parse(text))
+    except ValueError as ex:
+        raise typer.BadParameter(f"{text} is no template: {ex}", param_hint="--template") from ex
+    for _, path, _, conversion in parts:
+        if path is not None and (not all(path.split(".")) or conversion):
+            raise typer.BadParameter(
+                f"{text} is no template: braces hold a path such as {{order.id}}; {{{{ is a brace",
+                param_hint="--template",
+            )
+    return parts
 
 
 def _formatted(value: Any, spec: str) -> str:

@@ -11,7 +11,8 @@ import typer
 
 from rioni.cli.exit_codes import FOUND
 from rioni.cli.host.options import ConfigFile, Data, Master, Scratch, SparkConf, load_settings, spark_settings
-from rioni.cli.output import CannotWrite, opened, progress_bars, say
+from rioni.cli.output import opened, progress_bars, say
+from rioni.cli.streams import CannotWrite
 from rioni.cli.times import moment
 
 

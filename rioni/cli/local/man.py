@@ -6,7 +6,8 @@ from typing import Annotated
 import typer
 
 from rioni.cli.options import Json
-from rioni.cli.output import CannotWrite, Output
+from rioni.cli.output import Output
+from rioni.cli.streams import CannotWrite
 from rioni.domain.errors import Invalid
 
 

@@ -11,10 +11,10 @@ from rioni.cli import completions
 from rioni.cli.connection import resolve
 from rioni.cli.exit_codes import REFUSED
 from rioni.cli.meter import Meter, meter
-from rioni.cli.output import CannotWrite
 from rioni.cli.remote.event_files import REASONS_MAX, BatchSize, Continue
 from rioni.cli.remote.event_options import Filter, FromOffset, PartitionNames, Since, Until, selection
 from rioni.cli.session import Session, connected
+from rioni.cli.streams import CannotWrite
 from rioni.domain.errors import Invalid, RioniError
 
 

@@ -1,5 +1,6 @@
 """Events in files and pipes: options, reading by format, and what is said about events that are refused."""
 
+import functools
 import gzip
 import os
 import stat
@@ -14,8 +15,9 @@ import typer
 
 from rioni.cli.exit_codes import FAILED, REFUSED
 from rioni.cli.meter import Meter, meter
-from rioni.cli.output import CannotWrite, Output, say
+from rioni.cli.output import Output, say
 from rioni.cli.session import Session
+from rioni.cli.streams import CannotWrite
 from rioni.domain.errors import Invalid, RioniError
 
 
@@ -105,6 +107,18 @@ def _lines(
                 yield Line(_shown(name), each)
 
 
+@functools.cache
+def _warn_once(warning: str) -> None:
+    say(f"Warning: {warning}", err=True)
+
+
+def _warn(event_type: "EventType", names: Sequence[str]) -> None:
+    from rioni.tools.events.schema_paths import check_paths
+
+    for warning in check_paths([event_type], names):
+        _warn_once(warning)
+
+
 def json_events(file: str | None) -> list[bytes]:
     """The events of a file, or of standard input, with a JSON object in each line; raises Invalid."""
     from rioni.tools.events.records import json_lines, lines_of
@@ -133,7 +147,13 @@ def _found(
     if file_format in (records.CSV, records.TSV):
         schema = schema_of(event_type)
         delimiter = "," if file_format == records.CSV else "\t"
-        return csv_events(lines, types, schema.document if schema else {}, delimiter=delimiter)
+        return csv_events(
+            lines,
+            types,
+            schema.document if schema else {},
+            delimiter=delimiter,
+            check=lambda names: _warn(event_type, names),
+        )
     return records.json_lines(lines) if file_format == records.JSONL else records.json_values(lines)
 
 

@@ -1,17 +1,19 @@
 """Options of the commands that read events, and what they mean."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rioni.cli import completions
+from rioni.cli.event_printing import shown_paths
 from rioni.cli.times import point_in_time
 from rioni.domain.errors import Invalid
 
 
 if TYPE_CHECKING:
+    from rioni.cli.session import Session
     from rioni.client import Client
     from rioni.tools.events.ranges import Selection
     from rioni.tools.events.reading import Reader
@@ -75,6 +77,18 @@ Metadata = Annotated[
 def split_columns(columns: str | None) -> list[str]:
     """The names in the option `--columns`."""
     return [name.strip() for name in (columns or "").split(",") if name.strip()]
+
+
+def check_shown(
+    session: "Session", event_types: Sequence[str], line_template: str | None, columns: Sequence[str]
+) -> None:
+    """Check what is to be shown of events against their schemas; warns on stderr, raises Invalid."""
+    if not (paths := shown_paths(line_template, columns)):
+        return
+    from rioni.tools.events.schema_paths import check_paths
+
+    for warning in check_paths([session.client.event_types.get(name) for name in event_types], paths):
+        session.output.note(f"Warning: {warning}")
 
 
 def selection(

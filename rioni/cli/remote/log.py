@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from rioni.cli.output import CannotWrite
 from rioni.cli.session import Session, connected
+from rioni.cli.streams import CannotWrite
 from rioni.domain.errors import Invalid
 
 

@@ -18,6 +18,7 @@ from rioni.cli.remote.event_options import (
     Table,
     Template,
     Until,
+    check_shown,
     note_lost,
     readers,
     selection,
@@ -77,7 +78,8 @@ def tail(
     `--json` writes a line `{"cursor": {"event_type", "partition", "offset"}, "event": …}` for each event. `--template`
     and `--columns` name members of the event by their path; `cursor.partition` and `cursor.offset` are its place, in
     columns also `time` (when the broker received it), `partition`, `offset`, `event_type` and `event` (all of it). A
-    member of the event with such a name is `event.time`. `--filter` is the
+    member of the event with such a name is `event.time`. A path that the schema excludes is an error; one that it does
+    not declare is shown with a warning on stderr. `--filter` is the
     [language of subscriptions](reference/subscriptions.md#filters): `event.total > 100 && metadata.flow_id != ''`.
     """
     from rioni.tools.events.selecting import limited, wanted_by
@@ -91,6 +93,7 @@ def tail(
         metadata=metadata,
         with_event_type=len(event_types) > 1,
     )
+    check_shown(session, event_types, template, split_columns(columns))
     wanted = selection(partition, since, until, from_offset)
     if last is not None and (since is not None or from_offset is not None):
         raise Invalid("A read begins at one place: give --last, --since or --from-offset.")

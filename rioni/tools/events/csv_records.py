@@ -2,7 +2,7 @@
 
 import csv
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -164,7 +164,12 @@ def _referred(schema: Mapping[str, Any], reference: str) -> Any:
 
 
 def csv_events(
-    lines: Iterable[bytes], types: Mapping[str, str], schema: Mapping[str, Any], *, delimiter: str = ","
+    lines: Iterable[bytes],
+    types: Mapping[str, str],
+    schema: Mapping[str, Any],
+    *,
+    delimiter: str = ",",
+    check: Callable[[Sequence[str]], None] = lambda _: None,
 ) -> Iterator[Found]:
     """The events of a file.
 
@@ -173,6 +178,7 @@ def csv_events(
         types: of columns, which the user gives.
         schema: of the events.
         delimiter: between cells.
+        check: is called with the names of the columns that `types` does not have; raises Invalid.
 
     Raises:
         Invalid: the header can't be used.
@@ -184,6 +190,7 @@ def csv_events(
         if not header:
             raise Invalid("line 1 has to be a header with the names of the columns, and is empty.")
         columns = columns_of(header, types, schema)
+        check([name for column in columns if (name := ".".join(column.path)) not in types])
         line = rows.line_num + 1
         for row in rows:
             if row:

@@ -2,6 +2,7 @@
 
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -79,6 +80,8 @@ def shell(run, tmp_path, hostile):
     }
 
     def ask(name, script):
+        if not shutil.which(name):
+            pytest.skip(f"{name} is not installed")
         Path("completion").write_text(run("completion", name)[1])
         done = subprocess.run(
             [name, *(("-f",) if name == "zsh" else ()), "-c", script],

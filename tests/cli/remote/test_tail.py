@@ -193,3 +193,41 @@ def test_a_search_without_result_has_exit_code_1(rioni, event_type):
     assert rioni("search", name, "--filter", "event.number == 7") == (1, "", "")
     assert rioni("search", name, "--until", "1d") == (1, "", "")
     assert rioni("search", name, "--since", "1d", "--partition", "0", "--limit", "1")[0] == 0
+
+
+@pytest.mark.parametrize("command", ["tail", "search"])
+@pytest.mark.parametrize(("option", "form"), [("--columns", "{}"), ("--template", "{{{}}}")])
+def test_paths_are_checked_against_the_schema(rioni, event_type, command, option, form):
+    orders = event_type([1])
+    options = ("--no-follow",) if command == "tail" else ()
+    code, out, err = rioni(command, orders, *options, option, form.format("numberx"))
+    assert (code, err) == (0, f"Warning: No schema of {orders} declares numberx; did you mean number?\n")
+    code, out, err = rioni(command, orders, *options, option, form.format("number.digits"))
+    assert (code, out) == (2, "")
+    assert err.startswith(f"Error: No event of {orders} has number.digits: the schema excludes it")
+    for right in ("number", "metadata.received_at", "cursor.offset"):
+        assert rioni(command, orders, *options, option, form.format(right))[::2] == (0, "")
+    code, _, err = rioni(command, orders, *options, option, form.format("cursor.offsetx"))
+    assert code == 2
+    assert "cursor has event_type, partition, offset" in err
+
+
+@pytest.mark.parametrize("template", ["{}", "{a..b}", "{a!r}", "{a", "{.a}"])
+def test_a_template_whose_braces_hold_no_path_is_refused(rioni, event_type, template):
+    code, out, err = rioni("tail", event_type([1]), "--no-follow", "--template", template)
+    assert (code, out) == (2, "")
+    assert "is no template" in " ".join(err.split())
+
+
+HOSTILE = "a\x1b]0;x\x07\x9b31m\u202eb\u2028c\u200ed\r\ne"
+
+
+@pytest.mark.parametrize("options", [("--template", "{key}"), ("--columns", "key"), ("--table",)])
+def test_values_never_control_the_terminal_nor_begin_lines(rioni, client, event_type, options):
+    orders = event_type([])
+    client.publish(orders, [{"key": HOSTILE}])
+    code, out, _ = rioni("tail", orders, "--no-follow", *options)
+    assert code == 0
+    assert out.replace("\n", "").isprintable()
+    assert len(out.splitlines()) == (1 if options[0] == "--template" else 2)
+    assert "\\u202eb" in out

@@ -1,0 +1,73 @@
+"""Checks paths of members that people write, such as those of columns, against the schemas of event types."""
+
+import difflib
+from collections.abc import Iterator, Sequence
+from itertools import product
+
+from rioni.client import EventType
+from rioni.domain.errors import Invalid
+from rioni.domain.schemas.effective_schema import EffectiveSchema
+from rioni.domain.schemas.field_path import TooMuchToLookFor
+from rioni.domain.schemas.path_check import PathFound, Standing, path_in
+from rioni.tools.events.checking import schema_of
+
+
+NEAR = 0.6
+"""Likeness of a name that is suggested, from 0 to 1."""
+
+
+def check_paths(event_types: Sequence[EventType], paths: Sequence[str]) -> list[str]:
+    """Check paths with dots between names of members and numbers of items.
+
+    Args:
+        event_types: whose events have them. Nothing is checked if one has an Avro schema, or one that Rioni does not
+            accept.
+        paths: from the root of the event.
+
+    Returns:
+        Warnings about paths that no schema declares, though events may have them.
+
+    Raises:
+        Invalid: no valid event of any of the event types can have a path.
+    """
+    schemas = [_schema_of(each) for each in event_types]
+    known = [each for each in schemas if each is not None]
+    if len(known) < len(schemas):
+        return []
+    names = " or ".join(each.name for each in event_types)
+    return [warning for path in paths if (warning := _checked(known, path, names)) is not None]
+
+
+def _schema_of(event_type: EventType) -> EffectiveSchema | None:
+    try:
+        return schema_of(event_type)
+    except (Invalid, ValueError):  # another server accepts other schemas
+        return None
+
+
+def _checked(schemas: Sequence[EffectiveSchema], path: str, event_types: str) -> str | None:
+    try:
+        found = [each for schema in schemas for each in _readings(schema, path)]
+    except TooMuchToLookFor:
+        return None
+    if any(each.standing is Standing.DECLARED for each in found):
+        return None
+    advice = _advice(path, found)
+    if all(each.standing is Standing.EXCLUDED for each in found):
+        raise Invalid(f"No event of {event_types} has {path}: the schema excludes it{advice}")
+    return f"No schema of {event_types} declares {path}{advice}"
+
+
+def _readings(schema: EffectiveSchema, path: str) -> Iterator[PathFound]:
+    """A number in a path is an item of an array, or the name of a member."""
+    choices: list[tuple[str | int, ...]] = [
+        (name, int(name)) if name.isdecimal() else (name,) for name in path.split(".")
+    ]
+    for segments in product(*choices):
+        yield path_in(schema, segments)
+
+
+def _advice(path: str, found: Sequence[PathFound]) -> str:
+    names = sorted({name for each in found for name in each.names})
+    near = [match for part in path.split(".") for match in difflib.get_close_matches(part, names, n=1, cutoff=NEAR)]
+    return f"; did you mean {near[0]}?" if near else f"; there are {', '.join(names)}." if names else "."

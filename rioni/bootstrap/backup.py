@@ -20,6 +20,7 @@ from rioni.bootstrap.verification import check
 from rioni.config.settings import Config
 from rioni.domain.errors import Unavailable
 from rioni.domain.system.installation import INSTALLATION
+from rioni.private_files import private_umask
 from rioni.storage.embedded import backup_folder
 from rioni.storage.embedded.backup_files import FORMAT_NAME, BackupError
 from rioni.storage.embedded.backup_folder import FileEntry, Manifest
@@ -55,6 +56,7 @@ class BackupReport(NamedTuple):
         return sum(each.size for each in self.manifest.files.values())
 
 
+@private_umask()
 def backup(config: Config, folder: Path, progress: Progress, *, checked: bool = True) -> BackupReport:
     """Copy log, read models, cursors and events as of one instant into a folder; blocks.
 

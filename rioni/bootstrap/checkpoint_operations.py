@@ -19,6 +19,7 @@ from rioni.domain.transparency.checkpoint import Checkpoint
 from rioni.domain.transparency.key_succession import SigningKey, sign_successor
 from rioni.domain.transparency.merkle_tree import verify_consistency
 from rioni.domain.transparency.signed_note import Note, Verifier, parse_verifier, sign, verifier_of
+from rioni.private_files import private_umask
 from rioni.projections.log_tree import leaves
 from rioni.projections.queries import log_proofs
 from rioni.storage.signing_key import load_key, replace_key
@@ -99,6 +100,7 @@ def signed_checkpoint(config: Config, connection: Connection) -> Note:
     return Note(text, (sign(text, name, key),))
 
 
+@private_umask()
 def rotate_key(config: Config, *, lost: bool) -> Verifier:
     """Replace the signing key by a new one, which the present one signs; the broker records it when it signs next.
 

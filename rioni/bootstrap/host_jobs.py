@@ -10,6 +10,7 @@ from rioni.domain.access.authorization import Subject
 from rioni.domain.errors import Unavailable
 from rioni.domain.ports.thread_pool import direct
 from rioni.domain.system.jobs import JobReport
+from rioni.private_files import private_umask
 from rioni.storage.clock import SystemClock
 from rioni.storage.embedded.jobs import EmbeddedJobs
 
@@ -26,8 +27,9 @@ def host_jobs(config: Config) -> Callable[[str, JobReport], None]:
     def tell(job_id: str, report: JobReport) -> None:
         # A wrong folder is none of a broker's; the job says so itself.
         if (config.data / "registry.db").exists():
-            _share(path)
-            records.report(job_id, report, HOST)
+            with private_umask():
+                _share(path)
+                records.report(job_id, report, HOST)
 
     return tell
 

@@ -16,6 +16,7 @@ from rioni.domain.errors import Invalid, NotFound
 from rioni.domain.hash_chain import LogHead
 from rioni.domain.timestamps import rfc3339
 from rioni.log_tables import HEAD, TRACKING
+from rioni.private_files import private_umask
 from rioni.projections.custom import installed
 from rioni.projections.custom_tables import live_tables, prepare
 from rioni.projections.generations import generation, swap
@@ -57,6 +58,7 @@ class Wanted(NamedTuple):
     """A folder for temporary files; by default in the data directory."""
 
 
+@private_umask()
 def rebuild(
     config: Config,
     wanted: Wanted,
@@ -163,5 +165,5 @@ def _alone(config: Config) -> Iterator[Engine]:
     check_exists(config)
     engine = database_engine(config)
     check_current(engine)
-    with rebuild_lock(engine):
+    with private_umask(), rebuild_lock(engine):
         yield open_engine(database_url(config), functools.partial(engines.write_lock, engine))

@@ -24,6 +24,7 @@ from rioni.bootstrap.consistency.stores import counted
 from rioni.config.settings import Config
 from rioni.domain.errors import RioniError
 from rioni.domain.system.installation import INSTALLATION
+from rioni.private_files import private_umask
 from rioni.storage.embedded import backup_folder
 from rioni.storage.embedded.anchoring import COORDINATION
 from rioni.storage.embedded.anchors import committed_offsets, inspect
@@ -90,6 +91,7 @@ class RestoreReport(NamedTuple):
     """Where the old files are; None if there were none, or they were deleted."""
 
 
+@private_umask()
 def restore(
     folder: Path, data: Path, progress: Progress, *, accept_lost_events: bool = False, delete_old: bool = False
 ) -> RestoreReport:

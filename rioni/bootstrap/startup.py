@@ -23,6 +23,7 @@ from rioni.domain.errors import Conflict, Unavailable
 from rioni.domain.ports.thread_pool import direct
 from rioni.domain.system.installation import DataMismatch
 from rioni.domain.system.storages import EMBEDDED
+from rioni.private_files import private_umask
 from rioni.projections.generations import rebuilds
 from rioni.projections.generations.generation import WORKING, remove
 from rioni.projections.queries.storages import all_storages
@@ -52,7 +53,7 @@ def prepare_startup(config: Config) -> Iterator[DataDirectory]:
     """
     _check_kafka_options(config)
     sources_of_tokens(config, SystemClock(), token_policy(config), direct, only_remote=lambda: False)
-    with DataDirectory(config.data) as directory:
+    with private_umask(), DataDirectory(config.data) as directory:
         if config.database is None and (missing := registry_missing(directory.path)):
             raise DataMismatch([missing])
         lease = database_lease(config, cluster_identity(config, directory.broker))

@@ -29,6 +29,7 @@ from rioni.domain.errors import Unavailable
 from rioni.domain.system.installation import Anchor, DataMismatch
 from rioni.domain.timelines.position import BEFORE_FIRST, TimelinePosition, parse_offset
 from rioni.domain.timelines.timeline import FIRST_ORDER, Timeline
+from rioni.private_files import private_umask
 from rioni.storage.clock import SystemClock
 from rioni.storage.embedded.anchoring import COORDINATION
 from rioni.storage.embedded.anchors import write_anchor
@@ -48,6 +49,7 @@ offset."""
 
 
 @damage_reported()
+@private_umask()
 def accept_loss(config: Config, reason: str, also: Sequence[str] = ()) -> list[str]:
     """Make the stores of a broker, or of a cluster, consistent again, whatever is lost; blocks.
 

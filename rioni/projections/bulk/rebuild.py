@@ -328,7 +328,7 @@ class _Rebuild:
 @contextmanager
 def _alone(scratch: Path) -> Iterator[None]:
     """Make sure that no other rebuild uses the same folder."""
-    scratch.mkdir(parents=True, exist_ok=True)
+    scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
     with (scratch / "rebuild.lock").open("w") as file:
         if not try_lock(file.fileno()):
             raise Conflict(f"Another rebuild is running: it holds the lock on {scratch / 'rebuild.lock'}.")

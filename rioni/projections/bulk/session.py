@@ -169,7 +169,7 @@ def _join(options: SparkOptions) -> SparkSession:
 
 def _launch(scratch: Path, options: SparkOptions) -> tuple[Any, SparkConf]:
     """Start Java; return what talks to it, and the configuration of the context to be made."""
-    scratch.mkdir(parents=True, exist_ok=True)
+    scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     conf = SparkConf(loadDefaults=False).setAll(list(_SETTINGS.items()))
     if not options.master or options.master.startswith("local"):

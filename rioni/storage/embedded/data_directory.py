@@ -1,13 +1,17 @@
 """Locates the files of an embedded broker in its data directory, and locks the directory for one broker."""
 
 import os
+import re
 from pathlib import Path
 from typing import Self
 from uuid import uuid4
 
+import structlog
+
 from rioni.domain.errors import RioniError
 from rioni.domain.system.storages import DEFAULT_STORAGE
 from rioni.file_locks import try_lock
+from rioni.private_files import tighten
 from rioni.storage.change_flags import SharedChangeFlags
 
 
@@ -25,6 +29,15 @@ STAGING = "restore"
 # contains.
 _IGNORED = {"lock", "format.unfinished", "lost+found"}
 _OF_RESTORING = {f"{RESTORING}.new"}
+
+
+_OWN = re.compile(
+    r".*\.db(-.*)?|lock|leadership|format.*|restore.*|before-restore-.*|migrated\.json.*|scratch|signals"
+    r"|spools|workers|.*\.damaged-.*"
+)
+"""Names of what brokers make in a data directory; of the signing key a mode that is too wide is an error instead."""
+
+_log = structlog.get_logger("rioni.storage")
 
 
 class DataDirectoryError(RioniError):
@@ -60,6 +73,7 @@ class DataDirectory:
                 check_not_restoring(self.path)
             self._check(restoring=restoring)
             self._lock()
+            self._tighten()
             # A restore brings the marker along, as the last of its files but the mark that it was not finished.
             if not restoring:
                 self._mark()
@@ -194,6 +208,15 @@ class DataDirectory:
             )
         os.ftruncate(self._lock_fd, 0)
         os.pwrite(self._lock_fd, f"{os.getpid()}\n".encode(), 0)
+
+    def _tighten(self) -> None:
+        """Take the rights of others on files that earlier versions have made; those of operators are left alone."""
+        try:
+            for entry in self.path.iterdir():
+                if _OWN.fullmatch(entry.name):
+                    tighten(entry)
+        except PermissionError as ex:
+            _log.warning("others may read a file of the data directory, and its mode can't be changed", reason=str(ex))
 
     def _mark(self) -> None:
         """Write the marker atomically: after a crash it exists completely or not at all."""

@@ -256,6 +256,7 @@ class _Process:
         if self._receiver is None:
             self._receiver = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
             self._receiver.bind(self._address(self._name))
+            os.chmod(self._name, 0o600, dir_fd=self._directory_fd)
             self._listener = threading.Thread(
                 target=self._receive, args=(self._receiver,), name="rioni-signals", daemon=True
             )

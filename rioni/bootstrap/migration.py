@@ -1,7 +1,8 @@
 """Migrates a data directory to a cluster: log, events and cursors. Resumable.
 
-The last write marks the storages as moved to Kafka. Until then the cluster's nodes serve no events, and the broker on
-the data directory can be started again, as if the migration had not been tried.
+The last write marks the storages as moved to Kafka. Until then the cluster's nodes serve no events. Just before it, the
+data directory is marked as migrated. Before, its broker can be started again, as if the migration had not been tried;
+afterwards it refuses to start, so that no event is accepted where nobody will look for it.
 """
 
 import contextlib
@@ -10,6 +11,8 @@ from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
 
 from rioni.bootstrap.catch_up import catch_up
 from rioni.bootstrap.database import database_engine, database_lease, database_url, migration_identity
@@ -29,12 +32,14 @@ from rioni.domain.timelines.position import Bounds, EventTypePartition
 from rioni.domain.timelines.timeline import Timeline
 from rioni.projections.tables import TRACKING_NAME
 from rioni.storage.embedded.events.database import EventsDatabase
+from rioni.storage.embedded.migration_mark import MigrationMark, read_mark, write_mark
 from rioni.storage.kafka.factory import event_importer, opener
 from rioni.storage.kafka.idempotence.idempotency_import import import_keys, of_embedded, of_kafka
 from rioni.storage.log.log_copy import copy_followers, copy_log
 from rioni.storage.log.verification import verify
-from rioni.storage.sql.engines import create_engine
+from rioni.storage.sql.engines import create_engine, reading
 from rioni.storage.sql.migration import upgrade
+from rioni.storage.sql.store_marks import entry_hash
 
 
 if TYPE_CHECKING:
@@ -68,7 +73,7 @@ def migrate(data: Path, target: Config, progress: "Progress") -> MigrationReport
 
     Raises:
         DataDirectoryError: the broker is running, or this is no data directory.
-        Conflict: the cluster is not empty, or its data differs from the source.
+        Conflict: the directory was migrated, the cluster is not empty, or its data differs from the source.
         Unavailable: a server can't be reached, lacks its driver, or nodes use the cluster's database.
     """
     if not target.clustered:
@@ -76,9 +81,15 @@ def migrate(data: Path, target: Config, progress: "Progress") -> MigrationReport
     if not (data / "registry.db").exists():
         raise Unavailable(f"There is no data in {data}. Name the data directory of a broker: --data.")
     with contextlib.ExitStack() as opened:
-        directory = opened.enter_context(prepare_startup(Config(data=data)))
+        directory = opened.enter_context(prepare_startup(Config(data=data), migrating=True))
+        before = read_mark(data)
+        if before is not None and before.complete:
+            raise Conflict(f"This data directory was already migrated, to {before.cluster}, on {before.migrated_at}.")
         held = database_lease(target, migration_identity(directory.broker))
         opened.enter_context(contextlib.closing(held.acquire(target.database_lock_timeout_s)))
+        if before is not None and _has(target, before):
+            there = opened.enter_context(contextlib.closing(build_infrastructure(target, directory)))
+            return _complete(data, there, before)
         source = opened.enter_context(contextlib.closing(build_infrastructure(Config(data=data), directory)))
         head = _move_log(source, target, progress)
         there = opened.enter_context(contextlib.closing(build_infrastructure(target, directory)))
@@ -93,9 +104,38 @@ def migrate(data: Path, target: Config, progress: "Progress") -> MigrationReport
         for finding in verify(there.log.engine, TOPICS):
             raise Conflict(f"The log differs from the source after migration: {finding}")
         held.check()
-        for storage in storages:
+        mark = MigrationMark(
+            cluster=f"the cluster with Kafka at {target.kafka} and ZooKeeper at {target.zookeeper}",
+            complete=False,
+            migrated_at=there.system_context().origin.recorded_at,
+            position=head.position,
+            hash=head.hash.hex(),
+            events=count,
+            subscriptions=subscriptions,
+        )
+        write_mark(data, mark)
+        return _complete(data, there, mark)
+
+
+def _has(target: Config, mark: MigrationMark) -> bool:
+    """Whether a cluster has what an interrupted migration has moved to it; else it was set up anew since."""
+    engine = database_engine(target)
+    try:
+        upgrade(engine)
+        with reading(engine) as connection:
+            return entry_hash(connection, mark.position) == bytes.fromhex(mark.hash)
+    finally:
+        engine.dispose()
+
+
+def _complete(data: Path, there: Infrastructure, mark: MigrationMark) -> MigrationReport:
+    """Let the cluster count: its nodes can start when its default storage, the last one, is in Kafka."""
+    there.registry.refresh()
+    for storage in sorted(there.registry.storages(), key=lambda each: each.default):
+        if storage.storage_type == EMBEDDED:
             there.bus.dispatch(MoveStorage(storage_id=storage.id, storage_type=KAFKA), there.system_context())
-        return MigrationReport(head, count, subscriptions)
+    write_mark(data, msgspec.structs.replace(mark, complete=True))
+    return MigrationReport(LogHead(mark.position, bytes.fromhex(mark.hash)), mark.events, mark.subscriptions)
 
 
 def _move_log(source: Infrastructure, target: Config, progress: "Progress") -> LogHead:

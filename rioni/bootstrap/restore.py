@@ -31,6 +31,7 @@ from rioni.storage.embedded.anchors import committed_offsets, inspect
 from rioni.storage.embedded.backup_files import FORMAT_NAME, BackupError, created, open_file, opened
 from rioni.storage.embedded.backup_folder import Manifest
 from rioni.storage.embedded.data_directory import RESTORING, STAGING, DataDirectory, fsync_directory
+from rioni.storage.embedded.migration_mark import check_not_migrated
 from rioni.storage.sql.engines import create_engine, reading
 from rioni.storage.sql.read_only import read_only_engine
 from rioni.storage.sql.store_marks import ends_of, ends_text, entry_hash, read_head, read_marks, topic_mark, write_marks
@@ -107,13 +108,14 @@ def restore(
 
     Raises:
         BackupError: the backup is damaged or does not fit, or newer data would be lost.
-        DataDirectoryError: the broker is running, or this is no data directory.
+        DataDirectoryError: the broker is running, this is no data directory, or it was migrated to a cluster.
         Unavailable: a file can't be used.
     """
     with _disk_errors(data):
         manifest = _checked_manifest(folder)
         existed, begun = data.exists(), (data / RESTORING).exists()
         with DataDirectory(data, restoring=True) as directory:
+            check_not_migrated(directory.path)
             kept = _finish(directory.path)
             if kept is not None and kept.manifest_id == manifest.id:
                 return _report(manifest, Newer(), directory.path, kept, delete_old=delete_old)

@@ -15,7 +15,7 @@ import structlog
 from rioni.bootstrap.adapters import check_shared
 from rioni.bootstrap.catch_up import catch_up
 from rioni.bootstrap.consistency.kafka import compare_kafka
-from rioni.bootstrap.consistency.stores import mismatches
+from rioni.bootstrap.consistency.stores import check_registry, mismatches
 from rioni.bootstrap.database import cluster_identity, database_engine, database_lease, reading_models
 from rioni.bootstrap.from_config import token_policy
 from rioni.config.settings import Config
@@ -28,8 +28,10 @@ from rioni.projections.generations import rebuilds
 from rioni.projections.generations.generation import WORKING, remove
 from rioni.projections.queries.storages import all_storages
 from rioni.storage.clock import SystemClock
-from rioni.storage.embedded.data_directory import DataDirectory, registry_missing
+from rioni.storage.embedded.data_directory import DataDirectory
 from rioni.storage.embedded.events.database import EventsDatabase
+from rioni.storage.embedded.expendable import renew_damaged
+from rioni.storage.embedded.migration_mark import check_not_migrated
 from rioni.storage.kafka.options import options_of, read_options
 from rioni.storage.sql.engines import writing
 from rioni.storage.sql.migration import upgrade
@@ -42,11 +44,15 @@ _log = structlog.get_logger("rioni.bootstrap")
 
 
 @contextlib.contextmanager
-def prepare_startup(config: Config) -> Iterator[DataDirectory]:
+def prepare_startup(config: Config, *, migrating: bool = False) -> Iterator[DataDirectory]:
     """Lock the data directory, migrate the database, and bring the read models up to date with the log.
 
+    Args:
+        config: the settings.
+        migrating: whether it is opened to be migrated to a cluster, or to complete that.
+
     Raises:
-        DataDirectoryError: the data directory can't be used.
+        DataDirectoryError: the data directory can't be used, or was migrated to a cluster.
         DataMismatch: a store was replaced by an older or a foreign one, or is missing.
         Unavailable: the database or ZooKeeper can't be reached, other brokers use it, a settings file is invalid, the
             default storage is not migrated to the cluster, or log or read models are from another release.
@@ -54,8 +60,11 @@ def prepare_startup(config: Config) -> Iterator[DataDirectory]:
     _check_kafka_options(config)
     sources_of_tokens(config, SystemClock(), token_policy(config), direct, only_remote=lambda: False)
     with private_umask(), DataDirectory(config.data) as directory:
-        if config.database is None and (missing := registry_missing(directory.path)):
-            raise DataMismatch([missing])
+        if not (migrating or config.clustered):
+            check_not_migrated(directory.path)
+        if config.database is None:
+            check_registry(directory.path)
+        renew_damaged(directory)
         lease = database_lease(config, cluster_identity(config, directory.broker))
         with contextlib.closing(lease.acquire(config.database_lock_timeout_s)):
             engine = database_engine(config)

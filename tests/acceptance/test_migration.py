@@ -5,6 +5,7 @@ from contextlib import closing
 
 import pytest
 
+from rioni.bootstrap import migration
 from rioni.bootstrap.infrastructure import build_infrastructure
 from rioni.bootstrap.migration import migrate
 from rioni.bootstrap.startup import prepare_startup
@@ -13,7 +14,7 @@ from rioni.config.settings import Config
 from rioni.domain.errors import Conflict, Unavailable
 from tests.acceptance.conftest import event, partitions, publish_orders
 from tests.support.builders import event_type_body
-from tests.support.server import open_stream, running_server
+from tests.support.server import open_stream, refused_start, running_server
 from tests.support.waiting import wait_until
 
 
@@ -165,6 +166,7 @@ def test_a_broker_is_migrated_to_a_cluster_with_everything(cluster, data, node, 
     assert report.subscriptions == 1
     with pytest.raises(Conflict, match="already migrated"):
         migrate(data, target, no_progress)
+    assert "was migrated to the cluster with Kafka at" in refused_start(data)
     with node() as server, server.client() as client:
         publish_again(client)
         assert state(client, subscription) == before
@@ -206,6 +208,37 @@ def test_after_an_incomplete_migration_the_old_broker_may_continue(cluster, data
         assert sorted(read + consume(server, subscription, 26 - len(read))) == sorted(
             [*map(str, range(25)), "meanwhile"]
         )
+
+
+def test_interrupted_at_its_last_steps_the_old_broker_does_not_start_and_a_further_run_completes(
+    cluster, data, node, monkeypatch
+):
+    subscription, _, before = history(data)
+    target = Config(**cluster)
+    # Before the cluster's last entry, and when it is written, but the mark does not say so yet.
+    for name in ("MoveStorage", "write_mark"):
+        with monkeypatch.context() as patched:
+            patched.setattr(migration, name, lambda *_args, **_kwargs: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                migrate(data, target, no_progress)
+        assert "Run `rioni migrate` again to complete it" in refused_start(data)
+    report = migrate(data, target, no_progress)
+    assert (report.events, report.subscriptions) == (28, 1)
+    assert "was migrated to the cluster" in refused_start(data)
+    with node() as server, server.client() as client:
+        assert state(client, subscription) == before
+
+
+def test_an_interrupted_migration_begins_anew_if_the_cluster_was_set_up_anew(cluster, data, postgres_url, monkeypatch):
+    history(data)
+    with monkeypatch.context() as patched:
+        patched.setattr(migration, "MoveStorage", lambda **_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            migrate(data, Config(**cluster), no_progress)
+    other = cluster | {"database": postgres_url(), "zookeeper": f"{cluster['zookeeper']}-anew"}
+    reached = set()
+    assert migrate(data, Config(**other), lambda name, *_: reached.add(name)).events == 28
+    assert "entries of the log" in reached
 
 
 def test_settings_without_a_cluster_or_data_are_rejected(cluster, data):

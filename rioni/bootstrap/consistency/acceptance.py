@@ -38,6 +38,7 @@ from rioni.storage.embedded.data_directory import DataDirectory, DataDirectoryEr
 from rioni.storage.embedded.events.chunks import DamagedEvents
 from rioni.storage.embedded.events.database import EventsDatabase
 from rioni.storage.embedded.events.padding import pad
+from rioni.storage.embedded.migration_mark import check_not_migrated
 from rioni.storage.sql.engines import reading
 from rioni.storage.sql.migration import upgrade
 from rioni.storage.sql.store_marks import ZOOKEEPER, ends_text, installation_id, write_marks, zookeeper_mark
@@ -66,12 +67,14 @@ def accept_loss(config: Config, reason: str, also: Sequence[str] = ()) -> list[s
         The inconsistencies found; if empty, nothing was changed.
 
     Raises:
-        DataDirectoryError: the broker is running, or this is no data directory.
+        DataDirectoryError: the broker is running, this is no data directory, or a cluster counts.
         Unavailable: a file, the database or Kafka can't be used, or nodes of the cluster are running.
     """
     if not config.clustered and not config.data.exists():
         raise Unavailable(f"There is no data in {config.data}. Name the data directory of a broker: --data.")
     with DataDirectory(config.data) as directory, contextlib.ExitStack() as opened:
+        if not config.clustered:
+            check_not_migrated(directory.path)
         found = [missing] if config.database is None and (missing := registry_missing(config.data)) else []
         party = (
             acceptance_identity(directory.broker) if config.clustered else cluster_identity(config, directory.broker)

@@ -11,16 +11,20 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, Engine
 
+from rioni.domain.errors import Unavailable
 from rioni.domain.hash_chain import LogHead
 from rioni.domain.subscriptions.cursor_arithmetic import beyond_end
-from rioni.domain.system.installation import INSTALLATION, Anchor
+from rioni.domain.system.installation import INSTALLATION, Anchor, DataMismatch
 from rioni.domain.system.storages import EMBEDDED
 from rioni.domain.timelines.position import TimelinePosition, parse_offset
 from rioni.domain.timelines.timeline import FIRST_ORDER, Timeline
+from rioni.log_tables import LOG
 from rioni.projections.queries.states import all_states
 from rioni.storage.embedded.anchoring import COORDINATION
-from rioni.storage.embedded.anchors import Found, committed_offsets, inspect
-from rioni.storage.embedded.data_directory import events_path
+from rioni.storage.embedded.anchors import Found, committed_offsets, inspect, table_names
+from rioni.storage.embedded.coordination.database import CoordinationDatabase
+from rioni.storage.embedded.data_directory import events_path, registry_missing
+from rioni.storage.embedded.events.database import EventsDatabase
 from rioni.storage.sql.engines import reading
 from rioni.storage.sql.store_marks import ends_of, entry_hash, read_head, read_marks, topic_mark
 
@@ -103,6 +107,29 @@ def cursors_beyond_end(engine: Engine, data: Path) -> Iterator[str]:
             yield f"subscription {subscription_id}: {beyond_end(key, offset, newest)}"
 
 
+def check_registry(data: Path) -> None:
+    """Check that the registry of a data directory with other stores can be read, and has a log.
+
+    Raises:
+        DataMismatch: it is missing, empty, or another file.
+        Unavailable: it is there, but can't be read.
+    """
+    if missing := registry_missing(data):
+        raise DataMismatch([missing])
+    others = sorted(path.name for path in (*data.glob("events*.db"), *data.glob("coordination.db")))
+    if not others:
+        return
+    try:
+        tables = table_names(data / "registry.db")
+    except (sqlite3.Error, OSError, UnicodeDecodeError) as ex:
+        raise Unavailable(
+            f"registry.db, which holds the internal log, is damaged: {ex}. Nothing was changed. Restore a backup with "
+            "`rioni restore`. Without one, move registry.db away: `rioni accept-loss` then says what is lost."
+        ) from ex
+    if LOG.name not in tables:
+        raise DataMismatch([f"registry.db is empty or another file: it has no log, which says what {others[0]} holds."])
+
+
 def _of_others(connection: Connection, data: Path, expected: Expected) -> Iterator[str]:
     """Check the files of storages that the registry does not know: those of deleted storages remain."""
     known = {events_path(data, storage_id) for storage_id in expected.timelines}
@@ -135,6 +162,13 @@ def _own(connection: Connection, path: Path, expected: Expected) -> Generator[st
         found = inspect(path)
     except (sqlite3.Error, OSError, UnicodeDecodeError) as ex:
         yield f"{path.name} can't be read: {ex}."
+        return None
+    known = CoordinationDatabase if path.name == "coordination.db" else EventsDatabase
+    if found.version > known.schema_version:
+        yield (
+            f"{path.name} was written by a newer version of Rioni (schema {found.version}, known here: "
+            f"{known.schema_version}). Use that version."
+        )
         return None
     strangers = list(_of_anchor(connection, path.name, found.anchor, expected))
     yield from strangers

@@ -5,11 +5,11 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from rioni.domain.subscriptions.activity import ActivityKey, LastActivity
-from rioni.storage.embedded.sqlite_file import SQLiteFile
+from rioni.storage.embedded.expendable_file import ExpendableFile
 
 
-class ActivityDatabase(SQLiteFile):
-    """One process's connections; locking: see `SQLiteFile`."""
+class ActivityDatabase(ExpendableFile):
+    """One process's connections; see `ExpendableFile`."""
 
     schema_version = 1
     contents = "client activity"

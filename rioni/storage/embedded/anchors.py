@@ -40,6 +40,8 @@ class Found(NamedTuple):
     sequence: int = 0
     ends: Ends = {}  # noqa: RUF012 - never changed
     """Of an event store."""
+    version: int = 0
+    """Of the file's schema."""
 
 
 def read_anchor(connection: sqlite3.Connection) -> tuple[Anchor | None, int]:
@@ -72,9 +74,20 @@ def inspect(path: Path) -> Found:
         sqlite3.Error: the file can't be read.
     """
     with read_only_uri(path) as uri, closing(sqlite3.connect(uri, uri=True)) as connection:
-        tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        tables = _tables(connection)
         anchor, sequence = read_anchor(connection) if "anchor" in tables else (None, 0)
-        return Found(anchor, sequence, read_ends(connection) if "chunks" in tables else {})
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        return Found(anchor, sequence, read_ends(connection) if "chunks" in tables else {}, version)
+
+
+def table_names(path: Path) -> set[str]:
+    """Return the names of the tables of an SQLite file; as `inspect`."""
+    with read_only_uri(path) as uri, closing(sqlite3.connect(uri, uri=True)) as connection:
+        return _tables(connection)
+
+
+def _tables(connection: sqlite3.Connection) -> set[str]:
+    return {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
 
 
 def committed_offsets(path: Path) -> list[tuple[str, EventTypePartition, str]]:

@@ -2,6 +2,7 @@
 
 import os
 import re
+from itertools import chain
 from pathlib import Path
 from typing import Self
 from uuid import uuid4
@@ -13,14 +14,20 @@ from rioni.domain.system.storages import DEFAULT_STORAGE
 from rioni.file_locks import try_lock
 from rioni.private_files import tighten
 from rioni.storage.change_flags import SharedChangeFlags
+from rioni.storage.embedded.set_aside import set_aside
 
 
 FORMAT = "rioni data directory, format 1\n"
 """The content of the marker file; a broker refuses a directory with any other format."""
 
+_FORMAT = re.compile(r"rioni data directory, format [0-9]+\n")
+
 RESTORING = "restore.json"
 """Name of the file that exists while a new data directory is filled from a backup, and while the files of an old one
 are replaced."""
+
+MIGRATED = "migrated.json"
+"""Name of the file that exists when a cluster counts, and the directory no longer does."""
 
 STAGING = "restore"
 """Name of the folder with the files that are being restored."""
@@ -72,6 +79,7 @@ class DataDirectory:
             if not restoring:
                 check_not_restoring(self.path)
             self._check(restoring=restoring)
+            self._clear_places()
             self._lock()
             self._tighten()
             # A restore brings the marker along, as the last of its files but the mark that it was not finished.
@@ -150,6 +158,11 @@ class DataDirectory:
         return self.path / "signals"
 
     @property
+    def workers(self) -> Path:
+        """Path of the directory of the files that show which worker processes are alive."""
+        return self.path / "coordination.db-workers"
+
+    @property
     def scratch(self) -> Path:
         """Path of the directory of files that need not survive the process."""
         return self.path / "scratch"
@@ -192,11 +205,22 @@ class DataDirectory:
                     "an empty directory, or one that does not exist yet."
                 ) from None
             return
-        if found != FORMAT:
+        except IsADirectoryError as ex:
             raise DataDirectoryError(
-                f"{self.path} has the format {found.strip()[:80]!r}, this version reads {FORMAT.strip()!r}. Use the "
-                "version of Rioni that wrote it, or another data directory."
+                f"{self._marker} is a directory; it has to be a file that says {FORMAT.strip()!r}. Take it away, and "
+                "copy the file from a backup."
+            ) from ex
+        if found == FORMAT:
+            return
+        if _FORMAT.fullmatch(found) is None:
+            raise DataDirectoryError(
+                f"{self._marker} is damaged: it says {found.strip()[:80]!a} instead of {FORMAT.strip()!r}. Copy the "
+                "file from a backup, or write that line to it, and run `rioni verify`: other files may be damaged, too."
             )
+        raise DataDirectoryError(
+            f"{self.path} has the format {found.strip()[:80]!a}, this version reads {FORMAT.strip()!r}. Use the "
+            "version of Rioni that wrote it, or another data directory."
+        )
 
     def _lock(self) -> None:
         self._lock_fd = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -208,6 +232,16 @@ class DataDirectory:
             )
         os.ftruncate(self._lock_fd, 0)
         os.pwrite(self._lock_fd, f"{os.getpid()}\n".encode(), 0)
+
+    def _clear_places(self) -> None:
+        """Move aside what is in the place of a lock or of a folder that may be lost."""
+        for path in (self.signals, self.scratch, self.spools, self.workers, self.scratch / "metrics"):
+            if path.exists() and not path.is_dir():
+                set_aside(path)
+        locks = (self.path.glob(f"*.db{end}") for end in ("-lock", "-changes", "-rebuild", "-unknown"))
+        for path in (self.path / "lock", self.leadership, self.scratch / "elected", *chain.from_iterable(locks)):
+            if path.is_dir():
+                set_aside(path)
 
     def _tighten(self) -> None:
         """Take the rights of others on files that earlier versions have made; those of operators are left alone."""

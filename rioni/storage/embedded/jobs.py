@@ -7,11 +7,11 @@ from pathlib import Path
 import msgspec
 
 from rioni.domain.system.jobs import Job
-from rioni.storage.embedded.sqlite_file import SQLiteFile
+from rioni.storage.embedded.expendable_file import ExpendableFile
 
 
-class JobsDatabase(SQLiteFile):
-    """One process's connections; locking: see `SQLiteFile`."""
+class JobsDatabase(ExpendableFile):
+    """One process's connections; see `ExpendableFile`."""
 
     schema_version = 1
     contents = "list of jobs"

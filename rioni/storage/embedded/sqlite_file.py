@@ -114,9 +114,11 @@ class SQLiteFile:
     def reading(self) -> Iterator[sqlite3.Connection]:
         """Provide a connection that sees committed data; cursors must be closed before the block ends."""
         self._check_usable()
+        # Of the file that is used now: another one may be opened meanwhile.
+        readers = self._readers
         with self._translated():
             try:
-                connection = self._readers.pop()
+                connection = readers.pop()
             except IndexError:
                 connection = self._open()
             try:
@@ -125,10 +127,10 @@ class SQLiteFile:
                 connection.close()
                 raise
             except BaseException:
-                self._readers.append(connection)
+                readers.append(connection)
                 raise
             else:
-                self._readers.append(connection)
+                readers.append(connection)
 
     def close(self) -> None:
         """Close all connections; none may be in use."""

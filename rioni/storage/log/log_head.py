@@ -159,7 +159,7 @@ class PostgresqlHead:
 
     def read(self) -> LogHead:
         """Query the database."""
-        with translate_errors(), self._engine.connect() as connection:
+        with translate_errors(self._engine), self._engine.connect() as connection:
             position, last = connection.execute(_HEAD).one()
         return LogHead(position, last)
 
@@ -206,7 +206,7 @@ class PostgresqlHead:
 
     def _behind(self, position: int) -> bool:
         try:
-            with translate_errors(), self._engine.connect() as connection:
+            with translate_errors(self._engine), self._engine.connect() as connection:
                 return bool(connection.scalar(_BEHIND, {"position": position}))
         except Unavailable:
             # The change is committed, whatever happened to the database since; other processes may not know it yet.

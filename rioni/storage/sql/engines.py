@@ -55,8 +55,12 @@ _WAL_BYTES_MAX = 64 * 2**20
 _UNDEFINED_TABLE = "42P01"
 _NOTHING_WRITTEN = {"40001", "40P01"}
 """SQLSTATEs of rolled-back transactions that conflicted with others: serialization failure, deadlock."""
-_LOOK = "The database's file can't be used: {}. Check disk space and permissions."
-_RESTORE = "The database's file is damaged: {}. Stop the broker and restore a backup."
+_FILE = "The database's file"
+_LOOK = "{file} can't be used: {cause}. Check disk space and permissions."
+_RESTORE = (
+    "{file} is damaged: {cause}. Stop the broker, and restore a backup with `rioni restore`; `rioni verify` says what "
+    "can still be read."
+)
 _BUSY = "Timed out waiting for the database write lock. Try again later; if it persists, look for a process that hangs."
 _AWAY = "The database can't be reached now. Try again later."
 _LOCKED = "The database stays locked by another process. Try again later."
@@ -214,7 +218,7 @@ def exclusive(engine: Engine) -> Iterator[Connection]:
         Unavailable: the database can't be reached, or stays locked.
     """
     with (
-        translate_errors(),
+        translate_errors(engine),
         write_lock(engine),
         _settled(engine),
         engine.connect().execution_options(**{WRITES: True}) as connection,
@@ -271,7 +275,7 @@ def reading(engine: Engine) -> Iterator[Connection]:
     """
     # Always so on SQLite; PostgreSQL's default would show each statement what was committed before it.
     options = {} if engine.dialect.name == "sqlite" else {"isolation_level": "REPEATABLE READ"}
-    with translate_errors(), engine.connect().execution_options(**options) as connection:
+    with translate_errors(engine), engine.connect().execution_options(**options) as connection:
         yield connection
 
 
@@ -326,8 +330,11 @@ def unpooled_connection(engine: Engine) -> Any:
 
 
 @contextlib.contextmanager
-def translate_errors() -> Iterator[None]:
+def translate_errors(engine: Engine | None = None) -> Iterator[None]:
     """Translate drivers' errors, except those caused by bugs.
+
+    Args:
+        engine: of the database, whose file errors name.
 
     Raises:
         TransactionConflict: the transaction conflicted with another.
@@ -340,7 +347,8 @@ def translate_errors() -> Iterator[None]:
     except (exc.DBAPIError, sqlite3.Error) as ex:
         if getattr(getattr(ex, "orig", None), "sqlstate", "") in _NOTHING_WRITTEN:
             raise TransactionConflict from ex
-        if (advice := _advice(ex)) is None:
+        name = engine.url.database if engine is not None and engine.dialect.name == "sqlite" else None
+        if (advice := _advice(ex, os.path.basename(name) if name else _FILE)) is None:  # noqa: PTH119 - a URI perhaps
             raise
         unavailable = Unavailable(advice)
         if advice is _AWAY:
@@ -349,14 +357,14 @@ def translate_errors() -> Iterator[None]:
         raise unavailable from ex
 
 
-def _advice(ex: exc.DBAPIError | sqlite3.Error) -> str | None:
+def _advice(ex: exc.DBAPIError | sqlite3.Error, file: str) -> str | None:
     """Return the advice for an error; None if it is a bug."""
     cause = ex.orig if isinstance(ex, exc.DBAPIError) else ex
     if getattr(cause, "sqlstate", "") == _UNDEFINED_TABLE or "no such table" in str(cause):
         return "The database has not been prepared for Rioni yet: run `rioni serve` once."
     code = getattr(cause, "sqlite_errorcode", 0) & 0xFF
     if code in _SQLITE_ADVICE:
-        return _SQLITE_ADVICE[code].format(cause)
+        return _SQLITE_ADVICE[code].format(file=file, cause=cause)
     if code == sqlite3.SQLITE_ERROR:
         return None
     if isinstance(ex, exc.DBAPIError) and (ex.statement is None or ex.connection_invalidated):

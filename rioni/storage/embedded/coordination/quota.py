@@ -5,10 +5,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from rioni.domain.ports.thread_pool import ThreadPool, direct
-from rioni.storage.embedded.sqlite_file import SQLiteFile
+from rioni.storage.embedded.expendable_file import ExpendableFile
 
 
-class SlotsDatabase(SQLiteFile):
+class SlotsDatabase(ExpendableFile):
     """One process's connections to the file. All slots are free after a reboot, so durability is not needed."""
 
     schema_version = 1

@@ -120,3 +120,33 @@ import rioni.projections.bulk.executors
 print([name for name in ("sqlalchemy", "falcon", "gevent", "eventsourcing") if name in sys.modules])
 """
     assert start(Path(), code).stdout == "[]\n"
+
+
+@pytest.mark.parametrize(
+    ("master", "settings", "told"),
+    [
+        ("spark://127.0.0.1:1", {}, "No Spark server answers at spark://127.0.0.1:1 (127.0.0.1:1: "),
+        ("spark://127.0.0.1:1,[::1]:1", {}, "::1]:1: "),
+        ("sc://127.0.0.1:1/;token=x", {}, "No Spark server answers at sc://127.0.0.1:1"),
+        ("spark://127.0.0.1:port", {}, "No Spark server answers at spark://127.0.0.1:port"),
+        ("nonsense://127.0.0.1", {}, "Master must either be yarn or start with spark, k8s, or local"),
+        ("", {"spark.driver.memory": "1"}, "Java could not start Spark"),
+        ("", {"spark.executor.memory": "much"}, "Executor memory must be a positive number"),
+    ],
+)
+def test_a_spark_that_can_not_start_is_reported(tmp_path, master, settings, told):
+    """One error, which `rioni` shows without a traceback, with exit code 2."""
+    code = START.replace("Path(sys.argv[1])", f"Path(sys.argv[1]), SparkOptions({master!r}, {settings!r})").replace(
+        "import spark_session", "import spark_session\n    from rioni.projections.bulk.session import SparkOptions"
+    )
+    done = start(tmp_path, code)
+    assert told in done.stdout
+    assert "Traceback" not in done.stderr
+
+
+def test_a_job_that_fails_is_reported(tmp_path):
+    code = START.replace("print(spark.range(3).count())", "spark.sql('SELECT raise_error(\"bad luck\")').collect()")
+    done = start(tmp_path, code)
+    assert "Spark could not do its work: " in done.stdout
+    assert "bad luck" in done.stdout
+    assert done.stderr == ""

@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import warnings
@@ -58,6 +59,9 @@ _HERE = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.
 """Of a session without other machines."""
 
 CONNECT = "sc://"
+DEFAULT_PORTS = {"spark": 7077, "sc": 15002}
+ANSWER_S = 5.0
+"""How long a server may take to accept a connection."""
 SUBMITTED = "PYSPARK_GATEWAY_PORT"
 """Set by `spark-submit`, which has started Java already."""
 
@@ -87,7 +91,8 @@ def spark_session(scratch: Path, options: SparkOptions = HERE) -> Iterator[Spark
         options: where Spark runs. `spark-submit` has said that already.
 
     Raises:
-        Unavailable: there is no suitable Java, or no such server; says what to do. Or Java has ended within the block.
+        Unavailable: there is no suitable Java, or no such server; says what to do. Or Java has ended, or Spark has
+            failed, within the block.
     """
     with warnings.catch_warnings():
         # PySpark warns about every pandas from 3.0 on; we hand over Arrow, never pandas.
@@ -95,12 +100,14 @@ def spark_session(scratch: Path, options: SparkOptions = HERE) -> Iterator[Spark
         if SparkContext._active_spark_context is not None:  # noqa: SLF001 - there is no public question
             yield SparkSession.builder.getOrCreate()
             return
+        _check_answers(options.master)
         if options.master.startswith(CONNECT) or SUBMITTED in os.environ:
-            session = _join(options)
-            try:
-                yield session
-            finally:
-                session.stop()
+            with _failures_reported(f"Spark ({options.master or 'spark-submit'})"):
+                session = _join(options)
+                try:
+                    yield session
+                finally:
+                    session.stop()
             return
         # SparkContext takes the place of the caller's handler of Ctrl-C and never gives it back.
         interrupt = signal.getsignal(signal.SIGINT)
@@ -108,16 +115,47 @@ def spark_session(scratch: Path, options: SparkOptions = HERE) -> Iterator[Spark
         root = logging.getLogger()
         root.addFilter(_is_not_from_py4j)
         try:
-            yield SparkSession(SparkContext(conf=conf, gateway=gateway))
-        except Exception as ex:
-            if _has_ended(gateway, ex):
-                raise Unavailable(_how_java_ended(gateway.proc.returncode, scratch / LOG)) from ex
-            raise
+            with _failures_reported("Spark", scratch / LOG):
+                try:
+                    yield SparkSession(SparkContext(conf=conf, gateway=gateway))
+                except Exception as ex:
+                    if _has_ended(gateway, ex):
+                        raise Unavailable(_how_java_ended(gateway.proc.returncode, scratch / LOG)) from ex
+                    raise
         finally:
             _stop(gateway)
             root.removeFilter(_is_not_from_py4j)
             if signal.getsignal(signal.SIGINT) is not interrupt:
                 signal.signal(signal.SIGINT, interrupt)
+
+
+def _check_answers(master: str) -> None:
+    """Check that a server accepts connections: Spark itself would try for more than a minute."""
+    scheme, _, rest = master.partition("://")
+    if scheme not in {"spark", "sc"}:
+        return
+    reasons = []
+    for address in rest.partition("/")[0].split(","):
+        host, colon, port = address.rpartition(":") if ":" in address else (address, "", "")
+        try:
+            socket.create_connection((host.strip("[]"), int(port or DEFAULT_PORTS[scheme])), ANSWER_S).close()
+        except (OSError, ValueError, OverflowError) as ex:
+            reasons.append(f"{host}{colon}{port}: {ex}")
+        else:
+            return
+    raise Unavailable(f"No Spark server answers at {master} ({'; '.join(reasons)}). Is it running there? See --master.")
+
+
+@contextmanager
+def _failures_reported(what: str, log: Path | None = None) -> Iterator[None]:
+    """Turn errors of Spark into one that names their cause, and the end of the log."""
+    try:
+        yield
+    except (Py4JError, PySparkException) as ex:
+        # The message of an error of Java is the second paragraph, before its trace.
+        cause = str(ex).partition("\n: ")[2] or str(ex)
+        end = "" if log is None else f" The end of {log}:\n{_end(log)}"
+        raise Unavailable(f"{what} could not do its work: {cause.strip().partition(chr(10))[0]}.{end}") from ex
 
 
 def _is_not_from_py4j(record: logging.LogRecord) -> bool:
@@ -215,7 +253,8 @@ def _how_java_ended(code: int, log: Path) -> str:
 
 
 def _end(log: Path) -> str:
-    return "\n".join(log.read_text(errors="replace").splitlines()[-LOG_LINES_SHOWN:])
+    lines = log.read_text(errors="replace").splitlines()
+    return "\n".join([each for each in lines if not each.startswith("\tat ")][-LOG_LINES_SHOWN:])
 
 
 def _why_java_fails(log: Path) -> str:
@@ -231,7 +270,8 @@ def _why_java_fails(log: Path) -> str:
     found = re.search(r'version "(?:1\.)?(\d+)', answer)
     if found is not None and int(found[1]) < JAVA_VERSION_MIN:
         return f"{need}, and {java} is Java {found[1]}. Install a newer one, or set JAVA_HOME to it."
-    if JAVA_MODULE in _output(java, "--add-modules", JAVA_MODULE, "-version"):
+    # A Java that has the module warns that it is incubating.
+    if f"{JAVA_MODULE} not found" in _output(java, "--add-modules", JAVA_MODULE, "-version"):
         return (
             f"Spark needs the module {JAVA_MODULE}, which {java} lacks: it is a stripped run-time. "
             "Install a full Java, or set JAVA_HOME to one."

@@ -7,7 +7,7 @@ from rioni.commands.system.log_consumers import LogConsumer
 from rioni.config.server_settings import WELL_KNOWN_ADMIN
 from rioni.config.settings import DEFAULT_ADMIN, Config
 from rioni.domain.access.authentication import Mode, TokenPolicy, normalize_realm
-from rioni.domain.access.authorization import Attribute
+from rioni.domain.access.authorization import EVERYBODY, Attribute
 from rioni.domain.audit.audit_events import audit_events
 from rioni.domain.audit.registry_kpis import (
     EVENT_TYPE_LOG,
@@ -42,6 +42,13 @@ def token_policy(config: Config) -> TokenPolicy:
 def default_admin(config: Config) -> Attribute:
     """Return the permanent administrator."""
     return parse_attributes(config.default_admin or WELL_KNOWN_ADMIN)[0]
+
+
+def auditors(config: Config) -> tuple[Attribute, ...]:
+    """Return who may read the history and create nothing: those whose scopes can't say that, in these modes."""
+    if config.auth_mode not in (Mode.BASIC, Mode.REALM):
+        return ()
+    return tuple(each for each in parse_attributes(config.audit_readers) if each != EVERYBODY)
 
 
 def key_file(config: Config) -> Path:

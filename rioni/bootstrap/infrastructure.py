@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from rioni.bootstrap.adapters import Adapters, opened_adapters
 from rioni.bootstrap.database import database_engine, reading_models
-from rioni.bootstrap.from_config import default_admin, first_storage, limits_of
+from rioni.bootstrap.from_config import auditors, default_admin, first_storage, limits_of
 from rioni.bootstrap.pools import NO_POOLS, WorkerPools
 from rioni.commands.bus import CommandBus
 from rioni.commands.context import Context
@@ -114,6 +114,7 @@ def build_infrastructure(
         coordinator=adapters.coordinator,
         limits=limits,
         default_admin=default_admin(config),
+        auditors=auditors(config),
         pool=pools.database,
         compute=pools.definitions,
     )

@@ -1,5 +1,6 @@
 """Authorisation checks for publishing and consuming: permissions and blacklist, from the registry in memory."""
 
+import contextlib
 from collections.abc import Iterable, Sequence
 from functools import partial
 
@@ -8,7 +9,7 @@ from msgspec import UnsetType
 
 from rioni.commands.rights import BROKER_RIGHTS, EVENT_TYPE_RIGHTS, SUBSCRIPTION_RIGHTS, Grants, granted
 from rioni.domain.access.authorization import Attribute, Subject, check, permits
-from rioni.domain.errors import AdminOnly, Blocked, EventTypeNotFound
+from rioni.domain.errors import AdminOnly, Blocked, EventTypeNotFound, ReadOnly
 from rioni.domain.event_types.event_type import EventType
 from rioni.domain.ports.registry import Registry
 from rioni.domain.publishing.owner import CheckOwner
@@ -116,6 +117,36 @@ class AccessPolicy:
             AccessDenied: it has an authorization section that does not include the subject.
         """
         check(self._grants.subscription(subscription, "ADMIN"), subject, "ADMIN", subscription.resource)
+
+    def dead_letters(self, subject: Subject, subscription_id: str) -> Subscription:
+        """The subscription whose dead letters the subject may read: it administers it, and may read its event types.
+
+        Raises:
+            SubscriptionNotFound: there is no such subscription.
+            Blocked: the application or an event type of the subscription may not consume.
+            AccessDenied: the subject does not administer it, or may not read one of its event types.
+        """
+        subscription = self._registry.subscription(subscription_id)
+        self.blacklist("CONSUMER", subject, subscription.event_types, "Application or subscription is blocked")
+        self.administration(subject, subscription)
+        for name in subscription.event_types:
+            with contextlib.suppress(EventTypeNotFound):
+                self.event_type(subject, name, "READ")
+        return subscription
+
+    def redrive(self, subject: Subject, subscription_id: str) -> Subscription:
+        """The subscription whose dead letters the subject may publish again.
+
+        Raises:
+            ReadOnly: writing is switched off.
+            Blocked: as of `dead_letters`, or they may not publish.
+            SubscriptionNotFound, AccessDenied: as of `dead_letters`.
+        """
+        if "disable_db_write_operations" in self._registry.settings.features:
+            raise ReadOnly
+        subscription = self.dead_letters(subject, subscription_id)
+        self.blacklist("PRODUCER", subject, subscription.event_types)
+        return subscription
 
     def may(self, subject: Subject, right: str) -> bool:
         """Whether the subject has a right to the broker: READ, WRITE, ADMIN or HISTORY."""

@@ -64,12 +64,13 @@ class CommandBus:
         coordinator: Coordinator,
         limits: Limits,
         default_admin: Attribute,
+        auditors: Sequence[Attribute] = (),
         pool: ThreadPool = direct,
         compute: ThreadPool = direct,
     ) -> None:
         """Keep the dependencies of commands: transactions run in `pool`, slow checks in `compute`.
 
-        `routes` has the route of each class of commands.
+        `routes` has the route of each class of commands. `auditors` may read, and create nothing.
         """
         self._log = log
         self._models = models
@@ -77,7 +78,7 @@ class CommandBus:
         self._stores = stores
         self._coordinator = coordinator
         self._limits = limits
-        self._default_admin = default_admin
+        self._default_admin, self._auditors = default_admin, auditors
         self._pool, self._compute = pool, compute
         self._running: set[str] = set()
         """The topics that running commands of this process may be creating."""
@@ -156,6 +157,7 @@ class CommandBus:
             compute=self._compute,
             limits=self._limits,
             default_admin=self._default_admin,
+            auditors=self._auditors,
         )
 
     def _run(self, command: Any, unit_of_work: UnitOfWork) -> Any:

@@ -16,8 +16,10 @@ def anyone(_command: Any, _unit_of_work: UnitOfWork) -> None:
 
 
 def event_type_creator(command: Any, unit_of_work: UnitOfWork) -> None:
-    """Every authenticated client; system event types may be created by the broker's administrators only."""
+    """Every authenticated client but auditors; system event types by the broker's administrators only."""
     name = command.spec.name
+    if unit_of_work.is_auditor() and not unit_of_work.is_admin("WRITE"):
+        raise AccessDenied("ADMIN", f"event-type:{name}", "auditors read, and create no event types")
     if name in OWN_EVENT_TYPES and not unit_of_work.is_admin("WRITE"):
         raise AccessDenied("ADMIN", f"event-type:{name}", "the broker itself publishes to it")
 

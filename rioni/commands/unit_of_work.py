@@ -24,7 +24,7 @@ from rioni.domain.timelines.timeline import Timelines
 class UnitOfWork:
     """Unit of work of one command, inside its transaction: recorded events are visible to its later reads."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what all commands need
         self,
         transaction: LogTransaction,
         models: ReadModels,
@@ -35,6 +35,7 @@ class UnitOfWork:
         compute: ThreadPool,
         limits: Limits,
         default_admin: Attribute,
+        auditors: Sequence[Attribute] = (),
     ) -> None:
         self.context = context
         self.stores = stores
@@ -48,7 +49,7 @@ class UnitOfWork:
         """External effects, run only after the events are committed."""
         self._transaction = transaction
         self._models = models
-        self._default_admin = default_admin
+        self._default_admin, self._auditors = default_admin, auditors
 
     @property
     def subject(self) -> Subject:
@@ -114,6 +115,10 @@ class UnitOfWork:
     def is_admin(self, operation: str) -> bool:
         """Whether the subject administers the broker, for READ, WRITE or ADMIN."""
         return permits(self.grants.broker(operation), self.subject)
+
+    def is_auditor(self) -> bool:
+        """Whether the subject is one of those who read the history, where their tokens have no scope that says more."""
+        return not self.subject.unrestricted and permits(self._auditors, self.subject)
 
     def record(self, *events: DomainEvent) -> None:
         """Append events, each to its own stream, and fold them into the read models."""

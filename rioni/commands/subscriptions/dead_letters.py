@@ -3,10 +3,9 @@
 Source: reference streams#dead-letter-handling.
 """
 
-import contextlib
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -29,8 +28,8 @@ from rioni.domain.publishing.headers import Headers
 from rioni.domain.publishing.idempotency import IdempotencyClaim
 from rioni.domain.streaming.batching import Slice
 from rioni.domain.streaming.visibility import Visibility
+from rioni.domain.subscriptions.cursor_arithmetic import newest
 from rioni.domain.subscriptions.dead_letter_policy import DeadLetter, DeadLetterFilter
-from rioni.domain.subscriptions.subscription import Subscription
 from rioni.domain.system.system_event_types import DEAD_LETTER_QUEUE
 from rioni.domain.system.system_events import SystemEvent, derived_eid
 from rioni.domain.timelines.position import (
@@ -43,13 +42,16 @@ from rioni.domain.timelines.position import (
 )
 from rioni.domain.timelines.timeline import FIRST_ORDER, Timelines
 from rioni.domain.timestamps import rfc3339
-from rioni.projections.queries.timeline_reader import read_after
+from rioni.projections.queries.timeline_reader import offset_ranges_of, read_after
 
 
 SCAN_BYTES = 1_000_000
 """Bytes of the queue that are read at a time."""
 REASONS_MAX = 20
 """How many reasons a preview tells apart; messages may be long."""
+
+FORCED_MAX = 10
+"""How often a dead letter can be published again within the idempotency window, where repetitions are asked for."""
 
 _DIGEST = "redriven"
 """Digest of the idempotency claims of all redriven dead letters: the key alone identifies one."""
@@ -178,13 +180,10 @@ class DeadLetterRedriver:
             AccessDenied: the subject does not administer the subscription, or may not read one of its event types.
             Unavailable: a storage can't be used.
         """
-        subscription = self._administered(subscription_id, subject)
-        for name in subscription.event_types:
-            with contextlib.suppress(EventTypeNotFound):
-                self._access.event_type(subject, name, "READ")
-        reader = self._access.visibility(subject, subscription_id).reader
+        self._registry.refresh()
+        self._access.dead_letters(subject, subscription_id)
         page: list[KeptDeadLetter] = []
-        for kept in self._scan(subscription_id, wanted, Visibility(reader=reader)):
+        for kept in self._scan(subscription_id, wanted, self._visible(subject, subscription_id)):
             page.append(msgspec.structs.replace(kept, redriven=self._is_redriven(kept)) if marked else kept)
             if len(page) == limit:
                 break
@@ -200,16 +199,18 @@ class DeadLetterRedriver:
         Raises:
             InvalidCursor: the place to go on at is none of the queue.
             SubscriptionNotFound: there is no such subscription.
-            Blocked: the application or an event type of the subscription is blocked.
-            AccessDenied: the subject does not administer the subscription.
+            Blocked: the application or an event type of the subscription may not consume, or not publish.
+            AccessDenied: the subject does not administer the subscription, or may not read one of its event types.
+            ReadOnly: writing is switched off.
             Unavailable: a storage can't be used; those published by then are recognised as duplicates in a retry.
         """
-        self._administered(command.subscription_id, context.subject)
+        self._registry.refresh()
+        self._access.redrive(context.subject, command.subscription_id)
         counts = Counter[str]()
         after: Cursor | msgspec.UnsetType = msgspec.UNSET
         try:
-            for kept in self._scan(command.subscription_id, command.wanted, Visibility(), command.after):
-                counts[self._redrive(kept, _claim(kept, force=command.force))] += 1
+            for kept in self._redrivable(command, context.subject):
+                counts[self._redrive(kept, _claims(kept, force=command.force))] += 1
                 if counts["redriven"] == command.limit:
                     after = kept.cursor
                     break
@@ -227,11 +228,12 @@ class DeadLetterRedriver:
 
     def preview(self, command: RedriveDeadLetters, subject: Subject) -> RedrivePreview:
         """What `redrive` would do now; changes nothing. Raises as it does."""
-        self._administered(command.subscription_id, subject)
+        self._registry.refresh()
+        self._access.redrive(subject, command.subscription_id)
         counts, reasons, seen, more = Counter[str](), Counter[str](), set[str](), False
         after: Cursor | msgspec.UnsetType = msgspec.UNSET
-        for kept in self._scan(command.subscription_id, command.wanted, Visibility(), command.after):
-            outcome = self._outcome(kept, _claim(kept, force=command.force), seen)
+        for kept in self._redrivable(command, subject):
+            outcome = self._outcome(kept, _claims(kept, force=command.force), seen)
             if counts["redriven"] < command.limit:
                 counts[outcome] += 1
                 if outcome == "redriven" and (kept.letter.reason in reasons or len(reasons) < REASONS_MAX):
@@ -244,31 +246,32 @@ class DeadLetterRedriver:
         shown = [ReasonCount(reason=reason, count=count) for reason, count in reasons.most_common()]
         return RedrivePreview(**counts, after=after, more=more, reasons=shown)
 
-    def _administered(self, subscription_id: str, subject: Subject) -> Subscription:
-        self._registry.refresh()
-        subscription = self._registry.subscription(subscription_id)
-        self._access.blacklist("CONSUMER", subject, subscription.event_types, "Application or subscription is blocked")
-        self._access.administration(subject, subscription)
-        return subscription
+    def _visible(self, subject: Subject, subscription_id: str) -> Visibility:
+        """Which events of a subscription's dead letters a subject may see; its filter has chosen them before."""
+        return Visibility(reader=self._access.visibility(subject, subscription_id).reader)
+
+    def _redrivable(self, command: RedriveDeadLetters, subject: Subject) -> Iterator[KeptDeadLetter]:
+        """The dead letters that are there now: those that consumers add meanwhile are not waited for without end."""
+        visible = self._visible(subject, command.subscription_id)
+        return self._scan(command.subscription_id, command.wanted, visible, command.after, bounded=True)
 
     def _is_redriven(self, kept: KeptDeadLetter) -> bool:
-        return self._outcome(kept, _claim(kept, force=False), set()) == "already_redriven"
+        return self._outcome(kept, _claims(kept, force=False), set()) == "already_redriven"
 
-    def _outcome(self, kept: KeptDeadLetter, claim: IdempotencyClaim | None, seen: set[str]) -> str:
+    def _outcome(self, kept: KeptDeadLetter, claims: Sequence[IdempotencyClaim], seen: set[str]) -> str:
         """What `_redrive` would return after those seen before, to which this one is added."""
         name = kept.letter.event_type
         try:
             self._registry.event_type(name)
-            known = claim is not None and (claim.id in seen or self._timeline.has_stored(name, claim))
+            for claim in claims:
+                if claim.id not in seen and not self._timeline.has_stored(name, claim):
+                    seen.add(claim.id)
+                    return "redriven"
         except EventTypeNotFound:
             return "without_event_type"
-        if known:
-            return "already_redriven"
-        if claim is not None:
-            seen.add(claim.id)
-        return "redriven"
+        return "already_redriven"
 
-    def _redrive(self, kept: KeptDeadLetter, claim: IdempotencyClaim | None) -> str:
+    def _redrive(self, kept: KeptDeadLetter, claims: Sequence[IdempotencyClaim]) -> str:
         """Publish one again; return its outcome for the counts."""
         letter = kept.letter
         try:
@@ -282,46 +285,66 @@ class DeadLetterRedriver:
             )
             batches = {int(letter.partition) % active.partitions: [bytes(letter.event)]}
             headers_by_partition = {number: [headers] for number in batches}
-            appended = self._timeline.append(active, batches, headers=headers_by_partition, claim=claim)
+            for claim in claims:
+                if not self._timeline.append(active, batches, headers=headers_by_partition, claim=claim).duplicates:
+                    return "redriven"
         except EventTypeNotFound:
             return "without_event_type"
-        return "already_redriven" if appended.duplicates else "redriven"
+        return "already_redriven"
 
     def _scan(
-        self, subscription_id: str, wanted: DeadLetterFilter, visibility: Visibility, after: Cursor | None = None
+        self,
+        subscription_id: str,
+        wanted: DeadLetterFilter,
+        visibility: Visibility,
+        after: Cursor | None = None,
+        *,
+        bounded: bool = False,
     ) -> Iterator[KeptDeadLetter]:
-        """The dead letters of a subscription behind a place in the queue, oldest first in each of its partitions."""
+        """The dead letters of a subscription behind a place in the queue, oldest first in each of its partitions.
+
+        With `bounded` those that are there when it begins.
+        """
         try:
             timelines = self._registry.timelines(DEAD_LETTER_QUEUE)
         except EventTypeNotFound:
             return
-        # PERF: most of the queue belongs to other subscriptions, and is not even decoded.
-        mark = subscription_id.encode()
+        ends = [newest(ranges) for ranges in offset_ranges_of(timelines, self._stores)] if bounded else None
         for number, begin in _places(timelines, after):
             place = begin
-            while True:
+            while ends is None or place < ends[number]:
                 order, chunks = read_after(timelines, self._stores, number, place, SCAN_BYTES)
                 if not chunks:
                     break
-                for chunk in chunks:
-                    ranges = visibility.ranges(chunk)
-                    for start, stop in [(chunk.first, chunk.next)] if ranges is None else ranges:
-                        for position in range(start, stop):
-                            event = chunk.cut(position, position + 1)
-                            if mark not in event:
-                                continue
-                            letter = _decode(event)
-                            if letter.subscription_id == subscription_id and wanted.includes(letter):
-                                yield KeptDeadLetter(
-                                    letter=letter,
-                                    kept_at_ms=chunk.recorded_at_ms,
-                                    owner=_owner(chunk, position),
-                                    queue_partition=number,
-                                    queue_position=TimelinePosition(order, position),
-                                )
+                for kept in _letters(chunks, subscription_id, visibility, number, order):
+                    if ends is not None and kept.queue_position > ends[number]:
+                        break
+                    if wanted.includes(kept.letter):
+                        yield kept
                 place = TimelinePosition(order, chunks[-1].next - 1)
                 # Long reads must let other greenlets run.
                 time.sleep(0)
+
+
+def _letters(
+    chunks: Sequence[Chunk], subscription_id: str, visibility: Visibility, partition: int, order: int
+) -> Iterator[KeptDeadLetter]:
+    """The dead letters of a subscription in chunks of a partition of the queue."""
+    # PERF: most of the queue belongs to other subscriptions, and is not even decoded.
+    mark = subscription_id.encode()
+    for chunk in chunks:
+        ranges = visibility.ranges(chunk)
+        for start, stop in [(chunk.first, chunk.next)] if ranges is None else ranges:
+            for position in range(start, stop):
+                event = chunk.cut(position, position + 1)
+                if mark in event and (letter := _decode(event)).subscription_id == subscription_id:
+                    yield KeptDeadLetter(
+                        letter=letter,
+                        kept_at_ms=chunk.recorded_at_ms,
+                        owner=_owner(chunk, position),
+                        queue_partition=partition,
+                        queue_position=TimelinePosition(order, position),
+                    )
 
 
 def _places(timelines: Timelines, after: Cursor | None) -> Iterator[tuple[int, TimelinePosition]]:
@@ -337,9 +360,13 @@ def _places(timelines: Timelines, after: Cursor | None) -> Iterator[tuple[int, T
     yield from ((number, begin) for number in range(first, count))
 
 
-def _claim(kept: KeptDeadLetter, *, force: bool) -> IdempotencyClaim | None:
-    """By which a dead letter that was published again is recognised; None if that does not count."""
-    return None if force else IdempotencyClaim(f"redriven:{kept.letter.name}", _DIGEST)
+def _claims(kept: KeptDeadLetter, *, force: bool) -> Sequence[IdempotencyClaim]:
+    """By which a dead letter that was published again is recognised: as often as it may be published."""
+    times = FORCED_MAX if force else 1
+    return [
+        IdempotencyClaim(f"redriven:{kept.letter.name}{f':{number}' if number else ''}", _DIGEST)
+        for number in range(times)
+    ]
 
 
 def _owner(chunk: Chunk, position: int) -> Attribute | None:

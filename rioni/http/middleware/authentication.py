@@ -29,6 +29,7 @@ STREAM_WRITE = "nakadi.event_stream.write"
 STREAM_READ = "nakadi.event_stream.read"
 SCOPES: tuple[tuple[str, re.Pattern[str], str], ...] = (
     ("POST", re.compile(r"/event-types/{name}/(events|deleted-events)"), STREAM_WRITE),
+    ("POST", re.compile(r"/subscriptions/{subscription_id}/dead-letters/redrive"), STREAM_WRITE),
     ("GET", re.compile(r"/event-types/{name}/(events|partitions|partitions/{partition})"), STREAM_READ),
     ("GET POST", re.compile(r"/event-types/{name}/(cursor-distances|shifted-cursors|cursors-lag)"), STREAM_READ),
     ("GET POST PUT PATCH DELETE", re.compile(r"/subscriptions(/.*)?"), STREAM_READ),

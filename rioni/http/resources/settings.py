@@ -14,7 +14,7 @@ from rioni.http.bodies import parsing
 from rioni.http.bodies.reading import read_json
 from rioni.http.caller import subject_of
 from rioni.http.dependencies import Dependencies
-from rioni.http.history import as_of
+from rioni.http.history import AS_OF, as_of
 from rioni.http.request_parsing import dispatch
 from rioni.http.resources.resource import Resource
 from rioni.projections.queries.settings import settings_at
@@ -88,13 +88,14 @@ def settings_for(
     dependencies: Dependencies,
     refusal: str = "Admin privileges are required to perform this operation",
 ) -> Settings:
-    """The settings, up to date, for the broker's administrators only.
+    """The settings, up to date, for the broker's administrators only; as they were also for those who read the history.
 
     Raises:
         AdminOnly: the subject is not an administrator; `refusal` is the error's detail.
     """
     dependencies.registry.refresh()
-    if not dependencies.access.may(subject_of(req), "READ"):
+    right = "READ" if req.get_param(AS_OF) is None else "HISTORY"
+    if not dependencies.access.may(subject_of(req), right):
         raise AdminOnly(refusal)
     return dependencies.registry.settings
 

@@ -153,7 +153,7 @@ class CountedStores:
 
 class CountedStore:
     def __init__(self, counted, store):
-        self.counted, self.store = counted, store
+        self.counted, self.store, self.bounds = counted, store, store.bounds
 
     def read(self, *arguments):
         chunks = self.store.read(*arguments)

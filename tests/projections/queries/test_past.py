@@ -127,25 +127,40 @@ def test_the_past_at_any_position_is_a_replay_of_the_log_up_to_there(commands):
 
 @settings(max_examples=10)
 @given(histories(COMMANDS_MAX))
-def test_without_the_right_to_the_past_what_was_deleted_is_left_out(commands):
+def test_without_the_right_to_the_past_what_was_deleted_is_left_out_also_where_its_name_is_used_again(commands):
+    """Reference audit#as-of."""
     log = list(entries(commands))
     with database() as full:
         append(full, log)
         today = {each.name for each in present_event_types(full)}
         ids_today = {each.id for each in subscriptions.page(full, SubscriptionFilter(), 0, 1_000)}
         for position in range(1, len(log) + 1):
-            for deleted, kept in ((True, lambda _: True), (False, today.__contains__)):
+            same = {name for name in today if _created(log, name) <= position}
+            for deleted, kept in ((True, lambda _: True), (False, same.__contains__)):
                 at = Moment(position, deleted=deleted)
                 everything = event_types.past_page(full, Moment(position))[0]
                 names = [_name(body) for body in event_types.past_page(full, at)[0]]
                 assert names == [name for name in map(_name, everything) if kept(name)]
             at, of_all = Moment(position, deleted=False), Moment(position)
+            for name in {_name(body) for body in everything} - same:
+                for query in (event_types.body_of, timelines_at, _first_schemas):
+                    with pytest.raises(RioniError):
+                        query(full, name, at)
             found = subscriptions.page(full, SubscriptionFilter(), 0, 1_000, at)
             everything = subscriptions.page(full, SubscriptionFilter(), 0, 1_000, of_all)
             assert found == [each for each in everything if each.id in ids_today]
             for gone in {each.id for each in everything} - ids_today:
                 with pytest.raises(RioniError):
                     subscriptions.get(full, gone, at)
+
+
+def _first_schemas(connection, name, at):
+    return schemas.page(connection, name, 0, 1, at)
+
+
+def _created(log, name):
+    """The position of the last entry that created an event type of this name."""
+    return max(each.position for each in log if (each.event.TOPIC, each.event.key) == ("event-type.created", name))
 
 
 def _name(body):

@@ -44,6 +44,7 @@ from rioni.domain.access.authentication import Mode
 from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.notifier import LOG_KEY
 from rioni.domain.ports.spool import Spools
+from rioni.http.answers.answer_budget import AnswerBudget, PageBudget, released_when_sent
 from rioni.http.app import create_app
 from rioni.http.bodies.reading import BodyBudget
 from rioni.http.dependencies import STOPPING_KEY, Dependencies
@@ -157,10 +158,17 @@ def worker(config: Config, directory: DataDirectory, pools: Pools, clock: Clock 
 def _application(dependencies: Dependencies) -> Any:
     api, config = create_app(dependencies), dependencies.config
     if not config.console:
-        return api
+        return released_when_sent(api)
     sessions = Sessions(partial(_shared_secret, config))
     needs_token = config.auth_mode != Mode.OFF
-    return create_console(api, sessions, needs_token=needs_token, provider=_provider(config))
+    console = create_console(
+        api,
+        sessions,
+        needs_token=needs_token,
+        provider=_provider(config),
+        middleware=[PageBudget(dependencies.answers)],
+    )
+    return released_when_sent(console)
 
 
 def _shared_secret(config: Config) -> bytes:
@@ -229,6 +237,7 @@ def _dependencies(
         stores=stores,
         coordinator=coordinator,
         bodies=BodyBudget(config.bodies_bytes_max, config.bodies_bytes_per_client_max),
+        answers=AnswerBudget(config.answers_bytes_max, config.answers_bytes_per_client_max),
         stream_quota=StreamQuota(
             adapters.quota,
             per_client_max=config.streams_per_client_max,
@@ -300,6 +309,7 @@ def _jobs(base: Infrastructure, services: Services, dependencies: Dependencies, 
         for event_type, entries in consumers.behind().items():
             metrics.feed_entries_behind.labels(event_type).set(entries)
         metrics.event_types.forget_deleted(base.registry.event_type)
+        metrics.answer_bytes.set(dependencies.answers.held)
         if dependencies.bodies.has_released_large():
             base.pools.computing(trim_memory)
 

@@ -51,6 +51,18 @@ class RequestSettings(ServerSettings, frozen=True, kw_only=True):
             "are answered 429.",
         ),
     ] = 100_000_000
+    answers_bytes_max: Annotated[
+        int,
+        Meta(
+            ge=1_000_000,
+            description="Bytes of large answers of a worker process that clients have not read yet; more are answered "
+            "503.",
+        ),
+    ] = 200_000_000
+    answers_bytes_per_client_max: Annotated[
+        int,
+        Meta(ge=1_000_000, description="The same of one client; more are answered 429."),
+    ] = 50_000_000
     body_bytes_max: Annotated[
         int, Meta(ge=1_000, description="Size of the body of a request, inflated; a larger one is answered 413.")
     ] = 50_000_000

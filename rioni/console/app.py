@@ -1,7 +1,7 @@
 """The console as a WSGI application: pages, changes, login, files, and the API for the scripts of pages."""
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote
@@ -170,7 +170,14 @@ class HomeResource:
         raise falcon.HTTPFound("/console")
 
 
-def create_console(api: Wsgi, sessions: Sessions, *, needs_token: bool, provider: Provider | None = None) -> Wsgi:
+def create_console(
+    api: Wsgi,
+    sessions: Sessions,
+    *,
+    needs_token: bool,
+    provider: Provider | None = None,
+    middleware: Sequence[Any] = (),
+) -> Wsgi:
     """The API with the console beside it.
 
     Args:
@@ -178,8 +185,9 @@ def create_console(api: Wsgi, sessions: Sessions, *, needs_token: bool, provider
         sessions: of browsers.
         needs_token: whether users have to log in.
         provider: where they can log in; None if they can only paste a token.
+        middleware: what requests pass beside that of the console.
     """
-    console = falcon.App(middleware=[SecurityMiddleware(sessions, needs_token=needs_token)])
+    console = falcon.App(middleware=[SecurityMiddleware(sessions, needs_token=needs_token), *middleware])
     console.req_options.strip_url_path_trailing_slash = True
     console.req_options.keep_blank_qs_values = True
     console.set_error_serializer(_serialize_error)

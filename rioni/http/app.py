@@ -136,7 +136,7 @@ def create_app(dependencies: Dependencies) -> falcon.App[Any, Any]:
     # Requests pass them in this order, responses in reverse.
     middleware: list[Any] = [
         AccessMiddleware(dependencies.usage, dependencies.clock),
-        RequestMiddleware(dependencies.metrics, dependencies.bodies),
+        RequestMiddleware(dependencies.metrics, dependencies.bodies, dependencies.answers),
         DenialMiddleware(dependencies.denied, dependencies.metrics),
         SiteMiddleware(dependencies.config),
         AuthenticationMiddleware(dependencies.authentication),

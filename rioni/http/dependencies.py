@@ -28,6 +28,7 @@ from rioni.domain.ports.event_stores import EventStores
 from rioni.domain.ports.notifier import Notifier
 from rioni.domain.ports.registry import Registry
 from rioni.domain.ports.thread_pool import ThreadPool
+from rioni.http.answers.answer_budget import AnswerBudget
 from rioni.http.bodies.reading import BodyBudget
 from rioni.http.health_checks import HealthChecker
 from rioni.http.metrics.collectors import Metrics
@@ -78,6 +79,7 @@ class Dependencies:
     stores: EventStores
     coordinator: Coordinator
     bodies: BodyBudget
+    answers: AnswerBudget
     stream_quota: StreamQuota
     resumption: Resumption
     streams: StreamPorts

@@ -40,14 +40,14 @@ def matcher(wanted: EventTypeFilter) -> Check:
 
 def page(
     event_types: Iterable[EventType], wanted: EventTypeFilter, offset: int = 0, limit: int | None = None
-) -> tuple[list[bytes], bool]:
-    """The JSON of the event types that match, by name, and whether there are more after the page.
+) -> tuple[list[str], bool]:
+    """The names of the event types that match, in order, and whether there are more after the page.
 
     PERF: 3 ms for 10,000 event types, and 1 µs for each that is looked at: call it in a thread pool.
     """
     by_name = sorted(event_types, key=attrgetter("name"))
     end = None if limit is None else offset + limit + 1
-    found = [msgspec.json.encode(each) for each in islice(filter(matcher(wanted), by_name), offset, end)]
+    found = [each.name for each in islice(filter(matcher(wanted), by_name), offset, end)]
     return found[:limit], limit is not None and len(found) > limit
 
 

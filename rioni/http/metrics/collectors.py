@@ -57,6 +57,9 @@ class Metrics:
         Histogram, _About("rioni_publish_seconds", "Duration of publish requests, by body size", ("slo_bucket",))
     ]
     connections: Annotated[Gauge, _About("rioni_connections", "Open connections of clients", combine="livesum")]
+    answer_bytes: Annotated[
+        Gauge, _About("rioni_answer_bytes", "Large answers that clients have not read yet", combine="livesum")
+    ]
     streams: Annotated[Gauge, _About("rioni_streams", "Open streams", ("api",), combine="livesum")]
     streamed_events: Annotated[Counter, _About("rioni_streamed_events", "Events written to streams", ("api",))]
     filtered_events: Annotated[

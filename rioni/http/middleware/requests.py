@@ -10,10 +10,11 @@ import falcon
 
 from rioni.domain.errors import Malformed, NotAcceptable, UnsupportedMediaType
 from rioni.domain.publishing.tracing import span_context
+from rioni.http.answers.answer_budget import AnswerBudget, hold_answer
+from rioni.http.answers.compression import compress_answer
 from rioni.http.bodies.reading import BodyBudget, let_go
-from rioni.http.caller import ANONYMOUS
+from rioni.http.caller import ANONYMOUS, client_key
 from rioni.http.metrics.collectors import Metrics
-from rioni.http.middleware.compression import compress_answer
 from rioni.http.problems import PROBLEM_JSON
 
 
@@ -51,8 +52,8 @@ OTHER_MEDIA = {
 class RequestMiddleware:
     """Gives every request a flow id and a span context, checks media types, and counts requests."""
 
-    def __init__(self, metrics: Metrics, bodies: BodyBudget) -> None:
-        self._metrics, self._bodies = metrics, bodies
+    def __init__(self, metrics: Metrics, bodies: BodyBudget, answers: AnswerBudget) -> None:
+        self._metrics, self._bodies, self._answers = metrics, bodies, answers
         self._counters: dict[tuple[str, str, str], tuple[Counter, Histogram]] = {}
 
     def process_request(self, req: falcon.Request, resp: falcon.Response) -> None:
@@ -91,6 +92,9 @@ class RequestMiddleware:
     ) -> None:
         """Set response headers and update metrics after the responder."""
         let_go(req)
+        if resp.stream is None:
+            compress_answer(req, resp)
+            hold_answer(req, resp, self._answers, client_key)
         if req.method == "HEAD" and resp.stream is not None:
             if (close := getattr(resp.stream, "close", None)) is not None:
                 close()
@@ -108,7 +112,6 @@ class RequestMiddleware:
         requests, seconds = counters
         requests.inc()
         if resp.stream is None:
-            compress_answer(req, resp)
             seconds.observe(time.monotonic() - req.context.started_at)
 
 

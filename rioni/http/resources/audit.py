@@ -9,11 +9,11 @@ import orjson
 
 from rioni.domain.aggregates import AGGREGATES, TOPICS
 from rioni.domain.errors import Malformed, NotAcceptable, TooManyStreams
+from rioni.http.answers.compression import GzipStream, accepts_gzip
 from rioni.http.audit_entries import rendered
 from rioni.http.caller import caller_of
 from rioni.http.dependencies import Dependencies
 from rioni.http.history import LOG_POSITION, check_history, time_from
-from rioni.http.middleware.compression import GzipStream, accepts_gzip
 from rioni.http.request_parsing import integer, integer_within
 from rioni.http.resources.audit_export import NDJSON, AuditExport
 from rioni.http.resources.resource import Resource

@@ -11,6 +11,7 @@ from rioni.commands.event_types import ChangeEventType, CreateEventType, DeleteE
 from rioni.domain.errors import Malformed
 from rioni.domain.event_types.event_type import EventType, EventTypeSpec, entity_tag
 from rioni.domain.event_types.filters import EVERYTHING, page
+from rioni.http.answers.lists import answer_list
 from rioni.http.bodies import parsing
 from rioni.http.bodies.reading import DEFINITION_BYTES_MAX, JSON_BYTES_MAX, read_json
 from rioni.http.dependencies import Dependencies
@@ -35,19 +36,26 @@ class EventTypesResource(Resource):
         wanted, unused_days, (offset, limit) = filter_from(req), unused_days_from(req), _page(req)
         dependencies = self._dependencies
         at = as_of(req, resp, dependencies)
+        dependencies.registry.refresh()
+        position = dependencies.registry.position
         if at is not None:
-            found, more = dependencies.query(event_types.past_page, at, wanted, offset, limit)
+            names, more = dependencies.query(event_types.past_page, at, wanted, offset, limit)
         elif wanted == EVERYTHING and unused_days is None:
-            found, more = dependencies.query(event_types.page, offset, limit)
+            names, more = dependencies.query(event_types.page, offset, limit)
         else:
-            dependencies.registry.refresh()
             listed = dependencies.registry.event_types()
             if unused_days is not None:
                 listed = unused_for(unused_days, listed, dependencies)
-            found, more = dependencies.compute_pool(page, listed, wanted, offset, limit)
+            names, more = dependencies.compute_pool(page, listed, wanted, offset, limit)
         if limit is not None:
             _link(req, resp, offset, limit, more=more)
-        _answer(req, resp, b"[" + b",".join(found) + b"]")
+        if answer_list(
+            req, resp, dependencies.answers, names, lambda some: dependencies.query(event_types.piece, some, at)
+        ):
+            _answer(req, resp, resp.data)
+        else:
+            # The tag of a list in pieces can't be that of its content: it is that of the log before its first piece.
+            _answer(req, resp, None, entity_tag(f"{position} {req.relative_uri}".encode()))
 
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Create an event type."""
@@ -124,13 +132,15 @@ def _link(req: falcon.Request, resp: falcon.Response, offset: int, limit: int, *
         resp.set_header("Link", ", ".join(links))
 
 
-def _answer(req: falcon.Request, resp: falcon.Response, body: bytes) -> None:
-    """Send a body, unless the client has it already."""
-    resp.etag = tag = entity_tag(body)
+def _answer(req: falcon.Request, resp: falcon.Response, body: bytes | None, tag: str | None = None) -> None:
+    """Send a body, or the stream that the answer has by now, unless the client has it already."""
+    resp.etag = tag = tag or entity_tag(body or b"")
+    resp.data = body
     if any(known in ("*", tag) for known in req.if_none_match or ()):
         resp.status = HTTPStatus.NOT_MODIFIED.value
-        return
-    resp.data = body
+        resp.data = None
+        resp.stream = None
+        resp.delete_header("Content-Encoding")
 
 
 def _spec(req: falcon.Request, dependencies: Dependencies) -> EventTypeSpec:

@@ -11,6 +11,7 @@ from rioni.commands.schemas import AddSchema, why_incompatible
 from rioni.domain.avro.batches import BATCH_SCHEMAS, BatchSchema, batch_schema
 from rioni.domain.errors import InvalidFields, Malformed, NotFound
 from rioni.domain.event_types.event_type import Schema, SubmittedSchema
+from rioni.http.answers.lists import answer_list
 from rioni.http.bodies import parsing
 from rioni.http.bodies.reading import DEFINITION_BYTES_MAX, read_json
 from rioni.http.history import AS_OF, as_of
@@ -34,10 +35,18 @@ class SchemasResource(Resource):
         if offset < 0:
             raise Malformed("'offset' parameter can't be lower than 0")
         at = as_of(req, resp, self._dependencies)
-        items, more = self._dependencies.query(schemas.page, name, offset, limit, at)
+        came, more = self._dependencies.query(schemas.page, name, offset, limit, at)
         when = "" if at is None else f"&{AS_OF}={at.position}"
-        links = _links(f"/event-types/{name}/schemas", offset, limit, when, empty=not items, more=more)
-        resp.data = b'{"items":[%b],"_links":%b}' % (",".join(items).encode(), orjson.dumps(links))
+        links = _links(f"/event-types/{name}/schemas", offset, limit, when, empty=not came, more=more)
+        answer_list(
+            req,
+            resp,
+            self._dependencies.answers,
+            came,
+            lambda some: self._dependencies.query(schemas.piece, name, some, at),
+            head=b'{"items":[',
+            tail=lambda: b'],"_links":%b}' % orjson.dumps(links),
+        )
 
     def on_post(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
         """Add a version; with `fetch` only find the one that is the same."""

@@ -1,5 +1,6 @@
 """Queries over the event types."""
 
+from collections.abc import Mapping, Sequence
 from itertools import islice
 
 import msgspec
@@ -8,7 +9,7 @@ from sqlalchemy import Connection, select
 from rioni.domain.errors import EventTypeNotFound
 from rioni.domain.event_types.event_type import EventType
 from rioni.domain.event_types.filters import EVERYTHING, EventTypeFilter, matcher
-from rioni.projections.queries import past
+from rioni.projections.queries import past, pieces
 from rioni.projections.queries.past import Moment
 from rioni.projections.tables import EVENT_TYPES
 
@@ -31,29 +32,44 @@ def body_of(connection: Connection, name: str, at: Moment | None = None) -> str:
     return str(body)
 
 
-def page(connection: Connection, offset: int = 0, limit: int | None = None) -> tuple[list[bytes], bool]:
-    """The JSON of all event types of the present, by name, and whether there are more after the page.
+def page(connection: Connection, offset: int = 0, limit: int | None = None) -> tuple[list[str], bool]:
+    """The names of all event types of the present, in order, and whether there are more after the page.
 
     PERF: 1 ms for a page, however many there are; with filters `rioni.domain.event_types.filters` is faster.
     """
-    query = select(EVENT_TYPES.c.body).order_by(EVENT_TYPES.c.name).offset(offset)
-    bodies = connection.scalars(query if limit is None else query.limit(limit + 1))
-    return _cut([body.encode() for body in bodies], limit)
+    query = select(EVENT_TYPES.c.name).order_by(EVENT_TYPES.c.name).offset(offset)
+    return _cut([*connection.scalars(query if limit is None else query.limit(limit + 1))], limit)
+
+
+def piece(connection: Connection, names: Sequence[str], at: Moment | None = None) -> tuple[list[bytes], int]:
+    """The JSON of the first of some event types, now or at a moment of the past, and how many names that were."""
+
+    def read(some: Sequence[str]) -> Mapping[str, bytes]:
+        if at is None:
+            rows = connection.execute(
+                select(EVENT_TYPES.c.name, EVENT_TYPES.c.body).where(EVENT_TYPES.c.name.in_(some))
+            )
+            return {name: body.encode() for name, body in rows}
+        bodies = ((name, past.state(connection, EVENT_TYPE, name, at)) for name in some)
+        return {name: body.encode() for name, body in bodies if body is not None}
+
+    return pieces.piece(read, names)
 
 
 def past_page(
     connection: Connection, at: Moment, wanted: EventTypeFilter = EVERYTHING, offset: int = 0, limit: int | None = None
-) -> tuple[list[bytes], bool]:
-    """The JSON of the event types that matched at a moment of the past, by name, and whether there were more.
+) -> tuple[list[str], bool]:
+    """The names of the event types that matched at a moment of the past, in order, and whether there were more.
 
     It takes time in proportion to the event types before the end of the page.
     """
     end = None if limit is None else offset + limit + 1
-    bodies = past.states(connection, EVENT_TYPE, at)
-    if wanted != EVERYTHING:
-        matches = matcher(wanted)
-        bodies = (body for body in bodies if matches(_decoded(body)))
-    return _cut([body.encode() for body in islice(bodies, offset, end)], limit)
+    if wanted == EVERYTHING:
+        names = past.keys(connection, EVENT_TYPE, at)
+    else:
+        event_types = map(_decoded, past.states(connection, EVENT_TYPE, at))
+        names = (each.name for each in filter(matcher(wanted), event_types))
+    return _cut([*islice(names, offset, end)], limit)
 
 
 def past_event_types(connection: Connection, at: Moment) -> list[EventType]:
@@ -61,9 +77,9 @@ def past_event_types(connection: Connection, at: Moment) -> list[EventType]:
     return [*map(_decoded, past.states(connection, EVENT_TYPE, at))]
 
 
-def _cut(bodies: list[bytes], limit: int | None) -> tuple[list[bytes], bool]:
-    """A page of bodies, of which there may be one more, and whether there is."""
-    return bodies[:limit], limit is not None and len(bodies) > limit
+def _cut(names: list[str], limit: int | None) -> tuple[list[str], bool]:
+    """A page of names, of which there may be one more, and whether there is."""
+    return names[:limit], limit is not None and len(names) > limit
 
 
 def _decoded(body: str) -> EventType:

@@ -1,6 +1,6 @@
 """States of the past: what each resource was at a position of the log, from the audit trail."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, ScalarSelect, Select, bindparam, exists, select
@@ -9,7 +9,8 @@ from rioni.projections.tables import AUDIT_LOG, STATES
 
 
 KEYS_PER_READ = 250
-"""Each with a state, which may have 256 kB; most have 1 kB."""
+ROWS_AT_ONCE = 16
+"""Of these in memory: each has a state, which may have 600 kB; most have 1 kB."""
 
 _C = AUDIT_LOG.c
 
@@ -99,19 +100,48 @@ def states(
         inclusive: whether the first key itself counts.
         descending: whether to go from later keys to earlier ones.
     """
+    for _, body in _keys_and(
+        connection, kind, at, lambda body: body, start=start, inclusive=inclusive, descending=descending
+    ):
+        yield str(body)
+
+
+def keys(connection: Connection, kind: str, at: Moment) -> Iterator[str]:
+    """Yield the keys of all resources of a kind that there were, in order; reads no state."""
+    for key, existed in _keys_and(connection, kind, at, lambda body: body.is_not(None)):
+        if existed:
+            yield key
+
+
+def _keys_and(
+    connection: Connection,
+    kind: str,
+    at: Moment,
+    column: Callable[[ScalarSelect[Any]], ColumnElement[Any]],
+    *,
+    start: str | None = None,
+    inclusive: bool = True,
+    descending: bool = False,
+) -> Iterator[tuple[str, Any]]:
+    """Yield the keys of a kind, each with what a column made of its state says; those without are left out."""
     key = STATES.c.key
     while True:
-        query: Select[Any] = select(key, _state_of(STATES.c.kind, key).label("body")).where(STATES.c.kind == kind)
+        query: Select[Any] = select(key, column(_state_of(STATES.c.kind, key)).label("body")).where(
+            STATES.c.kind == kind
+        )
         if start is not None:
             query = query.where(_from(start, inclusive=inclusive, descending=descending))
         if not at.deleted:
             query = query.where(STATES.c.state.is_not(None), ~_created_later(STATES.c.kind, key))
         query = query.order_by(key.desc() if descending else key).limit(KEYS_PER_READ)
-        rows = connection.execute(query, {"at": at.position}).all()
-        yield from (row.body for row in rows if row.body is not None)
-        if len(rows) < KEYS_PER_READ:
+        count = 0
+        # Not all at once: some of them may be large.
+        for row in connection.execute(query.execution_options(yield_per=ROWS_AT_ONCE), {"at": at.position}):
+            count, start, inclusive = count + 1, row.key, False
+            if row.body is not None:
+                yield row.key, row.body
+        if count < KEYS_PER_READ:
             return
-        start, inclusive = rows[-1].key, False
 
 
 def _from(start: str, *, inclusive: bool, descending: bool) -> ColumnElement[bool]:
@@ -124,11 +154,15 @@ def _from(start: str, *, inclusive: bool, descending: bool) -> ColumnElement[boo
 def newest_subscriptions(connection: Connection, at: Moment) -> Iterator[str]:
     """Yield the states of all subscriptions as JSON, in the reverse order of their creation."""
     before = at.position + 1
-    while rows := connection.execute(_SUBSCRIPTIONS, {"at": at.position, "before": before}).all():
-        for row in rows:
+    query = _SUBSCRIPTIONS.execution_options(yield_per=ROWS_AT_ONCE)
+    while True:
+        count = 0
+        for row in connection.execute(query, {"at": at.position, "before": before}):
+            count, before = count + 1, row.position
             if row.body is not None and (at.deleted or _exists(connection, "subscription", row.resource, at)):
                 yield row.body
-        before = rows[-1].position
+        if not count:
+            return
 
 
 _SCHEMA_TOPICS = ("event-type.schema-added", "event-type.created", "event-type.deleted")

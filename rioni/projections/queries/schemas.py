@@ -1,5 +1,6 @@
 """Queries over the versions of schemas."""
 
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -10,7 +11,7 @@ from rioni.domain.avro.nodes import canonical_form
 from rioni.domain.avro.parsing import parse_event_schema
 from rioni.domain.errors import NotFound
 from rioni.domain.event_types.event_type import EventType, Schema, SubmittedSchema
-from rioni.projections.queries import past
+from rioni.projections.queries import past, pieces
 from rioni.projections.queries.event_types import body_of as event_type_body
 from rioni.projections.queries.past import Moment
 from rioni.projections.tables import SCHEMAS
@@ -21,8 +22,10 @@ LATEST = "latest"
 
 def page(
     connection: Connection, event_type: str, offset: int, limit: int, at: Moment | None = None
-) -> tuple[list[str], bool]:
+) -> tuple[list[int], bool]:
     """A page of an event type's schemas, now or at a moment of the past, newest first, and whether more follow.
+
+    The schemas are known by the positions at which they came.
 
     Raises:
         EventTypeNotFound: there is no such event type.
@@ -30,16 +33,31 @@ def page(
     event_type_body(connection, event_type, at)
     if at is not None:
         came = list(islice(past.schema_positions(connection, event_type, at), offset, offset + limit + 1))
-        return [_past_body(connection, each) for each in came[:limit]], len(came) > limit
+        return came[:limit], len(came) > limit
     query = (
-        select(SCHEMAS.c.body)
+        select(SCHEMAS.c.position)
         .where(SCHEMAS.c.event_type == event_type)
         .order_by(SCHEMAS.c.position.desc())
         .offset(offset)
         .limit(limit + 1)
     )
-    bodies = list(connection.scalars(query))
-    return bodies[:limit], len(bodies) > limit
+    came = list(connection.scalars(query))
+    return came[:limit], len(came) > limit
+
+
+def piece(
+    connection: Connection, event_type: str, came: Sequence[int], at: Moment | None = None
+) -> tuple[list[bytes], int]:
+    """The JSON of the first of those schemas of an event type that came at some positions, and how many that were."""
+
+    def read(some: Sequence[int]) -> Mapping[int, bytes]:
+        if at is not None:
+            return {position: _past_body(connection, position).encode() for position in some}
+        here = SCHEMAS.c.event_type == event_type, SCHEMAS.c.position.in_(some)
+        rows = connection.execute(select(SCHEMAS.c.position, SCHEMAS.c.body).where(*here))
+        return {position: body.encode() for position, body in rows}
+
+    return pieces.piece(read, came)
 
 
 def body_like(connection: Connection, event_type: str, submitted: SubmittedSchema) -> str:

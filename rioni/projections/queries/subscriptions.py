@@ -1,7 +1,8 @@
 """Queries over the subscriptions."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
+from typing import Any
 
 import msgspec
 from sqlalchemy import Connection, Select, select
@@ -9,7 +10,7 @@ from sqlalchemy import Connection, Select, select
 from rioni.domain.access.authorization import Attribute
 from rioni.domain.errors import SubscriptionNotFound
 from rioni.domain.subscriptions.subscription import Subscription
-from rioni.projections.queries import past
+from rioni.projections.queries import past, pieces
 from rioni.projections.queries.past import Moment
 from rioni.projections.tables import SUBSCRIPTION_EVENT_TYPES, SUBSCRIPTIONS
 
@@ -52,17 +53,16 @@ def get(connection: Connection, subscription_id: str, at: Moment | None = None) 
 
 def page(
     connection: Connection, wanted: SubscriptionFilter, offset: int, limit: int, at: Moment | None = None
-) -> list[Subscription]:
-    """A page of subscriptions, now or at a moment of the past, newest first.
+) -> list[str]:
+    """The ids of a page of subscriptions, now or at a moment of the past, newest first.
 
-    A moment of the past takes time in proportion to the subscriptions before the end of the page.
+    A moment of the past, and a reader, take time in proportion to the subscriptions before the end of the page.
     """
     if at is not None:
-        return list(islice(_fitting(past.newest_subscriptions(connection, at), wanted), offset, offset + limit))
-    query = _filtered(wanted).order_by(SUBSCRIPTIONS.c.created_at.desc(), SUBSCRIPTIONS.c.id)
-    if wanted.reader is None:
-        return _decoded(connection, query.offset(offset).limit(limit))
-    return _with_reader(_decoded(connection, query), wanted.reader)[offset : offset + limit]
+        found = _fitting(past.newest_subscriptions(connection, at), wanted)
+        return [each.id for each in islice(found, offset, offset + limit)]
+    order = SUBSCRIPTIONS.c.created_at.desc(), SUBSCRIPTIONS.c.id
+    return _ids(connection, wanted, order, offset, limit)
 
 
 def page_by_id(
@@ -71,37 +71,66 @@ def page_by_id(
     place: TokenPosition | None,
     limit: int,
     at: Moment | None = None,
-) -> list[Subscription]:
-    """A page of at most `limit` subscriptions in the order of their ids, from a place on or up to it; likewise."""
+) -> list[str]:
+    """The ids of at most `limit` subscriptions in their order, from a place on or up to it; likewise."""
+    forward = place is None or place.forward
     if at is not None:
-        return _past_page_by_id(connection, wanted, place, limit, at)
-    query = _filtered(wanted)
+        found = _past_page_by_id(connection, wanted, place, limit, at)
+    else:
+        column = SUBSCRIPTIONS.c.id
+        order = column if forward else column.desc()
+        found = _ids(connection, wanted, (order,), 0, limit, place)
+    return found if forward else found[::-1]
+
+
+def piece(connection: Connection, ids: Sequence[str], at: Moment | None = None) -> tuple[list[bytes], int]:
+    """The JSON of the first of some subscriptions, now or at a moment of the past, and how many ids that were."""
+
+    def read(some: Sequence[str]) -> Mapping[str, bytes]:
+        if at is None:
+            columns = SUBSCRIPTIONS.c
+            rows = connection.execute(select(columns.id, columns.body).where(columns.id.in_(some)))
+            bodies: Iterable[tuple[str, str | None]] = ((id_, body) for id_, body in rows)
+        else:
+            bodies = ((id_, past.state(connection, SUBSCRIPTION, id_, at)) for id_ in some)
+        # Written anew, as older versions may have written them with fewer members.
+        return {id_: msgspec.json.encode(_decode(body)) for id_, body in bodies if body is not None}
+
+    return pieces.piece(read, ids)
+
+
+def _ids(
+    connection: Connection,
+    wanted: SubscriptionFilter,
+    order: Sequence[Any],
+    offset: int,
+    limit: int,
+    place: TokenPosition | None = None,
+) -> list[str]:
     column = SUBSCRIPTIONS.c.id
+    query = _filtered(wanted).order_by(*order)
     if place is not None and place.forward:
         query = query.where(column >= place.id if place.inclusive else column > place.id)
     elif place is not None:
         query = query.where(column <= place.id if place.inclusive else column < place.id)
-    backward = place is not None and not place.forward
-    query = query.order_by(column.desc() if backward else column)
     if wanted.reader is None:
-        query = query.limit(limit)
-    found = _decoded(connection, query)
-    if wanted.reader is not None:
-        found = _with_reader(found, wanted.reader)[:limit]
-    return found[::-1] if backward else found
+        return [*connection.scalars(query.with_only_columns(column).offset(offset).limit(limit))]
+    # One after the other: there may be many, and some of them large.
+    bodies = connection.scalars(query.execution_options(yield_per=past.ROWS_AT_ONCE))
+    found = (each.id for each in map(_decode, bodies) if _has_reader(each, wanted.reader))
+    return [*islice(found, offset, offset + limit)]
 
 
 def _past_page_by_id(
     connection: Connection, wanted: SubscriptionFilter, place: TokenPosition | None, limit: int, at: Moment
-) -> list[Subscription]:
+) -> list[str]:
     if place is None:
         bodies = past.states(connection, SUBSCRIPTION, at)
     else:
         bodies = past.states(
             connection, SUBSCRIPTION, at, start=place.id, inclusive=place.inclusive, descending=not place.forward
         )
-    found = list(islice(_fitting(bodies, wanted), limit))
-    return found if place is None or place.forward else found[::-1]
+    return [each.id for each in islice(_fitting(bodies, wanted), limit)]
 
 
 def _fitting(bodies: Iterable[str], wanted: SubscriptionFilter) -> Iterator[Subscription]:
@@ -109,7 +138,7 @@ def _fitting(bodies: Iterable[str], wanted: SubscriptionFilter) -> Iterator[Subs
         if (
             wanted.owning_application in (None, subscription.owning_application)
             and set(wanted.event_types) <= set(subscription.event_types)
-            and (wanted.reader is None or _with_reader([subscription], wanted.reader))
+            and (wanted.reader is None or _has_reader(subscription, wanted.reader))
         ):
             yield subscription
 
@@ -124,12 +153,8 @@ def _filtered(wanted: SubscriptionFilter) -> Select[str]:
     return query
 
 
-def _with_reader(subscriptions: Sequence[Subscription], reader: Attribute) -> list[Subscription]:
-    return [each for each in subscriptions if each.authorization and reader in each.authorization.readers]
-
-
-def _decoded(connection: Connection, query: Select[str]) -> list[Subscription]:
-    return [_decode(body) for body in connection.scalars(query)]
+def _has_reader(subscription: Subscription, reader: Attribute) -> bool:
+    return subscription.authorization is not None and reader in subscription.authorization.readers
 
 
 def _decode(body: str) -> Subscription:

@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from rioni.domain.errors import EventTypeNotFound, NotAcceptable
+from rioni.http.answers.answer_budget import AnswerBudget
 from rioni.http.bodies.reading import BodyBudget
 from rioni.http.metrics import collectors, metrics_files, metrics_slots
 from rioni.http.metrics.collectors import Metrics
@@ -92,7 +93,7 @@ def test_the_json_object_has_all_metrics(registry):
 def test_methods_that_clients_invent_share_one_label():
     """Reference operations#metric-series."""
     metrics = Metrics()
-    middleware = RequestMiddleware(metrics, BodyBudget())
+    middleware = RequestMiddleware(metrics, BodyBudget(), AnswerBudget())
 
     def series_after(begin, end):
         for number in range(begin, end):

@@ -10,6 +10,7 @@ from rioni.commands.publishing.publisher import Publisher
 from rioni.commands.publishing.timeline_appender import TimelineAppender
 from rioni.config.settings import Config
 from rioni.domain.ports.thread_pool import direct
+from rioni.http.answers.answer_budget import AnswerBudget
 from rioni.http.bodies.reading import BodyBudget
 from rioni.http.metrics.collectors import Metrics
 from rioni.http.middleware.requests import RequestMiddleware
@@ -31,7 +32,7 @@ def client(tmp_path):
         timeline = TimelineAppender(broker.registry, stores, broker.signals, broker.clock, wait_max_s=0)
         publisher = Publisher(broker.registry, broker.access, timeline, broker.clock, Random(1), broker.limits, direct)
         metrics = Metrics()
-        app = falcon.App(middleware=[RequestMiddleware(metrics, BodyBudget())])
+        app = falcon.App(middleware=[RequestMiddleware(metrics, BodyBudget(), AnswerBudget())])
         dependencies = SimpleNamespace(config=Config(), publisher=publisher, metrics=metrics)
         app.add_route("/event-types/{name}/events", EventsResource(dependencies))
         yield falcon.testing.TestClient(app)

@@ -60,20 +60,20 @@ def queries(names, ids):
         partial(_event_types, EVERYTHING, 0, None),
         partial(_event_types, EVERYTHING, 1, 2),
         partial(_event_types, EventTypeFilter(owning_application=OWNER, name="*1*"), 0, 1),
-        partial(_in, subscriptions.page, none, 0, 100),
-        partial(_in, subscriptions.page, none, 1, 2),
-        partial(_in, subscriptions.page, SubscriptionFilter(reader=READER), 0, 3),
-        partial(_in, subscriptions.page, SubscriptionFilter(event_types=tuple(names[:1])), 0, 3),
-        partial(_in, subscriptions.page_by_id, none, None, 2),
-        partial(_in, subscriptions.page_by_id, none, FORWARDS, 2),
-        partial(_in, subscriptions.page_by_id, none, BACKWARDS, 2),
+        partial(_listed, subscriptions, subscriptions.page, none, 0, 100),
+        partial(_listed, subscriptions, subscriptions.page, none, 1, 2),
+        partial(_listed, subscriptions, subscriptions.page, SubscriptionFilter(reader=READER), 0, 3),
+        partial(_listed, subscriptions, subscriptions.page, SubscriptionFilter(event_types=tuple(names[:1])), 0, 3),
+        partial(_listed, subscriptions, subscriptions.page_by_id, none, None, 2),
+        partial(_listed, subscriptions, subscriptions.page_by_id, none, FORWARDS, 2),
+        partial(_listed, subscriptions, subscriptions.page_by_id, none, BACKWARDS, 2),
         partial(_in, storages.all_storages),
         partial(_in, storages.get, "default"),
     )
     for name in names:
         yield partial(_in, event_types.body_of, name)
-        yield partial(_in, schemas.page, name, 0, 100)
-        yield partial(_in, schemas.page, name, 1, 1)
+        yield partial(_schemas, name, 0, 100)
+        yield partial(_schemas, name, 1, 1)
         yield partial(_in, schemas.body_of, name, "latest")
         yield partial(_in, schemas.body_of, name, "2.0.0")
     yield from (partial(_in, subscriptions.get, each) for each in ids)
@@ -81,10 +81,34 @@ def queries(names, ids):
 
 def _event_types(wanted, offset, limit, connection, at):
     if at is None and wanted == EVERYTHING:
-        return event_types.page(connection, offset, limit)
-    if at is None:
-        return filters.page(present_event_types(connection), wanted, offset, limit)
-    return event_types.past_page(connection, at, wanted, offset, limit)
+        names, more = event_types.page(connection, offset, limit)
+    elif at is None:
+        names, more = filters.page(present_event_types(connection), wanted, offset, limit)
+    else:
+        names, more = event_types.past_page(connection, at, wanted, offset, limit)
+    return _bodies(partial(event_types.piece, connection), names, at), more
+
+
+def _listed(module, page, *args):
+    *given, connection, at = args
+    return _bodies(partial(module.piece, connection), page(connection, *given, at), at)
+
+
+def _schemas(name, offset, limit, connection, at):
+    found = outcome(schemas.page, connection, name, offset, limit, at)
+    if isinstance(found[0], type):
+        return found
+    return _bodies(partial(schemas.piece, connection, name), found[0], at), found[1]
+
+
+def _bodies(piece, keys, at):
+    """All bodies of a list, read piece by piece."""
+    found = []
+    while keys:
+        some, done = piece(keys, at)
+        found += some
+        keys = keys[done:]
+    return found
 
 
 def present_event_types(connection):
@@ -133,23 +157,22 @@ def test_without_the_right_to_the_past_what_was_deleted_is_left_out_also_where_i
     with database() as full:
         append(full, log)
         today = {each.name for each in present_event_types(full)}
-        ids_today = {each.id for each in subscriptions.page(full, SubscriptionFilter(), 0, 1_000)}
+        ids_today = set(subscriptions.page(full, SubscriptionFilter(), 0, 1_000))
         for position in range(1, len(log) + 1):
             same = {name for name in today if _created(log, name) <= position}
             for deleted, kept in ((True, lambda _: True), (False, same.__contains__)):
                 at = Moment(position, deleted=deleted)
                 everything = event_types.past_page(full, Moment(position))[0]
-                names = [_name(body) for body in event_types.past_page(full, at)[0]]
-                assert names == [name for name in map(_name, everything) if kept(name)]
+                assert event_types.past_page(full, at)[0] == [name for name in everything if kept(name)]
             at, of_all = Moment(position, deleted=False), Moment(position)
-            for name in {_name(body) for body in everything} - same:
+            for name in {*everything} - same:
                 for query in (event_types.body_of, timelines_at, _first_schemas):
                     with pytest.raises(RioniError):
                         query(full, name, at)
             found = subscriptions.page(full, SubscriptionFilter(), 0, 1_000, at)
             everything = subscriptions.page(full, SubscriptionFilter(), 0, 1_000, of_all)
-            assert found == [each for each in everything if each.id in ids_today]
-            for gone in {each.id for each in everything} - ids_today:
+            assert found == [each for each in everything if each in ids_today]
+            for gone in {*everything} - ids_today:
                 with pytest.raises(RioniError):
                     subscriptions.get(full, gone, at)
 
@@ -161,7 +184,3 @@ def _first_schemas(connection, name, at):
 def _created(log, name):
     """The position of the last entry that created an event type of this name."""
     return max(each.position for each in log if (each.event.TOPIC, each.event.key) == ("event-type.created", name))
-
-
-def _name(body):
-    return msgspec.json.decode(body, type=EventType).name

@@ -9,8 +9,8 @@ import falcon
 from rioni.domain.avro.batches import MEDIA_TYPE
 from rioni.domain.streaming.parameters import StreamLimits
 from rioni.domain.timelines.position import EventTypePartition, TimelinePosition
+from rioni.http.answers.compression import GzipStream, accepts_gzip
 from rioni.http.dependencies import Dependencies
-from rioni.http.middleware.compression import GzipStream, accepts_gzip
 from rioni.http.streaming.avro_frames import AvroFrames, LengthPrefixedAvroFrames
 from rioni.http.streaming.json_frames import Frames, FrameWriter
 from rioni.http.streaming.server_sent_events import ServerSentEvents, set_headers, wants_events

@@ -1,5 +1,6 @@
 """`/subscriptions`: create, list, show, change, delete (reference subscriptions#fields)."""
 
+from collections.abc import Sequence
 from http import HTTPStatus
 from urllib.parse import quote
 
@@ -10,6 +11,7 @@ import orjson
 from rioni.commands.subscriptions.subscriptions import ChangeSubscription, CreateSubscription, DeleteSubscription
 from rioni.domain.errors import Malformed
 from rioni.domain.subscriptions.subscription import Subscription
+from rioni.http.answers.lists import answer_list
 from rioni.http.bodies import parsing
 from rioni.http.bodies.reading import read_json
 from rioni.http.history import AS_OF, as_of
@@ -17,6 +19,7 @@ from rioni.http.request_parsing import attribute, dispatch, integer, integer_wit
 from rioni.http.resources.resource import Resource
 from rioni.http.resources.subscriptions.stats import status_of
 from rioni.projections.queries import subscriptions
+from rioni.projections.queries.past import Moment
 from rioni.projections.queries.subscriptions import SubscriptionFilter, TokenPosition
 
 
@@ -70,16 +73,27 @@ class SubscriptionsResource(Resource):
             found = self._dependencies.query(subscriptions.page_by_id, wanted, place, limit + 1, at)
             found, places = _token_places(found, place, limit)
         links = {rel: {"href": _href(req, place, limit)} for rel, place in places.items()}
+        answer_list(
+            req,
+            resp,
+            self._dependencies.answers,
+            found,
+            lambda ids: self._piece(ids, at, show_status=show_status),
+            head=b'{"items":[',
+            tail=lambda: b'],"_links":%b}' % orjson.dumps(links),
+        )
+
+    def _piece(self, ids: Sequence[str], at: Moment | None, *, show_status: bool) -> tuple[list[bytes], int]:
+        items, done = self._dependencies.query(subscriptions.piece, ids, at)
+        if not show_status:
+            return items, done
         # The page may know of event types that came meanwhile.
         self._dependencies.registry.refresh()
-        items = [self._item(each, show_status=show_status) for each in found]
-        resp.data = b'{"items":[%b],"_links":%b}' % (b",".join(items), orjson.dumps(links))
+        return [*map(self._with_status, items)], done
 
-    def _item(self, subscription: Subscription, *, show_status: bool) -> bytes:
-        body = msgspec.json.encode(subscription)
-        if not show_status:
-            return body
-        return body[:-1] + b',"status":' + orjson.dumps(status_of(self._dependencies, subscription)) + b"}"
+    def _with_status(self, item: bytes) -> bytes:
+        subscription = msgspec.json.decode(item, type=Subscription)
+        return item[:-1] + b',"status":' + orjson.dumps(status_of(self._dependencies, subscription)) + b"}"
 
 
 class SubscriptionResource(Resource):
@@ -125,9 +139,7 @@ def _parse_token(token: str) -> TokenPosition | None:
     return TokenPosition(id=token[1:], forward=forward, inclusive=inclusive)
 
 
-def _token_places(
-    found: list[Subscription], place: TokenPosition | None, limit: int
-) -> tuple[list[Subscription], dict[str, str]]:
+def _token_places(found: list[str], place: TokenPosition | None, limit: int) -> tuple[list[str], dict[str, str]]:
     """Cut a page that was asked for with one item too many, and say where its neighbours begin."""
     more = len(found) > limit
     forward = place is None or place.forward
@@ -135,9 +147,9 @@ def _token_places(
         found = found[:limit] if forward else found[1:]
     places = {}
     if found and (more if not forward else place is not None):
-        places["prev"] = f"token=B{found[0].id}"
+        places["prev"] = f"token=B{found[0]}"
     if found and (more if forward else True):
-        places["next"] = f"token=F{found[-1].id}"
+        places["next"] = f"token=F{found[-1]}"
     return found, places
 
 

@@ -5,7 +5,7 @@ import falcon
 import falcon.testing
 import pytest
 
-from rioni.http.middleware.compression import GzipStream, accepts_gzip, compress_answer
+from rioni.http.answers.compression import GzipStream, accepts_gzip, compress_answer
 
 
 def request(accept):

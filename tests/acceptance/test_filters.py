@@ -97,3 +97,60 @@ def test_an_invalid_filter_is_rejected(client, create, subscribe, name, expressi
     problem(client.post("/subscriptions", json=body), 422, why)
     path = f"/subscriptions/{subscribe(name)}"
     problem(client.put(path, json=client.get(path).json() | {"filter": expression}), 422, why)
+
+
+OPEN = {
+    "type": "json_schema",
+    "schema": '{"properties": {"order_id": {"type": "string"}, "total": {"type": "number"}}, "required": ["order_id"]}',
+}
+
+
+def test_a_filter_that_the_schema_excludes_is_refused_in_every_way_to_submit_one(client, create, subscribe, name):
+    """Reference subscriptions#filter-check."""
+    create(name, compatibility_mode="compatible", schema=OPEN)
+    why = f"event.totl: the schema of {name} excludes it; did you mean total?"
+    body = {"owning_application": "app", "event_types": [name], "filter": "event.totl > 1"}
+    problem(client.post("/subscriptions", json=body), 422, why)
+    path = f"/subscriptions/{subscribe(name, filter='event.total > 1')}"
+    problem(client.put(path, json=client.get(path).json() | {"filter": "event.totl > 1"}), 422, why)
+    problem(client.get(f"/event-types/{name}/events", params={"filter": "event.totl > 1"}), 422, why)
+    tried = {"filter": "event.totl > 1", "events": [], "event_types": [name]}
+    problem(client.post("/filter-evaluations", json=tried), 422, why)
+    problem(client.post("/filter-evaluations", json=tried | {"event_types": ["unknown"]}), 404, "unknown")
+
+
+def test_what_nothing_declares_is_a_warning_in_every_way_to_submit_a_filter(client, create, subscribe, name):
+    """Reference subscriptions#filter-check."""
+    create(name, compatibility_mode="forward", schema=OPEN)
+    why = f"event.totl: the schema of {name} does not declare it; did you mean total?"
+    body = {"owning_application": "app-w", "event_types": [name], "filter": "event.totl > 1"}
+    created = client.post("/subscriptions", json=body)
+    assert created.status_code == 201
+    assert created.headers["Warning"] == f'299 rioni "{why}"'
+    path = f"/subscriptions/{subscribe(name, filter='event.total > 1.0')}"
+    changed = client.put(path, json=client.get(path).json() | {"filter": "event.totl > 1"})
+    assert changed.status_code == 204
+    assert changed.headers["Warning"] == f'299 rioni "{why}"'
+    assert "Warning" not in client.put(path, json=client.get(path).json() | {"filter": "event.total > 1"}).headers
+    stream = client.get(
+        f"/event-types/{name}/events",
+        params={"filter": "event.totl > 1", "stream_timeout": 1, "batch_flush_timeout": 1},
+    )
+    assert f'299 rioni "{why}"' in stream.headers["Warning"]
+    tried = client.post(
+        "/filter-evaluations", json={"filter": "event.totl > 1", "events": [{"totl": "x"}], "event_types": [name]}
+    ).json()
+    assert tried["warnings"] == [why]
+    assert tried["items"][0]["matches"] is False
+    assert "No matching overloads" in tried["items"][0]["failure"]
+
+
+def test_a_filter_stays_when_the_schema_changes_and_other_members_can_be_changed(client, create, subscribe, name):
+    """Reference subscriptions#filter-check."""
+    create(name, compatibility_mode="none", schema=OPEN)
+    path = f"/subscriptions/{subscribe(name, filter='event.total > 1.0', read_from='begin')}"
+    narrower = {"type": "json_schema", "schema": '{"properties": {"order_id": {"type": "string"}}}'}
+    assert client.post(f"/event-types/{name}/schemas", json=narrower).status_code == 201
+    changed = client.put(path, json=client.get(path).json() | {"labels": {"a": "b"}})
+    assert changed.status_code == 204
+    assert f"event.total: the schema of {name} excludes it" in changed.headers["Warning"]

@@ -28,6 +28,10 @@ def try_filter(
     file: Annotated[
         str | None, typer.Argument(help="Events, a JSON object a line; by default those of standard input.")
     ] = None,
+    *,
+    event_type: Annotated[
+        list[str] | None, typer.Option(help="Compare it with the schema of this event type; may be repeated.")
+    ] = None,
 ) -> None:
     """Try a [filter](reference/subscriptions.md#filters) on events, and see which of its parts decides.
 
@@ -37,6 +41,9 @@ def try_filter(
 
     from rioni.cli.remote.event_files import json_events
 
+    if event_type:
+        for warning in session.client.subscriptions.check_filter(expression, event_type):
+            session.output.note(f"Warning: {warning}.")
     events = [msgspec.json.decode(each) for each in json_events(file)]
     rows: list[tuple[Any, FilterEvaluation]] = []
     for start in range(0, len(events), EVENTS_AT_ONCE):
@@ -44,7 +51,12 @@ def try_filter(
         rows += zip(some, session.client.subscriptions.try_filter(expression, some), strict=True)
     session.output.items(
         [
-            {"matches": each.matches, "parts": [part.members() for part in each.parts], "event": event}
+            {
+                "matches": each.matches,
+                **({"failure": each.failure} if each.failure else {}),
+                "parts": [part.members() for part in each.parts],
+                "event": event,
+            }
             for event, each in rows
         ],
         {
@@ -58,5 +70,5 @@ def try_filter(
 
 
 def _shown(part: Mapping[str, object]) -> str:
-    value = part.get("value")
-    return "no value" if value is None else str(value).lower()
+    value, failure = part.get("value"), part.get("failure")
+    return f"failed ({failure})" if failure else "no value" if value is None else str(value).lower()

@@ -231,6 +231,9 @@ def _create(session: Session, wanted: "Definition") -> None:
     differing = sorted({dotted(each.path[:1]) for each in step.changes}) if current is not None else []
     for note in [*step.notes, *(f"its {name} is another one" for name in differing)]:
         session.output.note(f"Nothing is changed: {note}.")
+    if current is None and found.filter:
+        for warning in session.client.subscriptions.check_filter(found.filter, found.event_types):
+            session.output.note(f"Warning: {warning}.")
     session.output.line(msgspec.to_builtins(found) | {"existed": current is not None}, found.id)
 
 

@@ -49,6 +49,7 @@ class _CommitResults(msgspec.Struct):
 
 class _Evaluations(msgspec.Struct):
     items: list[FilterEvaluation]
+    warnings: list[str] = []
 
 
 class _DeadLetters(msgspec.Struct):
@@ -176,6 +177,19 @@ class Subscriptions:
         body = {"filter": filter, "events": events}
         found = await self._transport.fetch(_Evaluations, "POST", "/filter-evaluations", body=body, repeatable=True)
         return found.items
+
+    async def check_filter(self, filter: str, event_types: Sequence[str]) -> Sequence[str]:  # noqa: A002
+        """Compare a filter with the schemas of event types, as for a new subscription; of Rioni only.
+
+        Returns:
+            Warnings, such as paths that no schema declares.
+
+        Raises:
+            Unprocessable: it is no filter, or the schemas exclude what it asks for.
+        """
+        body = {"filter": filter, "events": [], "event_types": list(event_types)}
+        found = await self._transport.fetch(_Evaluations, "POST", "/filter-evaluations", body=body, repeatable=True)
+        return found.warnings
 
     async def dead_letters(
         self,

@@ -148,6 +148,8 @@ class FilterPart(Model):
 
     expression: str
     value: bool | None = None
+    failure: str | None = None
+    """Why it could not be evaluated."""
 
 
 class FilterEvaluation(Model):
@@ -155,3 +157,5 @@ class FilterEvaluation(Model):
 
     matches: bool
     parts: list[FilterPart] = []
+    failure: str | None = None
+    """Why the filter could not be evaluated; None if it could."""

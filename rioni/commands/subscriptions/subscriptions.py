@@ -12,10 +12,12 @@ from rioni.commands.event_types import forget_subscription
 from rioni.commands.subscriptions.cursor_resolution import CursorResolver
 from rioni.commands.unit_of_work import UnitOfWork
 from rioni.domain.errors import Invalid, ReadOnly, Unavailable
+from rioni.domain.event_types.event_type import EventType
 from rioni.domain.event_types.rules import check_owning_application
+from rioni.domain.publishing.rules import effective_schemas_of
 from rioni.domain.subscriptions.cursor_spec import CursorSpec, for_each_partition
 from rioni.domain.subscriptions.dead_letter_policy import DeadLetterFilter
-from rioni.domain.subscriptions.event_filter import event_filter
+from rioni.domain.subscriptions.filter_check import check_filter
 from rioni.domain.subscriptions.subscription import (
     CursorsReset,
     DeadLettersRedriven,
@@ -111,7 +113,8 @@ def create_subscription(command: CreateSubscription, unit_of_work: UnitOfWork) -
     named = _named_cursors(spec, timelines) if spec.read_from == "cursors" else []
     known = command.looked_up
     if (named or spec.filter) and (known is None or known.timelines != timelines):
-        return Outside(partial(_looked_up, command, timelines, named, unit_of_work))
+        event_types = [unit_of_work.event_type(name) for name in names] if spec.filter else []
+        return Outside(partial(_looked_up, command, timelines, named, event_types, unit_of_work))
     cursors = known.initial_cursors if named and known else tuple(map(_as_given, spec.initial_cursors or ()))
     subscription = new(
         spec,
@@ -136,8 +139,10 @@ def change_subscription(command: ChangeSubscription, unit_of_work: UnitOfWork) -
     """
     check_fields(command.spec)
     current = unit_of_work.subscription(command.subscription_id)
-    if command.spec.filter and not command.is_filter_checked:
-        return Outside(partial(_filter_checked, command, command.spec.filter, unit_of_work))
+    # What was accepted once stays, whatever the schemas say today.
+    if command.spec.filter and command.spec.filter != current.filter and not command.is_filter_checked:
+        event_types = [unit_of_work.event_type(name) for name in current.event_types]
+        return Outside(partial(_filter_checked, command, event_types, unit_of_work))
     subscription = changed(current, command.spec, now=unit_of_work.context.now)
     if subscription != current:
         unit_of_work.record(SubscriptionChanged(id=subscription.id, subscription=subscription))
@@ -209,9 +214,10 @@ def _looked_up(
     command: CreateSubscription,
     timelines: Sequence[Timelines],
     named: Sequence[tuple[tuple[str, str], CursorSpec]],
+    event_types: Sequence[EventType],
     unit_of_work: UnitOfWork,
 ) -> CreateSubscription:
-    """Resolve the initial cursors: offsets are kept as given, other specs resolved by querying stores.
+    """Check the filter, and resolve the initial cursors: offsets are kept, other specs resolved by querying stores.
 
     Source: reference subscriptions#creation-checks.
     """
@@ -222,13 +228,19 @@ def _looked_up(
         for name, place in found
     )
     if command.spec.filter:
-        unit_of_work.compute(event_filter, command.spec.filter)
+        unit_of_work.compute(_check_filter, command.spec.filter, event_types)
     return replace(command, looked_up=LookedUp(timelines, cursors))
 
 
-def _filter_checked(command: ChangeSubscription, expression: str, unit_of_work: UnitOfWork) -> ChangeSubscription:
-    unit_of_work.compute(event_filter, expression)  # compiled once: the transaction finds it
+def _filter_checked(
+    command: ChangeSubscription, event_types: Sequence[EventType], unit_of_work: UnitOfWork
+) -> ChangeSubscription:
+    unit_of_work.compute(_check_filter, command.spec.filter, event_types)  # compiled once: the transaction finds it
     return replace(command, is_filter_checked=True)
+
+
+def _check_filter(expression: str | None, event_types: Sequence[EventType]) -> None:
+    check_filter(expression or "", effective_schemas_of(event_types))
 
 
 def _as_given(named: CursorSpec) -> InitialCursor:

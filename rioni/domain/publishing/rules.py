@@ -13,7 +13,7 @@ from rioni.domain.limits import Limits
 from rioni.domain.publishing import partitioning
 from rioni.domain.publishing.idempotency import scope_of
 from rioni.domain.publishing.owner import CheckOwner, OwnerSelector
-from rioni.domain.schemas.effective_schema import effective_schema
+from rioni.domain.schemas.effective_schema import EffectiveSchema, effective_schema
 from rioni.domain.schemas.field_path import FieldPath, parse_path
 from rioni.domain.schemas.validation import EventValidator, NoJsonSchema
 
@@ -125,17 +125,27 @@ class Publication(msgspec.Struct, frozen=True, kw_only=True):
     """Checks whether the publisher may write for an owner; None if owners are not looked for."""
 
 
-def _validator(event_type: EventType) -> EventValidator | NoJsonSchema:
+def effective_schema_of(event_type: EventType) -> EffectiveSchema | None:
+    """The schema that events of an event type are validated against; None if it never had a JSON schema."""
     if (schema := event_type.schema_of_json) is None:
-        return NoJsonSchema(event_type.name)
-    effective = effective_schema(
+        return None
+    return effective_schema(
         schema.schema,
         name=event_type.name,
         category=event_type.category,
         compatibility_mode=event_type.compatibility_mode,
         cleanup_policy=event_type.cleanup_policy,
     )
-    return EventValidator(effective)
+
+
+def effective_schemas_of(event_types: Iterable[EventType]) -> Mapping[str, EffectiveSchema | None]:
+    """The same for several event types, by name."""
+    return {each.name: effective_schema_of(each) for each in event_types}
+
+
+def _validator(event_type: EventType) -> EventValidator | NoJsonSchema:
+    effective = effective_schema_of(event_type)
+    return NoJsonSchema(event_type.name) if effective is None else EventValidator(effective)
 
 
 def key_paths(category: str, fields: Iterable[str]) -> list[FieldPath]:

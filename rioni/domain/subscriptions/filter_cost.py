@@ -19,12 +19,16 @@ TOKEN_NS = 2_500
 """PERF: of the thread, for each token, however small the event is."""
 STEP_NS = 150
 """PERF: for a value in the event and a step of the expression."""
-PATTERN_TOKENS = 50
-"""What a pattern counts for: it is called back in Python."""
-VALUE_NS = 3_300
-"""PERF: handing one value to CEL; numbers take a twentieth of that."""
-BYTE_NS = 6
-"""PERF: decoding a byte, and handing it over."""
+PATTERN_NS = 30_000
+"""PERF: compiling a short pattern, which happens whenever it is evaluated."""
+PROGRAM_BYTE_NS = 12
+"""PERF: the same, for each byte of the compiled pattern."""
+SEARCH_NS = 0.02
+"""PERF: looking for a text of the event in another one, for the product of their lengths."""
+VALUE_NS = 1_000
+"""PERF: handing one value to CEL; numbers take a fifth of that."""
+BYTE_NS = 16
+"""PERF: decoding a byte, looking for what CEL has not, and handing it over."""
 STEP_BYTE_NS = 0.8
 """PERF: for a byte in the event and a step of the expression: comparing, copying, searching."""
 SKIPPED_BYTE_NS = 0.7
@@ -43,9 +47,12 @@ class FilterCost(NamedTuple):
     """How many of them look at something of the event."""
     growth: int
     """How many times as large as the event a value of the expression may be."""
-    patterns: int = 0
-    programs_bytes: int = 0
-    """Size of all compiled patterns."""
+    searches: int = 0
+    """How many of them look for a text of the event in another one."""
+    patterns: tuple[int, ...] = ()
+    """The size in bytes of each compiled pattern."""
+    inner_patterns: tuple[int, ...] = ()
+    """Those in macros, which are compiled for each value."""
 
     @property
     def refusal(self) -> str:
@@ -78,12 +85,20 @@ class FilterCost(NamedTuple):
 
     def evaluation_ns(self, values: int, asked_bytes: int) -> float:
         """The bound for members of this size."""
-        byte_ns = BYTE_NS + self.growth * (STEP_BYTE_NS * self.steps + STATE_NS * self.programs_bytes)
-        return TOKEN_NS * self.tokens + self._value_ns * values + byte_ns * asked_bytes
+        programs_bytes = sum(self.patterns) + sum(self.inner_patterns)
+        byte_ns = BYTE_NS + self.growth * (STEP_BYTE_NS * self.steps + STATE_NS * programs_bytes)
+        # Two texts whose lengths add up to that have the largest product if they are equally long.
+        search_ns = self.searches * SEARCH_NS * (self.growth * asked_bytes / 2) ** 2
+        tokens_ns = TOKEN_NS * self.tokens + _compiling_ns(self.patterns)
+        return tokens_ns + self._value_ns * values + byte_ns * asked_bytes + search_ns
 
     @property
     def _value_ns(self) -> float:
-        return VALUE_NS + STEP_NS * (self.steps + PATTERN_TOKENS * self.patterns) * self.growth
+        return VALUE_NS + (STEP_NS * self.steps + _compiling_ns(self.inner_patterns)) * self.growth
+
+
+def _compiling_ns(patterns: tuple[int, ...]) -> float:
+    return PATTERN_NS * len(patterns) + PROGRAM_BYTE_NS * sum(patterns)
 
 
 def has_more_values(value: Any, values_max: int) -> bool:

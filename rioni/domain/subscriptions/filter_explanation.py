@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Sequence
 
 from rioni.domain.errors import Invalid
-from rioni.domain.subscriptions.event_filter import EventFilter, tokens
+from rioni.domain.subscriptions.event_filter import EventFilter, Outcome, checked_filter
+from rioni.domain.subscriptions.filter_reading import tokens
 
 
 PARTS_MAX = 10
@@ -31,16 +32,17 @@ class ExplainedFilter:
     """
 
     def __init__(self, expression: str) -> None:
+        checked_filter(expression)
         self._filter = EventFilter(expression)
         self._parts = [(part, _compiled(part)) for part in parts(expression)]
 
-    def matches(self, event: bytes) -> bool:
+    def outcome(self, event: bytes) -> Outcome:
         """Whether an event, given as JSON, is wanted; raises FilterTooSlow."""
-        return self._filter.matches(event)
+        return self._filter.outcome(event)
 
-    def explain(self, event: bytes) -> list[tuple[str, bool | None]]:
-        """The parts of the expression with their values for an event; None for what is no filter by itself."""
-        return [(part, None if compiled is None else compiled.matches(event)) for part, compiled in self._parts]
+    def explain(self, event: bytes) -> list[tuple[str, Outcome | None]]:
+        """The parts of the expression with what they say of an event; None for what is no filter by itself."""
+        return [(part, None if compiled is None else compiled.outcome(event)) for part, compiled in self._parts]
 
 
 def _compiled(part: str) -> EventFilter | None:

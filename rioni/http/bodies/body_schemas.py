@@ -126,4 +126,8 @@ JOB = _shape(
     total=_COUNT,
     detail=_nullable("string", maxLength=jobs.DETAIL_CHARACTERS_MAX),
 )
-FILTER_EVALUATION = _shape(filter=STRING, events=_nullable("array", items={"type": "object"}))
+FILTER_EVALUATION = _shape(
+    filter=STRING,
+    events=_nullable("array", items={"type": "object"}),
+    event_types=_nullable("array", items={"type": "string"}),
+)

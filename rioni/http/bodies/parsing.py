@@ -231,8 +231,8 @@ def dead_letter_filter(members: Mapping[str, Any]) -> DeadLetterFilter:
     return DeadLetterFilter(partition=partition, **exact, **offsets)
 
 
-def filter_evaluation(body: bytes) -> tuple[str, list[msgspec.Raw]]:
-    """A filter, and the events on which it is tried.
+def filter_evaluation(body: bytes) -> tuple[str, list[msgspec.Raw], list[str]]:
+    """A filter, the events on which it is tried, and the event types whose schemas it has to fit.
 
     Raises:
         Malformed: not JSON, or a wrong JSON type.
@@ -242,7 +242,8 @@ def filter_evaluation(body: bytes) -> tuple[str, list[msgspec.Raw]]:
     missing = [name for name in ("filter", "events") if members.get(name) is None]
     if missing:
         raise InvalidFields([(name, "must not be null") for name in missing])
-    return members["filter"], [msgspec.Raw(msgspec.json.encode(event)) for event in members["events"]]
+    events = [msgspec.Raw(msgspec.json.encode(event)) for event in members["events"]]
+    return members["filter"], events, members.get("event_types") or []
 
 
 def job_report(body: bytes) -> JobReport:

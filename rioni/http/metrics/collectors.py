@@ -62,6 +62,9 @@ class Metrics:
     ]
     streams: Annotated[Gauge, _About("rioni_streams", "Open streams", ("api",), combine="livesum")]
     streamed_events: Annotated[Counter, _About("rioni_streamed_events", "Events written to streams", ("api",))]
+    filter_failures: Annotated[
+        Counter, _About("rioni_filter_failures", "Events for which a stream's filter could not be evaluated", ("api",))
+    ]
     filtered_events: Annotated[
         Counter, _About("rioni_filtered_events", "Events skipped by streams: filtered, deleted, for others", ("api",))
     ]

@@ -129,7 +129,7 @@ def _accepted() -> Json:
             body_schemas.REDRIVE, notes.REDRIVE, description="Which dead letters; all of them without members."
         ),
         "SubmittedFilterEvaluation": _request(
-            body_schemas.FILTER_EVALUATION, {}, ("filter", "events"), "At most 20 events."
+            body_schemas.FILTER_EVALUATION, {}, ("filter", "events"), "At most 20 events and 100 event types."
         ),
         "SubmittedJob": _request(body_schemas.JOB, {}, ("kind", "name", "state"), "What it does now."),
         "SubmittedStorage": _request(body_schemas.STORAGE, notes.STORAGE, ("id", "storage_type")),
@@ -262,7 +262,7 @@ HEADERS: Json = {
     "ETag": {"description": "Names this state of the resource.", "required": True, "schema": STRING},
     "Link": {"description": "The neighbours of the page, as RFC 8288 has it: `prev` and `next`.", "schema": STRING},
     "Warning": {
-        "description": "What the client should know; absent with server-sent events that refuse a stream.",
+        "description": "What the client should know; absent if there is nothing, or with server-sent events that refuse.",
         "schema": STRING,
     },
     "Location": {"description": "The path of the subscription.", "required": True, "schema": STRING},

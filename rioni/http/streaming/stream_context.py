@@ -87,6 +87,9 @@ class StreamClient:
     def on_filtered(self, count: int) -> None:
         """Called with the number of skipped events."""
 
+    def on_filter_failures(self, count: int) -> None:
+        """Called with the number of events for which the filter could not be evaluated."""
+
     def on_expired_unread(self, count: int) -> None:
         """Called with the number of events that expired unread."""
 

@@ -174,6 +174,8 @@ class StreamRunner(ABC):
         self._outputs += self._machine.step(message, self._ports.clock.monotonic())
         if count := self._machine.filtered - filtered:
             self._client.on_filtered(count)
+        if (wanted := self._visibility.wanted) is not None and (count := wanted.take_failures()):
+            self._client.on_filter_failures(count)
         if count := self._machine.expired_unread - expired_unread:
             self._client.on_expired_unread(count)
 

@@ -23,9 +23,9 @@ def wanted_by(expression: str | None) -> Wanted:
     if expression is None:
         return lambda _: True
     # PERF: 0.3 s, which only those wait for who have a filter.
-    from rioni.domain.subscriptions.event_filter import EventFilter  # noqa: PLC0415
+    from rioni.domain.subscriptions.event_filter import EventFilter, checked_filter  # noqa: PLC0415
 
-    EventFilter(expression)
+    checked_filter(expression)
     # A filter must not be used by two threads at the same time.
     own = threading.local()
 

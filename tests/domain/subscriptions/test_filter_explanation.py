@@ -21,4 +21,12 @@ def test_parts(expression, found):
 
 def test_each_part_has_its_value():
     found = ExplainedFilter("event.a > 1 && has(event.b) && event.c").explain(b'{"a": 2, "c": true}')
-    assert found == [("event.a > 1", True), ("has(event.b)", False), ("event.c", True)]
+    assert found == [("event.a > 1", (True, "")), ("has(event.b)", (False, "")), ("event.c", (True, ""))]
+
+
+def test_each_part_that_fails_says_why():
+    found = ExplainedFilter("event.a > 1 || event.b").explain(b'{"a": "x"}')
+    assert found == [
+        ("event.a > 1", (False, "No matching overloads found : _>_(string, int64)")),
+        ("event.b", (False, 'Key not found in map : "b"')),
+    ]

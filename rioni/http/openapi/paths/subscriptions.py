@@ -118,13 +118,16 @@ _ENDED_EXAMPLE = {
     "last_at": _TIME,
 }
 
+_FAILURE = STRING | {"description": "Why the evaluation failed; absent if it did not."}
 _PART = structure(
     {
         "expression": STRING,
         "value": {"type": ["boolean", "null"], "description": "Null where the part has no value by itself."},
-    }
+        "failure": _FAILURE,
+    },
+    optional=("failure",),
 )
-_EVALUATION = structure({"matches": BOOLEAN, "parts": array(_PART)})
+_EVALUATION = structure({"matches": BOOLEAN, "failure": _FAILURE, "parts": array(_PART)}, optional=("failure",))
 _EVALUATED = {"matches": True, "parts": [{"expression": "event.total > 100", "value": True}]}
 
 PATHS: Json = {
@@ -135,14 +138,14 @@ PATHS: Json = {
             {
                 200: answer(
                     "Whether each event matches, with the value of each part of the filter.",
-                    structure({"items": array(_EVALUATION)}),
-                    {"items": [_EVALUATED]},
+                    structure({"items": array(_EVALUATION), "warnings": array(STRING)}),
+                    {"items": [_EVALUATED], "warnings": []},
                 )
             },
-            description="Parts are what `||` joins at the top of the expression, or else what `&&` joins. Nothing is "
-            "stored.",
+            description="Parts are what `||` joins at the top of the expression, or else what `&&` joins. With "
+            "`event_types` the filter is compared with their schemas, as for a new subscription. Nothing is stored.",
             body=body(schema("SubmittedFilterEvaluation"), {"filter": "event.total > 100", "events": [{"total": 120}]}),
-            problems=(422,),
+            problems=(404, 422),
         ),
     },
     "/subscriptions": {
@@ -179,13 +182,13 @@ PATHS: Json = {
                     "There is one of the same application, group and event types.",
                     schema("Subscription"),
                     _SUBSCRIPTION,
-                    headers=("Location",),
+                    headers=("Location", "Warning"),
                 ),
                 201: answer(
                     "The subscription exists.",
                     schema("Subscription"),
                     _SUBSCRIPTION,
-                    headers=("Location", "Content-Location"),
+                    headers=("Location", "Content-Location", "Warning"),
                 ),
             },
             body=body(schema("SubmittedSubscription"), _SUBMITTED),
@@ -203,7 +206,7 @@ PATHS: Json = {
         "put": operation(
             SUBSCRIPTIONS,
             "Change a subscription",
-            {204: answer("It is changed.")},
+            {204: answer("It is changed.", headers=("Warning",))},
             description="Authorization, annotations, labels and filter can change; everything else must be as it is.",
             parameters=[_SUBSCRIPTION_ID],
             body=body(schema("SubmittedSubscription"), _SUBMITTED),

@@ -22,10 +22,11 @@ from rioni.domain.streaming.parameters import StreamParameters, low_level_parame
 from rioni.domain.streaming.visibility import Visibility
 from rioni.domain.subscriptions.activity import READ
 from rioni.domain.subscriptions.cursor_arithmetic import OffsetRanges, newest, readable_place
-from rioni.domain.subscriptions.event_filter import event_filter
+from rioni.domain.subscriptions.filter_check import check_filter
 from rioni.domain.timelines.position import EventTypePartition, TimelinePosition
 from rioni.http.caller import subject_of
 from rioni.http.dependencies import Dependencies
+from rioni.http.resources.filter_evaluations import schemas_of, warning
 from rioni.http.resources.streams.stream_client import HttpClient, StreamCounters
 from rioni.http.resources.streams.stream_response import respond, respond_to_head, stream_limits
 from rioni.http.streaming.low_level_stream import LowLevelStream
@@ -76,10 +77,11 @@ def open_low_level_stream(
             f"have {len(start)}. Open several streams, each with the cursors of some partitions."
         )
     wanted = req.get_param("filter")
+    warnings: Sequence[str] = ()
     if wanted is not None:
         # PERF: compiling takes milliseconds; it is remembered.
-        dependencies.compute_pool(event_filter, wanted)
-    resp.set_header("Warning", DEPRECATION)
+        warnings = dependencies.compute_pool(check_filter, wanted, schemas_of(dependencies, [name]))
+    resp.set_header("Warning", ", ".join([DEPRECATION, *map(warning, warnings)]))
     if req.method == "HEAD":
         respond_to_head(req, resp)
         return

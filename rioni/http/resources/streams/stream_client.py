@@ -40,6 +40,7 @@ class StreamCounters(NamedTuple):
     streams: "Gauge"
     events: "Counter"
     filtered: "Counter"
+    filter_failures: "Counter"
     expired_unread: "Counter"
 
 
@@ -49,6 +50,7 @@ def stream_counters(metrics: Metrics, api: str) -> StreamCounters:
         metrics.streams.labels(api),
         metrics.streamed_events.labels(api),
         metrics.filtered_events.labels(api),
+        metrics.filter_failures.labels(api),
         metrics.expired_unread_events.labels(api),
     )
 
@@ -176,6 +178,10 @@ class HttpClient(StreamClient, ABC):
     def on_filtered(self, count: int) -> None:
         """Count skipped events."""
         self._counters.filtered.inc(count)
+
+    def on_filter_failures(self, count: int) -> None:
+        """Count events for which the filter could not be evaluated."""
+        self._counters.filter_failures.inc(count)
 
     def on_expired_unread(self, count: int) -> None:
         """Count events that expired unread."""

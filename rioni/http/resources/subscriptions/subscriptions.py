@@ -16,6 +16,7 @@ from rioni.http.bodies import parsing
 from rioni.http.bodies.reading import read_json
 from rioni.http.history import AS_OF, as_of
 from rioni.http.request_parsing import attribute, dispatch, integer, integer_within, listed
+from rioni.http.resources.filter_evaluations import warn_of_filter
 from rioni.http.resources.resource import Resource
 from rioni.http.resources.subscriptions.stats import status_of
 from rioni.projections.queries import subscriptions
@@ -35,6 +36,7 @@ class SubscriptionsResource(Resource):
         """Create a subscription, or answer the one that is the same."""
         spec = parsing.subscription_spec(read_json(req))
         subscription, created = dispatch(CreateSubscription(spec=spec), req, self._dependencies)
+        warn_of_filter(resp, self._dependencies, subscription.filter, subscription.event_types)
         self._dependencies.system_event_types.ensure_for(subscription)
         location = f"/subscriptions/{subscription.id}"
         resp.set_header("Location", location)
@@ -109,6 +111,7 @@ class SubscriptionResource(Resource):
         spec = parsing.subscription_spec(read_json(req))
         changed = dispatch(ChangeSubscription(subscription_id=subscription_id, spec=spec), req, self._dependencies)
         self._dependencies.system_event_types.ensure_for(changed)
+        warn_of_filter(resp, self._dependencies, spec.filter, changed.event_types)
         resp.status = HTTPStatus.NO_CONTENT.value
 
     def on_delete(self, req: falcon.Request, resp: falcon.Response, subscription_id: str) -> None:

@@ -9,13 +9,17 @@ from uuid import uuid4
 
 import msgspec
 
+from rioni.client import values
+
 
 CATEGORY_WITHOUT_METADATA = "undefined"
 COMPRESSED_BYTES_MIN = 1_000
 """Smaller bodies are sent as they are."""
 COMPRESSIONS = ("gzip", "zstd")
 
-_ENCODER = msgspec.json.Encoder()
+
+_NOT_FINITE = (b"null", b"NaN", b"Infinity")
+"""What Pydantic writes for numbers that JSON does not have."""
 
 
 class _WithMetadata(msgspec.Struct):
@@ -35,32 +39,53 @@ def encode_event(event: Any, *, add_metadata: bool) -> bytes:
     """The JSON of an event.
 
     Args:
-        event: a mapping, a msgspec struct, a dataclass, a Pydantic model, or JSON as bytes or text.
+        event: a mapping, a msgspec struct, a dataclass, an attrs class, a Pydantic model, or JSON as bytes or text.
         add_metadata: whether an event without a member `metadata` gets one.
 
     Raises:
-        TypeError: the event can't be written as a JSON object.
+        TypeError: the event can't be written as a JSON object; the text names the path of the value that can't.
+        ValueError: likewise, as a value of it has no form in JSON, such as NaN.
     """
     if isinstance(event, dict):
+        values.check(event)
         # PERF: 1.3 µs, where adding metadata to encoded events takes 1.6 µs.
         if add_metadata and "metadata" not in event:
             event = {**event, "metadata": _new_metadata()}
-        return _ENCODER.encode(event)
+        return values.encode(event)
     if isinstance(event, bytes):
         encoded = event
     elif isinstance(event, str):
-        encoded = event.encode()
+        encoded = values.encode_text(event)
     elif hasattr(event, "model_dump_json"):
         encoded = event.model_dump_json().encode()
+        if any(word in encoded for word in _NOT_FINITE):
+            values.check_finite(event.model_dump())
     else:
-        encoded = _ENCODER.encode(event)
+        values.check(event)
+        encoded = values.encode(event)
     encoded = encoded.strip()
     if not (encoded.startswith(b"{") and encoded.endswith(b"}")):
         raise TypeError(f"An event is a JSON object; this is none: {encoded[:80]!r}")
     if not add_metadata or _has_metadata(encoded):
         return encoded
     members = encoded[:-1].rstrip()
-    return members + (b',"metadata":' if len(members) > 1 else b'"metadata":') + _ENCODER.encode(_new_metadata()) + b"}"
+    return (
+        members
+        + (b',"metadata":' if len(members) > 1 else b'"metadata":')
+        + msgspec.json.encode(_new_metadata())
+        + b"}"
+    )
+
+
+def encode_events(events: Iterable[Any], *, add_metadata: bool) -> Sequence[bytes]:
+    """The JSON of each event; raises as `encode_event`, with the number of the event, from 1."""
+    encoded: list[bytes] = []
+    for event in events:
+        try:
+            encoded.append(encode_event(event, add_metadata=add_metadata))
+        except (TypeError, ValueError) as ex:
+            raise type(ex)(f"Event {len(encoded) + 1}: {ex}") from ex
+    return encoded
 
 
 def _new_metadata() -> dict[str, Any]:

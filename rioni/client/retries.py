@@ -18,6 +18,8 @@ WAIT_MAX_S = 3.0
 SILENT_S = 2.0
 """Attempts are logged when they have failed for so long, and then every `LOG_EVERY_S`."""
 LOG_EVERY_S = 15.0
+AT_ONCE_MAX = 5
+"""Attempts that are made at once where the broker asks for no pause; later ones are made with pauses."""
 GATEWAY_ERRORS = frozenset((502, 504))
 """What proxies answer while the broker can't be reached."""
 UNKNOWN_OUTCOME = "The outcome is unknown"
@@ -109,6 +111,8 @@ class Attempts:
             raise ex
         asked_s = getattr(ex, "retry_after_s", None)
         wait_s = backoff_s(self._count) if asked_s is None else min(asked_s, RETRY_AFTER_MAX_S)
+        if self._count > AT_ONCE_MAX:
+            wait_s = max(wait_s, backoff_s(self._count - AT_ONCE_MAX))
         if self._is_last(ex, now_s + wait_s, now_s - began_s):
             if self._count > 1:
                 ex.tried = Tried(self._count, self._since, now_s - self._begun_s)

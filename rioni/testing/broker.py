@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 OWN_REQUESTS = {"Rioni-Testing": "broker"}
 """Header of requests that tests make through the broker itself: faults are for the code under test."""
+RETRY_S = 10.0
+"""For how long clients of tests make a request again: nobody wants to wait for minutes for a test that fails."""
 
 
 class Broker(BrokerProcess):
@@ -40,7 +42,7 @@ class Broker(BrokerProcess):
         ca_certificate: str | Path | None = None,
     ) -> None:
         super().__init__(settings or {})
-        self._client_options: dict[str, Any] = {"token": token, "ca_certificate": ca_certificate}
+        self._client_options: dict[str, Any] = {"token": token, "ca_certificate": ca_certificate, "retry_s": RETRY_S}
         self._clients = contextlib.ExitStack()
         self._own_client: Client | None = None
         self._ends: Mapping[str, Sequence[Cursor]] = {}

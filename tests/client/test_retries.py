@@ -94,6 +94,15 @@ def test_there_is_a_last_attempt_whatever_fails(limits):
         assert caught.value is ex
 
 
+def test_a_broker_that_asks_for_no_pause_is_not_asked_without_end():
+    attempts = Attempts(0.0, again=True, count_max=None, until_s=1_000, deadline_s=None)
+    at_once = problem(503, {}, request="", retry_after_s=0.0)
+    waits = [attempts.failed(at_once, 0, 0) for _ in range(50)]
+    assert waits[:5] == [0] * 5
+    assert all(wait > 0 for wait in waits[5:])
+    assert waits[-1] >= WAIT_MAX_S / 2
+
+
 def test_the_pause_grows_up_to_a_limit_and_differs_among_clients():
     assert [round(backoff_s(n, 1.0), 3) for n in (1, 2, 3, 4, 5, 6, 1_000)] == [0.1, 0.2, 0.4, 0.8, 1.6, 3, 3]
     assert all(backoff_s(n, 0.0) == backoff_s(n, 1.0) / 2 for n in range(1, 50))

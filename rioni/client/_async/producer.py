@@ -105,7 +105,8 @@ class AsyncProducer:
         Raises:
             TimedOut: the buffer stayed full; the event was not taken over.
             ProducerClosed: the producer was closed.
-            TypeError: the event is no JSON object; nor was this event taken over.
+            TypeError, ValueError: the event can't be written as a JSON object; nor was this event taken over. The text
+                names the path of the value that can't.
             ClientError: the category of the event type could not be found out.
         """
         self._check_process()

@@ -62,12 +62,13 @@ class Publishing:
             delete: whether the events are deletions, of a compacted event type.
 
         Raises:
+            TypeError, ValueError: an event can't be written as JSON; the text names it, and the path of the value.
             PublishingFailed: some events were not stored; it has the result of each.
             ClientError: no answer, or the batch as a whole was refused.
         """
         until_s = time.monotonic() + self._transport.retry_s
         add_metadata = not delete and await self.has_metadata(event_type)
-        encoded = [encoding.encode_event(event, add_metadata=add_metadata) for event in events]
+        encoded = encoding.encode_events(events, add_metadata=add_metadata)
         send = partial(
             self.send,
             event_type,

@@ -3,18 +3,18 @@
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import SplitResult, quote, urlsplit
 
 import msgspec
 
 from rioni import __version__
-from rioni.client import errors
+from rioni.client import errors, values
 from rioni.client._sync import concurrency
 from rioni.client.retries import RETRY_S, Attempts, retry_after_s
 
@@ -31,6 +31,7 @@ STREAMS_MAX = 1_000
 """Connections of a client at the same time."""
 IDLE_MAX = 100
 """Of them, those that are kept open for requests to come."""
+DECODERS_MAX = 200
 URLS_MAX = 1_000
 """Addresses that are not parsed again."""
 TIMEOUT_MIN_S = 0.001
@@ -338,11 +339,17 @@ class Transport:
 def decode(response: "httpx.Response", kind: type[T]) -> T:
     """The JSON of an answer; raises UnexpectedAnswer."""
     try:
-        return msgspec.json.decode(response.content, type=kind)
+        found: T = _decoder(cast("Hashable", kind)).decode(response.content)
     except msgspec.MsgspecError as ex:
         raise errors.UnexpectedAnswer(
             f"{response.request.method} {response.request.url.path} did not answer as this API does: {ex}"
         ) from ex
+    return found
+
+
+@lru_cache(maxsize=DECODERS_MAX)
+def _decoder(kind: Any) -> "msgspec.json.Decoder[Any]":
+    return msgspec.json.Decoder(kind, float_hook=values.number)
 
 
 def _read_bounded(response: "httpx.Response") -> None:

@@ -5,6 +5,8 @@ from typing import Any
 
 import msgspec
 
+from rioni.client import values
+
 
 Decode = Callable[[Any], Any]
 """Makes an object of the JSON of an event, as a buffer of bytes."""
@@ -30,4 +32,4 @@ def decoder(types: Types) -> Callable[[str], Decode]:
 def _decode_as(kind: Any) -> Decode:
     if hasattr(kind, "model_validate_json"):
         return lambda raw: kind.model_validate_json(bytes(raw))
-    return msgspec.json.Decoder(kind).decode
+    return msgspec.json.Decoder(kind, float_hook=values.number).decode

@@ -163,7 +163,7 @@ def test_a_client_that_is_closed_tries_no_longer(make_client, server):
         target = getattr(client, "_target", None)
         if target is None:
             waiting = other.submit(client.storages.list)
-            wait_until(lambda: server.requests)
+            wait_until(lambda: client._transport._pauses)
             client.close()
             with pytest.raises(ClientError, match=r"closed before .* maintenance"):
                 waiting.result(timeout=WAIT_S)

@@ -37,8 +37,14 @@ def event_types(ctx: typer.Context) -> list[str]:
 
 
 def subscriptions(ctx: typer.Context) -> list[str]:
-    """Ids of subscriptions."""
-    return _asked(ctx, lambda client: (str(each.id) for each in client.subscriptions.list()))
+    """Ids of subscriptions, and their names."""
+    return _asked(ctx, _of_subscriptions)
+
+
+def _of_subscriptions(client: "Client") -> Iterator[str]:
+    for each in client.subscriptions.list():
+        yield each.id
+        yield f"{each.owning_application}/{each.consumer_group}"
 
 
 def storages(ctx: typer.Context) -> list[str]:

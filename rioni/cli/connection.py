@@ -23,6 +23,7 @@ class Connection:
         ca_certificate: file with the authorities to trust; None for those of the system.
         timeout_s: of a request.
         origin: where the URL comes from, for people.
+        token_origin: where the token comes from, for people; None without one.
     """
 
     url: str
@@ -30,6 +31,7 @@ class Connection:
     ca_certificate: Path | None
     timeout_s: float
     origin: str
+    token_origin: str | None = None
 
     def bearer(self) -> str | None:
         """The token now, if any; blocks and raises as `Context.token`."""
@@ -65,22 +67,19 @@ def resolve(
     candidates = [(url, "--url"), (chosen and chosen.url, f"context {name}"), (environ_url, variables.URL)]
     found, origin = next(((each, origin) for each, origin in candidates if each), (DEFAULT_URL, "default"))
     authority = ca_certificate or (Path(chosen.ca_certificate) if chosen and chosen.ca_certificate else None)
-    return Connection(
-        checked_url(found),
-        _token(token, environ_token, chosen, named=context is not None),
-        authority,
-        timeout_s,
-        origin,
-    )
+    source, token_origin = _token(token, environ_token, chosen, name, named=context is not None)
+    return Connection(checked_url(found), source, authority, timeout_s, origin, token_origin)
 
 
 def _token(
-    option: str | None, environ: str | None, context: Context | None, *, named: bool
-) -> Callable[[], str | None] | None:
-    """What returns the token; a context that is named by an option is stronger than the environment."""
-    of_context = context.token if context and (context.token_command or context.token_env) else None
+    option: str | None, environ: str | None, context: Context | None, name: str | None, *, named: bool
+) -> tuple[Callable[[], str | None] | None, str | None]:
+    """Choose the source of the token, and name it; a context that an option names is stronger than the environment."""
     if option is not None:
-        return lambda: checked_token(option, "--token")
-    if of_context and (named or environ is None):
-        return of_context
-    return None if environ is None else lambda: checked_token(environ, f"The variable {variables.TOKEN}")
+        return (lambda: checked_token(option, "--token")), "--token"
+    if context and (context.token_command or context.token_env) and (named or environ is None):
+        kind = "token_command" if context.token_command else f"variable {context.token_env}"
+        return context.token, f"the {kind} of the context {name}"
+    if environ is None:
+        return None, None
+    return (lambda: checked_token(environ, f"The variable {variables.TOKEN}")), f"the variable {variables.TOKEN}"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from rioni.cli.streams import CannotWrite
-from rioni.cli.tables import Column, table_of, value_at
+from rioni.cli.tables import Column, fit, table_of, value_at
 from rioni.domain.errors import Invalid, RioniError
 from rioni.domain.terminal_text import ascii_json, visible, visible_json
 
@@ -161,6 +161,7 @@ def _plain(value: Any) -> Any:
 def console_on(file: TextIO) -> "Console":
     """What writes tables and figures to a file."""
     from rich.console import Console
+    from rich.table import Table
 
     class PipedConsole(Console):
         def on_broken_pipe(self) -> None:
@@ -168,6 +169,9 @@ def console_on(file: TextIO) -> "Console":
             raise BrokenPipeError
 
         def print(self, *objects: Any, **options: Any) -> None:
+            for each in objects:
+                if isinstance(each, Table):
+                    self.width = max(self.width, fit(each, self.width))
             texts = [visible(each) if isinstance(each, str) else each for each in objects]
             super().print(*texts, **options)
 

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 import typer
 
 from rioni.cli import completions
+from rioni.cli.advice import advice
 from rioni.cli.connection import DEFAULT_URL, TIMEOUT_S, Connection, resolve
+from rioni.cli.names import subscription_id
 from rioni.cli.options import PANEL, Json
 from rioni.cli.output import Output
 from rioni.config import variables
@@ -77,23 +79,10 @@ class Session:
             from rioni.client import ClientError
 
             if isinstance(ex, ClientError):
-                refused = Refused(f"{str(ex).removesuffix('.')}.{_advice(ex)}")
+                refused = Refused(f"{str(ex).removesuffix('.')}.{advice(ex, self.connection)}")
                 for note in getattr(ex, "__notes__", ()):
                     refused.add_note(note)
                 raise refused from ex
-
-
-def _advice(ex: Exception) -> str:
-    """What may help, after an error of the client."""
-    from rioni.client import ConnectionFailed, Unauthorized
-
-    if isinstance(ex, Unauthorized):
-        return f" The broker wants a token: set {variables.TOKEN}, or add a context with --token-command."
-    if "CERTIFICATE_VERIFY_FAILED" in str(ex):
-        return " If its certificate is of an authority of your own, name that one: --ca-certificate FILE."
-    if isinstance(ex, ConnectionFailed) and not ex.sent:
-        return " Is the broker running there? `rioni context show` says where the URL comes from."
-    return ""
 
 
 Url = Annotated[
@@ -160,9 +149,20 @@ def connected(command: Callable[..., None]) -> Callable[..., None]:
         output = Output(json=given.pop("json"))
         connection = resolve(timeout_s=given.pop("timeout"), **given)
         with Session(connection, output) as session:
+            _replace_names(session, values)
             command(session, **values)
 
     signature = inspect.Signature([*own, *added])
     run.__signature__ = signature  # type: ignore[attr-defined]
     run.__annotations__ = {each.name: each.annotation for each in signature.parameters.values()}
     return run
+
+
+def _replace_names(session: Session, values: dict[str, Any]) -> None:
+    """Put ids where subscriptions are named otherwise, in whatever argument or option of a command."""
+    for parameter in ("subscription", "subscriptions"):
+        given = values.get(parameter)
+        if isinstance(given, str):
+            values[parameter] = subscription_id(session.client, given, as_of=values.get("as_of"))
+        elif given:
+            values[parameter] = [subscription_id(session.client, each) for each in given]

@@ -14,11 +14,15 @@ if TYPE_CHECKING:
 Column = str | Callable[[Any], Any]
 """Where the values of a column come from: a path such as `statistics.read_parallelism`, or a function of the item."""
 
+GAP = 2
+"""Spaces between two columns."""
+_WORD = re.compile(r"[\w.,:/@+-]{1,300}")
+"""What is never broken: names, ids, offsets, numbers, times."""
 _TIME = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.\d+)?(Z|[+-]\d\d:\d\d)")
 
 
 def plain_table(*headings: str) -> "Table":
-    """A table without lines, that folds what is too long."""
+    """A table without lines, in which nothing controls a terminal."""
     from rich.table import Table
 
     class VisibleTable(Table):
@@ -29,6 +33,27 @@ def plain_table(*headings: str) -> "Table":
     for heading in headings:
         table.add_column(heading, overflow="fold")
     return table
+
+
+def fit(table: "Table", width: int) -> int:
+    """Fold the columns of a table into a width, but break no name or id; return the width that it has then.
+
+    If the names alone are wider, so is the table: the terminal shows the rest of a line below it.
+    """
+    from rich.cells import cell_len
+
+    texts = [[str(column.header), *map(str, column.cells)] for column in table.columns]
+    widths = [max(map(cell_len, column)) for column in texts]
+    least = [max((cell_len(word) for text in column for word in _WORD.findall(text)), default=1) for column in texts]
+    gaps = GAP * (len(widths) - 1)
+    while sum(widths) + gaps > width:
+        spare = [number for number, each in enumerate(widths) if each > least[number]]
+        if not spare:
+            break
+        widths[max(spare, key=widths.__getitem__)] -= 1
+    for column, each in zip(table.columns, widths, strict=True):
+        column.width = each
+    return sum(widths) + gaps
 
 
 def table_of(items: Iterable[Any], columns: Mapping[str, Column]) -> "Table":

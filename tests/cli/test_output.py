@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 
 import pytest
 
@@ -75,3 +76,39 @@ def test_a_person_types_the_name_of_what_will_be_lost(monkeypatch, capsys):
     with pytest.raises(NotConfirmed):
         confirm_name("All events will be deleted.", "orders")
     assert capsys.readouterr() == ("", "All events will be deleted. Type its name to go on: " * 2)
+
+
+NAME = "orders.of-the-european-warehouse.created-or-changed"
+ID = "038fc871-1d2c-4e2e-aa29-1579e8f2e71f"
+ROWS = [
+    {"id": ID, "name": NAME, "owner": "warehouse-application", "at": "2026-01-31T12:00:00Z", "count": 1_234_567_890}
+    | {"text": "a text of many words that goes on and on, and may be folded wherever it has a space"}
+]
+
+
+@pytest.mark.parametrize("width", [20, 40, 60, 80, 120, 200])
+@pytest.mark.parametrize("shape", ["items", "item"])
+def test_tables_never_break_names_ids_numbers_or_times(monkeypatch, capsys, width, shape):
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    if shape == "items":
+        Output().items(ROWS, {each: each for each in ROWS[0]})
+    else:
+        Output().item(ROWS[0])
+    out = _plain(capsys)
+    for whole in (NAME, ID, "warehouse-application", "12:00:00Z", "1,234,567,890"):
+        assert whole in out
+    widest = max(len(line.rstrip()) for line in out.splitlines())
+    assert widest <= max(width, 160 if shape == "items" else 60)
+
+
+def test_a_table_that_fits_is_not_wider_than_the_terminal(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    Output().items([{"id": ID, "text": "word " * 40}], {"id": "id", "text": "text"})
+    assert max(map(len, _plain(capsys).splitlines())) <= 60
+
+
+def _plain(capsys):
+    """The output without styles."""
+    return re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)

@@ -112,7 +112,12 @@ def history(
     *,
     name: Annotated[list[str], typer.Option(help="Only series of this name; may be repeated.")] = [],  # noqa: B006 - never changed
     event_type: Annotated[list[str], typer.Option(help="Only series of this event type; may be repeated.")] = [],  # noqa: B006 - never changed
-    subscription: Annotated[list[str], typer.Option(help="Only series of this subscription; may be repeated.")] = [],  # noqa: B006 - never changed
+    subscription: Annotated[
+        list[str],
+        typer.Option(
+            help="Only series of this subscription, by id or OWNING_APPLICATION/CONSUMER_GROUP; may be repeated."
+        ),
+    ] = [],  # noqa: B006 - never changed
     total: Annotated[
         bool | None,
         typer.Option("--total/--parts", help="Only sums over all, or only their parts.", show_default=False),

@@ -13,7 +13,11 @@ from rioni.domain.errors import Invalid
 
 EventTypeName = Annotated[str, typer.Argument(help="Name of the event type.", autocompletion=completions.event_types)]
 SubscriptionId = Annotated[
-    str, typer.Argument(help="Id of the subscription.", autocompletion=completions.subscriptions)
+    str,
+    typer.Argument(
+        help="Id of the subscription, or its OWNING_APPLICATION/CONSUMER_GROUP.",
+        autocompletion=completions.subscriptions,
+    ),
 ]
 CleanupPolicy = Annotated[str | None, typer.Option(help="`delete`, `compact` or `compact_and_delete`.")]
 UnusedDays = Annotated[int | None, typer.Option(help="Only those that nobody used for so many days.", min=1, max=90)]

@@ -102,7 +102,10 @@ def rights(
     session: Session,
     *,
     event_type: Annotated[str | None, typer.Option(help="Also the rights to this event type.")] = None,
-    subscription: Annotated[str | None, typer.Option(help="Also the rights to this subscription.")] = None,
+    subscription: Annotated[
+        str | None,
+        typer.Option(help="Also the rights to this subscription, by id or OWNING_APPLICATION/CONSUMER_GROUP."),
+    ] = None,
 ) -> None:
     """Show what you [may do](reference/authorization.md#own-rights)."""
     session.output.item(session.client.settings.rights(event_type=event_type, subscription_id=subscription))

@@ -13,7 +13,7 @@ from rioni.cli import completions
 from rioni.cli.exit_codes import FOUND
 from rioni.cli.output import console_on
 from rioni.cli.session import Session, connected
-from rioni.cli.tables import Column, table_of
+from rioni.cli.tables import Column, fit, table_of
 
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ SPARKLINE_WIDTH = 30
 SubscriptionIds = Annotated[
     list[str],
     typer.Argument(
-        help="Ids of subscriptions; all of them by default.",
+        help="Ids of subscriptions, or OWNING_APPLICATION/CONSUMER_GROUP; all of them by default.",
         autocompletion=completions.subscriptions,
         metavar="[SUBSCRIPTION]...",
     ),
@@ -205,7 +205,13 @@ def _screen(session: Session) -> Iterator[Any]:
     from rich.live import Live
 
     with Live(console=console_on(sys.stdout), auto_refresh=False) as live:
-        yield lambda samples, by: live.update(table_of(samples, _columns(by, live=True)), refresh=True)
+
+        def show(samples: Sequence[dict[str, Any]], by: str) -> None:
+            table = table_of(samples, _columns(by, live=True))
+            fit(table, live.console.width)
+            live.update(table, refresh=True)
+
+        yield show
 
 
 def _write_lines(session: Session, samples: Sequence[dict[str, Any]]) -> None:

@@ -9,12 +9,12 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
-from urllib.parse import SplitResult, quote, urlsplit
+from urllib.parse import quote, urlsplit
 
 import msgspec
 
 from rioni import __version__
-from rioni.client import errors, values
+from rioni.client import errors, proxies, values
 from rioni.client._async import concurrency
 from rioni.client.retries import RETRY_S, Attempts, retry_after_s
 
@@ -83,11 +83,13 @@ class Transport:
         """Since when requests fail, and why the last one did; None when one has succeeded since."""
         self._timeout = self._timeout_of(timeout_s)
         self._headers = {**_HEADERS, **_lowered(headers or {})}
+        proxy = proxies.proxy_for(parts)
+        self._route = "" if proxy is None else f" through the proxy {proxies.shown(proxy)}"
         # PERF: the client of httpx, with cookies, redirects and events, adds 100 µs to each request.
         self._http = connections(
             self.url,
             _trusted(ca_certificate) if parts.scheme == "https" else None,
-            _proxy_for(parts),
+            proxy,
             connections_max=STREAMS_MAX,
             idle_max=IDLE_MAX,
         )
@@ -248,7 +250,7 @@ class Transport:
                 raise self.problem(response)
             yield response
         except httpx.TransportError as ex:
-            raise _connection_error(ex, self.url) from ex
+            raise _connection_error(ex, self.url + self._route) from ex
         finally:
             await response.aclose()
 
@@ -296,7 +298,7 @@ class Transport:
                 request.headers["Authorization"] = f"Bearer {token}"
                 response = await self._exchange(request, stream=stream)
         except httpx.TransportError as ex:
-            raise _connection_error(ex, self.url) from ex
+            raise _connection_error(ex, self.url + self._route) from ex
         return response
 
     async def _exchange(self, request: "httpx.Request", *, stream: bool) -> "httpx.Response":
@@ -320,7 +322,7 @@ class Transport:
         try:
             members = msgspec.json.decode(response.content, type=dict[str, Any])
         except msgspec.MsgspecError:
-            members = {"title": response.reason_phrase, "detail": response.text[:500]}
+            members = {"title": f"{response.reason_phrase}{self._route}", "detail": response.text[:500]}
         wait_s = retry_after_s(response.headers.get("Retry-After"))
         return errors.problem(response.status_code, members, request=request, retry_after_s=wait_s)
 
@@ -363,12 +365,12 @@ async def _read_bounded(response: "httpx.Response") -> None:
     response._content = b"".join(pieces)[:PROBLEM_BYTES_MAX]  # noqa: SLF001 - what `aread` sets, without a limit
 
 
-def _connection_error(ex: "httpx.TransportError", url: str) -> errors.ConnectionFailed:
+def _connection_error(ex: "httpx.TransportError", asked: str) -> errors.ConnectionFailed:
     import httpx  # noqa: PLC0415 - see Transport
 
     unsent = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.LocalProtocolError)
     kind = errors.TimedOut if isinstance(ex, httpx.TimeoutException) else errors.ConnectionFailed
-    text = f"{url} does not answer: {str(ex) or type(ex).__name__}"
+    text = f"{asked} does not answer: {str(ex) or type(ex).__name__}"
     return kind(text, sent=not isinstance(ex, unsent), temporary=not _is_lasting(ex))
 
 
@@ -393,17 +395,6 @@ def _parsed(url: str) -> "httpx.URL":
     import httpx  # noqa: PLC0415 - see Transport
 
     return httpx.URL(url)
-
-
-def _proxy_for(url: SplitResult) -> str | None:
-    """The proxy that the environment names (`HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`)."""
-    from urllib.request import getproxies, proxy_bypass  # noqa: PLC0415 - as httpx
-
-    proxies = getproxies()
-    proxy = proxies.get(url.scheme) or proxies.get("all")
-    if not proxy or proxy_bypass(url.netloc):
-        return None
-    return proxy if "://" in proxy else f"http://{proxy}"
 
 
 def _trusted(ca_certificate: str | Path | None) -> "ssl.SSLContext":

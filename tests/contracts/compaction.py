@@ -4,8 +4,9 @@ import threading
 
 import pytest
 
+from rioni.domain.access.authorization import Attribute
 from rioni.domain.ports.event_store import EventStore
-from rioni.domain.publishing.headers import Headers
+from rioni.domain.publishing.headers import Headers, stored_key
 from tests.contracts.event_store import PARTITIONS, TOPIC, events, read_all, run_all
 from tests.support.clock import ManualClock
 
@@ -61,6 +62,18 @@ class CompactionContract:
         store.append(TOPIC, {0: events(2)}, headers={0: [Headers(key="a")]})
         assert store.compact(TOPIC, clock.now_ms() + 1) == 0
         assert read_all(store, TOPIC, 0) == [b"", b"", *events(2)]
+
+    def test_nobody_else_removes_the_event_of_an_owner(self, store: EventStore, clock: ManualClock):
+        """Reference publishing#compaction-key."""
+        owners = [Attribute("team", "a"), Attribute("team", "b"), None]
+        headers = [Headers(key=stored_key("k", owner), owner=owner) for owner in owners]
+        store.append(TOPIC, {0: events(1)}, headers={0: headers[:1]})
+        store.append(TOPIC, {0: [*events(2, 3), b"", b""]}, headers={0: [*headers[1:], *headers[1:]]})
+        store.compact(TOPIC, clock.now_ms() + 1)
+        assert read_all(store, TOPIC, 0) == [*events(1), b"", b"", b"", b""]
+        store.append(TOPIC, {0: [b""]}, headers={0: headers[:1]})
+        store.compact(TOPIC, clock.now_ms() + 1)
+        assert read_all(store, TOPIC, 0) == [b""] * 6
 
     def test_compaction_ignores_expired_events(self, store: EventStore, clock: ManualClock):
         key = [Headers(key="a")]

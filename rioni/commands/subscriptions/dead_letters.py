@@ -24,7 +24,7 @@ from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.event_store import Chunk
 from rioni.domain.ports.event_stores import EventStores
 from rioni.domain.ports.registry import Registry
-from rioni.domain.publishing.headers import Headers
+from rioni.domain.publishing.headers import Headers, stored_key
 from rioni.domain.publishing.idempotency import IdempotencyClaim
 from rioni.domain.streaming.batching import Slice
 from rioni.domain.streaming.visibility import Visibility
@@ -281,7 +281,7 @@ class DeadLetterRedriver:
                 subscription_id=letter.subscription_id,
                 owner=kept.owner,
                 # A compaction key of its own: it must not supersede later events with the original key.
-                key=f"dead-letter:{letter.name}" if compacted else None,
+                key=stored_key(f"dead-letter:{letter.name}", kept.owner) if compacted else None,
             )
             batches = {int(letter.partition) % active.partitions: [bytes(letter.event)]}
             headers_by_partition = {number: [headers] for number in batches}

@@ -19,7 +19,7 @@ from rioni.domain.avro.event_schema import EventSchema
 from rioni.domain.errors import Invalid, TooLarge
 from rioni.domain.publishing.enrichment import Enrichment
 from rioni.domain.publishing.headers import NO_HEADERS
-from rioni.domain.publishing.owner import enriched_owners, submitted_owners
+from rioni.domain.publishing.owner import OwnerSelector, enriched_owners, submitted_owners
 from rioni.domain.publishing.partitioning import assign
 from rioni.domain.publishing.pipeline import Prepared, event_ids, headers_of, prepared, rejection
 from rioni.domain.publishing.results import Events, StepFailed
@@ -93,12 +93,27 @@ def prepare_avro_deletion(
     values = [{"metadata": _members(envelope.metadata)} for envelope in envelopes]
     try:
         _check_deletions(envelopes, values, rules)
-        owners = submitted_owners(values, rules.owner, publication.check_owner)
+        named = values if rules.owner is None else [_with_owner(value, rules.owner) for value in values]
+        owners = submitted_owners(named, rules.owner, publication.check_owner)
         partitions = assign(values, rules.choose_by_keys, rules.partitions, random)
+        if rules.owner is not None and rules.owner.enriched:
+            events = _enriched(list(map(msgspec.json.encode, values)), values, partitions, rules, publication)
+            owners = enriched_owners(events, values, rules.owner, publication.check_owner)
     except StepFailed as ex:
         return Prepared(events=values, rejected=rejection(values, ex))
     headers = headers_of(values, owners, rules, publication)
     return prepared(values, partitions, [b""] * len(values), headers)
+
+
+def _with_owner(value: dict[str, Any], selector: OwnerSelector) -> dict[str, Any]:
+    """What a deletion says of its event's owner: it has no payload, so `metadata.event_owner` stands for the path."""
+    owner = value["metadata"].get("event_owner")
+    if owner is None or selector.path is None or selector.path.segments[0] == "metadata":
+        return value
+    inner: Any = owner
+    for segment in reversed(selector.path.segments):
+        inner = {segment: inner}
+    return {**inner, **value}
 
 
 # --- validation ---

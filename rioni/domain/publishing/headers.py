@@ -11,7 +11,7 @@ class Headers(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Data that the broker stores beside an event's JSON; the names are stored, so none may ever change."""
 
     key: str | None = None
-    """Compaction key (reference publishing#partitioning, publishing#delete-events)."""
+    """Compaction key, with the owner: see `stored_key` (reference publishing#compaction-key)."""
     owner: Attribute | None = None
     """The event's owner (reference publishing#event-owners)."""
     subscription_id: str | None = None
@@ -21,6 +21,25 @@ class Headers(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 NO_HEADERS = Headers()
+
+_OWNED = "\x1fowned:"
+"""How the stored keys of owned events begin."""
+
+
+def stored_key(key: str, owner: Attribute | None) -> str:
+    """The key under which an event is compacted: events of different owners never supersede each other.
+
+    An event without an owner keeps its key as it is, unless that could be mistaken for one of an owner.
+
+    Args:
+        key: the compaction key that the publisher has chosen.
+        owner: of the event, None for no owner.
+    """
+    if owner is None and not key.startswith(_OWNED):
+        return key
+    named = [] if owner is None else [owner.data_type, owner.value]
+    return _OWNED + msgspec.json.encode([*named, key]).decode()
+
 
 COMPACTED = Headers(key="")
 """Marks the position of an event that compaction has removed; no event has an empty key."""

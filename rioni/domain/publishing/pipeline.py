@@ -14,7 +14,7 @@ import msgspec
 from rioni.domain.errors import Invalid
 from rioni.domain.publishing.batch import Batch
 from rioni.domain.publishing.enrichment import enrich
-from rioni.domain.publishing.headers import Headers
+from rioni.domain.publishing.headers import Headers, stored_key
 from rioni.domain.publishing.idempotency import audience_scope
 from rioni.domain.publishing.owner import Owners, enriched_owners, submitted_owners
 from rioni.domain.publishing.partitioning import assign
@@ -106,7 +106,7 @@ def headers_of(
         return None if subscription_id is None else [Headers(subscription_id=subscription_id)] * len(events)
     return [
         Headers(
-            key=event["metadata"]["partition_compaction_key"] if rules.compacts else None,
+            key=stored_key(event["metadata"]["partition_compaction_key"], owner) if rules.compacts else None,
             owner=owner,
             subscription_id=subscription_id,
         )

@@ -262,7 +262,7 @@ HEADERS: Json = {
     "ETag": {"description": "Names this state of the resource.", "required": True, "schema": STRING},
     "Link": {"description": "The neighbours of the page, as RFC 8288 has it: `prev` and `next`.", "schema": STRING},
     "Warning": {
-        "description": "What the client should know; absent without a warning, and with server-sent events that refuse.",
+        "description": "What the client should know; absent if there is nothing, and with events that refuse a stream.",
         "schema": STRING,
     },
     "Location": {"description": "The path of the subscription.", "required": True, "schema": STRING},

@@ -159,3 +159,21 @@ def test_a_deletion_that_fails_a_check_rejects_the_batch(bad, detail):
 def test_events_that_are_not_compacted_can_not_be_deleted():
     with pytest.raises(Invalid, match="It is not allowed to delete events from non compacted event type"):
         delete(rules(), envelope(b"", **KEY))
+
+
+@pytest.mark.parametrize("selector", [selector for selector, _ in SELECTORS])
+def test_a_deletion_removes_the_event_of_the_owner_that_it_names(selector):
+    """Reference publishing#delete-events."""
+    by = rules(event_owner_selector=selector, cleanup_policy="compact")
+    checked = []
+
+    def check_owner(owner, _eid):
+        checked.append(owner)
+
+    owner = "1" if selector.value == "order_id" else "mine"
+    says = {"check_owner": check_owner}
+    published = prepare(by, envelope(DATUM, event_owner=owner, **KEY), **says).headers
+    deleted = delete(by, envelope(b"", event_owner=owner, **KEY), **says).headers
+    assert deleted[0][0].key == published[0][0].key != "key"
+    assert checked[0] == checked[1]
+    assert prepare(by, envelope(DATUM, **KEY)).headers[0][0].key == "key", "the feature is off"

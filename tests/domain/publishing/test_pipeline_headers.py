@@ -53,6 +53,37 @@ def test_tagged_events_are_for_one_subscription():
     assert headers == {0: [Headers(subscription_id=SUBSCRIPTION)] * 2}
 
 
+ODD = "\x1fowned:"
+"""How stored keys of owners begin."""
+WAYS = [
+    (key, brand)
+    for key in ("k", "l", "", f'{ODD}["retailer","acme","k"]', f'{ODD}["k"]', '["retailer","acme","k"]', "acme\n:k")
+    for brand in (None, "acme", "other", "", f"{ODD}acme")
+    if key
+]
+
+
+@pytest.mark.parametrize("deletes", [False, True])
+def test_events_of_different_owners_never_have_the_same_stored_key(deletes):
+    """Reference publishing#compaction-key."""
+    by = rules(event_owner_selector=EventOwnerSelector(type="path", name="retailer", value="brand"), **COMPACTED)
+    stored = {}
+    for key, brand in WAYS:
+        events = [keyed(0, key, partition="0") | {"brand": brand}]
+        (headers,) = publish(events, by, check_owner=permits_any_owner, deletes=deletes).headers.values()
+        stored[key, brand] = headers[0].key
+    assert len(set(stored.values())) == len(WAYS)
+    assert stored["k", None] == "k", "who names no owner finds the keys of earlier releases"
+    assert publish([keyed(0, "k") | {"brand": "acme"}], by).headers == {0: [Headers(key="k")]}, "the feature is off"
+
+
+def test_a_deletion_of_another_owner_is_refused():
+    by = rules(event_owner_selector=EventOwnerSelector(type="path", name="retailer", value="brand"), **COMPACTED)
+    deletion = {"brand": "other", "metadata": {"partition_compaction_key": "k", "partition": "0"}}
+    (result,) = rejections([deletion], by, check_owner=permits_acme, deletes=True)
+    assert result["detail"].startswith("Access on WRITE event")
+
+
 # --- owners ---
 
 

@@ -154,7 +154,7 @@ def _check_patterns(schema: Schema) -> int:
 
 def _check_compiles(schema: Schema, draft: Validator, patterns: int) -> None:
     try:
-        EffectiveSchema(neutral(schema), draft, patterns=patterns).compile()
+        EffectiveSchema(neutral(schema, draft), draft, patterns=patterns).compile()
     except jsonschema_rs.ValidationError as ex:
         if _is_about_a_pattern(ex):
             problem = "malformed, unsupported or too large"

@@ -193,8 +193,9 @@ class _CounterexampleGenerator:
             yield {**{name: found[index] for name, found in members.items() if index < len(found)}, **least}
 
 
-def _integers(old: Node, new: Node, _depth: int) -> Iterator[int]:
+def _integers(old: Node, new: Node, _depth: int) -> Iterator[float]:
     yield from (int(value) for value in _bounds(old, new))
+    yield 1.0  # In draft 4 that is no integer.
 
 
 def _numbers(old: Node, new: Node, _depth: int) -> Iterator[float]:

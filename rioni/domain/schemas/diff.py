@@ -41,7 +41,7 @@ PAIR_BYTES = 150
 
 _PATH_CHARACTERS_MAX = 1000
 
-_OVERLOOKED = ("pattern", "format", "exclusiveMaximum", "exclusiveMinimum")
+_OVERLOOKED = ("pattern", "format", "exclusiveMaximum", "exclusiveMinimum", "contentEncoding", "contentMediaType")
 _META = (
     ("id", "ID_CHANGED"),
     ("$id", "ID_CHANGED"),
@@ -71,6 +71,8 @@ class _Pair(NamedTuple):
     """Whether this is the root: an object, whether or not the schema says so."""
     is_frozen: bool = False
     """Below `not` and `if`, where narrowing is widening: nothing but titles and the like may change."""
+    is_alternative: bool = False
+    """Below `oneOf`, where widening may narrow: a value must not match two members."""
 
     def at(self, *segments: str) -> str:
         """The pointer to something inside."""
@@ -80,7 +82,7 @@ class _Pair(NamedTuple):
 
     def inside(self, old: Any, new: Any, *segments: str) -> "_Pair":
         """The pair that stands below this one."""
-        return _Pair(old, new, self.at(*segments), is_frozen=self.is_frozen)
+        return _Pair(old, new, self.at(*segments), is_frozen=self.is_frozen, is_alternative=self.is_alternative)
 
 
 class _Comparison:
@@ -90,7 +92,7 @@ class _Comparison:
         self.old, self.new = old, new
         self.changes: list[SchemaChange] = []
         self.todo = [_Pair(old.root, new.root, "#/", is_event=True)]
-        self.followed: set[tuple[str, str, bool]] = set()
+        self.followed: set[tuple[str, str, bool, bool]] = set()
         self.referenced_bytes = 0
 
     def run(self) -> list[SchemaChange]:
@@ -101,6 +103,7 @@ class _Comparison:
             for keyword, kind in _META:
                 if pair.old.get(keyword) != pair.new.get(keyword):
                     self._report(pair, kind, keyword)
+            self._compare_integers(pair)
             self._compare(pair)
         return list(dict.fromkeys(self.changes))  # What refers to the root looks at it once more.
 
@@ -109,6 +112,16 @@ class _Comparison:
         if pair.is_frozen and change.level_compatible > Level.PATCH:
             change = SchemaChange.of("ATTRIBUTE_VALUE_CHANGED", change.path)
         self.changes.append(change)
+
+    def _compare_integers(self, pair: _Pair) -> None:
+        """In draft 4 `1.0` is no integer, later it is."""
+        was_in, is_in = self.old.has_integers_with_a_point, self.new.has_integers_with_a_point
+        types = declared_types(pair.old), declared_types(pair.new)
+        if was_in != is_in and all("integer" in each and "number" not in each for each in types):
+            if was_in:
+                self._report(pair, "TYPE_NARROWED")
+            elif pair.is_frozen or pair.is_alternative:
+                self._report(pair, "TYPE_CHANGED")
 
     # --- the same kind of schema? ---
 
@@ -129,15 +142,16 @@ class _Comparison:
     def _follow(self, pair: _Pair) -> None:
         """Compare what two references name; what differs there is reported where the definition stands."""
         old, new = pair.old["$ref"], pair.new["$ref"]
-        if (old, new, pair.is_frozen) in self.followed or self.referenced_bytes > REFERENCED_BYTES_MAX:
+        followed = old, new, pair.is_frozen, pair.is_alternative
+        if followed in self.followed or self.referenced_bytes > REFERENCED_BYTES_MAX:
             return
-        self.followed.add((old, new, pair.is_frozen))
+        self.followed.add(followed)
         before, after = resolve(self.old.root, old), resolve(self.new.root, new)
         self.referenced_bytes += PAIR_BYTES + len(msgspec.json.encode((before, after)))
         if self.referenced_bytes > REFERENCED_BYTES_MAX:
             self._report(pair, "NOT_COMPARABLE")
         else:
-            self.todo.append(_Pair(before, after, new if "/" in new else "#/", is_frozen=pair.is_frozen))
+            self.todo.append(pair._replace(old=before, new=after, path=new if "/" in new else "#/", is_event=False))
 
     def _compare_values(self, pair: _Pair, keyword: str) -> None:
         """Compare enumerations by the values that the type beside them permits; then the other keywords beside them."""
@@ -166,7 +180,8 @@ class _Comparison:
                 continue
             for index, member, counterpart in _matched(before, after):
                 inside = pair.inside(member, counterpart, method, str(index))
-                self.todo.append(inside._replace(is_event=pair.is_event))
+                is_alternative = pair.is_alternative or method == "oneOf"
+                self.todo.append(inside._replace(is_event=pair.is_event, is_alternative=is_alternative))
         self._compare(rest)
 
     def _compare_types(self, pair: _Pair) -> None:

@@ -9,6 +9,7 @@ import jsonschema_rs
 from rioni.domain.errors import Invalid
 from rioni.domain.schemas import strict_json
 from rioni.domain.schemas.formats import PATTERNS, UUID
+from rioni.domain.schemas.keywords import FORMATS_SINCE
 from rioni.domain.schemas.patterns import options_for
 from rioni.domain.schemas.walker import reachable, resolve, walk
 from rioni.domain.timestamps import DATE_TIME
@@ -22,6 +23,11 @@ _DRAFTS: Mapping[str, Validator] = {
     "http://json-schema.org/draft-06/schema": jsonschema_rs.Draft6Validator,
     "http://json-schema.org/draft-07/schema": jsonschema_rs.Draft7Validator,
 }
+
+
+DRAFT_NUMBERS: Mapping[Validator, int] = dict(zip(_DRAFTS.values(), (4, 6, 7), strict=True))
+_NEVER = 8
+"""A draft that is not supported."""
 
 
 class EffectiveSchema(NamedTuple):
@@ -105,7 +111,7 @@ def effective_schema(
             _close(node)
     elif compatibility_mode == "none":
         _close_what_is_not_combined(schema)
-    schema = neutral(schema)
+    schema = neutral(schema, draft)
     metadata = _metadata_schema(name, cleanup_policy)
     if category == "business":
         schema["type"] = "object"
@@ -166,14 +172,15 @@ def _without_root_reference(schema: Schema) -> Schema:
     return schema if root is schema else {**{key: schema[key] for key in schema if key != "$ref"}, **root}
 
 
-def neutral(schema: Schema) -> Schema:
+def neutral(schema: Schema, draft: Validator = _DRAFT_4) -> Schema:
     """A copy that validates the same, written for the library.
 
     Base URIs are gone: all references are from the root. Formats that the library knows otherwise, or not at all, are
-    patterns. An empty `required`, which draft 4 forbids and the contract tolerates, is gone. A closed object has
-    `properties`, if none: without them the library does not say which ones it did not expect.
+    patterns, and those that the draft has not are gone. An empty `required`, which draft 4 forbids and the contract
+    tolerates, is gone. A closed object has `properties`, if none: without them the library does not say which ones it
+    did not expect.
     """
-    schema = deepcopy(schema)
+    schema, number = deepcopy(schema), DRAFT_NUMBERS[draft]
     for _, node in list(walk(schema)):
         for keyword in ("id", "$id", "$schema"):
             if isinstance(node.get(keyword), str):
@@ -182,7 +189,11 @@ def neutral(schema: Schema) -> Schema:
             del node["required"]
         if node.get("additionalProperties") is False:
             node.setdefault("properties", {})
-        if isinstance(format_name := node.get("format"), str) and format_name in PATTERNS:
+        if not isinstance(format_name := node.get("format"), str):
+            continue
+        if FORMATS_SINCE.get(format_name, _NEVER) > number:
+            del node["format"]
+        elif format_name in PATTERNS:
             del node["format"]
             node["allOf"] = [*node.get("allOf", ()), {"pattern": PATTERNS[format_name]}]
     return schema

@@ -18,7 +18,7 @@ ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
     "array": ("maxItems", "minItems", "uniqueItems"),
     "object": ("maxProperties", "minProperties"),
     "number": ("maximum", "minimum", "exclusiveMaximum", "exclusiveMinimum", "multipleOf"),
-    "string": ("maxLength", "minLength", "pattern", "format"),
+    "string": ("maxLength", "minLength", "pattern", "format", "contentEncoding", "contentMediaType"),
 }
 _STRUCTURE: Mapping[str, tuple[str, ...]] = {
     "array": ("items", "additionalItems", "contains"),
@@ -33,8 +33,11 @@ CONSTRAINS_NOTHING: Mapping[str, Any] = {
     **dict.fromkeys(("uniqueItems", "exclusiveMaximum", "exclusiveMinimum"), False),
 }
 # What older drafts ignore, by the draft that begins to enforce it.
-KEYWORDS_SINCE = {"const": 6, "contains": 6, "propertyNames": 6, "if": 7, "then": 7, "else": 7}
-_FORMATS_SINCE = {
+KEYWORDS_SINCE = {
+    **dict.fromkeys(("const", "contains", "propertyNames", "contentEncoding", "contentMediaType"), 6),
+    **dict.fromkeys(("if", "then", "else"), 7),
+}
+FORMATS_SINCE = {
     **dict.fromkeys(("date-time", "uri", "email", "ipv4", "ipv6", "hostname", "iso-4217", "ISO-4217"), 4),
     **dict.fromkeys(("uri-reference", "uri-template", "json-pointer"), 6),
     **dict.fromkeys(("date", "time", "regex", "idn-email", "idn-hostname", "iri", "iri-reference"), 7),
@@ -50,6 +53,11 @@ class Document:
         dialect = str(self.root.get("$schema"))
         self.draft = next((draft for draft in (6, 7) if f"draft-0{draft}" in dialect), 4)
 
+    @property
+    def has_integers_with_a_point(self) -> bool:
+        """Whether 1.0 is an integer."""
+        return self.draft > 4  # noqa: PLR2004 - the draft
+
     def view(self, schema: Any) -> Node:
         """The effective keywords: a boolean schema as equivalent keywords, none beside a reference."""
         if not isinstance(schema, dict):
@@ -60,7 +68,7 @@ class Document:
 
     def _ignores(self, keyword: str, value: Any) -> bool:
         if keyword == "format":
-            return _FORMATS_SINCE.get(str(value), 8) > self.draft
+            return FORMATS_SINCE.get(str(value), 8) > self.draft
         return KEYWORDS_SINCE.get(keyword, 4) > self.draft
 
 

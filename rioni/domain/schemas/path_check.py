@@ -7,9 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Any, Final, NamedTuple, TypeAlias
 
-import jsonschema_rs
-
-from rioni.domain.schemas.effective_schema import EffectiveSchema
+from rioni.domain.schemas.effective_schema import DRAFT_NUMBERS, EffectiveSchema
 from rioni.domain.schemas.field_path import NameMatcher, TooMuchToLookFor
 from rioni.domain.schemas.keywords import KEYWORDS_SINCE, type_of
 from rioni.domain.schemas.walker import resolve
@@ -81,8 +79,8 @@ class _Search:
 
     def __init__(self, schema: EffectiveSchema, path: tuple[Segment, ...]) -> None:
         self._root, self._path = schema.document, path
-        since = {jsonschema_rs.Draft4Validator: 4, jsonschema_rs.Draft6Validator: 6}.get(schema.draft, 7)
-        self._ignored = frozenset(keyword for keyword, draft in KEYWORDS_SINCE.items() if draft > since)
+        number = DRAFT_NUMBERS[schema.draft]
+        self._ignored = frozenset(keyword for keyword, draft in KEYWORDS_SINCE.items() if draft > number)
         self._matcher = NameMatcher()
         self._found: dict[tuple[int, int], PathFound] = {}
 

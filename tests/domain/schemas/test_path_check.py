@@ -25,7 +25,7 @@ def found(schema, *path, mode="forward", category="undefined", draft=7):
     [
         (A, "a", "string"),
         ({"properties": {"a": A}}, "a a", "string"),
-        ({"properties": {"a": {}}}, "a", " ".join(TYPES)),
+        ({"properties": {"a": {}}}, "a", " ".join(sorted(TYPES))),
         ({"properties": {"a": {"type": "number"}}}, "a", "integer number"),
         ({"properties": {"a": {"type": "integer"}}}, "a", "integer"),
         ({"properties": {"a": {"type": ["string", "null"]}}}, "a", "string null"),
@@ -44,7 +44,7 @@ def found(schema, *path, mode="forward", category="undefined", draft=7):
         ({"properties": {"a": {"items": A}}}, "a [] a", "string"),
         ({"properties": {"a": {"items": [STRING, {"type": "null"}]}}}, "a 1", "null"),
         ({"properties": {"a": {"items": [STRING], "additionalItems": A}}}, "a 7 a", "string"),
-        ({"properties": {"a": {"$ref": "#"}}}, "a a a a", " ".join(TYPES)),
+        ({"properties": {"a": {"$ref": "#"}}}, "a a a a", " ".join(sorted(TYPES))),
     ],
 )
 def test_a_declared_path_has_the_types_of_its_values(schema, path, types):

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import typer
 
-from rioni.domain.timestamps import beyond_millisecond
+from rioni.domain.timestamps import beyond_millisecond, parsed
 
 
 POSITION = re.compile(r"[0-9]{1,18}")
@@ -27,7 +27,7 @@ def moment(text: str) -> int | str:
 
 def _log_time(text: str, *, ms: int = 0) -> str:
     try:
-        time = _utc(datetime.fromisoformat(text)) + timedelta(milliseconds=ms)
+        time = _utc(parsed(text)) + timedelta(milliseconds=ms)
     except (ValueError, OverflowError) as ex:
         raise typer.BadParameter(f"{text} is not a time; write 2026-01-31 or 2026-01-31T12:00:00Z") from ex
     return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
@@ -45,7 +45,7 @@ def point_in_time(text: str) -> datetime:
         except OverflowError as ex:
             raise typer.BadParameter(f"{text} ago was before the year 1") from ex
     try:
-        return _utc(datetime.fromisoformat(text))
+        return _utc(parsed(text))
     except (ValueError, OverflowError) as ex:
         raise typer.BadParameter(
             f"{text} is not a time; write 2026-01-31, 2026-01-31T12:00:00Z, or 10m for ten minutes ago"

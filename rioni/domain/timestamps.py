@@ -11,10 +11,33 @@ _FEBRUARY = "02-(?:0[1-9]|1[0-9]|2[0-8])"
 _LEAP_YEAR = "(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)"
 _DATE = f"(?:[0-9]{{4}}-(?:{_LONG_MONTH}|{_SHORT_MONTH}|{_FEBRUARY})|{_LEAP_YEAR}-02-29)"
 _HOUR_AND_MINUTE = "(?:[01][0-9]|2[0-3]):[0-5][0-9]"
-_TIME = rf"{_HOUR_AND_MINUTE}:[0-5][0-9](?:\.[0-9]{{1,9}})?"
+_FRACTION = r"(?:\.[0-9]{1,9})?"
+_TIME = f"{_HOUR_AND_MINUTE}:[0-5][0-9]{_FRACTION}"
+_DAY_MINUTES = 24 * 60
+_OFFSETS = (
+    # Whole hours, and those of time zones: a leap second stands at another minute with each of them.
+    *(f"{sign}{hour:02d}:00" for sign in "+-" for hour in range(1, 24)),
+    *("+03:30", "+04:30", "+05:30", "+05:45", "+06:30", "+08:45", "+09:30", "+10:30", "+12:45", "+13:45"),
+    *("-02:30", "-03:30", "-09:30"),
+)
 
-DATE_TIME = f"^{_DATE}[Tt]{_TIME}(?:[Zz]|[+-]{_HOUR_AND_MINUTE})$"
-"""RFC 3339 with real calendar dates, mandatory seconds and offset, at most nine digits of a second."""
+
+def _last_minute(offset: str) -> str:
+    """When it is 23:59 in UTC."""
+    minutes = int(offset[1:3]) * 60 + int(offset[4:])
+    hour, minute = divmod((_DAY_MINUTES - 1 + (minutes if offset[0] == "+" else -minutes)) % _DAY_MINUTES, 60)
+    return f"{hour:02d}:{minute:02d}"
+
+
+_LEAP_SECONDS = "|".join(
+    [f"23:59:60{_FRACTION}(?:[Zz]|[+-]00:00)", *(f"{_last_minute(each)}:60\\{each}" for each in _OFFSETS)]
+)
+
+DATE_TIME = f"^{_DATE}[Tt](?:{_TIME}(?:[Zz]|[+-]{_HOUR_AND_MINUTE})|{_LEAP_SECONDS})$"
+"""RFC 3339 with real calendar dates, mandatory seconds and offset, at most nine digits of a second.
+
+A leap second is one at the end of a day in UTC; with an offset from UTC it has no fraction.
+"""
 
 
 _DATE_TIME = re.compile(DATE_TIME)
@@ -43,9 +66,26 @@ def parsed_ms(timestamp: str) -> int | None:
     if _DATE_TIME.fullmatch(timestamp) is None:
         return None
     try:
-        return (datetime.fromisoformat(timestamp.upper()) - _EPOCH) // timedelta(milliseconds=1)
-    except ValueError:  # the year 0
+        return (parsed(timestamp) - _EPOCH) // timedelta(milliseconds=1)
+    except (ValueError, OverflowError):  # the year 0, or the last second of the year 9999
         return None
+
+
+_LEAP_SECOND = re.compile(r"(?<=:[0-9]{2}:)60")
+
+
+def parsed(timestamp: str) -> datetime:
+    """A time in one of the forms of ISO 8601 or RFC 3339; a leap second is the second after it.
+
+    Raises:
+        ValueError: it is none.
+        OverflowError: it is a leap second at the end of the year 9999.
+    """
+    text = timestamp.upper()
+    if ":60" not in text:
+        return datetime.fromisoformat(text)
+    text, leap_seconds = _LEAP_SECOND.subn("59", text, count=1)
+    return datetime.fromisoformat(text) + timedelta(seconds=leap_seconds)
 
 
 def beyond_millisecond(timestamp: str) -> bool:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from rioni.domain.timelines.position import TimelinePosition
+from rioni.domain.timestamps import parsed
 from rioni.lake.broker import ArchivedEventType, Batch, Broker, place
 
 
@@ -126,7 +127,7 @@ class Reader:
 
 class _Metadata(msgspec.Struct):
     received_at: datetime | None = None
-    occurred_at: datetime | None = None
+    occurred_at: str | None = None
 
 
 class _Timed(msgspec.Struct):
@@ -144,5 +145,12 @@ def time_of(event: bytes, category: str, now: datetime) -> datetime:
         metadata = _timed.decode(event).metadata
     except msgspec.MsgspecError:
         return now
-    at = metadata and (metadata.received_at or metadata.occurred_at)
+    at = metadata and (metadata.received_at or _parsed(metadata.occurred_at))
     return (at or now).astimezone(UTC)
+
+
+def _parsed(text: str | None) -> datetime | None:
+    try:
+        return None if text is None else parsed(text)
+    except (ValueError, OverflowError):
+        return None

@@ -1,7 +1,6 @@
 """Where a read begins and ends: the places that options, times and subscriptions name in each partition."""
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime
 from typing import Any
 from urllib.parse import quote
 
@@ -9,6 +8,7 @@ import orjson
 
 from rioni.domain.errors import Conflict, Invalid
 from rioni.domain.timelines.position import TimelinePosition
+from rioni.domain.timestamps import parsed
 from rioni.lake.broker import Partition, place
 from rioni.spark.options import Options
 from rioni.tools.api_client import call
@@ -89,8 +89,8 @@ class Locator:
                 self._of_offsets(partitions, text, option) if option == "from" else self._to_offsets(partitions, text)
             )
         try:
-            given = datetime.fromisoformat(text)
-        except ValueError as ex:
+            given = parsed(text)
+        except (ValueError, OverflowError) as ex:
             raise Invalid(
                 f"{option} is {text}, but must be begin, end, an RFC 3339 time, or a JSON object with offsets."
             ) from ex

@@ -25,6 +25,11 @@ def test_times_are_written_in_utc_with_milliseconds(timestamp_ms, text):
         ("1969-12-31T23:59:59.9999Z", -1),
         ("0001-01-01T00:00:00+23:59", -62_135_683_140_000),
         ("9999-12-31T23:59:59-23:59", 253_402_387_139_000),
+        ("1970-01-01T23:59:60Z", 86_400_000),
+        ("1970-01-01t23:59:60.5z", 86_400_500),
+        ("1970-01-01T15:59:60-08:00", 86_400_000),
+        ("1970-01-02T05:29:60+05:30", 86_400_000),
+        ("1970-01-01T00:00:00-00:00", 0),
     ],
 )
 def test_times_of_clients_are_rounded_down_to_milliseconds(text, timestamp_ms):
@@ -33,7 +38,15 @@ def test_times_of_clients_are_rounded_down_to_milliseconds(text, timestamp_ms):
 
 @pytest.mark.parametrize(
     "text",
-    ["", "1970-01-01", "1970-01-01T00:00:00", "1970-01-01T00:00:60Z", "1970-02-29T00:00:00Z", "0000-01-01T00:00:00Z"],
+    [
+        "",
+        "1970-01-01",
+        "1970-01-01T00:00:00",
+        "1970-01-01T00:00:60Z",
+        "9999-12-31T23:59:60Z",
+        "1970-02-29T00:00:00Z",
+        "0000-01-01T00:00:00Z",
+    ],
 )
 def test_an_invalid_time_is_none(text):
     assert parsed_ms(text) is None

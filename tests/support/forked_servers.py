@@ -37,7 +37,6 @@ PRELOADED = (
     "rioni.storage.kafka.events",
     "rioni.storage.zookeeper.coordination",
     "psycopg",
-    "cel",
 )
 """With what `rioni serve` imports only if it needs it."""
 

@@ -1,7 +1,8 @@
 """Events as a consumer hands them out."""
 
+import re
 from collections.abc import Callable, Iterator, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import msgspec
@@ -46,6 +47,22 @@ class _WithMetadata(msgspec.Struct):
 
 
 _METADATA = msgspec.json.Decoder(_WithMetadata)
+_LEAP_SECOND = re.compile("(?<=:[0-9]{2}:)60")
+
+
+def _unusual_metadata(event: bytes | msgspec.Raw) -> EventMetadata:
+    """Metadata with a time that Python has not: a leap second is the second after it, the year 0 is none."""
+    members = msgspec.json.decode(event).get("metadata")
+    if isinstance(members, dict) and isinstance(text := members.get("occurred_at"), str):
+        text, leap_seconds = _LEAP_SECOND.subn("59", text, count=1)
+        try:
+            at = msgspec.convert(text, datetime) + timedelta(seconds=leap_seconds)
+        except (msgspec.ValidationError, OverflowError):
+            if not text.startswith("0000-"):
+                raise
+            at = None
+        members = members | {"occurred_at": at}
+    return msgspec.convert(members, EventMetadata)
 
 
 class EventBatch(Generic[T]):
@@ -145,7 +162,10 @@ class Event(msgspec.Struct, Generic[T], eq=False):
     @property
     def metadata(self) -> EventMetadata:
         """The metadata, decoded each time; raises msgspec.ValidationError."""
-        return _METADATA.decode(self._json).metadata
+        try:
+            return _METADATA.decode(self._json).metadata
+        except msgspec.ValidationError:
+            return _unusual_metadata(self._json)
 
     @property
     def event_type(self) -> str:

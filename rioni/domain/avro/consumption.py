@@ -16,6 +16,7 @@ import msgspec
 
 from rioni.domain.avro.batches import CONSUMPTION, LATEST, batch_schema
 from rioni.domain.schemas.formats import is_uuid
+from rioni.domain.timestamps import parsed
 
 
 NO_EID = "00000000-0000-0000-0000-000000000000"
@@ -106,7 +107,7 @@ def _milliseconds(rfc3339: str | None) -> int | None:
     if rfc3339 is None:
         return None
     try:
-        at = datetime.fromisoformat(rfc3339.upper())
-    except ValueError:
+        at = parsed(rfc3339)
+    except (ValueError, OverflowError):
         return None
     return None if at.tzinfo is None else (at - _EPOCH) // timedelta(milliseconds=1)

@@ -18,7 +18,7 @@ from rioni.domain.publishing.headers import Headers, stored_key
 from rioni.domain.publishing.idempotency import audience_scope
 from rioni.domain.publishing.owner import Owners, enriched_owners, submitted_owners
 from rioni.domain.publishing.partitioning import assign
-from rioni.domain.publishing.results import Events, ItemResult, StepFailed, eid_of
+from rioni.domain.publishing.results import Events, ItemResult, StepFailed, sent_eid_of
 from rioni.domain.publishing.rules import Publication, PublishRules
 from rioni.domain.publishing.validation import HAS_KEY, validate
 
@@ -155,7 +155,7 @@ def rejection(events: Events, failure: StepFailed, partitions: Sequence[int] = (
             publishing_status="failed" if index == failure.index else "aborted",
             detail=failure.detail if index == failure.index else "",
             step=failure.step if index <= failure.index else behind,
-            eid=eid_of(event),
+            eid=sent_eid_of(event),
             partition=str(partitions[index]) if index < len(partitions) else None,
         )
         for index, event in enumerate(events)
@@ -164,7 +164,9 @@ def rejection(events: Events, failure: StepFailed, partitions: Sequence[int] = (
 
 def reject_all(events: Events, detail: str) -> list[ItemResult]:
     """Results of a batch that is rejected before any of its events was checked."""
-    return [ItemResult(publishing_status="aborted", detail=detail, step="none", eid=eid_of(event)) for event in events]
+    return [
+        ItemResult(publishing_status="aborted", detail=detail, step="none", eid=sent_eid_of(event)) for event in events
+    ]
 
 
 def event_ids(scope: str, events: Events, headers: Sequence[Headers] | None) -> Sequence[str]:
@@ -186,7 +188,7 @@ def partial_results(events: Events, partitions: Sequence[int], failed: Mapping[i
             publishing_status="failed" if partition in failed else "submitted",
             detail=failed.get(partition, ""),
             step="publishing",
-            eid=eid_of(event),
+            eid=sent_eid_of(event),
             partition=str(partition),
         )
         for event, partition in zip(events, partitions, strict=True)

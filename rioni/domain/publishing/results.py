@@ -23,7 +23,7 @@ class ItemResult(msgspec.Struct, frozen=True, kw_only=True):
     step: str
     """`none`, `validating`, `partitioning`, `enriching` or `publishing`."""
     eid: str | UnsetType = UNSET
-    """Absent where the event has none that is a UUID (reference publishing#result-items)."""
+    """As it was sent, valid or not; absent where the event has none (reference publishing#result-items)."""
     partition: str | None = None
     """None while it is unknown."""
 
@@ -44,6 +44,16 @@ class StepFailed(Exception):
 
 def eid_of(event: Mapping[str, Any]) -> str | UnsetType:
     """The event's id, if it has one that is a UUID."""
+    eid = sent_eid_of(event)
+    return eid if eid is not UNSET and is_uuid(eid) else UNSET
+
+
+def sent_eid_of(event: Mapping[str, Any]) -> str | UnsetType:
+    """The event's id as it was sent, valid or not; numbers and truth values as their JSON."""
     metadata = event.get("metadata")
-    eid = metadata.get("eid") if isinstance(metadata, dict) else None
-    return eid if isinstance(eid, str) and is_uuid(eid) else UNSET
+    match metadata.get("eid") if isinstance(metadata, dict) else None:
+        case str(eid):
+            return eid
+        case bool() | int() | float() as eid:
+            return msgspec.json.encode(eid).decode()
+    return UNSET

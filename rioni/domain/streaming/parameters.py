@@ -50,7 +50,7 @@ class StreamParameters(msgspec.Struct, frozen=True, kw_only=True):
     batch_flush_timeout_s: int = BATCH_FLUSH_TIMEOUT_DEFAULT_S
     stream_timeout_s: float
     stream_keep_alive_limit: int = 0
-    """Consecutive empty batches on every partition; 0 without end."""
+    """Consecutive empty batches on every partition; 0 without end, a negative number ends the stream at once."""
     events_per_second_limit: int = 0
     """Events that are looked at in a second; others are left out. 0 for all; of low-level streams alone."""
     memory_bytes_max: int = 50_000_000

@@ -241,7 +241,7 @@ class StreamMachine:
 
     def _kept_alive_enough(self) -> bool:
         limit = self._parameters.stream_keep_alive_limit
-        return limit > 0 and bool(self._round_robin) and all(each.keep_alives >= limit for each in self._round_robin)
+        return limit != 0 and bool(self._round_robin) and all(each.keep_alives >= limit for each in self._round_robin)
 
     # --- fetching ---
 

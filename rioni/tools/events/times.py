@@ -4,6 +4,8 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from rioni.domain.timestamps import parsed
+
 
 class _Metadata(msgspec.Struct):
     received_at: str | None = None
@@ -22,7 +24,7 @@ def time_of(event: msgspec.Raw | bytes) -> datetime | None:
     try:
         metadata = _decode(event).metadata
         text = metadata and (metadata.received_at or metadata.occurred_at)
-        found = datetime.fromisoformat(text) if text else None
-    except (msgspec.MsgspecError, ValueError):
+        found = parsed(text) if text else None
+    except (msgspec.MsgspecError, ValueError, OverflowError):
         return None
     return found.replace(tzinfo=UTC) if found is not None and found.tzinfo is None else found

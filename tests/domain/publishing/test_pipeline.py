@@ -186,13 +186,19 @@ def test_the_size_of_an_event_includes_insignificant_spaces():
     [
         ({"eid": EID}, EID),
         ({"eid": EID.upper()}, EID.upper()),
-        ({"eid": "x"}, None),
-        ({"eid": 1}, None),
+        ({"eid": "x"}, "x"),
+        ({"eid": ""}, ""),
+        ({"eid": "ü\n" * 500}, "ü\n" * 500),
+        ({"eid": 1}, "1"),
+        ({"eid": 1.5}, "1.5"),
+        ({"eid": True}, "true"),
+        ({"eid": None}, None),
+        ({"eid": {}}, None),
         ({}, None),
         (1, None),
     ],
 )
-def test_only_a_uuid_is_repeated_as_eid(metadata, eid):
+def test_a_result_repeats_the_eid_that_was_sent_valid_or_not(metadata, eid):
     """Even if metadata are missing, the answer is a list of results.
 
     Source: reference publishing#result-items.

@@ -105,6 +105,7 @@ def test_batches_are_flushed_as_in_the_contract(parameters, steps, batches):
             [("wait", 5), ("publish", A, 1), ("publish", B, 1), ("wait", 10)],
             Reason.KEEP_ALIVE_LIMIT,
         ),
+        ("a negative keep-alive limit", {"stream_keep_alive_limit": -1}, [("wait", 0)], Reason.KEEP_ALIVE_LIMIT),
         ("no keep-alive limit", {"batch_flush_timeout_s": 5}, [("wait", 3_599)], None),
         ("blacklist", {}, [("end", Reason.BLOCKED)], Reason.BLOCKED),
         ("write failure", {}, [("end", Reason.CLIENT_GONE)], Reason.CLIENT_GONE),

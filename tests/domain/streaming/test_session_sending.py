@@ -103,6 +103,8 @@ def test_batches_are_sent_as_in_the_contract(parameters, steps, batches):
          [("publish", A, 2), ("wait", 9)], Reason.COMMIT_TIMEOUT),
         ("keep-alive limit on all partitions", {"stream_keep_alive_limit": 2, "batch_flush_timeout_s": 5},
          [("own", B), ("wait", 10)], Reason.KEEP_ALIVE_LIMIT),
+        ("a negative keep-alive limit", {"stream_keep_alive_limit": -1}, [("own", B), ("wait", 0)],
+         Reason.KEEP_ALIVE_LIMIT),
         ("keep-alive limit on one of them", {"stream_keep_alive_limit": 2, "batch_flush_timeout_s": 5},
          [("own", B), ("wait", 5), ("publish", A, 1), ("wait", 5)], None),
         ("keep-alive limit while the window is closed",

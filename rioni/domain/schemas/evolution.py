@@ -57,7 +57,7 @@ def evolve_schema(
     changes = compare(original, submitted)
     if refused := _refused(changes, original_mode, submitted_mode):
         event = breaking_example(original, submitted, original_mode=original_mode, submitted_mode=submitted_mode)
-        raise Invalid(_refusal(refused) + _illustration(event))
+        raise Invalid(_refusal(refused) + _illustration(event) + _advice(refused))
     return next_schema_version(version, max((change.level_compatible for change in changes), default=Level.PATCH))
 
 
@@ -92,6 +92,27 @@ def _refusal(changes: Collection[SchemaChange]) -> str:
     if len(texts) > CHANGES_NAMED_MAX:
         texts[CHANGES_NAMED_MAX:] = [f"and {len(texts) - CHANGES_NAMED_MAX} more"]
     return f"Invalid schema: {', '.join(texts)}"
+
+
+_ADVICE = {
+    "ENUM_ARRAY_CHANGED": "values of an enum come and go only with compatibility_mode none; a text whose values will "
+    'grow is {"type": "string", "x-extensible-enum": [...]} from the beginning, which mode forward accepts',
+    "PROPERTY_REMOVED": "keep the property and stop sending it: one that is not required may be absent",
+    "TYPE_CHANGED": "add a property of the new type beside the old one",
+    "REQUIRED_ARRAY_EXTENDED": "leave the property optional",
+    "REQUIRED_ARRAY_CHANGED": "keep sending the property",
+}
+"""What to do instead, by the kind of change."""
+_WAY_OUT = (
+    "to make the change all the same, an administrator of the event type sets its compatibility_mode to none (PUT), "
+    "submits the schema, and sets the mode back; or publish to a new event type"
+)
+
+
+def _advice(changes: Collection[SchemaChange]) -> str:
+    """Advice for those changes, and the way that is always there."""
+    known = dict.fromkeys(_ADVICE[change.kind] for change in changes if change.kind in _ADVICE)
+    return f". What to do: {'; '.join([*known, _WAY_OUT])}"
 
 
 def _illustration(event: Mapping[str, Any] | None) -> str:

@@ -183,6 +183,9 @@ def shifted(place: TimelinePosition, shift: int, ranges: OffsetRanges) -> Timeli
         Invalid: there is no such place: not written yet, expired, or before everything.
     """
     count = _count(place, ranges) + shift
+    beginning = begin(ranges)
+    if count == _count(beginning, ranges):
+        return beginning  # Of empty timelines the first one has it, as for `available`.
     for offset_range in ranges:
         length = offset_range.newest + 1
         # The end of a closed timeline is written as the beginning of the next one.

@@ -131,13 +131,44 @@ def test_a_rejection_shows_an_event_that_would_break() -> None:
     """Reference schemas#refused-changes."""
     with pytest.raises(Invalid) as error:
         evolve(props(foo=STRING), props(foo=INTEGER), "forward")
-    assert str(error.value).endswith('; for example this event was valid and would be refused: {"foo":"text"}')
+    assert '; for example this event was valid and would be refused: {"foo":"text"}. What to do: ' in str(error.value)
 
 
 def test_a_rejection_shows_no_event_if_none_would_break() -> None:
     with pytest.raises(Invalid) as error:
         evolve({"required": ["a"]}, {"required": []}, "forward")
-    assert str(error.value) == "Invalid schema: #/required: required array changed"
+    assert str(error.value).startswith("Invalid schema: #/required: required array changed. What to do: ")
+
+
+@pytest.mark.parametrize(
+    ("original", "submitted", "advice"),
+    [
+        (props(a={"enum": ["x"]}), props(a={"enum": ["x", "y"]}), '{"type": "string", "x-extensible-enum": [...]}'),
+        (props(a=STRING, b=STRING), props(a=STRING), "keep the property and stop sending it"),
+        (props(a=INTEGER), props(a={"type": "number"}), "add a property of the new type beside the old one"),
+        (props(a={"pattern": "x"}), props(a={"pattern": "y"}), "compatibility_mode to none (PUT)"),
+    ],
+)
+@pytest.mark.parametrize("mode", ["forward", "compatible"])
+def test_a_rejection_says_what_to_do(original: Any, submitted: Any, advice: str, mode: str) -> None:
+    """Reference schemas#refused-changes."""
+    with pytest.raises(Invalid) as error:
+        evolve(original, submitted, mode)
+    said = str(error.value).split(". What to do: ")[1]
+    assert advice in said
+    assert said.endswith("and sets the mode back; or publish to a new event type")
+
+
+def test_values_of_an_extensible_enum_are_added_in_mode_forward() -> None:
+    """Reference schemas#breaking-changes."""
+    before, after = (props(a={"type": "string", "x-extensible-enum": values}) for values in (["x"], ["x", "y"]))
+    assert evolve(before, after, "forward") == "1.2.4"
+
+
+def test_the_way_to_add_a_value_to_an_enum_leads_there() -> None:
+    """Reference schemas#breaking-changes."""
+    before, after = props(a={"enum": ["x"]}), props(a={"enum": ["x", "y"]})
+    assert evolve(before, after, "none") == "2.0.0"
 
 
 def test_a_rejection_of_many_changes_stays_readable() -> None:

@@ -10,13 +10,15 @@ from hypothesis import strategies as st
 from rioni.domain.errors import Invalid, InvalidCursor
 from rioni.domain.subscriptions.cursor_arithmetic import (
     OffsetRange,
+    available,
     begin,
     distance,
+    end,
     offset_ranges_of,
     readable_place,
     shifted,
 )
-from rioni.domain.timelines.position import Bounds, TimelinePosition
+from rioni.domain.timelines.position import Bounds, TimelinePosition, format_offset
 from tests.support.builders import timeline
 from tests.support.tables import rows
 
@@ -165,3 +167,20 @@ def test_partitions_not_known_yet_are_empty():
     closed = timeline(1, "old", partitions=2, latest_position=(4, -1))
     found = offset_ranges_of([closed, timeline(2, "new", partitions=2)], lambda _: [Bounds(0, 4)])
     assert found == [[OffsetRange(1, 0, 4), OffsetRange(2, 0, 4)], [OffsetRange(1, 0, -1), OffsetRange(2, 0, -1)]]
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=4))
+def test_the_beginning_is_the_place_before_the_oldest_available_offset_whatever_was_switched_or_expired(timelines):
+    """Reference cursors#shifted-cursors."""
+    ranges: list[OffsetRange] = []
+    for order, (count, expired) in enumerate(timelines, 1):
+        # The oldest events expire first.
+        has_events = any(each.oldest <= each.newest for each in ranges)
+        ranges.append(OffsetRange(order, 0 if has_events else min(expired, count), count - 1))
+    found = shifted(begin(ranges), 0, ranges)
+    oldest = available(ranges)["oldest_available_offset"]
+    assert format_offset(found.order, found.position + 1) == oldest
+    partitions = [ranges]
+    assert distance(readable_place("e", "0", found.offset, partitions), begin(ranges), ranges) == 0
+    for moved in range(distance(begin(ranges), end(ranges), ranges) + 1):
+        assert shifted(shifted(begin(ranges), moved, ranges), -moved, ranges) == found

@@ -211,7 +211,8 @@ def _compiled(expression: str, *, are_types_checked: bool) -> Any:
     try:
         return _environment().compile(expression, disable_check=not are_types_checked)
     except RuntimeError as ex:
-        raise invalid_filter(explained(str(ex))) from ex
+        shown = [line for line in str(ex).replace(" [INVALID_ARGUMENT]", "").splitlines() if line.startswith(" | ")]
+        raise invalid_filter("\n".join([explained(str(ex)), *shown[:2]])) from ex
 
 
 def _literal(expression: str) -> Any:
@@ -236,7 +237,8 @@ def explained(text: str) -> str:
         return "the event has text that is not Unicode"
     text = re.sub(r"^(?:[A-Z_]+: )+|\s*\[[A-Z_]+\]$", "", text)
     if found := _ERROR_LINE.search(text):
-        text = f"{found[3]} (line {found[1]}, column {found[2]})"
+        what = re.sub(r" expecting \{.*\}", "", found[3]).replace("mismatched input '<EOF>'", "it ends too early")
+        text = f"{what} (line {found[1]}, column {found[2]})"
     text = text.splitlines()[0] if text else "it could not be evaluated"
     if "matching overload" in text and "int" in text and "double" in text:
         text += "; CEL converts no numbers: write 1.0 instead of 1, or double(…), int(…)"

@@ -229,11 +229,12 @@ def _create(session: Session, wanted: "Definition") -> None:
     found = session.client.subscriptions.create(Subscription.of(step.before or step.after or {}))
     session.output.note("The subscription is created." if current is None else "The subscription existed.")
     differing = sorted({dotted(each.path[:1]) for each in step.changes}) if current is not None else []
-    for note in [*step.notes, *(f"its {name} is another one" for name in differing)]:
+    warnings = [note for note in step.notes if note.startswith(planning.WARNING)] if current is None else []
+    for warning in warnings:
+        session.output.note(f"{warning[:1].upper()}{warning[1:]}.")
+    notes = [note for note in step.notes if not note.startswith(planning.WARNING)]
+    for note in [*notes, *(f"its {name} is another one" for name in differing)]:
         session.output.note(f"Nothing is changed: {note}.")
-    if current is None and found.filter:
-        for warning in session.client.subscriptions.check_filter(found.filter, found.event_types):
-            session.output.note(f"Warning: {warning}.")
     session.output.line(msgspec.to_builtins(found) | {"existed": current is not None}, found.id)
 
 

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from rioni.client import Client, Conflict, NotFound, PreconditionFailed
+from rioni.client import Client, Conflict, NotFound, PreconditionFailed, Unprocessable
 from rioni.client.models.event_types import EventType, Schema
 from rioni.client.models.subscriptions import Subscription
 from rioni.domain.errors import Invalid, RioniError
@@ -14,6 +14,8 @@ from rioni.tools.definitions.definition import EVENT_TYPE, SUBSCRIPTION, Definit
 from rioni.tools.definitions.steps import Action, Resource, Step, ordered, step
 
 
+WARNING = "warning: "
+"""How notes about a filter begin."""
 REQUESTS_MAX = 8
 """At the same time, while the plan is made."""
 
@@ -147,7 +149,20 @@ def _checked(client: Client, found: Step, defined: Collection[str]) -> Step:
         missing = [name for name in after["event_types"] if not (name in defined or _event_type_named(client, name))]
         if missing:
             raise Invalid(f"there is no event type {', '.join(missing)}, neither on the broker nor in the files")
+    if found.kind == SUBSCRIPTION and after.get("filter") and after["filter"] != (found.before or {}).get("filter"):
+        found = replace(found, notes=(*found.notes, *_filter_warnings(client, after["filter"], after["event_types"])))
     return found
+
+
+def _filter_warnings(client: Client, expression: str, event_types: Sequence[str]) -> list[str]:
+    """What the broker says of a filter and the schemas that it has; those of the files come later."""
+    known = [name for name in event_types if _event_type_named(client, name)]
+    try:
+        return [f"{WARNING}{each}" for each in client.subscriptions.check_filter(expression, known)]
+    except Unprocessable as ex:
+        raise Invalid(ex.detail) from ex
+    except NotFound:  # a server that does not try filters
+        return []
 
 
 def _pruned(client: Client, keys: set[tuple[str, ...]], prune: Prune) -> Iterator[Step | Problem]:

@@ -1,6 +1,7 @@
 """`rioni subscriptions`: create, show, delete, and the streams of one."""
 
 import json
+from pathlib import Path
 
 import httpx
 import pytest
@@ -136,3 +137,24 @@ def test_what_is_no_cursor_is_an_error_with_an_example(rioni, create, cursor):
         code, _, err = rioni("subscriptions", *command)
         assert code == 2
         assert f"{cursor} is not a cursor; write" in err
+
+
+def test_a_filter_is_compared_with_the_schema_when_it_is_created_and_applied(rioni, client, orders):
+    """Reference subscriptions#filter-check."""
+    text = '{"properties": {"total": {"type": "number"}}}'
+    client.schemas.add(orders, Schema(type="json_schema", schema=text))
+    options = ["--owning-application", orders, "--event-type", orders]
+    code, _, err = rioni("subscriptions", "create", *options, "--filter", "event.totl > 1")
+    assert code == 0
+    warning = f"event.totl: the schema of {orders} does not declare it; did you mean total?"
+    assert f"Warning: {warning}." in err.splitlines()
+    code, out, err = rioni(
+        "subscriptions", "create", *options, "--consumer-group", "b", "--filter", "event.total == 'a'"
+    )
+    assert (code, out) == (2, "")
+    assert f"it is number by the schema of {orders}, and is compared with string" in " ".join(err.split())
+    text = f"kind: subscription\nowning_application: c\nevent_types: [{orders}]\nfilter: event.totl > 1\n"
+    Path("a.yaml").write_text(text)
+    code, out, _ = rioni("event-types", "apply", "a.yaml", "--dry-run")
+    assert code == 1
+    assert f"warning: {warning}" in " ".join(out.split())

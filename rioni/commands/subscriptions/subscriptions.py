@@ -11,10 +11,10 @@ from rioni.commands.context import Outside
 from rioni.commands.event_types import forget_subscription
 from rioni.commands.subscriptions.cursor_resolution import CursorResolver
 from rioni.commands.unit_of_work import UnitOfWork
+from rioni.domain.avro.as_json_schema import schemas_in_json
 from rioni.domain.errors import Invalid, ReadOnly, Unavailable
 from rioni.domain.event_types.event_type import EventType
 from rioni.domain.event_types.rules import check_owning_application
-from rioni.domain.publishing.rules import effective_schemas_of
 from rioni.domain.subscriptions.cursor_spec import CursorSpec, for_each_partition
 from rioni.domain.subscriptions.dead_letter_policy import DeadLetterFilter
 from rioni.domain.subscriptions.filter_check import check_filter
@@ -240,7 +240,7 @@ def _filter_checked(
 
 
 def _check_filter(expression: str | None, event_types: Sequence[EventType]) -> None:
-    check_filter(expression or "", effective_schemas_of(event_types))
+    check_filter(expression or "", schemas_in_json(event_types))
 
 
 def _as_given(named: CursorSpec) -> InitialCursor:

@@ -142,11 +142,6 @@ def effective_schema_of(event_type: EventType) -> EffectiveSchema | None:
     )
 
 
-def effective_schemas_of(event_types: Iterable[EventType]) -> Mapping[str, EffectiveSchema | None]:
-    """The same for several event types, by name."""
-    return {each.name: effective_schema_of(each) for each in event_types}
-
-
 def _validator(event_type: EventType) -> EventValidator | NoJsonSchema:
     effective = effective_schema_of(event_type)
     return NoJsonSchema(event_type.name) if effective is None else EventValidator(effective)

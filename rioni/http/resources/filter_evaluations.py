@@ -7,8 +7,8 @@ import falcon
 import msgspec
 import orjson
 
+from rioni.domain.avro.as_json_schema import schemas_in_json
 from rioni.domain.errors import Invalid
-from rioni.domain.publishing.rules import effective_schemas_of
 from rioni.domain.schemas.effective_schema import EffectiveSchema
 from rioni.domain.subscriptions.event_filter import Outcome
 from rioni.domain.subscriptions.filter_check import check_filter, filter_warnings
@@ -41,7 +41,7 @@ class FilterEvaluationsResource(Resource):
 def schemas_of(dependencies: Dependencies, event_types: Sequence[str]) -> Mapping[str, EffectiveSchema | None]:
     """The schemas of event types; raises EventTypeNotFound."""
     found = [dependencies.registry.event_type(name) for name in event_types]
-    return dependencies.compute_pool(effective_schemas_of, found)
+    return dependencies.compute_pool(schemas_in_json, found)
 
 
 def warning(text: str) -> str:

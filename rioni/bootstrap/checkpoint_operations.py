@@ -26,6 +26,9 @@ from rioni.storage.signing_key import load_key, replace_key
 from rioni.storage.sql.engines import reading
 
 
+NO_KEY = "This log names no signing key yet: a broker records it soon after its start. Run `rioni serve`."
+
+
 def checkpoint(config: Config) -> Note:
     """Sign the present state of the log with the broker's key, which the log already names.
 
@@ -89,9 +92,9 @@ def signed_checkpoint(config: Config, connection: Connection) -> Note:
     """
     path = key_file(config)
     keys = known_keys(connection)
-    if not keys or not path.exists():
-        raise NotFound("This log has no signing key yet. Ask the running broker once: GET /log/checkpoint.")
-    key, name = load_key(path), keys[-1].name
+    if not keys:
+        raise NotFound(NO_KEY)
+    key, name = load_key(path, create=False), keys[-1].name
     if verifier_of(name, key) != keys[-1]:
         raise Unavailable(
             f"{path} is not the key that the log names last. Ask the running broker: GET /log/checkpoint."
@@ -120,9 +123,7 @@ def rotate_key(config: Config, *, lost: bool) -> Verifier:
         keys = known_keys(connection)
     path, new = key_file(config), Ed25519PrivateKey.generate()
     if not keys:
-        raise NotFound(
-            "This log has no signing key yet: the broker makes one when it is asked for GET /log/checkpoint."
-        )
+        raise NotFound(NO_KEY)
     present = keys[-1]
     after = verifier_of(present.name, new)
     if lost:

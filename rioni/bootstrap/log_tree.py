@@ -2,11 +2,15 @@
 
 from functools import partial
 
+import structlog
+from sqlalchemy import Engine
+
 from rioni.bootstrap.from_config import key_file
 from rioni.bootstrap.infrastructure import Infrastructure
 from rioni.commands.job_runner import LoggedJobRunner
 from rioni.commands.system.checkpoint_signer import CheckpointSigner, SignedLog
 from rioni.config.settings import Config
+from rioni.domain.errors import Unavailable
 from rioni.domain.transparency.signed_note import Verifier, parse_verifier
 from rioni.projections.log_tree import next_tile, store_tile
 from rioni.projections.queries import log_proofs
@@ -18,6 +22,8 @@ from rioni.storage.sql.store_marks import installation_id
 
 TILES_PER_TICK = 8
 """Some 2,000 entries: about 40 ms, twice a second."""
+
+_log = structlog.get_logger("rioni.bootstrap")
 
 
 class TileBuilder:
@@ -48,6 +54,40 @@ class TileBuilder:
         return True
 
 
+class KeyRecorder:
+    """Lets the log name the signing key soon after the start, in the process that is the leader; failures are logged.
+
+    So the key does not depend on who asks first, and checkpoints can be signed on the host.
+    """
+
+    def __init__(self, base: Infrastructure, signer: CheckpointSigner) -> None:
+        self._base, self._signer, self._runner = base, signer, LoggedJobRunner()
+        self._done = False
+
+    def tick(self) -> None:
+        """Record the key if that is left to do; blocks on the database."""
+        if not self._done and self._base.adapters.leadership.held():
+            self._runner.run("recording the signing key of the log", self._record)
+
+    def _record(self) -> None:
+        # The key of another node of a cluster is as good.
+        if not (self._base.config.clustered and self._base.database_pool(self._base.read, log_proofs.keys)):
+            self._signer.verifier()
+        self._done = True
+
+
+def make_key(config: Config, engine: Engine) -> None:
+    """Make the signing key of a new broker; blocks on disk and database. What can't be done is logged."""
+    path = key_file(config)
+    with reading(engine) as connection:
+        named = bool(log_proofs.keys(connection))
+    try:
+        # A missing key that the log names must be put back: no other one could sign for it.
+        load_signing_key(path, create=config.clustered or not named)
+    except Unavailable as ex:
+        _log.error("the log can't be signed", reason=str(ex))
+
+
 def log_origin(config: Config, base: Infrastructure) -> str:
     """The name of the log, and of its key; blocks on the database."""
     return config.log_origin or f"rioni/{installation_id(base.log.engine)}"
@@ -72,6 +112,6 @@ def build_checkpoint_signer(base: Infrastructure) -> CheckpointSigner:
         SqlCosignatures(base.log.engine),
         pool,
         log=log,
-        load_key=partial(load_signing_key, key_file(config)),
+        load_key=partial(load_signing_key, key_file(config), create=False),
         witnesses=witnesses(config),
     )

@@ -1,19 +1,26 @@
 """Defines the checks of `/livez` and `/readyz`."""
 
+import contextlib
 import shutil
+from collections.abc import Iterator, Sequence
+from functools import partial
 
+from rioni.bootstrap.consistency.log_keys import key_file_findings
+from rioni.bootstrap.from_config import key_file
 from rioni.bootstrap.infrastructure import Infrastructure
 from rioni.domain.access.authentication import Mode
 from rioni.domain.access.authorization import EVERYBODY
-from rioni.domain.errors import NotFound, RioniError, Unavailable
+from rioni.domain.errors import CommitOutcomeUnknown, NotFound, RioniError, Unavailable
 from rioni.domain.ports.health import Examined, Health, examine
-from rioni.domain.system.storages import KAFKA
+from rioni.domain.system.storages import EMBEDDED, KAFKA, StorageEntry
 from rioni.domain.system.system_event_types import AUDIT_LOG
-from rioni.domain.timestamps import milliseconds
+from rioni.domain.timestamps import milliseconds, rfc3339
 from rioni.http.health_checks import Look
 from rioni.storage.clock import STEADY
 from rioni.storage.log.event_log import CLOCK_BEHIND_MAX_MS
+from rioni.storage.signing_key import load_signing_key
 from rioni.storage.sql.database_lease import DatabaseLease
+from rioni.storage.sql.store_marks import write_marks
 
 
 DISK_FREE_BYTES_MIN = 2**30
@@ -24,28 +31,43 @@ OPEN_AUDIT_LOG = (
     "system_events_authorization to *:* if that is wanted."
 )
 
+WRITE_ADVICE = (
+    "Look for a full disk, a quota, a limit on the length of files (ulimit -f), a file system that is read-only, and "
+    "the owner of the files."
+)
+
+READINESS = "readiness"
+"""Name of the mark that is written to try whether the database can be written."""
+
 DISK_FULL_BYTES = 16 * 2**20
 """Threshold for a failed check: SQLite's write-ahead logs alone may need as much."""
 
 
 def readiness(base: Infrastructure, held: DatabaseLease) -> dict[str, Look]:
     """Return the checks of everything that requests need; `held` is the lease of the database."""
+    coordinator = base.adapters.coordinator
     looks: dict[str, Look] = {
         "database": lambda: _database(base, held),
         "log": lambda: _log(base),
+        "signing_key": lambda: _signing_key(base),
         "access": lambda: _access(base),
         "disk": lambda: base.pools.files(_disk, base),
         "kafka": lambda: _kafka(base),
         "clock": lambda: _clock(base),
     }
-    coordinator = base.adapters.coordinator
-    if isinstance(coordinator, Examined):
+    if base.config.clustered:
+        assert isinstance(coordinator, Examined)
         looks["zookeeper"] = coordinator.health
+    else:
+        looks["events"] = lambda: _events(base)
+        looks["coordination"] = lambda: _coordination(base)
     return looks
 
 
 def _database(base: Infrastructure, held: DatabaseLease) -> Health:
-    base.pools.database(base.log.head)
+    """Try a durable write, with which every change begins and ends."""
+    with _writing("The registry"):
+        base.pools.database(write_marks, base.log.engine, {READINESS: rfc3339(base.clock.now_ms())})
     detail = "PostgreSQL" if base.log.engine.dialect.name == "postgresql" else "SQLite"
     return Health(reason=held.refusal, detail=detail)
 
@@ -55,6 +77,49 @@ def _log(base: Infrastructure) -> Health:
     base.registry.refresh()
     head, applied = base.pools.database(base.log.head).position, base.registry.position
     return Health(detail=f"{applied} entries applied, {max(0, head - applied)} left")
+
+
+def _events(base: Infrastructure) -> Health | None:
+    """Try a durable write to each storage on the disk."""
+    storages = [storage for storage in base.registry.storages() if storage.storage_type == EMBEDDED]
+    return _of_storages(base, storages) if storages else None
+
+
+def _coordination(base: Infrastructure) -> Health:
+    """Try durable writes of what streams and commits write, and whether the workers can elect one of them."""
+    for what, adapter in (("Cursors", base.adapters.coordinator), ("Limits of streams", base.adapters.quota)):
+        with _writing(what):
+            examine(adapter)
+    base.adapters.leadership.held()
+    return Health()
+
+
+@contextlib.contextmanager
+def _writing(what: str) -> Iterator[None]:
+    """Say of a write that fails what it means, and what to look for."""
+    try:
+        yield
+    except CommitOutcomeUnknown as ex:
+        cause = str(ex.__cause__).splitlines()[0]
+        raise Unavailable(f"{what} can't be written: {cause}. {WRITE_ADVICE}") from ex
+    except Unavailable as ex:
+        raise Unavailable(f"{what} can't be written: {ex} {WRITE_ADVICE}") from ex
+
+
+def _signing_key(base: Infrastructure) -> Health:
+    """Check that the key can sign for the log, without signing."""
+    path = key_file(base.config)
+    try:
+        base.pools.files(partial(load_signing_key, path, create=False))
+        found = base.pools.database(base.read, lambda connection: list(key_file_findings(connection, path)))
+        wrong = found[0].removeprefix("log, signing keys: ") if found else ""
+    except Unavailable as ex:
+        wrong = str(ex)
+    # Nodes without the setting have keys of their own; then one of them signs.
+    if base.config.clustered and base.config.log_signing_key is None:
+        hint = "Let log_signing_key name a copy of the same key on all nodes. "
+        return Health(warnings=(hint + wrong,)) if wrong else Health()
+    return Health(reason=wrong)
 
 
 def _access(base: Infrastructure) -> Health:
@@ -108,15 +173,20 @@ def _kafka(base: Infrastructure) -> Health | None:
     storages = [storage for storage in base.registry.storages() if storage.storage_type == KAFKA]
     if not storages and base.config.kafka is None:
         return None
+    return _of_storages(base, storages)
+
+
+def _of_storages(base: Infrastructure, storages: Sequence[StorageEntry]) -> Health:
     details, warnings = [], []
     for storage in storages:
         try:
-            health = examine(base.adapters.stores.of(storage.id))
+            with _writing("Events") if storage.storage_type == EMBEDDED else contextlib.nullcontext():
+                health = examine(base.adapters.stores.of(storage.id))
         except RioniError as ex:
             if storage.default:
                 raise
             warnings.append(f"storage {storage.id}: {ex}")
             continue
-        details.append(f"storage {storage.id}: {health.detail}")
+        details.append(f"storage {storage.id}: {health.detail or 'writable'}")
         warnings += [f"storage {storage.id}: {each}" for each in health.warnings]
     return Health(detail=", ".join(details), warnings=tuple(warnings))

@@ -18,6 +18,7 @@ from rioni.bootstrap.consistency.kafka import compare_kafka
 from rioni.bootstrap.consistency.stores import check_registry, mismatches
 from rioni.bootstrap.database import cluster_identity, database_engine, database_lease, reading_models
 from rioni.bootstrap.from_config import token_policy
+from rioni.bootstrap.log_tree import make_key
 from rioni.config.settings import Config
 from rioni.domain.errors import Conflict, Unavailable
 from rioni.domain.ports.thread_pool import direct
@@ -82,6 +83,8 @@ def prepare_startup(config: Config, *, migrating: bool = False) -> Iterator[Data
                 compared.warn_unreachable()
                 _settle_unknown(directory.path)
                 installation, mark = installation_id(engine), zookeeper_mark(engine)
+                if not migrating:
+                    make_key(config, engine)
                 if config.clustered:
                     sequence = check_shared(config, directory, installation, mark)
                     raise_marks(engine, {ZOOKEEPER: {0: sequence}}, {})

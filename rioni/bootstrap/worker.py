@@ -13,7 +13,7 @@ from rioni.bootstrap.database import cluster_identity, database_lease
 from rioni.bootstrap.from_config import default_admin, key_file, log_consumers, token_policy
 from rioni.bootstrap.infrastructure import Infrastructure, build_infrastructure
 from rioni.bootstrap.lags import Lags
-from rioni.bootstrap.log_tree import TileBuilder, build_checkpoint_signer
+from rioni.bootstrap.log_tree import KeyRecorder, TileBuilder, build_checkpoint_signer
 from rioni.bootstrap.memory import trim_memory
 from rioni.bootstrap.metrics_history import MetricsHistory
 from rioni.bootstrap.pools import Pools
@@ -41,6 +41,7 @@ from rioni.console.app import create_console
 from rioni.console.oidc import Provider
 from rioni.console.sessions import Sessions
 from rioni.domain.access.authentication import Mode
+from rioni.domain.errors import Unavailable
 from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.notifier import LOG_KEY
 from rioni.domain.ports.spool import Spools
@@ -151,15 +152,24 @@ def worker(config: Config, directory: DataDirectory, pools: Pools, clock: Clock 
     run_background_jobs = job_watchdog.watched(do_jobs)
     report = WorkerReporter(base, metrics).report
     return Worker(
-        _application(dependencies), stop, wake, run_background_jobs, lags.tick, report, close, metrics, watchdog
+        _application(dependencies, directory),
+        stop,
+        wake,
+        run_background_jobs,
+        lags.tick,
+        report,
+        close,
+        metrics,
+        watchdog,
     )
 
 
-def _application(dependencies: Dependencies) -> Any:
+def _application(dependencies: Dependencies, directory: DataDirectory) -> Any:
     api, config = create_app(dependencies), dependencies.config
     if not config.console:
         return released_when_sent(api)
-    sessions = Sessions(partial(_shared_secret, config))
+    secret = _shared_secret(config, directory)
+    sessions = Sessions(lambda: secret)
     needs_token = config.auth_mode != Mode.OFF
     console = create_console(
         api,
@@ -171,9 +181,12 @@ def _application(dependencies: Dependencies) -> Any:
     return released_when_sent(console)
 
 
-def _shared_secret(config: Config) -> bytes:
-    """What all nodes know, and nothing else does; blocks on the disk."""
-    return load_key(key_file(config)).private_bytes_raw()
+def _shared_secret(config: Config, directory: DataDirectory) -> bytes:
+    """What all nodes know, and nothing else does; without a usable key, all workers of this run. Blocks on the disk."""
+    try:
+        return load_key(key_file(config), create=False).private_bytes_raw()
+    except Unavailable:
+        return directory.secret
 
 
 def _provider(config: Config) -> Provider | None:
@@ -243,7 +256,7 @@ def _dependencies(
             per_client_max=config.streams_per_client_max,
             per_partition_max=config.streams_per_partition_max,
         ),
-        resumption=Resumption(partial(pools.files, _shared_secret, config)),
+        resumption=Resumption(partial(pools.files, _shared_secret, config, base.directory)),
         streams=StreamPorts(
             clock=clock,
             stores=stores,
@@ -288,6 +301,7 @@ def _jobs(base: Infrastructure, services: Services, dependencies: Dependencies, 
     background_jobs = build_background_jobs(base, services, base.system_context)
     consumers = build_log_consumers(base, services, log_consumers(base.config))
     tiles = TileBuilder(base)
+    keys = KeyRecorder(base, dependencies.checkpoint_signer)
     rebuilds = RebuildGauges(base, metrics)
     custom = CustomProjections(base)
     chains = build_chain_anchoring(base, base.system_context)
@@ -298,6 +312,7 @@ def _jobs(base: Infrastructure, services: Services, dependencies: Dependencies, 
         background_jobs.tick()
         dependencies.activity.tick()
         dependencies.denied.tick()
+        keys.tick()
         consumers.tick()
         kpis.tick()
         chains.tick()

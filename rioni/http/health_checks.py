@@ -68,6 +68,8 @@ class _CheckResult:
             self._health = self._check()
         except RioniError as ex:
             self._health = Health(reason=str(ex))
+        except Exception as ex:  # noqa: BLE001 - whatever a check meets, it has failed, and says why
+            self._health = Health(reason=f"{type(ex).__name__}: {ex}")
         finally:
             self.holds_until_s = self._clock.monotonic() + HOLDS_S
             self._ended.set()

@@ -21,28 +21,40 @@ from rioni.domain.transparency.key_succession import SigningKey
 SIGNED, LOST = "Signed-By-Predecessor: ", "Replaces-Lost-Key: "
 
 
-def load_key(path: Path) -> Ed25519PrivateKey:
+def load_key(path: Path, *, create: bool = True) -> Ed25519PrivateKey:
     """Read a key; see `load_signing_key`."""
-    return load_signing_key(path).private
+    return load_signing_key(path, create=create).private
 
 
-def load_signing_key(path: Path) -> SigningKey:
-    """Read a key from a PEM file, which is made if it is missing; several processes may do so at once. Blocks.
+def load_signing_key(path: Path, *, create: bool = True) -> SigningKey:
+    """Read a key from a PEM file; several processes may do so at once. Blocks.
+
+    Args:
+        path: of the file.
+        create: whether to make it if it is missing.
 
     Raises:
-        Unavailable: the file can't be read or written, holds no Ed25519 key, or others may read it.
+        Unavailable: the file can't be read or written, is missing, holds no Ed25519 key, or others may read it.
     """
     try:
         if not path.exists():
+            if not create:
+                raise Unavailable(
+                    f"The signing key {path} is missing. Copy it back from the place where you keep it; if it is lost: "
+                    "`rioni audit rotate-key --lost`."
+                )
             _create(path)
+        data = path.read_bytes()
         if stat.S_IMODE(path.stat().st_mode) & 0o077:
             raise Unavailable(f"The signing key {path} can be read by others. Run: chmod 600 {path}")
-        data = path.read_bytes()
         key = load_pem_private_key(data, None)
     except OSError as ex:
         raise Unavailable(f"The signing key {path} can't be read or made: {ex.strerror}.") from ex
     except (ValueError, TypeError) as ex:
-        raise Unavailable(f"The signing key {path} is not an unencrypted private key in PEM.") from ex
+        raise Unavailable(
+            f"The signing key {path} is not an unencrypted private key in PEM. Put the right "
+            "file back; if it is lost: `rioni audit rotate-key --lost`."
+        ) from ex
     if not isinstance(key, Ed25519PrivateKey):
         raise Unavailable(f"The signing key {path} is not an Ed25519 key. Make one: openssl genpkey -algorithm ed25519")
     lines = data.decode(errors="replace").splitlines()

@@ -46,7 +46,8 @@ def held(base):
 def test_a_single_node_needs_its_database_and_its_disk(base, held):
     """Reference operations#readiness."""
     looks = readiness(base, held)
-    assert looks.keys() == {"database", "log", "access", "disk", "kafka", "clock"}
+    own = {"database", "log", "access", "disk", "clock", "signing_key", "events", "coordination"}
+    assert looks.keys() == own | {"kafka"}
     assert looks["database"]().detail == "SQLite"
     assert looks["log"]().detail == "1 entries applied, 0 left"
     assert {look().status for look in looks.values()} == {"ok"}

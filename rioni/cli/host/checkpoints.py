@@ -29,7 +29,7 @@ def checkpoint(
     """Sign the present state of the log. Keep it: it shows later whether the log was changed.
 
     Keep the [checkpoint](reference/transparency-log.md#checkpoints) where the operators of the broker can't change it.
-    The running broker makes its key at the first `GET /log/checkpoint`.
+    A broker makes its key at its first start.
     """
     settings = load_settings(config_file, data=data)
     from rioni.bootstrap import checkpoint_operations

@@ -23,13 +23,13 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
 
 @runtime_checkable
 class Examined(Protocol):
-    """An adapter of external servers, which can be unreachable."""
+    """An adapter of what can fail: external servers, or a disk."""
 
     def health(self) -> Health:
-        """Query the servers; blocks for some seconds at most.
+        """Query the servers, or try a durable write; blocks for some seconds at most.
 
         Raises:
-            Unavailable: they do not answer.
+            Unavailable: they do not answer, or it could not be written.
         """
 
 

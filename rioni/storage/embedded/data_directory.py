@@ -71,6 +71,8 @@ class DataDirectory:
         self.path = path.absolute()
         self.broker = str(uuid4())
         """Unique id of the run that holds the lock, shared by forked processes; never reused, here or elsewhere."""
+        self.secret = os.urandom(32)
+        """Known to the run that holds the lock alone, forked processes included."""
         self.changes = SharedChangeFlags()
         """What processes forked from this one have changed."""
         self._lock_fd = -1

@@ -102,6 +102,12 @@ class SQLiteFile:
                     self._writer.execute("ROLLBACK")
                 raise
 
+    def probe(self) -> None:
+        """Write to the file durably, without changing what it holds; blocks and raises as `writing` does."""
+        with self.writing() as connection:
+            # It rewrites the first page, whatever the number was before.
+            connection.execute(f"PRAGMA user_version = {self.schema_version}")
+
     def fetch(self, statement: str, parameters: Sequence[object] | Mapping[str, object] = ()) -> list[Any]:
         """Return all rows of a query.
 

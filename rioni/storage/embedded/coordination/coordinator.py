@@ -9,6 +9,7 @@ from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeVar
 from rioni.domain.errors import Conflict, RioniError, Unavailable
 from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.coordinator import CommittedOffsets, DeliveryFailure, Session, Topology
+from rioni.domain.ports.health import Health
 from rioni.domain.ports.notifier import SUBSCRIPTION, Notifier
 from rioni.domain.ports.thread_pool import ThreadPool, direct
 from rioni.domain.system.installation import Anchor, Marks
@@ -93,6 +94,11 @@ class EmbeddedCoordinator:
             # NOTE: in a transaction, so that no process mistakes the new file, not locked at first, for a dead one's.
             self._workers = WorkerRegistry(Path(f"{path}-workers"))
             self._remove_dead(connection, self._workers.known() | tables.workers_named(connection))
+
+    def health(self) -> Health:
+        """Check whether sessions and cursors can be written; see the port `Examined`."""
+        self._pool(self._database.probe)
+        return Health()
 
     # --- sessions ---
 

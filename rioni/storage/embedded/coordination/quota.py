@@ -4,6 +4,7 @@ import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from rioni.domain.ports.health import Health
 from rioni.domain.ports.thread_pool import ThreadPool, direct
 from rioni.storage.embedded.expendable_file import ExpendableFile
 
@@ -46,6 +47,11 @@ class EmbeddedConnectionQuota:
         self._database = SlotsDatabase(path)
         with self._database.writing() as connection:
             self._remove_dead(connection)
+
+    def health(self) -> Health:
+        """Check whether slots can be written; see the port `Examined`."""
+        self._pool(self._database.probe)
+        return Health()
 
     def acquire(self, holder: str, slots: Mapping[str, int]) -> Sequence[str]:
         """Take all slots or none; see the port."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from rioni.domain.errors import NotFound
 from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.event_store import Appended, Chunk
+from rioni.domain.ports.health import Health
 from rioni.domain.ports.notifier import CHANGED, TOPIC, Notifier
 from rioni.domain.ports.thread_pool import StorePools
 from rioni.domain.publishing.headers import Headers
@@ -77,6 +78,11 @@ class EmbeddedEventStore:
         self._compacted: dict[int, int] = {}
         """For each compacted partition, the compaction counter that its cached chunks correspond to."""
         self._appender = Appender(self._database, clock, pools.append, self._publish, append_timeout_s)
+
+    def health(self) -> Health:
+        """Check whether the store can write; see the port `Examined`."""
+        self._pools.topics(self._database.probe)
+        return Health()
 
     # --- topics ---
 

@@ -20,11 +20,14 @@ DENIED_MAX = 100
 _ADVICE = {
     "access": "docs/operating/security.md",
     "clock": "Correct the clock of the machine, let it follow a time server, and restart the broker.",
+    "coordination": "Look at the disk and the owner of coordination.db and slots.db: docs/operating/backup.md",
     "database": "Look at the database and the log of the broker: docs/operating/postgresql.md",
     "disk": "Free space for the data directory, or move it to a larger disk.",
+    "events": "Look at the disk and the owner of the event store: docs/operating/backup.md",
     "housekeeping": "Look at the log of the broker for jobs that fail, then restart it.",
     "kafka": "Look at the brokers of Kafka and the log of this one: docs/operating/kafka.md",
     "log": "Look at the database and the log of the broker; `rioni verify` checks the internal log.",
+    "signing_key": "Put the right key file back: docs/reference/transparency-log.md#checkpoints",
     "threads": "Look at the disk or server that the stack names: docs/operating/monitoring.md#threads-that-hang",
     "zookeeper": "Look at the servers of ZooKeeper: docs/operating/zookeeper.md",
 }
@@ -39,7 +42,7 @@ def liveness(live: Health) -> Iterator[Finding]:
 
 @check(GROUP, ERROR)
 def readiness(ready: Health) -> Iterator[Finding]:
-    """The checks of `GET /readyz` and their warnings: database, log, access, disk, clock, Kafka, ZooKeeper."""
+    """The checks of `GET /readyz` and their warnings: writes to all stores, the key, log, disk, clock, servers."""
     yield from _checked(ready, "/readyz")
 
 

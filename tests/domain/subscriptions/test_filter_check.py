@@ -192,10 +192,8 @@ def test_what_is_refused_is_true_for_no_event(left, operator, right, event):
     expression = f"{left} {operator} {right}"
     try:
         check_filter(expression, CLOSED)
-    except Invalid:
-        try:
-            wanted = EventFilter(expression)
-        except Invalid:
-            return
-        outcome = wanted.outcome(json.dumps(event).encode())
-        assert not outcome.is_wanted or outcome.failure
+    except Invalid as ex:
+        if "the schema of" not in str(ex):
+            return  # CEL itself refuses the types.
+        outcome = EventFilter(expression).outcome(json.dumps(event).encode())
+        assert not outcome.is_wanted or outcome.failure  # noqa: PT017 - both ways are right

@@ -196,4 +196,4 @@ def test_what_is_refused_is_true_for_no_event(left, operator, right, event):
         if "the schema of" not in str(ex):
             return  # CEL itself refuses the types.
         outcome = EventFilter(expression).outcome(json.dumps(event).encode())
-        assert not outcome.is_wanted or outcome.failure  # noqa: PT017 - both ways are right
+        assert not outcome.is_wanted or outcome.failure

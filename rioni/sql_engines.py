@@ -1,13 +1,80 @@
 """What every SQLAlchemy engine of the registry's database needs: PostgreSQL's driver, real transactions on SQLite."""
 
 import sqlite3
+from collections.abc import Iterator
 
-from sqlalchemy import Connection, Engine, event
+from sqlalchemy import Connection, Engine, event, exc, make_url
 from sqlalchemy.engine import URL
+
+from rioni.domain.errors import Unavailable
 
 
 WRITES = "rioni_writes"
 """Execution option of connections: whether their transactions on SQLite lock the file for writing from the start."""
+
+
+DEFAULT_PORT = 5432
+PORT_MAX = 65_535
+
+
+def parse_url(text: str) -> URL:
+    """Return the URL of a database; of PostgreSQL it may name several hosts, as libpq has it: `h1:5432,h2:5432`.
+
+    With several hosts, and without `target_session_attrs`, a connection is made to the one that takes writes.
+
+    Raises:
+        Unavailable: it can't be read. The text never has the URL, which may hold a password.
+    """
+    kind, found, rest = text.partition("://")
+    authority, slash, path = rest.partition("/")
+    user, at, hosts = authority.rpartition("@")
+    several: list[str] = []
+    if found and kind.partition("+")[0] == "postgresql" and "?" not in hosts:
+        several = list(_checked_hosts(hosts)) if hosts else []
+    try:
+        if "," not in hosts or not several:
+            return make_url(text)
+        url = make_url(f"{kind}://{user}{at}{slash}{path}")
+    except (exc.ArgumentError, ValueError) as ex:
+        raise _unreadable() from ex
+    url = url.update_query_pairs([("host", each) for each in several], append=True)
+    if "target_session_attrs" not in url.query:
+        url = url.update_query_dict({"target_session_attrs": "read-write"})
+    return url
+
+
+def libpq_url(url: URL) -> str:
+    """Return the URL of a PostgreSQL database, with its password, as libpq reads it."""
+    hosts = url.query.get("host", ())
+    if isinstance(hosts, str):
+        return url.set(drivername="postgresql").render_as_string(hide_password=False)
+    plain = url.difference_update_query(["host"]).set(drivername="postgresql", host="hosts" if hosts else url.host)
+    text = plain.render_as_string(hide_password=False)
+    if not hosts:
+        return text
+    before, _, after = text.partition("://")
+    user, at, rest = after.rpartition("@hosts") if "@hosts" in after else ("", "", after.removeprefix("hosts"))
+    return f"{before}://{user}{'@' if at else ''}{','.join(hosts)}{rest}"
+
+
+def _checked_hosts(hosts: str) -> Iterator[str]:
+    for each in hosts.split(","):
+        address = each.rpartition("]")[2] if each.startswith("[") else each
+        name, colon, port = address.rpartition(":")
+        host = each[: len(each) - len(colon + port)] if colon else each
+        if not host or (name and ":" in name):
+            raise _unreadable("a host is missing, or an IPv6 address is not in brackets")
+        if colon and not (port.isascii() and port.isdecimal() and 0 < int(port) <= PORT_MAX):
+            raise _unreadable(f"a port is no number from 1 to {PORT_MAX}")
+        yield f"{host}:{port if colon else DEFAULT_PORT}"
+
+
+def _unreadable(reason: str = "") -> Unavailable:
+    return Unavailable(
+        f"The database's URL can't be read{': ' if reason else ''}{reason}. Write sqlite:///path, "
+        "postgresql://user@host/name or postgresql://user@host1:5432,host2:5432/name, with special characters of the "
+        "password as %40 and so on."
+    )
 
 
 def with_driver(url: URL) -> URL:

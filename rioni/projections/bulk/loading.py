@@ -12,13 +12,14 @@ from rioni.projections.bulk.executors import Target
 from rioni.projections.bulk.source import Database
 from rioni.projections.generations.engine import turn
 from rioni.projections.generations.generation import Generation
+from rioni.sql_engines import libpq_url
 
 
 def database(engine: Engine) -> Database:
     """Where the log is, for the executors."""
     if engine.dialect.name == "sqlite":
         return Database("sqlite", str(Path(engine.url.database or "").resolve()))
-    return Database("postgresql", engine.url.set(drivername="postgresql").render_as_string(hide_password=False))
+    return Database("postgresql", libpq_url(engine.url))
 
 
 def targets(engine: Engine, generation: Generation) -> Sequence[Target]:

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
-from sqlalchemy import Connection, Engine, NullPool, create_engine, event, make_url
+from sqlalchemy import Connection, Engine, NullPool, create_engine, event
 
-from rioni.sql_engines import WRITES, begin_explicitly, with_driver
+from rioni.sql_engines import WRITES, begin_explicitly, parse_url, with_driver
 
 
 Turn = Callable[[], AbstractContextManager[None]]
@@ -23,7 +23,7 @@ def open_engine(url: str, turn: Turn = nullcontext) -> Engine:
         url: the database, as SQLAlchemy writes it.
         turn: what every other writer to the database holds while it writes.
     """
-    parsed = make_url(url)
+    parsed = parse_url(url)
     if parsed.get_backend_name() == "postgresql":
         parsed = with_driver(parsed)
     engine = create_engine(parsed, poolclass=NullPool, execution_options={"turn": turn, WRITES: True})

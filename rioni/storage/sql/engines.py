@@ -12,13 +12,13 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from sqlalchemy import Connection, Engine, event, exc, make_url, text
+from sqlalchemy import Connection, Engine, event, exc, text
 from sqlalchemy import create_engine as sqlalchemy_engine
 from sqlalchemy.engine import URL
 
 from rioni.domain.errors import CommitOutcomeUnknown, RioniError, TransactionConflict, Unavailable
 from rioni.file_locks import try_lock, unlock
-from rioni.sql_engines import WRITES, begin_explicitly, with_driver
+from rioni.sql_engines import WRITES, begin_explicitly, parse_url, with_driver
 from rioni.storage.sql import postgres_connections
 from rioni.storage.sql.pool import GeventConnectionPool
 from rioni.storage.sql.write_ahead_log import discard_failed_commit
@@ -93,18 +93,13 @@ def create_engine(url: str, *, lock_wait_s: float = LOCK_WAIT_S, connections_max
         DriverMissing: PostgreSQL's driver is an extra.
         Unavailable: the URL is not one of a supported database.
     """
-    try:
-        parsed = make_url(url)
-        kind = parsed.get_backend_name()
-    except exc.ArgumentError as ex:
-        raise Unavailable(
-            "The database's URL can't be read. Write sqlite:///path or postgresql://user@host/name."
-        ) from ex
+    parsed = parse_url(url)
+    kind = parsed.drivername.partition("+")[0]
     if kind == "sqlite" and parsed.database and parsed.database != ":memory:":
         return _sqlite_engine(parsed, lock_wait_s)
     if kind == "postgresql":
         return _postgresql_engine(parsed, lock_wait_s, connections_max)
-    raise Unavailable(f"The database must be an SQLite file or PostgreSQL, not {parsed.render_as_string()}.")
+    raise Unavailable(f"The database must be an SQLite file or PostgreSQL, not {kind}.")
 
 
 def _sqlite_engine(url: URL, lock_wait_s: float) -> Engine:

@@ -11,6 +11,7 @@ from urllib.parse import quote
 from sqlalchemy import URL, Connection, Engine, event, make_url
 from sqlalchemy import create_engine as sqlalchemy_engine
 
+from rioni.sql_engines import parse_url
 from rioni.storage.sql.engines import create_engine
 from rioni.storage.sql.pool import GeventConnectionPool
 
@@ -26,9 +27,9 @@ def read_only_engine(url: str) -> Iterator[Engine]:
         DriverMissing: PostgreSQL's driver is an extra.
         Unavailable: the URL is not one of a supported database.
     """
-    parsed = make_url(url)
+    parsed = parse_url(url)
     with contextlib.ExitStack() as opened:
-        if parsed.get_backend_name() == "sqlite" and parsed.database:
+        if parsed.drivername.partition("+")[0] == "sqlite" and parsed.database:
             uri = opened.enter_context(read_only_uri(Path(parsed.database)))
             parsed = make_url(f"sqlite:///{uri}&uri=true")
         engine = engine_for_reading(parsed)
@@ -46,7 +47,7 @@ def engine_for_reading(url: URL) -> Engine:
         DriverMissing: PostgreSQL's driver is an extra.
         Unavailable: the URL is not one of a supported database.
     """
-    if url.get_backend_name() != "sqlite":
+    if url.drivername.partition("+")[0] != "sqlite":
         options = url.update_query_pairs([("options", "-c default_transaction_read_only=on")], append=True)
         return create_engine(options.render_as_string(hide_password=False))
     engine = sqlalchemy_engine(url, poolclass=GeventConnectionPool, connect_args={"check_same_thread": False})

@@ -60,7 +60,7 @@ def test_the_first_storage_is_one_that_all_nodes_can_use(client):
     assert storage.pop("kafka_configuration").keys() == {"bootstrap_servers"}
     assert storage == {"id": "default", "storage_type": "kafka", "default": True}
     checks = client.get("/readyz").json()["checks"]
-    assert checks.keys() == {"database", "log", "access", "disk", "kafka", "zookeeper", "clock"}
+    assert checks.keys() == {"database", "log", "access", "disk", "kafka", "zookeeper", "clock", "signing_key"}
     assert checks["kafka"]["status"] == "warning"
     assert "single broker" in checks["kafka"]["warnings"][0]
 

@@ -16,6 +16,7 @@ from rioni.bootstrap.startup import prepare_startup
 from rioni.commands.event_types import CreateEventType, DeleteEventType
 from rioni.commands.system.settings import SwitchFeature
 from rioni.config.settings import Config
+from rioni.domain.errors import Unavailable
 from rioni.domain.system.installation import DataMismatch
 from rioni.domain.system.settings import LossAccepted
 from rioni.domain.timelines.position import EventTypePartition
@@ -359,6 +360,10 @@ def test_verify_does_not_migrate_files_of_older_versions(data, backup, name):
         else:
             connection.execute("UPDATE alembic_version SET version_num = '0004'")
     before = (backup / name).read_bytes()
-    with pytest.raises(Exception, match="written by an older version of Rioni"):
-        list(admin_operations.verify(Config(data=backup)))
+    # The registry ends the check; other stores are findings, so that the check goes on.
+    try:
+        said = list(admin_operations.verify(Config(data=backup)))
+    except Unavailable as ex:
+        said = [str(ex)]
+    assert any("written by an older version of Rioni" in each for each in said)
     assert (backup / name).read_bytes() == before

@@ -38,7 +38,7 @@ class Resumption:
             name: of the stream, never reused.
             subject: the client.
         """
-        bound = json.dumps([name, subject.realm, subject.name]).encode()
+        bound = json.dumps([name, subject.key]).encode()
         return hmac.new(self._key, bound, hashlib.sha256).hexdigest()[:PROOF_CHARACTERS]
 
     def proves(self, proof: str, name: str, subject: Subject) -> bool:

@@ -30,6 +30,8 @@ UNREPORTED = {
     "topic.abandoned",
     "topic.deleted",
     "subscription-key.claimed",
+    "log-keys.added",
+    "event-chains.anchored",
 }
 
 

@@ -71,8 +71,8 @@ def test_a_part_is_read_by_offsets_and_times(read, client):
     assert rest.count() == 19
 
 
-def test_expired_offsets_and_wrong_options_are_errors(read, orders):
-    with pytest.raises(Exception, match="is unavailable as retention time"):
+def test_offsets_behind_the_end_and_wrong_options_are_errors(read, orders):
+    with pytest.raises(Exception, match="was the event type created again"):
         read(orders, from_='{"0": "001-0001-000000000000999999"}', to='{"0": "001-0001-000000000001000005"}').collect()
     with pytest.raises(Exception, match="Unknown options: nothing"):
         read(orders, nothing="1")

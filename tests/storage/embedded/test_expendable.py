@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from rioni.bootstrap import admin_operations
 from rioni.config.settings import Config
@@ -133,14 +134,19 @@ def damaged(original: Path, tmp_path: Path, name: str, damage: Callable[[Path], 
     return data
 
 
+def about(name: str, logged) -> list[str]:
+    """The messages that name a file. They are taken before they are printed: how depends on the process's tests."""
+    return [each["event"] for each in logged if name in each.values()]
+
+
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("name", EXPENDABLE)
-def test_what_may_be_lost_is_made_anew_with_a_line_in_the_log(original, tmp_path, capfd, name, damage):
+def test_what_may_be_lost_is_made_anew_with_a_line_in_the_log(original, tmp_path, name, damage):
     data = damaged(original, tmp_path, name, DAMAGES[damage])
     before = None if (data / name).is_dir() else (data / name).read_bytes()
-    with running(data) as base:
+    with capture_logs() as logged, running(data) as base:
         use(data, base)
-    said = [line for line in capfd.readouterr().out.splitlines() if name in line]
+    said = about(name, logged)
     kept = list(data.glob(f"{name}.damaged-*"))
     # An index of Kafka is looked at when a store in Kafka uses it; a page that nobody uses may be whatever it is.
     if damage not in {"empty", "one byte", "a page"} and not (
@@ -151,9 +157,9 @@ def test_what_may_be_lost_is_made_anew_with_a_line_in_the_log(original, tmp_path
         assert len(said) == 1
         assert "made anew" in said[0] or "moved aside" in said[0]
     assert list(admin_operations.verify(Config(data=data))) == []
-    with running(data) as base:
+    with capture_logs() as logged, running(data) as base:
         use(data, base)
-    assert [line for line in capfd.readouterr().out.splitlines() if name in line] == []
+    assert about(name, logged) == []
 
 
 @pytest.mark.parametrize("name", LOCKS)

@@ -19,6 +19,8 @@ DEPTH_MAX = 8
 FIELDS_MAX = 5_000
 """In all structs together; references could make them many. What is beyond is text."""
 PARTITION, OFFSET, CORRUPT = "_partition", "_offset", "_corrupt"
+REST = "_rest"
+"""The members of an event that no column has, as JSON."""
 
 _TEXTS = ("eid", "event_type", "occurred_at", "received_at", "version", "published_by", "flow_id", "partition")
 _METADATA = pa.struct(

@@ -52,19 +52,19 @@ class EventDataSource(DataSource):
         """A reader of micro-batches."""
         return EventStreamReader(self._options, _arrow(schema))
 
-    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:  # noqa: ARG002, FBT001 - Spark's
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:  # noqa: FBT001 - Spark's
         """A publisher of rows."""
         _check_appends(overwrite)
-        return EventWriter(self._options)
+        return EventWriter(self._options, schema)
 
     def streamWriter(  # noqa: N802 - Spark's name
         self,
-        schema: StructType,  # noqa: ARG002 - Spark's
+        schema: StructType,
         overwrite: bool,  # noqa: FBT001 - Spark's
     ) -> DataSourceStreamArrowWriter:
         """A publisher of the rows of micro-batches."""
         _check_appends(overwrite)
-        return EventStreamWriter(self._options)
+        return EventStreamWriter(self._options, schema)
 
     @cached_property
     def _options(self) -> Options:

@@ -11,10 +11,12 @@ import orjson
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
 
+from rioni.client import values
+from rioni.client.encoding import encode_batch
 from rioni.domain.errors import Invalid, Unavailable
-from rioni.lake.columns import CORRUPT, OFFSET, PARTITION
-from rioni.spark.event_reader import EVENT_TYPE
+from rioni.spark.event_values import Rows
 from rioni.spark.options import Options
 from rioni.tools.api_client import call
 
@@ -24,7 +26,6 @@ RETRY_S = 1
 STREAM_BATCH = "streaming.sql.batchId"
 """The property in which Spark tells a task the number of its micro-batch."""
 
-_OWN = {PARTITION, OFFSET, CORRUPT, EVENT_TYPE}
 _BUSY = (429, 503)
 _REFUSED = (207, 422)
 
@@ -36,9 +37,10 @@ class NotPublished(Unavailable):
 class EventWriter(DataSourceArrowWriter):
     """Publishes the rows of a batch query."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, schema: StructType) -> None:
+        Rows(schema)
         self._has_metadata = _has_metadata(options)
-        self._options = options
+        self._options, self._schema = options, schema
         # Fixed on the driver: the tasks, and their repetitions, get the same.
         self._job = options.job or str(uuid.uuid4())
         self._now = datetime.now(UTC).isoformat()
@@ -47,10 +49,11 @@ class EventWriter(DataSourceArrowWriter):
         """Publish the rows of a task; blocks until all of them are stored.
 
         Raises:
+            Invalid: a value has no form in JSON.
             NotPublished: the broker refused some.
             Unavailable: it does not answer.
         """
-        publish(self._options, self._prefix(), self._now, iterator, has_metadata=self._has_metadata)
+        publish(self._options, self._schema, self._prefix(), self._now, iterator, has_metadata=self._has_metadata)
         return WriterCommitMessage()
 
     def _prefix(self) -> str:
@@ -60,11 +63,12 @@ class EventWriter(DataSourceArrowWriter):
 class EventStreamWriter(DataSourceStreamArrowWriter):
     """Publishes the rows of micro-batches."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, schema: StructType) -> None:
+        Rows(schema)
         self._has_metadata = _has_metadata(options)
         if options.job is None:
             raise Invalid("Name the query by the option job: its name must be the same when it is started again.")
-        self._options = options
+        self._options, self._schema = options, schema
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Publish the rows of a task; blocks and raises as for batch queries."""
@@ -75,6 +79,7 @@ class EventStreamWriter(DataSourceStreamArrowWriter):
         # A restarted query must send the same bytes: the time is not that of the driver's start.
         publish(
             self._options,
+            self._schema,
             f"{self._options.job}-{batch}-{task.partitionId()}",
             None,
             iterator,
@@ -97,35 +102,40 @@ def _task() -> TaskContext:
 
 
 def publish(
-    options: Options, prefix: str, now: str | None, batches: Iterator[pa.RecordBatch], *, has_metadata: bool
+    options: Options,
+    schema: StructType,
+    prefix: str,
+    now: str | None,
+    batches: Iterator[pa.RecordBatch],
+    *,
+    has_metadata: bool,
 ) -> None:
     """Publish rows in requests of a fixed number of events, so that the same rows make the same requests.
 
     Args:
         options: of the source.
+        schema: of the rows.
         prefix: of the keys: job and task.
         now: when events without `metadata` occurred; None where they must have it.
         batches: the rows.
         has_metadata: whether events of the event type have metadata.
+
+    Raises:
+        Invalid: a value has no form in JSON.
+        NotPublished: the broker refused some.
     """
     sent = 0
-    waiting: list[dict[str, Any]] = []
+    waiting: list[bytes] = []
+    rows = Rows(schema)
     for batch in batches:
-        for row in batch.to_pylist():
+        for event in rows.events(batch):
             number = sent * options.events_per_request + len(waiting)
-            event = event_of(row)
-            waiting.append(with_metadata(event, f"{prefix}-{number}", now) if has_metadata else event)
+            waiting.append(values.encode(with_metadata(event, f"{prefix}-{number}", now) if has_metadata else event))
             if len(waiting) == options.events_per_request:
                 _send(options, f"{prefix}-{sent}", waiting)
                 sent, waiting = sent + 1, []
     if waiting:
         _send(options, f"{prefix}-{sent}", waiting)
-
-
-def event_of(row: dict[str, Any]) -> dict[str, Any]:
-    """The event of a row: its columns but those of the source, without those that are null."""
-    event: dict[str, Any] = _without_nulls({key: value for key, value in row.items() if key not in _OWN})
-    return event
 
 
 def with_metadata(event: dict[str, Any], name: str, now: str | None) -> dict[str, Any]:
@@ -143,18 +153,17 @@ def with_metadata(event: dict[str, Any], name: str, now: str | None) -> dict[str
     return event
 
 
-def _without_nulls(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _without_nulls(each) for key, each in value.items() if each is not None}
-    return [_without_nulls(each) for each in value] if isinstance(value, list) else value
-
-
-def _send(options: Options, key: str, events: list[dict[str, Any]]) -> None:
+def _send(options: Options, key: str, events: list[bytes]) -> None:
     path = f"/event-types/{quote(options.event_types[0], safe='')}/events"
     deadline = time.monotonic() + options.timeout_s
     while True:
         status, answer = call(
-            options.server(), "POST", path, events, accept=(*_REFUSED, *_BUSY), headers={"Idempotency-Key": key}
+            options.server(),
+            "POST",
+            path,
+            encode_batch(events),
+            accept=(*_REFUSED, *_BUSY),
+            headers={"Idempotency-Key": key},
         )
         if status not in _BUSY:
             break

@@ -38,7 +38,7 @@ def call(
         server: the target.
         method: the verb.
         path: below the base URL.
-        body: sent as JSON; None for no body.
+        body: sent as JSON, bytes as they are; None for no body.
         accept: statuses that are answers too, beside those of success.
         headers: further ones.
 
@@ -69,7 +69,8 @@ def _call(
     if server.token:
         headers["Authorization"] = f"Bearer {server.token}"
     try:
-        connection.request(method, server.path + path, None if body is None else orjson.dumps(body), headers)
+        sent = body if body is None or isinstance(body, bytes) else orjson.dumps(body)
+        connection.request(method, server.path + path, sent, headers)
         response = connection.getresponse()
         status, answer = response.status, response.read()
     except (OSError, http.client.HTTPException) as ex:

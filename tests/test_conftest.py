@@ -12,8 +12,9 @@ import pytest
 from sqlalchemy import make_url
 
 from tests.support import scratch
+from tests.support.forked_servers import ForkedProcess
 from tests.support.scheduling import SHARING, SPLIT, group_of, import_in_turns
-from tests.support.waiting import wait_until
+from tests.support.waiting import WAIT_S, wait_until
 
 
 ROOT = Path(__file__).parents[1]
@@ -124,3 +125,11 @@ def test_shared_servers_end_with_the_run_however_it_ends(tmp_path, number):
         (tmp_path / "enough").touch()
     # Its folder is removed when the server has ended.
     wait_until(lambda: not folder.exists())
+
+
+def test_servers_that_end_at_the_same_time_all_report_their_exit_codes():
+    for _ in range(10):
+        servers = [ForkedProcess(["--version"], os.environ) for _ in range(10)]
+        for server in servers:
+            assert server.wait(WAIT_S) == 0
+            server.stdout.close()

@@ -46,6 +46,7 @@ MAY_USE_THREADS: Mapping[str, str] = {
     "rioni/tools/demo.py": OWN_COMMAND,
     "rioni/console/bounded_transport.py": "a timer that ends a request to the provider of logins",
     "rioni/console/oidc.py": "a lock with a deadline, for one request to that provider at a time",
+    "rioni/http/answers/answer_budget.py": "a condition of greenlets, for changes in memory; waits have deadlines",
     "rioni/http/health_checks.py": "greenlets that look at what may hang; waiting for them has a deadline",
     "rioni/http/bodies/reading.py": "a lock that greenlets take in turn, for one step of some milliseconds each",
     "rioni/http/dependencies.py": "an event that is only set and looked at",

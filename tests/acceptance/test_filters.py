@@ -7,10 +7,12 @@ import pytest
 
 from tests.acceptance.conftest import partitions, problem, publish_orders
 from tests.support.server import open_stream
+from tests.support.waiting import wait_until
 
 
 QUICK = "batch_flush_timeout=1&commit_timeout=2"
 ONE = "event.order_id == '1'"
+FAILURES = 'rioni_filter_failures_total{api="subscription"}'
 
 
 def unconsumed(client, subscription):
@@ -36,6 +38,18 @@ def test_only_matching_events_are_sent_and_others_count_as_consumed(client, serv
         commit(other, subscription, stream, batch)
         assert "Stream limit in events reached: 2" in stream.batches()[-1]["info"]["debug"]
     assert unconsumed(client, subscription) == 0
+
+
+def test_events_whose_evaluation_fails_do_not_match_and_are_counted(client, server, create, subscribe, name):
+    """Reference subscriptions#filter-failures."""
+    create(name)
+    publish_orders(client, name, "1", "a", "2", "b")
+    subscription = subscribe(name, read_from="begin", filter="int(event.order_id) > 1")
+    before = server.metric(FAILURES)
+    path = f"/subscriptions/{subscription}/events?{QUICK}&batch_limit=1"
+    with open_stream(client, path) as stream:
+        assert [each["order_id"] for each in stream.events(1)] == ["2"]
+        wait_until(lambda: server.metric(FAILURES) == before + 2)
 
 
 def test_all_partitions_are_filtered(client, create, subscribe, name):

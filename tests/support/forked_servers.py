@@ -21,6 +21,7 @@ from collections.abc import Mapping, Sequence
 # NOTE: gevent replaces these in the process that forks, where no event loop runs.
 from os import close, fork, waitpid
 from pathlib import Path
+from select import POLLIN, poll
 from signal import signal as set_handler
 
 
@@ -83,7 +84,9 @@ def _ask(arguments: Sequence[str], environment: Mapping[str, str], files: list[i
     with _lock:
         connection = _connection()
         socket.send_fds(connection, [json.dumps(request).encode()], files)
-        return int(connection.recv(16))
+        answer = connection.recv(16)
+    assert answer, "the process that forks servers has ended; its output says why"
+    return int(answer)
 
 
 @functools.cache
@@ -106,36 +109,49 @@ def _connection() -> socket.socket:
 def main(connection: socket.socket) -> None:
     """Fork a server for each request until the other end of the connection is closed; returns in each of them."""
     exit_code_ends: dict[int, int] = {}
-
-    def reap(*_: object) -> None:
-        for pid, file in list(exit_code_ends.items()):
-            ended, status = waitpid(pid, os.WNOHANG)
-            if ended:
-                os.write(file, str(os.waitstatus_to_exitcode(status)).encode())
-                close(exit_code_ends.pop(pid))
-
-    set_handler(signal.SIGCHLD, reap)
+    # Handlers of signals may interrupt each other, so that two would wait for the same child: this one only wakes.
+    woken, wakes = socket.socketpair()
+    for end in (woken, wakes):
+        end.setblocking(False)
+    signal.set_wakeup_fd(wakes.fileno(), warn_on_full_buffer=False)
+    set_handler(signal.SIGCHLD, lambda *_: None)
+    waiting = poll()
+    waiting.register(connection, POLLIN)
+    waiting.register(woken, POLLIN)
     while True:
-        message, files, _, _ = socket.recv_fds(connection, MESSAGE_BYTES_MAX, 2)
-        if not message:
-            sys.exit()
-        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
-        if (pid := fork()) == 0:
-            os.dup2(files[0], 1)
-            os.dup2(files[0], 2)
-            for file in [connection.detach(), *files, *exit_code_ends.values()]:
-                close(file)
-            _become(json.loads(message))
-            return
-        exit_code_ends[pid] = files[1]
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
-        close(files[0])
-        connection.send(str(pid).encode())
+        ready = {file for file, _ in waiting.poll()}
+        if woken.fileno() in ready:
+            woken.recv(1024)
+            _reap(exit_code_ends)
+        if connection.fileno() in ready:
+            message, files, _, _ = socket.recv_fds(connection, MESSAGE_BYTES_MAX, 2)
+            if not message:
+                sys.exit()
+            if (pid := fork()) == 0:
+                os.dup2(files[0], 1)
+                os.dup2(files[0], 2)
+                signal.set_wakeup_fd(-1)
+                ends = [each.detach() for each in (connection, woken, wakes)]
+                for file in [*ends, *files, *exit_code_ends.values()]:
+                    close(file)
+                _become(json.loads(message))
+                return
+            exit_code_ends[pid] = files[1]
+            close(files[0])
+            connection.send(str(pid).encode())
+
+
+def _reap(exit_code_ends: dict[int, int]) -> None:
+    """Report the exit codes of the children that have ended."""
+    for pid, file in list(exit_code_ends.items()):
+        ended, status = waitpid(pid, os.WNOHANG)
+        if ended:
+            os.write(file, str(os.waitstatus_to_exitcode(status)).encode())
+            close(exit_code_ends.pop(pid))
 
 
 def _become(request: dict) -> None:
     set_handler(signal.SIGCHLD, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
     os.setsid()
     os.chdir(request["folder"])
     os.environ.clear()

@@ -86,6 +86,9 @@ def test_a_key_that_the_log_does_not_know_signs_nothing(broker):
     """As that of a node of a cluster whose key file was not copied."""
     first = key_file(broker.config).read_bytes()
     key_file(broker.config).unlink()
+    with pytest.raises(Unavailable, match="is missing"):
+        broker.sign()
+    load_key(key_file(broker.config))
     with pytest.raises(Unavailable, match="names another signing key"):
         broker.sign()
     key_file(broker.config).write_bytes(first)

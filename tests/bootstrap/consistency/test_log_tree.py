@@ -16,7 +16,7 @@ from rioni.bootstrap.log_tree import TileBuilder, build_checkpoint_signer
 from rioni.bootstrap.startup import prepare_startup
 from rioni.commands.system.settings import AddBlacklistEntry
 from rioni.config.settings import Config
-from rioni.domain.errors import Conflict, Invalid, Malformed, NotFound
+from rioni.domain.errors import Conflict, Invalid, Malformed, Unavailable
 from rioni.domain.hash_chain import GENESIS, link
 from rioni.domain.transparency.checkpoint import parse_checkpoint
 from rioni.domain.transparency.signed_note import (
@@ -199,7 +199,7 @@ def test_proofs_at_the_command_line_are_complete_and_verified(data):
     with pytest.raises(Invalid, match="no entry at position 9999"):
         checkpoint_operations.prove(Config(data=data), 9_999)
     (data / "log-signing.key").unlink()
-    with pytest.raises(NotFound, match="no signing key yet"):
+    with pytest.raises(Unavailable, match="is missing"):
         checkpoint_operations.checkpoint(Config(data=data))
 
 

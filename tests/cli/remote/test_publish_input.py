@@ -1,4 +1,7 @@
-"""What `rioni publish` takes for events: the table of input in docs/reference/values-csv.md, and what is not UTF-8."""
+"""What `rioni publish` takes for events: the table of input in docs/reference/values-csv.md, and what is not UTF-8.
+
+Reference values-csv#format values-csv#input-that-is-not-of-the-format
+"""
 
 import gzip
 import json

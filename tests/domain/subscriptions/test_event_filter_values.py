@@ -1,4 +1,8 @@
-"""The tables of docs/reference/values-cel.md."""
+"""The tables of values in filters.
+
+Reference values-cel#values values-cel#results values-cel#strings values-cel#numbers values-cel#booleans-and-null
+values-cel#members-and-lists values-cel#conversions-and-types values-cel#times-and-durations values-cel#notes
+"""
 
 import json
 import re

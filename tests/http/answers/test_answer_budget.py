@@ -1,3 +1,5 @@
+"""Answers that clients have not read yet have a bound: reference common#answers-in-flight."""
+
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from wsgiref.util import setup_testing_defaults

@@ -1,3 +1,5 @@
+"""Lists are sent in pieces: reference common#long-lists."""
+
 import gzip
 import json
 

@@ -1,4 +1,7 @@
-"""The tables of docs/reference/values-yaml.md."""
+"""The tables of values of YAML and JSON.
+
+Reference values-yaml#yaml values-yaml#json
+"""
 
 import json
 import re

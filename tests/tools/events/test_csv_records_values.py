@@ -1,4 +1,4 @@
-"""The table of types in docs/reference/values-csv.md."""
+"""The table of types in CSV: reference values-csv#types."""
 
 import csv
 import io

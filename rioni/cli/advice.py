@@ -29,7 +29,7 @@ def advice(ex: Exception, connection: Connection) -> str:
     elif isinstance(ex, Unauthorized) and connection.token_origin is None:
         found = f"The broker wants a token: set {variables.TOKEN}, or add a context with --token-command."
     elif isinstance(ex, Unauthorized):
-        found = f"The token comes from {connection.token_origin}: it has expired, or is not one of this broker."
+        found = f"The token comes from {connection.token_origin}: that is where a new one belongs."
     elif isinstance(ex, Forbidden):
         found = "`rioni settings rights` shows what the broker lets you do."
     elif "CERTIFICATE_VERIFY_FAILED" in str(ex):

@@ -30,7 +30,7 @@ class LoginResource:
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Try the token, and begin a session with it."""
         token = req.context.form.get("token", "").strip().removeprefix("Bearer ").strip()
-        if not token or not token.isascii() or not token.isprintable():
+        if not token or not token.isascii() or not token.isprintable() or " " in token:
             self._show(req, resp, "Paste a token: printable characters without spaces.", falcon.HTTP_422)
             return
         try:
@@ -61,9 +61,8 @@ class LoginResource:
 
 
 def _reason(problem: ApiProblem) -> str:
-    if problem.status == HTTPStatus.UNAUTHORIZED:
-        return "it is unknown, has expired, or comes from where none are accepted."
-    return str(problem)
+    reason = problem.detail.partition("resource: ")[2] if problem.status == HTTPStatus.UNAUTHORIZED else ""
+    return f"{reason}." if reason else str(problem)
 
 
 class LogoutResource:

@@ -39,11 +39,12 @@ RioniError
     ├── TopicClosed             the timeline that is written to is being switched
     ├── OutcomeUnknown          the outcome of a write is unknown
     │   └── CommitOutcomeUnknown  the outcome of a change of the registry is unknown
+    ├── OutcomeNotKnownYet      what became of an earlier attempt is not known yet
     ├── TransactionConflict     a change of the registry conflicted with another one
     └── PartiallyStored         events of some partitions were not stored, or the outcome is unknown
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 
 
@@ -125,12 +126,13 @@ class Unauthenticated(RioniError):
     """The request has no valid token.
 
     Args:
-        refused: there is a token, but no source of tokens accepts it.
+        refused: why the token is not accepted; empty if there is none.
     """
 
-    def __init__(self, *, refused: bool = False) -> None:
+    def __init__(self, refused: str = "") -> None:
         self.refused = refused
-        super().__init__("Full authentication is required to access this resource")
+        required = "Full authentication is required to access this resource"
+        super().__init__(f"{required}: {refused}" if refused else required)
 
 
 class InsufficientToken(RioniError):
@@ -142,11 +144,14 @@ class InsufficientScope(InsufficientToken):
 
     Args:
         scope: the missing one.
+        held: the scopes that it has.
     """
 
-    def __init__(self, scope: str) -> None:
+    def __init__(self, scope: str, held: Collection[str]) -> None:
         self.scope = scope
-        super().__init__("Insufficient scope for this resource")
+        self.held = frozenset(held)
+        has = ", ".join(sorted(held)[:SCOPES_SHOWN_MAX])[:SCOPES_CHARACTERS_MAX] or "none"
+        super().__init__(f"Insufficient scope for this resource: needs scope {scope}; the token has {has}")
 
 
 class InsufficientRealm(InsufficientToken):
@@ -281,6 +286,8 @@ class TooManyStreams(RioniError):
     """A limit on simultaneous use is exceeded; the detail names the limit."""
 
 
+SCOPES_SHOWN_MAX = 20
+SCOPES_CHARACTERS_MAX = 1_000
 RETRY_AFTER_S = 5
 """Default of Retry-After."""
 

@@ -20,12 +20,22 @@ from tests.support.tokens import ADMINISTRATOR, FULL_SCOPES, bearer, sha256, wri
 
 
 UNAUTHENTICATED = "Full authentication is required to access this resource"
-SCOPE = "Insufficient scope for this resource"
+EXPIRED = f"{UNAUTHENTICATED}: the token has expired"
+UNKNOWN = f"{UNAUTHENTICATED}: the token is not one that this broker accepts"
+MALFORMED = (
+    f"{UNAUTHENTICATED}: the header Authorization is not `Bearer`, a space and a token of at most 16,384 characters"
+)
 REALM = "Insufficient realms for this resource"
 CHALLENGE = 'Bearer realm="rioni"'
 REFUSED = 'Bearer realm="rioni", error="invalid_token"'
 FOREIGN = 'Bearer realm="rioni", error="insufficient_scope"'
 WRITE, READ = "nakadi.event_stream.write", "nakadi.event_stream.read"
+DEFINE, DELETE = "nakadi.event_type.write", "nakadi.config.write"
+
+
+def needs(scope, *held):
+    """The detail for a missing scope."""
+    return f"Insufficient scope for this resource: needs scope {scope}; the token has {', '.join(held) or 'none'}"
 
 
 def lacking(scope):
@@ -84,10 +94,10 @@ MODES = ["basic", "realm", "full"]
 ALL, BOTH, BASIC, FULL = MODES, ["basic", "full"], ["basic"], ["full"]
 CASES = rows(
     ("no token", ALL, "GET", "/event-types", {}, 401, UNAUTHENTICATED, CHALLENGE),
-    ("an unknown token", ALL, "GET", "/event-types", "nope", 401, UNAUTHENTICATED, REFUSED),
-    ("a token whose time is over", BASIC, "GET", "/version", "over", 401, UNAUTHENTICATED, REFUSED),
-    ("not a bearer", BASIC, "GET", "/event-types", {"Authorization": "Basic Z29vZA=="}, 401, UNAUTHENTICATED, REFUSED),
-    ("two tokens", BASIC, "GET", "/version", {"Authorization": "Bearer good good"}, 401, UNAUTHENTICATED, REFUSED),
+    ("an unknown token", ALL, "GET", "/event-types", "nope", 401, UNKNOWN, REFUSED),
+    ("a token whose time is over", BASIC, "GET", "/version", "over", 401, EXPIRED, REFUSED),
+    ("not a bearer", BASIC, "GET", "/event-types", {"Authorization": "Basic Z29vZA=="}, 401, MALFORMED, REFUSED),
+    ("two tokens", BASIC, "GET", "/version", {"Authorization": "Bearer good good"}, 401, MALFORMED, REFUSED),
     ("a token in the query", BASIC, "GET", "/event-types?access_token=good", {}, 401, UNAUTHENTICATED, CHALLENGE),
     ("an unknown path", BOTH, "GET", "/nope", {}, 401, UNAUTHENTICATED, CHALLENGE),
     ("a wrong verb", BOTH, "PATCH", "/event-types", {}, 401, UNAUTHENTICATED, CHALLENGE),
@@ -103,20 +113,20 @@ CASES = rows(
     ("health is no prefix", BASIC, "GET", "/health/x", {}, 401, UNAUTHENTICATED, CHALLENGE),
     ("the scope uid", ALL, "GET", "/event-types", "good", 200, None, None),
     ("the word bearer in any case", BASIC, "GET", "/event-types", {"Authorization": "bEARER good"}, 200, None, None),
-    ("no scope", ALL, "GET", "/event-types", "no-scope", 403, SCOPE, lacking("uid")),
-    ("other scopes", ALL, "GET", "/event-types", "reads", 403, SCOPE, lacking("uid")),
+    ("no scope", ALL, "GET", "/event-types", "no-scope", 403, needs("uid"), lacking("uid")),
+    ("other scopes", ALL, "GET", "/event-types", "reads", 403, needs("uid", READ), lacking("uid")),
     ("realm with a slash", ["realm"], "GET", "/event-types", "service", 200, None, None),
     ("longest token", ALL, "GET", "/event-types", "x" * TOKEN_CHARACTERS_MAX, 200, None, None),
-    ("too long", ALL, "GET", "/event-types", "x" * (TOKEN_CHARACTERS_MAX + 1), 401, UNAUTHENTICATED, REFUSED),
+    ("too long", ALL, "GET", "/event-types", "x" * (TOKEN_CHARACTERS_MAX + 1), 401, MALFORMED, REFUSED),
     ("foreign realm", ["realm"], "GET", "/event-types", "customer", 403, REALM, FOREIGN),
     ("foreign realm elsewhere", BOTH, "GET", "/event-types", "customer", 200, None, None),
-    ("publishing", FULL, "POST", "/event-types/x/events", "good", 403, SCOPE, lacking(WRITE)),
+    ("publishing", FULL, "POST", "/event-types/x/events", "good", 403, needs(WRITE, "uid"), lacking(WRITE)),
     ("publishing with its scope", FULL, "POST", "/event-types/x/events", "writes", 404, "EventType", None),
     ("publishing in basic", BASIC, "POST", "/event-types/x/events", "good", 404, "EventType", None),
-    ("reading", FULL, "GET", "/event-types/x/partitions", "good", 403, SCOPE, lacking(READ)),
+    ("reading", FULL, "GET", "/event-types/x/partitions", "good", 403, needs(READ, "uid"), lacking(READ)),
     ("reading with its scope", FULL, "GET", "/event-types/x/partitions", "reads", 404, "EventType", None),
-    ("creating", FULL, "POST", "/event-types", "reads", 403, SCOPE, lacking("nakadi.event_type.write")),
-    ("deleting", FULL, "DELETE", "/event-types/x", "writes", 403, SCOPE, lacking("nakadi.config.write")),
+    ("creating", FULL, "POST", "/event-types", "reads", 403, needs(DEFINE, READ), lacking(DEFINE)),
+    ("deleting", FULL, "DELETE", "/event-types/x", "writes", 403, needs(DELETE, WRITE), lacking(DELETE)),
 )  # fmt: skip
 
 

@@ -23,7 +23,7 @@ def test_without_a_token_it_says_how_to_give_one():
 @pytest.mark.parametrize("origin", ["--token", "the variable RIONI_TOKEN", "the token_command of the context prod"])
 def test_a_token_that_is_refused_is_named_by_its_origin(origin):
     said = advice(_problem(Unauthorized, 401), _connection(origin))
-    assert said == f" The token comes from {origin}: it has expired, or is not one of this broker."
+    assert said == f" The token comes from {origin}: that is where a new one belongs."
     assert "set RIONI_TOKEN" not in said
 
 

@@ -33,10 +33,14 @@ class TokensContract:
         for other in (good[:-1], good + "A", good[:10] + changed + good[11:], good + "=", " " + good):
             assert tokens.inspect(other) is None
 
+    def test_tokens_that_are_unknown_have_not_expired(self, tokens: Tokens):
+        assert not any(tokens.is_over(token) for token in ("", "x", "a.b.c", "\x00", "ä", "x" * 20_000))
+
     def test_a_token_is_rejected_from_its_expiry_on(self, tokens: Tokens, good: str, clock: ManualClock):
         assert tokens.inspect(good) == ALICE
         clock.advance(END_MS - clock.now_ms() - 1)
         assert tokens.inspect(good) == ALICE
+        assert not tokens.is_over(good)
         clock.advance(1)
         assert tokens.inspect(good) is None
 

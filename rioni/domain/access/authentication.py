@@ -54,6 +54,9 @@ class Tokens(Protocol):
             TokensUnavailable: no token source is available.
         """
 
+    def is_over(self, token: str, /) -> bool:
+        """Whether a token that was refused is known to have expired. Asks nobody, never blocks."""
+
 
 class TokenPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """Requirements of the settings on tokens."""
@@ -77,7 +80,7 @@ class TokenPolicy(msgspec.Struct, frozen=True, kw_only=True):
         """
         needed = scope if self.mode is Mode.FULL else UID_SCOPE
         if needed not in info.scopes:
-            raise InsufficientScope(needed)
+            raise InsufficientScope(needed, info.scopes)
         if self.mode is Mode.REALM and normalize_realm(info.realm) not in self.realms:
             raise InsufficientRealm
 

@@ -17,6 +17,11 @@ PUBLIC = frozenset(("/health", "/livez", "/readyz", "/docs", "/openapi.json"))
 browsers can show it."""
 BEARER = re.compile(r"Bearer +([A-Za-z0-9._~+/-]+=*)", re.IGNORECASE)
 TOKEN_CHARACTERS_MAX = 16_384
+MALFORMED = (
+    f"the header Authorization is not `Bearer`, a space and a token of at most {TOKEN_CHARACTERS_MAX:,} characters"
+)
+OVER = "the token has expired"
+UNKNOWN = "the token is not one that this broker accepts"
 RECHECK_S = 30.0
 """Interval at which a stream rechecks its token: including caches, a revoked token ends its streams within 60 s."""
 
@@ -98,7 +103,7 @@ class Authentication:
         """Authenticate the header `Authorization`.
 
         Raises:
-            Unauthenticated: it holds no token, or an invalid one.
+            Unauthenticated: it holds no token, or an invalid one; the text says which.
             TokensUnavailable: no token source is available.
         """
         if self.policy.mode is Mode.OFF:
@@ -107,10 +112,10 @@ class Authentication:
             raise Unauthenticated
         found = BEARER.fullmatch(authorization)
         if found is None or len(found[1]) > TOKEN_CHARACTERS_MAX:
-            raise Unauthenticated(refused=True)
+            raise Unauthenticated(MALFORMED)
         info = self.tokens.inspect(found[1])
         if info is None:
-            raise Unauthenticated(refused=True)
+            raise Unauthenticated(OVER if self.tokens.is_over(found[1]) else UNKNOWN)
         return _TokenCaller(found[1], info, self)
 
 

@@ -18,8 +18,9 @@ ACCEPTED_MAX = 10_000
 REFUSED_MAX = 1_000
 """Separate from the accepted ones, which a flood of bad tokens must not evict."""
 QUESTIONS_MAX = 16
+"""Of known tokens, which the source has accepted before, and as many of all others: strangers leave room for them."""
 WAITING_MAX = 1_000
-"""Maximum number of requests waiting for a lookup; further ones are rejected at once."""
+"""Maximum number of requests of each kind waiting for a lookup; further ones are rejected at once."""
 WAIT_S = 5.0
 """How long a request waits to start a lookup."""
 
@@ -27,34 +28,17 @@ WAIT_S = 5.0
 class _Answer(NamedTuple):
     info: TokenInfo | None
     until_s: float
+    over: bool = False
 
 
-class CachedTokens:
-    """Caches the answers of a source, by the hashes of the tokens."""
+class _Turns:
+    """Limits how many lookups run and wait at a time."""
 
-    def __init__(self, source: Tokens, clock: Clock) -> None:
-        self._source = source
-        self._clock = clock
+    def __init__(self) -> None:
         self._turn = threading.BoundedSemaphore(QUESTIONS_MAX)
         self._waiting = 0
-        self._lock = threading.Lock()
-        self._accepted: OrderedDict[bytes, _Answer] = OrderedDict()
-        self._refused: OrderedDict[bytes, _Answer] = OrderedDict()
 
-    def inspect(self, token: str) -> TokenInfo | None:
-        """See the port."""
-        key = hashlib.sha256(token.encode()).digest()
-        if (answer := self._remembered(key)) is not None:
-            return answer.info
-        self._take_turn()
-        try:
-            # Many requests with the same token may have waited for one answer.
-            answer = self._remembered(key) or self._fetch(key, token)
-        finally:
-            self._turn.release()
-        return answer.info
-
-    def _take_turn(self) -> None:
+    def __enter__(self) -> None:
         if self._turn.acquire(blocking=False):
             return
         if self._waiting >= WAITING_MAX:
@@ -66,22 +50,55 @@ class CachedTokens:
         finally:
             self._waiting -= 1
 
+    def __exit__(self, *_: object) -> None:
+        self._turn.release()
+
+
+class CachedTokens:
+    """Caches the answers of a source, by the hashes of the tokens."""
+
+    def __init__(self, source: Tokens, clock: Clock) -> None:
+        self._source = source
+        self._clock = clock
+        self._of_known, self._of_others = _Turns(), _Turns()
+        self._lock = threading.Lock()
+        self._accepted: OrderedDict[bytes, _Answer] = OrderedDict()
+        self._refused: OrderedDict[bytes, _Answer] = OrderedDict()
+
+    def inspect(self, token: str) -> TokenInfo | None:
+        """See the port."""
+        key = hashlib.sha256(token.encode()).digest()
+        if (answer := self._remembered(key)) is not None:
+            return answer.info
+        # Answers that are too old stay until others take their place: they tell who is known.
+        with self._of_known if key in self._accepted else self._of_others:
+            # Many requests with the same token may have waited for one answer.
+            answer = self._remembered(key) or self._fetch(key, token)
+        return answer.info
+
+    def is_over(self, token: str) -> bool:
+        """See the port."""
+        answer = self._refused.get(key := hashlib.sha256(token.encode()).digest()) or self._accepted.get(key)
+        if answer is not None and (answer.over or _is_over(answer.info, self._clock)):
+            return True
+        return self._source.is_over(token)
+
     def _remembered(self, key: bytes) -> _Answer | None:
         answer = self._accepted.get(key) or self._refused.get(key)
         if answer is None or self._clock.monotonic() >= answer.until_s:
             return None
         if answer.info is not None and _is_over(answer.info, self._clock):
-            return _Answer(None, answer.until_s)
+            return _Answer(None, answer.until_s, over=True)
         return answer
 
     def _fetch(self, key: bytes, token: str) -> _Answer:
         info = self._source.inspect(token)
         now_s = self._clock.monotonic()
         with self._lock:
-            self._accepted.pop(key, None)
-            self._refused.pop(key, None)
+            before = self._accepted.pop(key, None) or self._refused.pop(key, None)
             if info is None or _is_over(info, self._clock):
-                answer = self._refused[key] = _Answer(None, now_s + REFUSED_S)
+                over = before is not None and (before.over or _is_over(before.info, self._clock))
+                answer = self._refused[key] = _Answer(None, now_s + REFUSED_S, over=over or info is not None)
                 if len(self._refused) > REFUSED_MAX:
                     self._refused.popitem(last=False)
             else:
@@ -91,5 +108,5 @@ class CachedTokens:
         return answer
 
 
-def _is_over(info: TokenInfo, clock: Clock) -> bool:
-    return info.expires_at_ms is not None and clock.now_ms() >= info.expires_at_ms
+def _is_over(info: TokenInfo | None, clock: Clock) -> bool:
+    return info is not None and info.expires_at_ms is not None and clock.now_ms() >= info.expires_at_ms

@@ -5,7 +5,7 @@ import binascii
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 import jwt
 from jwt.exceptions import PyJWTError
@@ -62,6 +62,15 @@ class WebTokens:
         info = _info(parts.claims, issuer)
         return info if info and issuer.may_stand_for(self._attribute_of(info), info.realm) else None
 
+    def is_over(self, token: str) -> bool:
+        """See the port: what the token itself says, whoever signed it."""
+        if len(token) > CHARACTERS_MAX or (parts := _parts(token)) is None:
+            return False
+        end_s, claimed = parts.claims.get("exp"), parts.claims.get("iss")
+        if not isinstance(claimed, str) or claimed not in self._issuers or not _is_time(end_s):
+            return False
+        return bool(self._clock.now_ms() / 1000 >= end_s + self._issuers[claimed][0].leeway_s)
+
     def _is_current(self, claims: Mapping[str, Any], issuer: Issuer) -> bool:
         now_s = self._clock.now_ms() / 1000
         if "exp" not in claims or (issuer.nbf_required and "nbf" not in claims):
@@ -117,7 +126,7 @@ def _is_sound(header: Mapping[str, Any], issuer: Issuer) -> bool:
     )
 
 
-def _is_time(value: object) -> bool:
+def _is_time(value: object) -> TypeGuard[float]:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     return math.isfinite(value) and 0 <= value <= SECONDS_MAX

@@ -24,3 +24,7 @@ class CombinedTokens:
         if unavailable is not None:
             raise unavailable
         return None
+
+    def is_over(self, token: str) -> bool:
+        """See the port."""
+        return any(source.is_over(token) for source in self._sources)

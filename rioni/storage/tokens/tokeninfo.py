@@ -1,5 +1,8 @@
 """Looks up tokens at OAuth 2 token info services (reference common#modes)."""
 
+import hashlib
+import threading
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -9,12 +12,15 @@ from rioni.domain.access.authentication import TokenInfo, is_realm, is_uid, scop
 from rioni.domain.errors import TokensUnavailable
 from rioni.domain.ports.clock import Clock
 from rioni.storage.tokens.circuit_breaker import CircuitBreaker
-from rioni.storage.tokens.http_get import Get
+from rioni.storage.tokens.http_get import Get, Response
 
 
 OK = 200
-REFUSED = frozenset((400, 401, 403))
-"""Status codes for an invalid token."""
+REFUSED = frozenset((400, 401, 403, 413, 414, 422, 431))
+"""Status codes for an invalid token, one that is too long for the service among them."""
+ERRORS = 500
+"""Status codes from here on say that the service does not work."""
+KNOWN_MAX = 10_000
 
 
 class TokenInfoService:
@@ -31,14 +37,37 @@ class TokenInfoService:
         self._url = url
         self._get = get
         self._clock = clock
-        self._breaker = CircuitBreaker(clock)
+        # What strangers send may make the service fail, which must not keep the tokens from it that it has accepted.
+        self._of_known, self._of_others = CircuitBreaker(clock), CircuitBreaker(clock)
+        self._known: OrderedDict[bytes, None] = OrderedDict()
+        self._lock = threading.Lock()
 
     def inspect(self, token: str) -> TokenInfo | None:
         """See the port."""
-        return self._breaker.call(self._fetch, token)
+        key = hashlib.sha256(token.encode()).digest()
+        breaker = self._of_known if key in self._known else self._of_others
+        info = self._understood(breaker.call(self._ask, token))
+        with self._lock:
+            self._known.pop(key, None)
+            if info is not None:
+                self._known[key] = None
+                if len(self._known) > KNOWN_MAX:
+                    self._known.popitem(last=False)
+        return info
 
-    def _fetch(self, token: str) -> TokenInfo | None:
-        status, body = self._get(self._url, {"Authorization": f"Bearer {token}"})
+    def is_over(self, _token: str) -> bool:
+        """See the port: the service tells nothing of a token that it refuses."""
+        return False
+
+    def _ask(self, token: str) -> Response:
+        """The answer of a service that works; anything else counts for the circuit breaker."""
+        response = self._get(self._url, {"Authorization": f"Bearer {token}"})
+        if response.status >= ERRORS:
+            raise TokensUnavailable(f"The token info service answers with status {response.status}")
+        return response
+
+    def _understood(self, response: Response) -> TokenInfo | None:
+        status, body = response
         if status in REFUSED:
             return None
         if status != OK:
@@ -67,6 +96,10 @@ class LocalAndRemote:
             except TokensUnavailable:
                 pass
         return self._remote.inspect(token)
+
+    def is_over(self, token: str) -> bool:
+        """See the port."""
+        return self._local.is_over(token) or self._remote.is_over(token)
 
 
 def _info(content: Mapping[str, Any], now_ms: int) -> TokenInfo | None:

@@ -75,10 +75,12 @@ class TokensFile:
             self._reload()
         if self._problem is not None:
             raise TokensUnavailable("Tokens can't be checked at present") from self._problem
+        return None if self.is_over(token) else self._tokens.get(hashlib.sha256(token.encode()).digest())
+
+    def is_over(self, token: str) -> bool:
+        """See the port."""
         info = self._tokens.get(hashlib.sha256(token.encode()).digest())
-        if info is not None and info.expires_at_ms is not None and self._clock.now_ms() >= info.expires_at_ms:
-            return None
-        return info
+        return info is not None and info.expires_at_ms is not None and self._clock.now_ms() >= info.expires_at_ms
 
     def _reload(self) -> None:
         # While the disk is slow, others use the known tokens until the read or its deadline ends.

@@ -27,6 +27,9 @@ class Source:
             raise TokensUnavailable("down")
         return self.info
 
+    def is_over(self, _token):
+        return False
+
 
 @pytest.fixture
 def clock():

@@ -74,8 +74,7 @@ class TestCachedTokenInfoService(TestTokenInfoService):
         (ALICES | {"uid": "a\nb"}, False),
         (ALICES | {"realm": ["employees"]}, False),
         ([], False),
-        (Response(401, b""), False),
-        (Response(403, b""), False),
+        *((Response(status, b""), False) for status in (401, 403, 413, 414, 422, 431)),
     ],
 )
 def test_an_answer_without_a_user_rejects_the_token(web, clock, answer, accepted):

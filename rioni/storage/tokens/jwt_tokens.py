@@ -63,7 +63,7 @@ class WebTokens:
         return info if info and issuer.may_stand_for(self._attribute_of(info), info.realm) else None
 
     def is_over(self, token: str) -> bool:
-        """See the port: what the token itself says, whoever signed it."""
+        """See the port: what the token itself says; its signature is not checked."""
         if len(token) > CHARACTERS_MAX or (parts := _parts(token)) is None:
             return False
         end_s, claimed = parts.claims.get("exp"), parts.claims.get("iss")

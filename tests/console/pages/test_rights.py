@@ -20,6 +20,8 @@ def _users(*names):
 
 
 SECTION = {"admins": _users("owner"), "readers": _users("consumer"), "writers": _users("publisher")}
+READABLE = SECTION | {"readers": _users("consumer", "owner", "administrator")}
+"""With it a redrive is permitted, which publishes what is not shown to everybody who administers the subscription."""
 SUBSCRIPTION_SECTION = {"admins": _users("owner"), "readers": _users("consumer")}
 ADMINS = {
     "admins": _users("administrator"),
@@ -179,7 +181,7 @@ def _fresh(guarded, token):
     with guarded.client(headers=bearer(ADMIN)) as api:
         # One of them has no subscription, so that it can be deleted.
         for each in (name, f"{name}.subscribed"):
-            body = {"name": each, "owning_application": "rights", "category": "undefined", "authorization": SECTION}
+            body = {"name": each, "owning_application": "rights", "category": "undefined", "authorization": READABLE}
             schema = {"type": "json_schema", "schema": "{}"}
             api.post("/event-types", json=body | {"schema": schema}).raise_for_status()
         wanted = {

@@ -31,7 +31,7 @@ from rioni.bootstrap.memory import limit_arenas
 from rioni.bootstrap.pools import FILES, NAMES, Pool, Pools, kinds_for, resolve_in
 from rioni.bootstrap.startup import prepare_startup
 from rioni.bootstrap.watchdog import Replacements, end_within
-from rioni.bootstrap.worker import Worker, worker
+from rioni.bootstrap.worker import Worker, shared_buckets, worker
 from rioni.config.settings import Config
 from rioni.domain.errors import RioniError, Unavailable
 from rioni.domain.ports.clock import Clock
@@ -291,6 +291,7 @@ class Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no typ
         self._worker: Worker | None = None
         # Replaced workers may not have ended yet.
         self.connection_counts = ConnectionCounts(2 * config.workers + 2)
+        self._buckets = shared_buckets()
         self._number = 0
         """Of this worker among those of the node."""
         self._served = mmap.mmap(-1, 1)
@@ -363,7 +364,7 @@ class Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no typ
     def _assembled(self, pools: Pools) -> Worker:
         """The services of this worker; where others serve without what it lacks, it ends, and the next one tries."""
         try:
-            assembled = worker(self.config, self._directory, pools, self.clock)
+            assembled = worker(self.config, self._directory, pools, self.clock, self._buckets)
         except RioniError as ex:
             if not self._served[0]:
                 raise

@@ -52,6 +52,9 @@ from rioni.http.dependencies import STOPPING_KEY, Dependencies
 from rioni.http.health_checks import HealthChecker
 from rioni.http.metrics.collectors import Metrics
 from rioni.http.middleware.authentication import Authentication
+from rioni.http.quotas.quotas import NAMES as QUOTAS
+from rioni.http.quotas.quotas import Quotas
+from rioni.http.quotas.shared_buckets import SharedBuckets
 from rioni.http.streaming.quota import StreamQuota
 from rioni.http.streaming.resumption import Resumption
 from rioni.http.streaming.shared_reads import CachedUntilNotified
@@ -63,7 +66,6 @@ from rioni.storage.embedded.jobs import EmbeddedJobs
 from rioni.storage.embedded.leadership import FileLeadership
 from rioni.storage.embedded.spool import FileSpool
 from rioni.storage.signing_key import load_key
-from rioni.storage.sql.database_lease import DatabaseLease
 from rioni.storage.sql.denials import SqlDenials
 from rioni.storage.tokens.sources import sources_of_tokens
 
@@ -93,7 +95,18 @@ class Worker(NamedTuple):
     watchdog: Watchdog
 
 
-def worker(config: Config, directory: DataDirectory, pools: Pools, clock: Clock | None = None) -> Worker:
+def shared_buckets() -> SharedBuckets:
+    """What clients have used of their quotas at all workers of this node; call it before they are forked."""
+    return SharedBuckets(len(QUOTAS))
+
+
+def worker(
+    config: Config,
+    directory: DataDirectory,
+    pools: Pools,
+    clock: Clock | None = None,
+    buckets: SharedBuckets | None = None,
+) -> Worker:
     """Build a worker; call it in the worker process.
 
     Args:
@@ -101,6 +114,7 @@ def worker(config: Config, directory: DataDirectory, pools: Pools, clock: Clock 
         directory: locked by the master process.
         pools: of this process.
         clock: of everything, the expiry of tokens as well; by default those of the machine.
+        buckets: those of the node; by default this worker has its own.
 
     Raises:
         Unavailable: a server can't be reached, or other brokers use the database.
@@ -118,7 +132,12 @@ def worker(config: Config, directory: DataDirectory, pools: Pools, clock: Clock 
     job_watchdog = JobWatchdog(base.clock)
     watchdog = Watchdog(pools, metrics)
     expiry = ExpiryClock() if clock is None else clock
-    dependencies = _dependencies(base, services, spools, metrics, expiry, job_watchdog, held, watchdog)
+    quotas = Quotas(
+        config, shared_buckets() if buckets is None else buckets, lambda name: metrics.quota_refusals.labels(name).inc()
+    )
+    live = HealthChecker({"housekeeping": job_watchdog.health, "threads": watchdog.health}, base.clock)
+    ready = HealthChecker(readiness(base, held), base.clock)
+    dependencies = _dependencies(base, services, spools, metrics, expiry, live, ready, quotas)
     marks = StoreMarks(base)
 
     def wake() -> None:
@@ -207,9 +226,9 @@ def _dependencies(
     spools: Spools,
     metrics: Metrics,
     expiry: Clock,
-    job_watchdog: JobWatchdog,
-    held: DatabaseLease,
-    watchdog: Watchdog,
+    live: HealthChecker,
+    ready: HealthChecker,
+    quotas: Quotas,
 ) -> Dependencies:
     config, limits, clock, pools = base.config, base.limits, base.clock, base.pools
     registry, bus, adapters = base.registry, base.bus, base.adapters
@@ -256,6 +275,7 @@ def _dependencies(
             per_client_max=config.streams_per_client_max,
             per_partition_max=config.streams_per_partition_max,
         ),
+        quotas=quotas,
         resumption=Resumption(partial(pools.files, _shared_secret, config, base.directory)),
         streams=StreamPorts(
             clock=clock,
@@ -268,8 +288,8 @@ def _dependencies(
         refresh_streams=CachedUntilNotified(registry.catch_up, LOG_KEY, signals, clock),
         signals=signals,
         read=base.read,
-        live=HealthChecker({"housekeeping": job_watchdog.health, "threads": watchdog.health}, clock),
-        ready=HealthChecker(readiness(base, held), clock),
+        live=live,
+        ready=ready,
         stopping=threading.Event(),
     )
 

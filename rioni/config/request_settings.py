@@ -67,6 +67,32 @@ class RequestSettings(ServerSettings, frozen=True, kw_only=True):
         int, Meta(ge=1_000, description="Size of the body of a request, inflated; a larger one is answered 413.")
     ] = 50_000_000
 
+    # Quotas
+    quota_changes_per_minute: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=1_000_000_000,
+            description="Changes of one client at a node: of event types, subscriptions, cursors, timelines, settings "
+            "and storages, and redrives; more are answered 429. 0 is no quota.",
+        ),
+    ] = 6_000
+    quota_change_bytes_per_minute: Annotated[
+        int, Meta(ge=0, le=1_000_000_000_000, description="Bytes of the bodies of these changes. 0 is no quota.")
+    ] = 120_000_000
+    quota_events_per_second: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=1_000_000_000,
+            description="Events that one client publishes, deletes and redrives at a node; more are answered 429. 0 is "
+            "no quota.",
+        ),
+    ] = 0
+    quota_bytes_per_second: Annotated[
+        int, Meta(ge=0, le=1_000_000_000_000, description="Bytes of the bodies of these events. 0 is no quota.")
+    ] = 0
+
     # Publishing
     event_bytes_max: Annotated[
         int, Meta(ge=1, le=2_000_000, description="Size of one event with its metadata; a larger one is answered 422.")

@@ -32,6 +32,7 @@ RioniError
     ├── TooLarge                    a limit on the size of the request is exceeded
     ├── RequestTimeout              the request is received too slowly
     ├── TooManyStreams              a limit on simultaneous use is exceeded
+    ├── QuotaExceeded               the client has used up a quota
     └── Unavailable                 a dependency is unavailable, or timed out: the same request may succeed later
     ├── Overloaded              too many requests, or too large ones, at once
     ├── ReadOnly                writing to the database is switched off
@@ -285,6 +286,20 @@ class FilterTooSlow(Invalid):
 
 class TooManyStreams(RioniError):
     """A limit on simultaneous use is exceeded; the detail names the limit."""
+
+
+class QuotaExceeded(RioniError):
+    """The client has used up a quota; nothing was done.
+
+    Args:
+        detail: names the quota.
+        quotas: the names of all quotas that the request exceeds.
+        retry_after_s: seconds after which to retry.
+    """
+
+    def __init__(self, detail: str, quotas: Sequence[str], retry_after_s: int) -> None:
+        self.quotas, self.retry_after_s = tuple(quotas), retry_after_s
+        super().__init__(detail)
 
 
 SCOPES_SHOWN_MAX = 20

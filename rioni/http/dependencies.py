@@ -33,6 +33,7 @@ from rioni.http.bodies.reading import BodyBudget
 from rioni.http.health_checks import HealthChecker
 from rioni.http.metrics.collectors import Metrics
 from rioni.http.middleware.authentication import Authentication
+from rioni.http.quotas.quotas import Quotas
 from rioni.http.streaming.quota import StreamQuota
 from rioni.http.streaming.resumption import Resumption
 from rioni.http.streaming.shared_reads import CachedUntilNotified
@@ -81,6 +82,7 @@ class Dependencies:
     bodies: BodyBudget
     answers: AnswerBudget
     stream_quota: StreamQuota
+    quotas: Quotas
     resumption: Resumption
     streams: StreamPorts
     """Dependencies of all streams."""

@@ -24,7 +24,10 @@ AUTHENTICATION = "https://httpstatus.es/{}"
 FIELDS = "http://httpstatus.es/422"
 CONSTRAINTS = "https://zalando.github.io/problem/constraint-violation"
 
-NOTHING: Mapping[str, str] = MappingProxyType({})
+QUOTA_EXCEEDED = "https://iana.org/assignments/http-problem-types#quota-exceeded"
+"""Of draft-ietf-httpapi-ratelimit-headers-10."""
+
+NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 STATUSES: dict[type[errors.RioniError], HTTPStatus] = {
     errors.Malformed: HTTPStatus.BAD_REQUEST,
@@ -46,6 +49,7 @@ STATUSES: dict[type[errors.RioniError], HTTPStatus] = {
     errors.TooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     errors.Invalid: HTTPStatus.UNPROCESSABLE_ENTITY,
     errors.TooManyStreams: HTTPStatus.TOO_MANY_REQUESTS,
+    errors.QuotaExceeded: HTTPStatus.TOO_MANY_REQUESTS,
     errors.FeatureDisabled: HTTPStatus.NOT_IMPLEMENTED,
     errors.Unavailable: HTTPStatus.SERVICE_UNAVAILABLE,
 }
@@ -59,7 +63,7 @@ def status_of(error: errors.RioniError) -> HTTPStatus:
     return next(STATUSES[cls] for cls in type(error).__mro__ if cls in STATUSES)
 
 
-def problem(status: HTTPStatus, detail: str = "", type_: str = "", more: Mapping[str, str] = NOTHING) -> bytes:
+def problem(status: HTTPStatus, detail: str = "", type_: str = "", more: Mapping[str, Any] = NOTHING) -> bytes:
     """The body of a problem: title, status, and the members that there is something to say in."""
     body: dict[str, Any] = {"type": type_} if type_ else {}
     body |= {"title": _TITLES.get(status, status.phrase), "status": status.value}
@@ -77,8 +81,10 @@ def _constraint_violation(error: errors.MissingFields) -> bytes:
     )
 
 
-def _available(error: errors.RioniError) -> Mapping[str, str]:
-    """The readable range if a cursor is unavailable, so that programs need not parse the detail."""
+def _more(error: errors.RioniError) -> Mapping[str, Any]:
+    """What programs need not parse the detail for: exceeded quotas, the readable range if a cursor is unavailable."""
+    if isinstance(error, errors.QuotaExceeded):
+        return {"violated-policies": error.quotas}
     cause = error.__cause__ if isinstance(error, errors.InvalidStartCursor) else error
     return cause.available if isinstance(cause, errors.UnavailableCursor) else NOTHING
 
@@ -87,6 +93,8 @@ def _type(error: errors.RioniError, status: HTTPStatus) -> str:
     match error:
         case errors.InvalidFields():
             return FIELDS
+        case errors.QuotaExceeded():
+            return QUOTA_EXCEEDED
         case errors.Unauthenticated() | errors.InsufficientToken() | errors.TokensUnavailable():
             return AUTHENTICATION.format(status.value)
         case _:
@@ -127,7 +135,7 @@ def on_rioni_error(req: falcon.Request, resp: falcon.Response, ex: errors.RioniE
     if isinstance(ex, errors.MissingFields):
         body = _constraint_violation(ex)
     else:
-        body = problem(status, str(ex), _type(ex, status), _available(ex))
+        body = problem(status, str(ex), _type(ex, status), _more(ex))
     if (challenge := _challenge(ex)) is not None:
         resp.set_header("WWW-Authenticate", challenge)
     if ex.retry_after_s is not None:

@@ -21,7 +21,12 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 
 
 def context_of(req: falcon.Request, dependencies: Dependencies) -> Context:
-    """The context of a command of this request: subject and time."""
+    """The context of a command of this request: subject and time.
+
+    Raises:
+        QuotaExceeded: the client makes too many changes.
+    """
+    dependencies.quotas.charge_change(req)
     subject = subject_of(req)
     origin = Origin(
         actor=subject.name,

@@ -16,6 +16,7 @@ from rioni.domain.errors import Invalid, NotFound, TooLarge
 from rioni.domain.event_types.event_type import EventType
 from rioni.domain.limits import Limits
 from rioni.domain.ports.clock import Clock
+from rioni.domain.ports.quota import Charge
 from rioni.domain.ports.registry import Registry
 from rioni.domain.ports.thread_pool import ThreadPool, direct
 from rioni.domain.publishing.pipeline import Prepared
@@ -46,8 +47,10 @@ class AvroPublisher(Publisher):
         super().__init__(registry, access, timeline, clock, random, limits, pool)
         self._schemas = schemas
 
-    def publish(self, command: PublishEvents, subject: Subject) -> Published:
+    def publish(self, command: PublishEvents, subject: Subject, charge: Charge | None = None) -> Published:
         """Store all events of a batch durably, or none.
+
+        `charge` is called once the batch is read and permitted, unless it was stored before.
 
         Raises:
             Blocked: event type or application may not publish.
@@ -55,19 +58,20 @@ class AvroPublisher(Publisher):
             AccessDenied: the subject may not write to it.
             Malformed: the body is not a publishing batch.
             IdempotencyKeyReused: another batch was stored under the same idempotency key.
+            QuotaExceeded: `charge` raises it; nothing was stored.
             Unavailable: the store can't write; nothing was stored.
         """
         envelopes = self._admit_avro(command, subject)
-        return self._publish(command, subject, envelopes, partial(self._prepare_avro, command.body))
+        return self._publish(command, subject, envelopes, partial(self._prepare_avro, command.body), charge)
 
-    def delete(self, command: DeleteEvents, subject: Subject) -> Published:
+    def delete(self, command: DeleteEvents, subject: Subject, charge: Charge | None = None) -> Published:
         """Store tombstones for all events of a batch, or none; raises what `publish` does.
 
         Raises:
             Invalid: no event of this event type can be deleted.
         """
         envelopes = self._admit_avro(command, subject)
-        return self._publish(command, subject, envelopes, partial(self._prepare_avro_deletion, command.body))
+        return self._publish(command, subject, envelopes, partial(self._prepare_avro_deletion, command.body), charge)
 
     def _admit_avro(self, command: PublishEvents, subject: Subject) -> Sequence[Envelope]:
         """Authorise the request and read the batch: in binary publishing all of these checks come before the body."""

@@ -16,6 +16,7 @@ from rioni.domain.access.authorization import Subject
 from rioni.domain.errors import IdempotencyKeyReused, PartiallyStored
 from rioni.domain.limits import Limits
 from rioni.domain.ports.clock import Clock
+from rioni.domain.ports.quota import Charge
 from rioni.domain.ports.registry import Registry
 from rioni.domain.ports.thread_pool import ThreadPool, direct
 from rioni.domain.publishing import idempotency
@@ -90,8 +91,10 @@ class Publisher:
         self._limits = limits
         self._pool = pool
 
-    def publish(self, command: PublishEvents, subject: Subject) -> Published:
+    def publish(self, command: PublishEvents, subject: Subject, charge: Charge | None = None) -> Published:
         """Store all events of a batch durably, or none.
+
+        `charge` is called once the batch is read and permitted, unless it was stored before.
 
         Raises:
             Blocked: event type or application may not publish.
@@ -99,19 +102,20 @@ class Publisher:
             EventTypeNotFound: there is no such event type.
             AccessDenied: the subject may not write to it.
             IdempotencyKeyReused: another batch was stored under the same idempotency key.
+            QuotaExceeded: `charge` raises it; nothing was stored.
             Unavailable: the store can't write; nothing was stored.
         """
         batch = self._admit(command, subject)
-        return self._publish(command, subject, batch, partial(self._prepare, prepare))
+        return self._publish(command, subject, batch, partial(self._prepare, prepare), charge)
 
-    def delete(self, command: DeleteEvents, subject: Subject) -> Published:
+    def delete(self, command: DeleteEvents, subject: Subject, charge: Charge | None = None) -> Published:
         """Store tombstones for all events of a batch, or none; raises what `publish` does.
 
         Raises:
             Invalid: the batch is empty, and no event of this event type can be deleted.
         """
         batch = self._admit(command, subject)
-        return self._publish(command, subject, batch, partial(self._prepare, prepare_deletion))
+        return self._publish(command, subject, batch, partial(self._prepare, prepare_deletion), charge)
 
     def _admit(self, command: PublishEvents, subject: Subject) -> Batch:
         """Read the batch and authorise the request, in the contract's order (reference publishing#steps)."""
@@ -132,7 +136,9 @@ class Publisher:
             return self._pool(prepare, batch, rules, publication, random)
         return prepare(batch, rules, publication, random)
 
-    def _publish(self, command: PublishEvents, subject: Subject, batch: B, prepare: Prepare[B]) -> Published:
+    def _publish(
+        self, command: PublishEvents, subject: Subject, batch: B, prepare: Prepare[B], charge: Charge | None
+    ) -> Published:
         """Prepare and store a batch that has been admitted, unless it was stored before."""
         timeline = self._registry.timelines(command.event_type).active
         rules = self._registry.publish_rules(command.event_type)
@@ -143,6 +149,8 @@ class Publisher:
                 return Published(events=0, duplicates=len(batch))
             # If it is retried after it was stored in part, each event must go to the same partition again.
             random = Random(claim.id)  # noqa: S311 - it decides on partitions only
+        if charge is not None:
+            charge(len(batch), len(command.body))
         prepared = prepare(batch, rules, publication, random)
         if prepared.rejected:
             return Published(events=0, rejected=prepared.rejected)

@@ -19,10 +19,11 @@ from rioni.commands.subscriptions.subscriptions import RecordDeadLettersRedriven
 from rioni.commands.system.system_event_publisher import SystemEventPublisher
 from rioni.commands.system.system_event_types import SystemEventTypes
 from rioni.domain.access.authorization import Attribute, Subject
-from rioni.domain.errors import EventTypeNotFound, InvalidCursor
+from rioni.domain.errors import EventTypeNotFound, InvalidCursor, QuotaExceeded
 from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.event_store import Chunk
 from rioni.domain.ports.event_stores import EventStores
+from rioni.domain.ports.quota import Charge
 from rioni.domain.ports.registry import Registry
 from rioni.domain.publishing.headers import Headers, stored_key
 from rioni.domain.publishing.idempotency import IdempotencyClaim
@@ -189,12 +190,12 @@ class DeadLetterRedriver:
                 break
         return page
 
-    def redrive(self, command: RedriveDeadLetters, context: Context) -> Redriven:
+    def redrive(self, command: RedriveDeadLetters, context: Context, charge: Charge | None = None) -> Redriven:
         """Publish dead letters again to their event types, visible to their subscription only.
 
         They are stored unchanged, in their old partitions where these still exist. Dead letters that were published
         again before are left out, unless their idempotency keys have expired, or the command includes them. It says
-        where the limit ended it: requests that go on there pass over the queue once.
+        where the limit, or `charge`, ended it: requests that go on there pass over the queue once.
 
         Raises:
             InvalidCursor: the place to go on at is none of the queue.
@@ -202,15 +203,24 @@ class DeadLetterRedriver:
             Blocked: the application or an event type of the subscription may not consume, or not publish.
             AccessDenied: the subject does not administer the subscription, or may not read one of its event types.
             ReadOnly: writing is switched off.
+            QuotaExceeded: `charge` raises it for the first one.
             Unavailable: a storage can't be used; those published by then are recognised as duplicates in a retry.
         """
         self._registry.refresh()
         self._access.redrive(context.subject, command.subscription_id)
         counts = Counter[str]()
+        last: Cursor | None = None
         after: Cursor | msgspec.UnsetType = msgspec.UNSET
         try:
             for kept in self._redrivable(command, context.subject):
-                counts[self._redrive(kept, _claims(kept, force=command.force))] += 1
+                try:
+                    counts[self._charged(kept, _claims(kept, force=command.force), charge)] += 1
+                except QuotaExceeded:
+                    if last is None:
+                        raise
+                    after = last
+                    break
+                last = kept.cursor
                 if counts["redriven"] == command.limit:
                     after = kept.cursor
                     break
@@ -270,6 +280,17 @@ class DeadLetterRedriver:
         except EventTypeNotFound:
             return "without_event_type"
         return "already_redriven"
+
+    def _charged(self, kept: KeptDeadLetter, claims: Sequence[IdempotencyClaim], charge: Charge | None) -> str:
+        """Redrive one that the client is charged for, if it was not published before; return the outcome."""
+        if charge is None:
+            return self._redrive(kept, claims)
+        size = len(bytes(kept.letter.event))
+        charge(1, size)
+        outcome = self._redrive(kept, claims)
+        if outcome != "redriven":
+            charge(-1, -size)
+        return outcome
 
     def _redrive(self, kept: KeptDeadLetter, claims: Sequence[IdempotencyClaim]) -> str:
         """Publish one again; return its outcome for the counts."""

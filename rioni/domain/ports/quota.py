@@ -1,7 +1,13 @@
-"""The port to connection quotas of clients."""
+"""The ports to quotas of clients: of connections, and of what they publish."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
+
+
+Charge = Callable[[int, int], None]
+"""Charges a client for a number of events, and for their bytes; negative numbers are given back.
+
+Raises QuotaExceeded, and charges nothing, if a quota of the client is used up."""
 
 
 class ConnectionQuota(Protocol):

@@ -50,6 +50,10 @@ class Metrics:
     denied_requests: Annotated[
         Counter, _About("rioni_denied_requests", "Requests refused with 401 or 403, by status", ("status",))
     ]
+    quota_refusals: Annotated[
+        Counter,
+        _About("rioni_quota_refusals", "Requests refused because a quota of the client is used up", ("quota",)),
+    ]
     request_seconds: Annotated[
         Histogram, _About("rioni_http_request_seconds", "Request duration, streams excluded", ("method", "route"))
     ]

@@ -16,6 +16,7 @@ from rioni.http.bodies.reading import BodyBudget, let_go
 from rioni.http.caller import ANONYMOUS, client_key
 from rioni.http.metrics.collectors import Metrics
 from rioni.http.problems import PROBLEM_JSON
+from rioni.http.quotas.quotas import add_rate_limits
 
 
 if TYPE_CHECKING:
@@ -92,6 +93,7 @@ class RequestMiddleware:
     ) -> None:
         """Set response headers and update metrics after the responder."""
         let_go(req)
+        add_rate_limits(req, resp)
         if resp.stream is None:
             compress_answer(req, resp)
             hold_answer(req, resp, self._answers, client_key)

@@ -37,7 +37,8 @@ PROBLEMS: Mapping[int, str] = {
     415: "The body is not `application/json`.",
     421: "The header `Host` names no host that the broker answers to.",
     422: "The request can be read but is against a rule; `detail` names the rule.",
-    429: "There are too many connections of this kind, or bodies of this client that are not answered yet.",
+    429: "There are too many connections of this kind, or bodies of this client that are not answered yet, or a "
+    "quota of this client is used up: `Retry-After` says when to try again.",
     500: "A defect of the broker; `detail` has a number that the broker's log names too.",
     501: "The feature is switched off.",
     503: "A dependency is missing or writing is switched off: the same request may succeed later.",

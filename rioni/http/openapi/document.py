@@ -30,6 +30,7 @@ _EVERYWHERE = (400, 406, 421, 500, 503)
 _WITH_TOKEN = (401, 403)
 _WITH_BODY = (408, 413, 429)
 _MEDIA_TYPE = 415
+_QUOTA = 429
 COMMON = (*_EVERYWHERE, *_WITH_TOKEN, *_WITH_BODY, _MEDIA_TYPE)
 """The problems that are much the same for all operations."""
 _TAGS = {
@@ -136,6 +137,8 @@ def _completed(path: str, method: str, operation: Json) -> Json:
         responses[_MEDIA_TYPE] = problem(_MEDIA_TYPE)
     if "requestBody" in operation:
         responses |= {status: problem(status) for status in _WITH_BODY}
+    if method != "get":
+        responses[_QUOTA] = problem(_QUOTA)
     if "requestBody" in operation and method == "post":
         shared.append("ContentEncoding")
     security: Json = {}

@@ -46,7 +46,9 @@ class EventsResource(Resource):
         stored.
         """
         command = PublishEvents(**_request(req, name, self._dependencies))
-        published = _publisher(req, self._dependencies).publish(command, subject_of(req))
+        published = _publisher(req, self._dependencies).publish(
+            command, subject_of(req), self._dependencies.quotas.publishing(req)
+        )
         _answer(resp, name, published, self._dependencies.metrics)
         _report(req, self._dependencies, command, published)
         seconds = time.monotonic() - req.context.started_at
@@ -65,7 +67,9 @@ class DeletedEventsResource(Resource):
     def on_post(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
         """Delete the events that have the keys of a batch; answers as publishing does."""
         command = DeleteEvents(**_request(req, name, self._dependencies))
-        deleted = _publisher(req, self._dependencies).delete(command, subject_of(req))
+        deleted = _publisher(req, self._dependencies).delete(
+            command, subject_of(req), self._dependencies.quotas.publishing(req)
+        )
         _answer(resp, name, deleted, self._dependencies.metrics)
         _report(req, self._dependencies, command, deleted)
         if deleted.events:

@@ -4,6 +4,7 @@ Source: reference system-event-types#dead-letter-queue.
 """
 
 import contextlib
+import dataclasses
 
 import msgspec
 import pytest
@@ -21,7 +22,7 @@ from rioni.commands.subscriptions.dead_letters import (
 )
 from rioni.commands.subscriptions.subscriptions import CreateSubscription
 from rioni.domain.access.authorization import UNAUTHENTICATED, Attribute
-from rioni.domain.errors import EventTypeNotFound, InvalidCursor
+from rioni.domain.errors import EventTypeNotFound, InvalidCursor, QuotaExceeded
 from rioni.domain.publishing.headers import Headers
 from rioni.domain.streaming.batching import Slice
 from rioni.domain.subscriptions.dead_letter_policy import DeadLetterFilter
@@ -106,6 +107,33 @@ def stored(broker, name):
         for one in chunks
         for position in range(one.first, one.next)
     ]
+
+
+class Quota:
+    """A quota of events, which are given back too."""
+
+    def __init__(self, events):
+        self.left, self.bytes = events, 0
+
+    def __call__(self, events, bytes_):
+        if events > self.left:
+            raise QuotaExceeded("", ["events"], 1)
+        self.left -= events
+        self.bytes += bytes_
+
+
+def test_a_redrive_ends_where_the_quota_is_used_up_and_goes_on_there(broker, queue, dead_letters, subscription):
+    keep(queue, subscription, 0, 1, 2, 3, 4)
+    redrive(broker, dead_letters, subscription, limit=1)
+    quota, command = Quota(2), RedriveDeadLetters(subscription_id=subscription, wanted=ANYTHING, limit=10)
+    first = dead_letters.redrive(command, broker.context(), quota)
+    # The one that was redriven before costs nothing.
+    assert first == Redriven(redriven=2, already_redriven=1, after=place(2))
+    assert quota.bytes == 2 * len(EVENT)
+    with pytest.raises(QuotaExceeded):
+        dead_letters.redrive(dataclasses.replace(command, after=first.after), broker.context(), quota)
+    rest = dead_letters.redrive(dataclasses.replace(command, after=first.after), broker.context(), Quota(10))
+    assert rest == Redriven(redriven=2)
 
 
 def redrive(broker, dead_letters, subscription, limit=10, wanted=ANYTHING, **options):

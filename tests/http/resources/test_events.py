@@ -14,6 +14,8 @@ from rioni.http.answers.answer_budget import AnswerBudget
 from rioni.http.bodies.reading import BodyBudget
 from rioni.http.metrics.collectors import Metrics
 from rioni.http.middleware.requests import RequestMiddleware
+from rioni.http.quotas.quotas import Quotas
+from rioni.http.quotas.shared_buckets import SharedBuckets
 from rioni.http.resources.events import EventsResource
 from tests.support.broker import running_broker
 from tests.support.builders import event_type_spec
@@ -33,7 +35,9 @@ def client(tmp_path):
         publisher = Publisher(broker.registry, broker.access, timeline, broker.clock, Random(1), broker.limits, direct)
         metrics = Metrics()
         app = falcon.App(middleware=[RequestMiddleware(metrics, BodyBudget(), AnswerBudget())])
-        dependencies = SimpleNamespace(config=Config(), publisher=publisher, metrics=metrics)
+        dependencies = SimpleNamespace(
+            config=Config(), publisher=publisher, metrics=metrics, quotas=Quotas(Config(), SharedBuckets(4))
+        )
         app.add_route("/event-types/{name}/events", EventsResource(dependencies))
         yield falcon.testing.TestClient(app)
 

@@ -35,7 +35,8 @@ class RedriveResource(Resource):
     def on_post(self, req: falcon.Request, resp: falcon.Response, subscription_id: str) -> None:
         """Publish them, and answer their number."""
         command = parsing.redrive(subscription_id, read_json(req))
-        redriven = self._dependencies.dead_letters.redrive(command, context_of(req, self._dependencies))
+        context, charge = context_of(req, self._dependencies), self._dependencies.quotas.publishing(req)
+        redriven = self._dependencies.dead_letters.redrive(command, context, charge)
         self._dependencies.signals.notify(LOG_KEY)
         self._dependencies.metrics.redriven_events.inc(redriven.redriven)
         resp.data = msgspec.json.encode(redriven)

@@ -3,10 +3,12 @@
 import threading
 from collections import Counter
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import msgspec
 import structlog
 
+from rioni.domain.access.authorization import name_and_realm
 from rioni.domain.audit.denials import Denial, DenialStore
 from rioni.domain.errors import RioniError
 from rioni.domain.events import printable
@@ -17,13 +19,28 @@ from rioni.domain.timestamps import rfc3339
 
 WRITE_EVERY_S = 5.0
 RECORDS_MAX = 100
-"""Different records of a process within that time; more are counted together by status."""
+"""Different records of clients that are not known, of a process within that time; more are counted by status."""
 RECORDS_PER_ADDRESS_MAX = 20
 """Likewise of one address, counted together by status and address: a flood leaves room for the others."""
+RECORDS_OF_KNOWN_MAX = 10_000
+"""Different records of known subjects, likewise; more are counted together by status, subject and address."""
+RECORDS_PER_SUBJECT_MAX = 1_000
+"""Likewise of one subject: more of it leave room for the others."""
+SUBJECTS_MAX = 1_000
+"""Subjects that may be counted together so; more are counted by status alone."""
 CHARACTERS_MAX = 200
 
-Key = tuple[int, str, str, str, str]
-"""status, method, path, actor, address."""
+
+class Key(NamedTuple):
+    """What requests have in common that are one record."""
+
+    status: int
+    method: str
+    path: str
+    subject: str
+    """Key of the subject; empty where the client is not known."""
+    address: str
+
 
 _log = structlog.get_logger("rioni.denied_requests")
 
@@ -43,22 +60,27 @@ class DeniedRequests:
         self._lock = threading.Lock()
         self._pending: dict[Key, Denial] = {}
         self._of_address: Counter[str] = Counter()
+        self._of_subject: Counter[str] = Counter()
         self._write_at_s = clock.monotonic() + WRITE_EVERY_S
 
     def record(
-        self, status: int, method: str, path: str, *, actor: str, address: str, user_agent: str, flow_id: str
+        self, status: int, method: str, path: str, *, subject: str, address: str, user_agent: str, flow_id: str
     ) -> None:
-        """Record a refused request. Never blocks. PERF: 3 µs."""
-        key = (status, method[:CHARACTERS_MAX], path[:CHARACTERS_MAX], actor[:CHARACTERS_MAX], address)
+        """Record a refused request; `subject` is the key of the caller, or empty. Never blocks. PERF: 3 µs."""
+        key = Key(status, method[:CHARACTERS_MAX], path[:CHARACTERS_MAX], subject, address)
         now = rfc3339(self._clock.now_ms())
         with self._lock:
             key = self._with_room(key)
             if (known := self._pending.get(key)) is not None:
                 self._pending[key] = msgspec.structs.replace(known, last_at=now, count=known.count + 1)
                 return
-            self._of_address[key[4]] += 1
-            texts = (printable(text, CHARACTERS_MAX) for text in (*key[1:], user_agent, flow_id))
-            method, path, actor, address, user_agent, flow_id = texts
+            if key.subject:
+                self._of_subject[key.subject] += 1
+            else:
+                self._of_address[key.address] += 1
+            actor, _ = name_and_realm(key.subject)
+            texts = (key.method, key.path, actor, key.address, user_agent, flow_id)
+            method, path, actor, address, user_agent, flow_id = (printable(text, CHARACTERS_MAX) for text in texts)
             self._pending[key] = Denial(
                 first_at=now,
                 last_at=now,
@@ -86,6 +108,7 @@ class DeniedRequests:
         with self._lock:
             pending, self._pending = self._pending, {}
             self._of_address.clear()
+            self._of_subject.clear()
         if pending:
             self._pool(self._store.add, list(pending.values()))
 
@@ -101,11 +124,24 @@ class DeniedRequests:
 
     def _with_room(self, key: Key) -> Key:
         """The key under which a request is counted."""
-        status, _, _, _, address = key
         if key in self._pending:
             return key
-        if self._of_address[address] >= RECORDS_PER_ADDRESS_MAX:
-            key = (status, "", "", "", address)
-        if key not in self._pending and len(self._pending) >= RECORDS_MAX:
-            key = (status, "", "", "", "")
+        if key.subject:
+            return self._with_room_for_known(key)
+        if self._of_address[key.address] >= RECORDS_PER_ADDRESS_MAX:
+            key = Key(key.status, "", "", "", key.address)
+        if key not in self._pending and self._of_address.total() >= RECORDS_MAX:
+            key = Key(key.status, "", "", "", "")
         return key
+
+    def _with_room_for_known(self, key: Key) -> Key:
+        """The same for a subject, which the record names as long as there is room in any form."""
+        total, of_it = self._of_subject.total(), self._of_subject[key.subject]
+        if of_it < RECORDS_PER_SUBJECT_MAX and total < RECORDS_OF_KNOWN_MAX:
+            return key
+        for address in (key.address, ""):
+            merged = Key(key.status, "", "", key.subject, address)
+            full = of_it >= 2 * RECORDS_PER_SUBJECT_MAX or total >= RECORDS_OF_KNOWN_MAX + SUBJECTS_MAX
+            if merged in self._pending or not full:
+                return merged
+        return Key(key.status, "", "", "", "")

@@ -10,7 +10,9 @@ import msgspec
 
 
 KEPT_MAX = 10_000
-"""Records that are kept, the newest ones."""
+"""Records of clients that are not known that are kept, the newest ones."""
+KEPT_OF_KNOWN_MAX = 100_000
+"""Likewise of known subjects, whom the others can't push out: at most some 50 MB."""
 
 
 class Denial(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,10 +37,13 @@ class Denial(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DenialStore(Protocol):
-    """Keeps the newest records of all processes. Calls block on the database; all raise Unavailable."""
+    """Keeps the newest records of all processes, those of known subjects apart from the others.
+
+    Calls block on the database; all raise Unavailable.
+    """
 
     def add(self, denials: Sequence[Denial]) -> None:
-        """Add records, and forget the oldest beyond `KEPT_MAX`."""
+        """Add records, and forget the oldest beyond `KEPT_MAX` and `KEPT_OF_KNOWN_MAX`."""
 
     def newest(self, before: int | None, limit: int) -> Sequence[tuple[int, Denial]]:
         """Records with their numbers, newest first, from before a number on."""

@@ -36,7 +36,7 @@ class DenialMiddleware:
             resp.status_code,
             req.method,
             req.path,
-            actor="" if subject is NOBODY else subject.name,
+            subject="" if subject is NOBODY else subject.key,
             address=req.remote_addr or "",
             user_agent=req.user_agent or "",
             flow_id=req.context.flow_id,

@@ -3,9 +3,22 @@
 from collections.abc import Sequence
 
 import msgspec
-from sqlalchemy import BigInteger, Column, Engine, Integer, MetaData, Table, Text, delete, func, insert, select
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ColumnElement,
+    Delete,
+    Engine,
+    Integer,
+    MetaData,
+    Table,
+    Text,
+    delete,
+    insert,
+    select,
+)
 
-from rioni.domain.audit.denials import KEPT_MAX, Denial
+from rioni.domain.audit.denials import KEPT_MAX, KEPT_OF_KNOWN_MAX, Denial
 from rioni.storage.sql.engines import reading, writing
 
 
@@ -28,7 +41,15 @@ DENIALS = Table(
     sqlite_autoincrement=True,
 )
 
-_OLD = delete(DENIALS).where(DENIALS.c.id <= select(func.max(DENIALS.c.id) - KEPT_MAX).scalar_subquery())
+
+def _old(kind: ColumnElement[bool], kept: int) -> Delete:
+    """Forget all records of a kind but the newest."""
+    newest = select(DENIALS.c.id).where(kind).order_by(DENIALS.c.id.desc())
+    return delete(DENIALS).where(kind, DENIALS.c.id <= newest.offset(kept).limit(1).scalar_subquery())
+
+
+_OLD = {True: _old(DENIALS.c.actor != "", KEPT_OF_KNOWN_MAX), False: _old(DENIALS.c.actor == "", KEPT_MAX)}
+"""By whether the subject is known."""
 
 
 class SqlDenials:
@@ -45,7 +66,9 @@ class SqlDenials:
         """Add records, and forget the oldest; see the port."""
         with writing(self._engine, durable=False) as connection:
             connection.execute(insert(DENIALS), [msgspec.structs.asdict(each) for each in denials])
-            connection.execute(_OLD)
+            # PERF: each looks through all records, for some ms.
+            for known in {each.actor != "" for each in denials}:
+                connection.execute(_OLD[known])
 
     def newest(self, before: int | None, limit: int) -> Sequence[tuple[int, Denial]]:
         """Return records with their numbers, newest first; see the port."""

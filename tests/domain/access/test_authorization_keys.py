@@ -18,7 +18,6 @@ SHOWN = {
     "commands/publishing/publisher.py": "metadata.published_by; a key of idempotency with the realm behind it",
     "commands/system/job_records.py": "what lists of jobs show, with the realm beside it",
     "http/middleware/access_log.py": "a line of the access log, with the realm beside it",
-    "http/middleware/denials.py": "what lists of denials show, with the realm beside it",
     "http/request_parsing.py": "the actor in the log",
     "http/resources/events.py": "KPI events, with the realm beside it",
     "http/resources/streams/stream_client.py": "KPI events and lines of the log, with the realm beside it",

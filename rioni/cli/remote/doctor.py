@@ -50,7 +50,7 @@ def doctor(
         float, typer.Option(help="What has not answered by then is left out.", min=1, max=600, metavar="SECONDS")
     ] = 25.0,
     bundle: Annotated[
-        Path | None, typer.Option(help="Pack all that was found into this file, without secrets.", metavar="FILE")
+        Path | None, typer.Option(help="Pack what was found into this file: known facts only.", metavar="FILE")
     ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 on warnings, too.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="Show all checks.")] = False,
@@ -64,6 +64,8 @@ def doctor(
     import msgspec
 
     from rioni.cli.remote import doctor_report
+    from rioni.tools.doctor.allowed import Allowed, with_allowed_logs
+    from rioni.tools.doctor.allowed_fields import has_form
     from rioni.tools.doctor.bundle import write_bundle
     from rioni.tools.doctor.diagnosis import gather, run
     from rioni.tools.doctor.redaction import Redactor, known_secrets
@@ -80,15 +82,18 @@ def doctor(
     with ExitStack() as stack:
         site = _site(session, data, config_file, scope, stack)
         facts = gather(site, needed(checks))
-    results = run(checks, facts)
     redactor = Redactor(known_secrets(site.token, site.host))
-    shown = [redactor.value(msgspec.to_builtins(each)) for each in results]
+    named = (site.url, *([str(site.host.data), site.host.origin] if site.host else []), str(constraints or ""))
+    allowed = Allowed(facts, redactor, [each for each in named if has_form("url", each) or has_form("path", each)])
+    facts = with_allowed_logs(facts, allowed)
+    results = run(checks, facts)
+    shown = [allowed.value(msgspec.to_builtins(each)) for each in results]
     if session.output.json:
         session.output.items(shown, {})
     else:
         doctor_report.write(shown, redactor.text(_subject(session, site)), verbose=verbose)
     if bundle is not None:
-        names = write_bundle(bundle, results, facts, redactor)
+        names = write_bundle(bundle, results, facts, allowed)
         session.output.note(f"{bundle} has {len(names)} files; look through them before you send it to others.")
     if any(each.status == "error" or (strict and each.status == "warning") for each in results):
         raise typer.Exit(FOUND)

@@ -13,10 +13,10 @@ from typing import Any
 import msgspec
 
 from rioni.domain.errors import Invalid
+from rioni.tools.doctor.allowed import Allowed
 from rioni.tools.doctor.facts.files import LogFile
 from rioni.tools.doctor.facts.metrics import Metrics
 from rioni.tools.doctor.model import Missing, Result
-from rioni.tools.doctor.redaction import Redactor
 
 
 FILE_BYTES_MAX = 2_000_000
@@ -28,20 +28,20 @@ _NEVER = frozenset({"config", "last_lines"})
 """Settings as they are; and what is in `logs`, too."""
 
 
-def write_bundle(path: Path, results: Sequence[Result], facts: Mapping[str, Any], redactor: Redactor) -> list[str]:
+def write_bundle(path: Path, results: Sequence[Result], facts: Mapping[str, Any], allowed: Allowed) -> list[str]:
     """Write a bundle, with a manifest of the SHA-256 of its files; return their names.
 
     Args:
         path: of the new file, which only its owner may read.
         results: of the checks.
         facts: by source.
-        redactor: removes secrets from all of it.
+        allowed: lets through what is known to be no secret.
 
     Raises:
         Invalid: the file exists already, or can't be written.
     """
     now = datetime.now(UTC)
-    files, left_out = _bounded(_files(results, facts, redactor))
+    files, left_out = _bounded(_files(results, facts, allowed))
     manifest = {
         "created_at": now.isoformat(timespec="seconds"),
         "files": {name: {"bytes": len(data), "sha256": sha256(data).hexdigest()} for name, data in files.items()},
@@ -63,21 +63,21 @@ def write_bundle(path: Path, results: Sequence[Result], facts: Mapping[str, Any]
     return list(files)
 
 
-def _files(results: Sequence[Result], facts: Mapping[str, Any], redactor: Redactor) -> Iterator[tuple[str, bytes]]:
+def _files(results: Sequence[Result], facts: Mapping[str, Any], allowed: Allowed) -> Iterator[tuple[str, bytes]]:
     """Names and contents, what matters most first."""
-    lines = [msgspec.json.encode(redactor.value(msgspec.to_builtins(each))) for each in results]
+    lines = [msgspec.json.encode(allowed.value(msgspec.to_builtins(each))) for each in results]
     yield "results.jsonl", b"".join(line + b"\n" for line in lines)
     for name, each in facts.items():
         if name in _NEVER or isinstance(each, Missing | Metrics) or name == "logs":
             continue
-        yield f"{name}.json", _json(redactor.value(msgspec.to_builtins(each)))[:FILE_BYTES_MAX]
+        yield f"{name}.json", _json(allowed.value(msgspec.to_builtins(each), name))[:FILE_BYTES_MAX]
     metrics = facts.get("metrics")
     if isinstance(metrics, Metrics):
-        yield "metrics.txt", redactor.text(metrics.text[:FILE_BYTES_MAX]).encode()
+        yield "metrics.txt", allowed.metrics(metrics.text[:FILE_BYTES_MAX]).encode()
     logs = facts.get("logs")
     for number, log in enumerate(logs if isinstance(logs, list) else [], 1):
         if isinstance(log, LogFile):
-            yield f"logs/{number}-{Path(log.path).name}", redactor.text(log.text[-FILE_BYTES_MAX:]).encode()
+            yield f"logs/{number}.log", allowed.log(log.text[-FILE_BYTES_MAX:]).encode()
 
 
 def _bounded(files: Iterator[tuple[str, bytes]]) -> tuple[dict[str, bytes], list[str]]:

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import stat
+import sys
 import tarfile
 from collections import defaultdict
 from pathlib import Path
@@ -242,6 +243,18 @@ SECRETS = {
         "storage",
         "metric",
         "flow",
+        "log-option",
+        "log-curl",
+        "log-words",
+        "log-code",
+        "log-query",
+        "log-traceback",
+        "url-of-a-setting",
+        "list-of-a-setting",
+        "kafka-user",
+        "version",
+        "blocked-detail",
+        "argument",
     )
 }
 
@@ -255,14 +268,17 @@ def test_no_secret_is_in_a_bundle_wherever_it_was_planted(run, scripted, tmp_pat
     (data / "log-signing.key").write_text(pem.format(planted["signing-key"]))
     (tmp_path / "tls.pem").write_text(pem.format(planted["tls-key"]))
     (tmp_path / "kafka.toml").write_text(
-        f'["k:9092"]\nsasl.password = "{planted["kafka"]}"\nssl.key.password = "{planted["kafka-key"]}"\n'
+        f'["k:9092"]\nsasl.username = "{planted["kafka-user"]}"\nsasl.password = "{planted["kafka"]}"\n'
+        f'ssl.key.password = "{planted["kafka-key"]}"\n'
     )
     (tmp_path / "zookeeper.toml").write_text(f'user = "rioni"\npassword = "{planted["zookeeper"]}"\n')
     config.write_text(
         f'database = "postgresql://rioni:{planted["database"]}@db/rioni"\npseudonym_salt = "{planted["salt"]}"\n'
         f'auth_tokeninfo_local = "http://a:{planted["toml-url"]}@localhost"\n'
         'tls_certificate = "c.pem"\ntls_key = "tls.pem"\n'
-        'kafka = "k:9092"\nkafka_options = "kafka.toml"\nzookeeper = "z:2181"\nzookeeper_options = "zookeeper.toml"\n'
+        f'auth_tokeninfo_remote = "https://tokens.example.org/x?key={planted["url-of-a-setting"]}"\n'
+        f'kafka = "k:9092,a:{planted["list-of-a-setting"]}@h:9092"\n'
+        'kafka_options = "kafka.toml"\nzookeeper = "z:2181"\nzookeeper_options = "zookeeper.toml"\n'
     )
     log.write_text(
         "\n".join(
@@ -275,6 +291,12 @@ def test_no_secret_is_in_a_bundle_wherever_it_was_planted(run, scripted, tmp_pat
                     for name, each in planted.items()
                     if not name.startswith(("log-", "storage", "metric", "flow"))
                 ),
+                f"rioni serve --token {planted['log-option']} --port 8080",
+                f"curl --user shop:{planted['log-curl']} http://localhost:8080",
+                f"error: the password is {planted['log-words']}",
+                f"GET /console/login/provider?code={planted['log-code']}&state=1",
+                json.dumps({"level": "error", "message": "request", "query": f"?x={planted['log-query']}"}),
+                f"psycopg.OperationalError: user shop, {planted['log-traceback']}",
                 pem.format(planted["log-pem"]),
             ]
         )
@@ -294,7 +316,14 @@ def test_no_secret_is_in_a_bundle_wherever_it_was_planted(run, scripted, tmp_pat
         )
     ]
     answers["/audit/denials"][0].body["items"][0]["flow_id"] = f"password={planted['flow']}"
+    answers["/version"] = [Answer(200, {"version": f"1.0 {planted['version']}"})]
+    answers["/livez"] = [
+        Answer(
+            503, {"status": "failed", "checks": {"threads": {"status": "failed", "detail": planted["blocked-detail"]}}}
+        )
+    ]
     scripted.script_paths(answers)
+    monkeypatch.setattr(sys, "argv", ["rioni", "doctor", "--password", planted["argument"]])
     monkeypatch.setenv("VAULT_TOKEN", planted["environment"])
     monkeypatch.setenv("RIONI_TOKEN", planted["token"])
     monkeypatch.setenv("DB_PASSWORD", planted["broker-environment"])
@@ -303,7 +332,7 @@ def test_no_secret_is_in_a_bundle_wherever_it_was_planted(run, scripted, tmp_pat
     code, out, err = run("doctor", "--json", *QUICK, *arguments, "--bundle", str(bundle))
     assert code == 1
     files = unpacked(bundle)
-    assert {"results.jsonl", "metrics.txt", "settings.json", "logs/1-rioni.log", "installation.json"} <= files.keys()
+    assert {"results.jsonl", "metrics.txt", "settings.json", "logs/1.log", "installation.json"} <= files.keys()
     texts = {**files, "stdout": out.encode(), "stderr": err.encode()}
     found = [
         (name, secret)
@@ -314,7 +343,7 @@ def test_no_secret_is_in_a_bundle_wherever_it_was_planted(run, scripted, tmp_pat
     assert found == []
     settings = json.loads(files["settings.json"])["values"]
     assert settings["database"] == ["***", str(config)]
-    assert b"error: a line with ***" in files["logs/1-rioni.log"]
+    assert b"error: a line with ***" in files["logs/1.log"]
 
 
 def unpacked(bundle):
@@ -337,7 +366,7 @@ def test_a_bundle_of_a_running_broker_has_no_secret_of_its_environment_and_no_ev
     log.write_text("made with salt-of-the-broker\n")
     run("doctor", *QUICK, "--url", running.url, "--data", str(data), "--log", str(log), "--bundle", str(bundle))
     files = unpacked(bundle)
-    assert files["logs/1-rioni.log"] == b"made with ***\n"
+    assert files["logs/1.log"] == b"made with ***\n"
     assert not [name for name, text in files.items() if b"salt-of-the-broker" in text or b"of-a-customer" in text]
     assert "doctor.bundled" in files["event_types.json"].decode()
     assert json.loads(files["subscriptions.json"])["items"][0]["lags"]

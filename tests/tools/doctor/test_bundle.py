@@ -2,6 +2,7 @@ import json
 import tarfile
 
 from rioni.tools.doctor import bundle
+from rioni.tools.doctor.allowed import Allowed
 from rioni.tools.doctor.facts.connection import Access
 from rioni.tools.doctor.facts.files import LogFile
 from rioni.tools.doctor.facts.metrics import Metrics
@@ -11,7 +12,9 @@ from rioni.tools.doctor.redaction import Redactor
 
 def written(tmp_path, facts):
     path = tmp_path / "bundle.tar.gz"
-    bundle.write_bundle(path, [Result("reachable", "Connection", "ok", "Whether.")], facts, Redactor(["known-secret"]))
+    bundle.write_bundle(
+        path, [Result("reachable", "Connection", "ok", "Whether.")], facts, Allowed(facts, Redactor(["known-secret"]))
+    )
     with tarfile.open(path) as archive:
         return {each.name.partition("/")[2]: archive.extractfile(each).read() for each in archive.getmembers()}
 
@@ -30,23 +33,26 @@ def test_facts_are_files_and_missing_ones_are_left_out(tmp_path):
         "results.jsonl",
         "access.json",
         "metrics.txt",
-        "logs/1-rioni.log",
-        "logs/2-rioni.log",
+        "logs/1.log",
+        "logs/2.log",
         "manifest.json",
     ]
     assert json.loads(files["access.json"])["broker"] == "***"
-    assert files["logs/1-rioni.log"] == b"one ***\n"
+    assert files["logs/1.log"] == b"one ***\n"
 
 
 def test_long_files_are_cut_logs_at_their_beginning(tmp_path, monkeypatch):
-    monkeypatch.setattr(bundle, "FILE_BYTES_MAX", 10)
-    facts = {"metrics": Metrics([], 3.0, "begin 56789 end"), "logs": [LogFile("x", "begin 56789 end")]}
+    monkeypatch.setattr(bundle, "FILE_BYTES_MAX", 15)
+    facts = {
+        "metrics": Metrics([], 3.0, "rioni_a 1\nrioni_b 567890 end"),
+        "logs": [LogFile("x", "first: log begins here")],
+    }
     files = written(tmp_path, facts)
-    assert (files["metrics.txt"], files["logs/1-x"]) == (b"begin 5678", b" 56789 end")
+    assert (files["metrics.txt"], files["logs/1.log"]) == (b"rioni_a 1\n", b"log begins here")
 
 
 def test_files_that_would_exceed_the_bound_are_named_in_the_manifest(tmp_path, monkeypatch):
     monkeypatch.setattr(bundle, "BUNDLE_BYTES_MAX", 1_000)
     files = written(tmp_path, {"logs": [LogFile("long", "x\n" * 1_000), LogFile("short", "y\n")]})
-    assert json.loads(files["manifest.json"])["left_out"] == ["logs/1-long"]
-    assert files["logs/2-short"] == b"y\n"
+    assert json.loads(files["manifest.json"])["left_out"] == ["logs/1.log"]
+    assert files["logs/2.log"] == b"y\n"

@@ -52,6 +52,7 @@ from rioni.http.dependencies import STOPPING_KEY, Dependencies
 from rioni.http.health_checks import HealthChecker
 from rioni.http.metrics.collectors import Metrics
 from rioni.http.middleware.authentication import Authentication
+from rioni.http.middleware.cross_site import HostMiddleware
 from rioni.http.quotas.quotas import NAMES as QUOTAS
 from rioni.http.quotas.quotas import Quotas
 from rioni.http.quotas.shared_buckets import SharedBuckets
@@ -195,6 +196,7 @@ def _application(dependencies: Dependencies, directory: DataDirectory) -> Any:
         sessions,
         needs_token=needs_token,
         provider=_provider(config),
+        guards=[HostMiddleware(config)],
         middleware=[PageBudget(dependencies.answers)],
     )
     return released_when_sent(console)

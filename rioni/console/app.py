@@ -176,6 +176,7 @@ def create_console(
     *,
     needs_token: bool,
     provider: Provider | None = None,
+    guards: Sequence[Any] = (),
     middleware: Sequence[Any] = (),
 ) -> Wsgi:
     """The API with the console beside it.
@@ -185,9 +186,10 @@ def create_console(
         sessions: of browsers.
         needs_token: whether users have to log in.
         provider: where they can log in; None if they can only paste a token.
-        middleware: what requests pass beside that of the console.
+        guards: the middleware that requests pass first.
+        middleware: what they pass after that of the console.
     """
-    console = falcon.App(middleware=[SecurityMiddleware(sessions, needs_token=needs_token), *middleware])
+    console = falcon.App(middleware=[*guards, SecurityMiddleware(sessions, needs_token=needs_token), *middleware])
     console.req_options.strip_url_path_trailing_slash = True
     console.req_options.keep_blank_qs_values = True
     console.set_error_serializer(_serialize_error)

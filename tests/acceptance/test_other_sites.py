@@ -119,6 +119,36 @@ def test_requests_for_foreign_host_names_are_rejected(client, route):
     assert "evil.example" in body["detail"]
 
 
+@pytest.mark.parametrize("accept", ["text/html", "application/json"])
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/"),
+        ("GET", "/console"),
+        ("GET", "/console/"),
+        ("GET", "/console/login"),
+        ("POST", "/console/login"),
+        ("POST", "/console/logout"),
+        ("GET", "/console/event-types"),
+        ("GET", "/console/api/event-types"),
+        ("GET", "/console/static/0/console.css"),
+        ("GET", "/console/moment"),
+        ("GET", "/console/nowhere"),
+        ("HEAD", "/console"),
+        ("GET", "/health"),
+        ("GET", "/livez"),
+        ("GET", "/readyz"),
+        ("GET", "/docs"),
+        ("GET", "/openapi.json"),
+        ("GET", "/nowhere"),
+    ],
+)
+def test_foreign_host_names_are_rejected_on_every_path(client, method, path, accept):
+    answer = client.request(method, path, headers={"Host": "evil.example:8080", "Accept": accept})
+    assert answer.status_code == 421
+    assert "set-cookie" not in answer.headers
+
+
 @pytest.mark.parametrize(
     ("host", "status"),
     rows(

@@ -1,8 +1,10 @@
 """A transport for httpx whose answers come within a deadline and have a bounded size, whatever the server does."""
 
 import contextlib
+import ssl
 import threading
 from collections.abc import Iterator
+from functools import cache
 
 import httpx
 
@@ -12,8 +14,17 @@ DEADLINE_S = 10.0
 ANSWER_BYTES_MAX = 262_144
 
 
+@cache
+def _tls() -> ssl.SSLContext:
+    """PERF: reading the certificates takes 50 ms, in which nothing else runs; anybody may begin a login."""
+    return httpx.create_ssl_context()
+
+
 class BoundedTransport(httpx.HTTPTransport):
     """For the requests of one client, which are made one after the other."""
+
+    def __init__(self) -> None:
+        super().__init__(verify=_tls())
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         """Send a request; blocks until the beginning of the answer has come.

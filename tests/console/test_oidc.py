@@ -2,6 +2,7 @@
 
 import gzip
 import itertools
+import ssl
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
@@ -176,6 +177,16 @@ def test_what_a_provider_answers_is_bounded_and_asked_for_once(hostile, monkeypa
         with pytest.raises(ProviderFailed, match=r"does not answer|is not the metadata"):
             found.begin("http://broker/callback", "/console")
     assert _Hostile.asked == before + 1
+
+
+def test_all_logins_share_what_it_takes_long_to_read(hostile, monkeypatch):
+    made, make = [], ssl.create_default_context
+    monkeypatch.setattr(ssl, "create_default_context", lambda **options: made.append(1) or make(**options))
+    found = Provider(hostile, "rioni", None, "openid", "access_token")
+    found._endpoint = lambda _name: f"{hostile}/authorize"
+    for _ in range(20):
+        found.begin("http://broker/callback", "/console")
+    assert len(made) <= 1
 
 
 @pytest.mark.slow

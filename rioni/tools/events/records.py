@@ -102,7 +102,17 @@ def _detected(head: bytes, line: int) -> str:
     if head.startswith(b"{") or not head:
         return JSONL
     shown = head[:_SHOWN_BYTES].decode(errors="replace")
+    if _is_json(head):
+        raise Invalid(f"line {line} is not an event, which is a JSON object: {shown!r}.")
     raise Invalid(f"line {line} is not JSON: {shown!r}. For CSV and TSV say --format csv or --format tsv.")
+
+
+def _is_json(text: bytes) -> bool:
+    try:
+        strict_json.decode(text)
+    except (TooLarge, Malformed, strict_json.JsonError):
+        return False
+    return True
 
 
 def json_lines(lines: Iterable[bytes]) -> Iterator[Found]:

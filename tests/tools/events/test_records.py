@@ -139,8 +139,13 @@ def test_the_format_is_known_by_the_ending_or_the_beginning_of_json(name, text, 
 
 
 @pytest.mark.parametrize(
-    "text", ["a,b\n1,2", "a\tb\n1\t2", "<html>", "null", "12", "word", '"a"', "---\na: 1", "\n\nx"]
+    ("text", "problem"),
+    [
+        *((text, "line 1 is not JSON") for text in ("a,b\n1,2", "a\tb\n1\t2", "<html>", "word", "---\na: 1")),
+        ("\n\nx", "line 3 is not JSON"),
+        *((text, "line 1 is not an event") for text in ("null", "12", '"a"', "true")),
+    ],
 )
-def test_what_does_not_begin_as_json_is_not_guessed(text):
-    with pytest.raises(Invalid, match=f"line {3 if text.startswith(chr(10)) else 1} is not JSON"):
+def test_what_does_not_begin_as_json_is_not_guessed(text, problem):
+    with pytest.raises(Invalid, match=problem):
         detected("-", _lines(text))

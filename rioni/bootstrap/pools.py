@@ -16,17 +16,17 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import Any, NamedTuple, ParamSpec, TypeVar, cast
+from typing import Any, NamedTuple, NoReturn, ParamSpec, TypeVar, cast
 
 import gevent
 from gevent import monkey
-from gevent.lock import Semaphore
 from gevent.resolver.thread import Resolver
 from gevent.threadpool import ThreadPool as GeventThreadPool
 
+from rioni.bootstrap.turns import Turns
 from rioni.config.settings import Config
 from rioni.domain.errors import OutcomeUnknown, Overloaded, Unavailable
-from rioni.domain.ports.thread_pool import StorePools, ThreadPool, direct, in_place
+from rioni.domain.ports.thread_pool import CLIENT, StorePools, ThreadPool, direct, in_place
 from rioni.storage.threads.hub_thread import HubThread
 
 
@@ -44,6 +44,8 @@ class PoolLimits(NamedTuple):
     """For waiting and running together; longer than the deadlines of what runs, whose errors are more specific."""
     what: str
     """The subject of errors about overload."""
+    fair: bool = False
+    """Whether clients are served in turn, and each may queue as many tasks as there is room for further ones."""
 
 
 DATABASE = "database"
@@ -64,11 +66,11 @@ TAILS = "tails"
 KINDS: Mapping[str, PoolLimits] = {
     # As many threads as connections of PostgreSQL; writers wait for each other for `database_lock_timeout_s`, so the
     # queue holds what accumulates in some seconds during a restart of the database.
-    DATABASE: PoolLimits(10, 256, 90.0, "The database"),
+    DATABASE: PoolLimits(10, 512, 90.0, "The database", fair=True),
     # Large batches, and the validators compiled for them: the GIL lets only one thread compute at a time.
-    COMPUTING: PoolLimits(2, 64, 30.0, "This process"),
+    COMPUTING: PoolLimits(2, 128, 30.0, "This process", fair=True),
     # Schemas may take half a second each to check and to compare; publishers of large batches must not wait for them.
-    DEFINITIONS: PoolLimits(2, 32, 30.0, "The check of definitions"),
+    DEFINITIONS: PoolLimits(2, 64, 30.0, "The check of definitions", fair=True),
     # One file with one writer at a time. A second thread reads, or cleans up after dead processes.
     COORDINATION: PoolLimits(2, 256, 60.0, "The file of sessions and cursors"),
     SLOTS: PoolLimits(2, 256, 60.0, "The file that counts streams"),
@@ -146,22 +148,26 @@ class Pool:
         """
         self.kind, self.limits = kind, limits
         self.name = f"{kind} of storage {storage}" if storage else kind
-        self.queued = 0
-        """Number of tasks waiting for a thread."""
         self.rejected = 0
         """Number of tasks rejected because the queue was full, or no thread was free in time."""
         self.running: set[Task] = set()
         self.idents: set[int] = set()
         """The native identifiers of threads that run a task."""
         self._hub_thread = HubThread(gevent.get_hub())
-        self._free = Semaphore(limits.threads)
+        self._turns = Turns(limits.threads)
         self._threads = GeventThreadPool(limits.threads)
+
+    @property
+    def queued(self) -> int:
+        """Number of tasks waiting for a thread."""
+        return self._turns.queued
 
     def __call__(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a function in a thread of the pool; blocks only the calling greenlet or native thread.
 
         Raises:
-            Overloaded: the queue is full, or no thread was free within the deadline; the function was not called.
+            Overloaded: the queue is full, or the client's part of it, or no thread was free within the deadline; the
+                function was not called.
             OutcomeUnknown: the function has not ended within the deadline, and continues to run.
             Exception: the exception of the function.
         """
@@ -189,15 +195,16 @@ class Pool:
 
     def _run(self, function: Callable[..., T], args: Any, kwargs: Any, deadline_s: float | None) -> T:
         begun_s = time.monotonic()
-        self._take_thread(deadline_s)
+        client = CLIENT.get() if self.limits.fair else ""
+        self._take_thread(client, deadline_s)
         task = Task(function, args, kwargs)
         self.running.add(task)
         try:
             pending = self._threads.spawn(task, self)
         except BaseException:
-            self._end(task)
+            self._end(task, client)
             raise
-        pending.rawlink(partial(self._end, task))
+        pending.rawlink(partial(self._end, task, client))
         left_s = None if deadline_s is None else max(0.0, begun_s + deadline_s - time.monotonic())
         outcome: tuple[Any, BaseException | None] | None = pending.wait(left_s)
         if outcome is None:
@@ -210,24 +217,25 @@ class Pool:
             raise error
         return cast("T", result)
 
-    def _take_thread(self, wait_s: float | None) -> None:
-        if self._free.acquire(blocking=False):
+    def _take_thread(self, client: str, wait_s: float | None) -> None:
+        if self._turns.take_free(client):
             return
-        if self.queued >= self.limits.queue:
-            self.rejected += 1
-            raise Overloaded(f"{self.limits.what} is overloaded. Try again later.", RETRY_AFTER_S)
-        self.queued += 1
-        try:
-            taken = self._free.acquire(timeout=wait_s)
-        finally:
-            self.queued -= 1
-        if not taken:
-            self.rejected += 1
-            raise Overloaded(f"{self.limits.what} has been busy for {wait_s:g} s. Try again later.", RETRY_AFTER_S)
+        room = self.limits.queue - self._turns.queued
+        if room <= 0:
+            self._reject(f"{self.limits.what} is overloaded. Try again later.")
+        # As with bodies in flight: a client that queues all it can leaves as much room for others.
+        if self.limits.fair and client and self._turns.queued_of(client) >= room:
+            self._reject(f"{self.limits.what} is busy with other requests of this client. Try again later.")
+        if not self._turns.wait(client, wait_s):
+            self._reject(f"{self.limits.what} has been busy for {wait_s:g} s. Try again later.")
 
-    def _end(self, task: Task, _pending: object = None) -> None:
+    def _reject(self, detail: str) -> NoReturn:
+        self.rejected += 1
+        raise Overloaded(detail, RETRY_AFTER_S)
+
+    def _end(self, task: Task, client: str, _pending: object = None) -> None:
         self.running.discard(task)
-        self._free.release()
+        self._turns.release(client)
 
 
 def kinds_for(config: Config) -> Mapping[str, PoolLimits]:

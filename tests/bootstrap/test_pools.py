@@ -7,6 +7,7 @@ import pytest
 
 from rioni.bootstrap.pools import KINDS, STORAGES_MAX, Pool, PoolLimits, Pools
 from rioni.domain.errors import NotFound, OutcomeUnknown, Overloaded
+from rioni.domain.ports.thread_pool import CLIENT
 from tests.support.waiting import wait_until
 
 
@@ -81,6 +82,47 @@ def test_a_full_queue_is_an_error_at_once(gate, threads, queue):
     gate.open()
     assert [each.get(timeout=PATIENCE_S) for each in waiting] == ["passed"] * len(waiting)
     assert used(len, "abc") == 3
+
+
+def for_client(client, pool, function, *arguments):
+    CLIENT.set(client)
+    return pool(function, *arguments)
+
+
+def test_a_client_that_queues_much_leaves_room_and_turns_for_others(gate):
+    """Reference operations#overload."""
+    used = Pool("definitions", PoolLimits(1, 8, PATIENCE_S, "The check", fair=True))
+    ended = []
+
+    def run(client):
+        gate.pass_through()
+        ended.append(client)
+
+    waiting = [gevent.spawn(for_client, "many", used, run, "many") for _ in range(5)]
+    gevent.idle()
+    assert used.queued == 4
+    with pytest.raises(Overloaded, match="busy with other requests of this client"):
+        gevent.spawn(for_client, "many", used, run, "many").get(timeout=PATIENCE_S)
+    waiting += [gevent.spawn(for_client, client, used, run, client) for client in ("one", "two")]
+    gevent.idle()
+    assert used.queued == 6
+    gate.open()
+    gevent.joinall(waiting, timeout=PATIENCE_S, raise_error=True)
+    assert {"one", "two"} <= set(ended[1:4])
+    assert ended.count("many") == 5
+
+
+def test_pools_of_what_the_broker_does_serve_in_the_order_of_requests(gate):
+    used = pool(queue=8)
+    waiting = [gevent.spawn(for_client, "many", used, gate.pass_through) for _ in range(9)]
+    gevent.idle()
+    assert used.queued == 8
+    gate.open()
+    gevent.joinall(waiting, timeout=PATIENCE_S, raise_error=True)
+
+
+def test_pools_that_serve_requests_serve_clients_in_turn():
+    assert {kind for kind, limits in KINDS.items() if limits.fair} == {"database", "computing", "definitions"}
 
 
 def test_a_hanging_task_keeps_its_thread_and_its_caller_times_out(gate):

@@ -1,6 +1,7 @@
 """The port to pools of native threads, in which calls that block run."""
 
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import NamedTuple, ParamSpec, Protocol, TypeVar
 
 
@@ -8,6 +9,9 @@ P = ParamSpec("P")
 
 
 T = TypeVar("T")
+
+CLIENT: ContextVar[str] = ContextVar("client", default="")
+"""The key of the client that the current greenlet works for, for pools that serve clients in turn; empty for none."""
 
 
 class ThreadPool(Protocol):

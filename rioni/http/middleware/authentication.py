@@ -9,7 +9,8 @@ import falcon
 from rioni.domain.access.authentication import UID_SCOPE, Mode, TokenInfo, TokenPolicy, Tokens
 from rioni.domain.errors import InsufficientToken, TokensUnavailable, Unauthenticated
 from rioni.domain.ports.clock import Clock
-from rioni.http.caller import ANYBODY, Caller
+from rioni.domain.ports.thread_pool import CLIENT
+from rioni.http.caller import ANYBODY, Caller, client_key
 
 
 PUBLIC = frozenset(("/health", "/livez", "/readyz", "/docs", "/openapi.json"))
@@ -129,6 +130,7 @@ class AuthenticationMiddleware:
         """Authenticate before routing, so that clients without a token learn nothing about paths."""
         if req.path not in PUBLIC:
             req.context.caller = self._authentication.caller(req.get_header("Authorization"))
+        CLIENT.set(client_key(req))
 
     def process_resource(self, req: falcon.Request, _resp: falcon.Response, _resource: Any, _params: Any) -> None:
         """Check the scope, once the route is known."""

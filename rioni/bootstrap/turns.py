@@ -1,0 +1,83 @@
+"""Grants the places of a pool, to clients in turn: one that asks for many makes the others wait for one turn."""
+
+from collections import Counter, OrderedDict, deque
+
+from gevent.event import Event
+
+
+class Turns:
+    """Places that greenlets of one hub wait for.
+
+    A free place goes to the client that has the fewest now; among equals, to the one that has waited longest since its
+    last turn.
+    """
+
+    def __init__(self, places: int) -> None:
+        self._free = places
+        self._taken = Counter[str]()
+        self._waiting: OrderedDict[str, deque[Event]] = OrderedDict()
+        self.queued = 0
+        """Number of greenlets that wait for a place."""
+
+    def queued_of(self, client: str) -> int:
+        """Return how many greenlets wait for a client."""
+        return len(self._waiting.get(client, ()))
+
+    def take_free(self, client: str) -> bool:
+        """Take a place if one is free; return whether it was."""
+        if self._free:
+            self._free -= 1
+            self._taken[client] += 1
+            return True
+        return False
+
+    def wait(self, client: str, wait_s: float | None) -> bool:
+        """Wait for a place and take it; blocks the calling greenlet.
+
+        Args:
+            client: whose turn it has to be.
+            wait_s: time limit in seconds; None for none.
+
+        Returns:
+            Whether a place was taken.
+        """
+        turn = Event()
+        self._waiting.setdefault(client, deque()).append(turn)
+        self.queued += 1
+        try:
+            taken = turn.wait(wait_s)
+        except BaseException:
+            if not self._leave(client, turn):
+                self.release(client)
+            raise
+        # It may have been granted while the time ended.
+        return bool(taken) or not self._leave(client, turn)
+
+    def release(self, client: str) -> None:
+        """Give back a place that a client has taken: the next one in turn takes it."""
+        # As if it still had the place: of clients with one each, another one is next.
+        following = min(self._waiting, key=self._taken.__getitem__, default=None)
+        self._taken[client] -= 1
+        if not self._taken[client]:
+            del self._taken[client]
+        if following is None:
+            self._free += 1
+            return
+        turns = self._waiting[following]
+        turn = turns.popleft()
+        self.queued -= 1
+        self._waiting.move_to_end(following)
+        if not turns:
+            del self._waiting[following]
+        self._taken[following] += 1
+        turn.set()
+
+    def _leave(self, client: str, turn: Event) -> bool:
+        """Wait no more; return whether there was no turn yet."""
+        if turn.is_set():
+            return False
+        self._waiting[client].remove(turn)
+        self.queued -= 1
+        if not self._waiting[client]:
+            del self._waiting[client]
+        return True

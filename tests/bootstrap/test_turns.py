@@ -1,0 +1,100 @@
+"""Places go to clients in turn, and none is lost."""
+
+import gevent
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rioni.bootstrap.turns import Turns
+
+
+def waiting(turns, *clients):
+    """Greenlets that wait for a place in this order; each notes when it has one."""
+    got = []
+
+    def wait(client):
+        assert turns.wait(client, None)
+        got.append(client)
+
+    greenlets = [gevent.spawn(wait, client) for client in clients]
+    gevent.sleep(0)
+    assert turns.queued == len(clients)
+    return got, greenlets
+
+
+def test_a_client_that_asks_once_waits_for_one_turn_only():
+    turns = Turns(1)
+    assert turns.take_free("many")
+    got, greenlets = waiting(turns, *["many"] * 50, "once")
+    turns.release("many")
+    gevent.sleep(0)
+    assert got == ["once"]
+    gevent.killall(greenlets)
+
+
+def test_clients_that_ask_for_many_share_the_places():
+    turns = Turns(2)
+    assert turns.take_free("a")
+    assert turns.take_free("a")
+    got, _ = waiting(turns, *"aaaaabbbbbccccc")
+    holders, seen = ["a", "a"], 0
+    while holders:
+        turns.release(holders.pop(0))
+        gevent.sleep(0)
+        holders += got[seen:]
+        seen = len(got)
+    assert sorted(got[:6]) == list("aabbcc")
+
+
+@given(st.lists(st.tuples(st.sampled_from(["take", "wait", "release", "kill", "late"]), st.sampled_from("abc"))))
+def test_no_place_is_lost(steps):  # noqa: C901 - one branch for each step
+    places = 2
+    turns, holders, waiters = Turns(places), [], []
+
+    def wait(client):
+        if turns.wait(client, None):
+            holders.append(client)
+
+    for step, client in steps:
+        match step:
+            case "take":
+                if turns.take_free(client):
+                    holders.append(client)
+            case "wait" if len(holders) == places:
+                waiters.append(gevent.spawn(wait, client))
+            case "late" if len(holders) == places:
+                assert not turns.wait(client, 0)
+            case "release" if holders:
+                turns.release(holders.pop(0))
+            case "kill" if waiters:
+                # It may have been granted a place that it could not take note of yet.
+                waiters.pop(0).kill()
+        gevent.sleep(0)
+        gevent.sleep(0)
+        assert len(holders) <= places
+    while holders:
+        turns.release(holders.pop(0))
+        gevent.sleep(0)
+        gevent.sleep(0)
+    assert turns.queued == 0
+    assert all(turns.take_free("d") for _ in range(places))
+    assert not turns.take_free("d")
+
+
+def test_a_place_that_was_granted_to_a_greenlet_that_is_killed_goes_on():
+    turns = Turns(1)
+    assert turns.take_free("a")
+    got, (first, _) = waiting(turns, "b", "c")
+    first.kill(block=False)
+    turns.release("a")
+    gevent.sleep(0)
+    gevent.sleep(0)
+    assert got == ["c"]
+
+
+@pytest.mark.parametrize("wait_s", [0, 0.001])
+def test_a_wait_has_a_limit(wait_s):
+    turns = Turns(0)
+    assert not turns.wait("a", wait_s)
+    assert turns.queued == 0
+    assert turns.queued_of("a") == 0

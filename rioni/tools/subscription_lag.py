@@ -25,7 +25,7 @@ class Lag:
         group: its consumer group.
         event_type: None where it is about all of them.
         partition: None where it is about all of them.
-        events: that are not committed; None if that is not known, as before the subscription is first streamed.
+        events: that are not committed; None if that is not known.
         seconds: age of the first of them; None if that is not known.
         streams: ids of the streams that read.
         errors: why it is not known.

@@ -70,7 +70,7 @@ def test_a_subscription_shows_its_lag_and_its_clients(client, create, subscribe,
     (before,) = ask(name, "consumers")["subscriptions"]
     assert before["id"] == subscription
     assert (before["streams"], before["clients"]) == (0, [])
-    assert "unconsumed_events" not in before
+    assert before["unconsumed_events"] == 0
     for partition in ("0", "0", "0", "1"):
         client.post(f"/event-types/{name}/events", json=[event(metadata={"partition": partition})])
     with open_stream(client, f"/subscriptions/{subscription}/events", params={"batch_limit": 1}) as stream:
@@ -151,3 +151,33 @@ def test_recorded_activity_outlives_the_server(tmp_path, name):
         running.kill()
     with running_server(data, "--workers", "1") as running:
         assert producers(running) == before != []
+
+
+@pytest.mark.parametrize(("read_from", "lag"), [("begin", 8), ("end", 0), ("cursors", 5)])
+def test_the_lag_of_a_subscription_that_was_never_streamed_is_what_it_would_begin_with(
+    client, create, subscribe, name, ask, read_from, lag
+):
+    """Reference subscriptions#unconsumed-events: five events before it is created, three after."""
+    create(name)
+    client.post(f"/event-types/{name}/events", json=[event() for _ in range(5)])
+    cursors = [{"event_type": name, "partition": "0", "offset": "001-0001-000000000000000002"}]
+    subscription = subscribe(
+        name, read_from=read_from, **({"initial_cursors": cursors} if read_from == "cursors" else {})
+    )
+    client.post(f"/event-types/{name}/events", json=[event() for _ in range(3)])
+    (one,) = ask(name, "consumers?show_time_lag=true")["subscriptions"]
+    assert one["unconsumed_events"] == lag
+    assert one["consumer_lag_seconds"] in (range(ENOUGH_S) if lag else [0])
+    path = f"/subscriptions/{subscription}/stats"
+    (item,) = client.get(f"{path}?show_initial_lag=true").json()["items"]
+    assert [each["unconsumed_events"] for each in item["partitions"]] == [lag]
+    (item,) = client.get(path).json()["items"]
+    assert [each.get("unconsumed_events") for each in item["partitions"]] == [None]
+    labels = (
+        f'{{consumer_group="default",owning_application="{one["owning_application"]}",subscription="{subscription}"}}'
+    )
+    gauge = f"rioni_subscription_lag_events{labels}"
+    until(lambda: client.get("/metrics").json()["gauges"].get(gauge, {}).get("value"), lambda value: value == lag)
+    with open_stream(client, f"/subscriptions/{subscription}/events"):
+        (item,) = client.get(path).json()["items"]
+    assert [each["unconsumed_events"] for each in item["partitions"]] == [lag]

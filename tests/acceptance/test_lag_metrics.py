@@ -39,8 +39,8 @@ def everywhere(condition):
 def test_lags_follow_publishing_commits_and_deletion(client, create, subscribe, publish, name, shown, unconsumed):
     create(name)
     subscription = subscribe(name, read_from="begin")
-    assert shown(subscription, "events") is None
     publish(name, *"abc")
+    everywhere(lambda: shown(subscription, "events") == 3)
     with open_stream(client, f"/subscriptions/{subscription}/events", params={"batch_limit": 2}) as stream:
         cursor = stream.batch()["cursor"]
         everywhere(lambda: shown(subscription, "events") == 3)

@@ -68,8 +68,9 @@ def lag(
 ) -> None:
     """Show how many events subscriptions have not committed, and how old the first of them is.
 
-    Nothing is known of a subscription before it is first streamed. With `--fail-above` or `--fail-above-seconds`, a
-    cursor beyond the end of its partition is a failure, too. JSON has the same rows without the total.
+    Before a subscription is first streamed, all that it would begin with counts. With `--fail-above` or
+    `--fail-above-seconds`, a cursor beyond the end of its partition is a failure, too. JSON has the same rows without
+    the total.
     """
     from rioni.tools.subscription_lag import summed, total_events
 
@@ -166,7 +167,8 @@ def _lags(session: Session, subscriptions: "Iterable[Subscription]", *, strict: 
 
     def asked(subscription: "Subscription") -> "list[Lag]":
         try:
-            return lags_of(subscription, client.subscriptions.stats(subscription.id, show_time_lag=True))
+            statistics = client.subscriptions.stats(subscription.id, show_time_lag=True, show_initial_lag=True)
+            return lags_of(subscription, statistics)
         except NotFound:
             if strict:
                 raise

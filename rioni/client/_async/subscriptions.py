@@ -125,10 +125,22 @@ class Subscriptions:
         """Delete a subscription and its cursors; its streams end."""
         await self._transport.delete(_ITEM, {"subscription_id": subscription_id})
 
-    async def stats(self, subscription_id: str, *, show_time_lag: bool = False) -> Sequence[SubscriptionStatistics]:
-        """Who reads each partition, and how far behind it is, by event type."""
+    async def stats(
+        self, subscription_id: str, *, show_time_lag: bool = False, show_initial_lag: bool = False
+    ) -> Sequence[SubscriptionStatistics]:
+        """Who reads each partition, and how far behind it is, by event type.
+
+        Args:
+            subscription_id: the subscription.
+            show_time_lag: ask for the lag in seconds, too.
+            show_initial_lag: ask for the lag of one that was never streamed, too: from where it would begin; of Rioni
+                only.
+        """
         path = {"subscription_id": subscription_id}
-        params = {"show_time_lag": "true" if show_time_lag else None}
+        params = {
+            "show_time_lag": "true" if show_time_lag else None,
+            "show_initial_lag": "true" if show_initial_lag else None,
+        }
         return (await self._transport.fetch(_Statistics, "GET", f"{_ITEM}/stats", path=path, params=params)).items
 
     async def ended_streams(self, subscription_id: str) -> Sequence[EndedStreams]:

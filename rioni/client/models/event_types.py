@@ -111,7 +111,7 @@ class ProducingClient(Model):
 class PartitionLag(Model):
     """How many events of a partition are unconsumed, and the age of the first; None where that is unknown.
 
-    It is unknown until the subscription was first streamed; the age is told with `show_time_lag` only.
+    Of a subscription that was never streamed it is what it would begin with; the age is told with `show_time_lag` only.
     """
 
     partition: str

@@ -25,7 +25,7 @@ class PartitionStatistics(Model):
     stream_id: str = ""
     """Empty if no stream reads the partition."""
     unconsumed_events: int | None = None
-    """None until the subscription was first streamed."""
+    """None until the subscription was first streamed, unless that was asked for with `show_initial_lag`."""
     consumer_lag_seconds: int | None = None
     """Age of the first unconsumed event, if it was asked for."""
     assignment_type: str | None = None

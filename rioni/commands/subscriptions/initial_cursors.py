@@ -19,9 +19,9 @@ from rioni.domain.ports.event_stores import EventStores
 from rioni.domain.ports.registry import Registry
 from rioni.domain.subscriptions.cursor_arithmetic import OffsetRanges, begin
 from rioni.domain.subscriptions.cursor_spec import CursorSpec, for_each_partition
+from rioni.domain.subscriptions.starts import start_places
 from rioni.domain.subscriptions.subscription import InitialCursor, Subscription
-from rioni.domain.timelines.position import EventTypePartition, TimelinePosition, parse_offset
-from rioni.domain.timelines.timeline import FIRST_ORDER
+from rioni.domain.timelines.position import EventTypePartition, TimelinePosition
 from rioni.projections.queries.timeline_reader import offset_ranges_of
 
 
@@ -72,19 +72,8 @@ class CursorInitializer:
             return
         ranges = {name: self._ranges(name) for name in subscription.event_types}
         begins = {key: begin(ranges[key.event_type][int(key.partition)]) for key in wanted}
-        starts = begins
-        if subscription.read_from == "end":
-            lasts = {key: ranges[key.event_type][int(key.partition)][-1] for key in wanted}
-            starts = {key: TimelinePosition(last.order, last.newest) for key, last in lasts.items()}
-        given = {
-            EventTypePartition(each.event_type, each.partition): parse_offset(
-                each.offset, partition=each.partition, oldest_order=FIRST_ORDER
-            )
-            for each in subscription.initial_cursors
-            if subscription.read_from == "cursors"
-        }
-        starts = {key: given.get(key) or place for key, place in starts.items()}
-        self._coordinator.initialise(subscription.id, {key: place.offset for key, place in starts.items()})
+        starts = start_places(subscription, ranges)
+        self._coordinator.initialise(subscription.id, {key: starts[key].offset for key in wanted})
         # New partitions are read from their beginning, wherever the others began: no event may be missed.
         self._coordinator.extend(subscription.id, {key: place.offset for key, place in begins.items()})
 

@@ -20,11 +20,13 @@ from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.coordinator import CommittedOffsets, Coordinator
 from rioni.domain.ports.event_stores import EventStores
 from rioni.domain.ports.registry import Registry
+from rioni.domain.subscriptions.cursor_arithmetic import OffsetRanges
 from rioni.domain.subscriptions.end_times import EndTimes
 from rioni.domain.subscriptions.lag import NEVER, Lag, committed_place, unconsumed_of
+from rioni.domain.subscriptions.starts import start_offsets
 from rioni.domain.timelines.position import Bounds, EventTypePartition
 from rioni.domain.timelines.timeline import Timelines
-from rioni.projections.queries.timeline_reader import newest_in, recorded_at_ms_after
+from rioni.projections.queries.timeline_reader import newest_in, offset_ranges_of, recorded_at_ms_after
 
 
 BUSY_S = 0.35
@@ -171,6 +173,7 @@ class LagMonitor:
             return False
         ends = self._ends({name for each in subscription_ids for name in self._followed.event_types_of(each)})
         left: list[str] = []
+        ranges: dict[str, Sequence[OffsetRanges]] = {}
         for subscription_id in subscription_ids:
             of_names = [ends.get(name) for name in self._followed.event_types_of(subscription_id)]
             if self._clock.monotonic() >= until_s:
@@ -181,7 +184,7 @@ class LagMonitor:
             else:
                 self._failed.discard(subscription_id)
                 known_ends = [each for each in of_names if each]
-                self._set(subscription_id, self._lag(subscription_id, cursors[subscription_id], known_ends))
+                self._set(subscription_id, self._lag(subscription_id, cursors[subscription_id], known_ends, ranges))
                 self._pause()
         # Behind all others, which must not wait for what fails.
         self._outdate(left)
@@ -228,14 +231,28 @@ class LagMonitor:
             return None
 
     def _lag(
-        self, subscription_id: str, cursors: CommittedOffsets, ends: Iterable[tuple[Timelines, Sequence[Bounds]]]
+        self,
+        subscription_id: str,
+        cursors: CommittedOffsets,
+        ends: Iterable[tuple[Timelines, Sequence[Bounds]]],
+        ranges: dict[str, Sequence[OffsetRanges]],
     ) -> Lag | None:
-        """The lag of a subscription; None if nothing is known, as before it was first streamed."""
+        """The lag of a subscription; None if nothing is known.
+
+        Args:
+            subscription_id: the subscription.
+            cursors: its own; it starts where it would be streamed from if there are none.
+            ends: of its event types.
+            ranges: what event types hold, as far as it was asked for, and is asked for now.
+        """
         events: int | None = None
         lagging: dict[EventTypePartition, Lag] = {}
         since: dict[EventTypePartition, _FirstEvent] = {}
         known = self._since.get(subscription_id, {})
+        starting = not cursors
         for timelines, bounds in ends:
+            if starting:
+                cursors = self._starts(subscription_id, timelines, ranges)
             newest = newest_in(timelines, [each.newest for each in bounds])
             for key, count in unconsumed_of(timelines, newest, cursors).items():
                 events = (events or 0) + count
@@ -251,6 +268,19 @@ class LagMonitor:
         stored_ms = [each.stored_ms for each in since.values() if each.stored_ms]
         nothing_ms = NEVER if len(since) == len(lagging) else None
         return Lag(events, min(stored_ms, default=nothing_ms))
+
+    def _starts(
+        self, subscription_id: str, timelines: Timelines, ranges: dict[str, Sequence[OffsetRanges]]
+    ) -> CommittedOffsets:
+        """Where a subscription that was never streamed would begin; empty where that can't be told now."""
+        name = timelines.event_type
+        with suppress(NotFound):
+            subscription = self._registry.subscription(subscription_id)
+            if name not in ranges:
+                ask = partial(offset_ranges_of, timelines, self._stores)
+                ranges[name] = self._asked(timelines.active.storage_id, ask) or ()
+            return start_offsets(subscription, name, ranges[name])
+        return {}
 
     def _first(
         self,

@@ -39,7 +39,7 @@ def _load(visit: Visit) -> dict[str, Any]:
         return data | dead_letters.load(visit)
     if tab == "definition":
         return data
-    stats = visit.api.attempt(f"{path}/stats", show_time_lag="true")
+    stats = visit.api.attempt(f"{path}/stats", show_time_lag="true", show_initial_lag="true")
     data |= {"stats": stats, "cursors": visit.api.attempt(f"{path}/cursors"), "places": PLACES}
     if visit.as_of is None:
         names = "lag_events,lag_seconds"

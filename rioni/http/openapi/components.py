@@ -158,7 +158,8 @@ def _composed() -> Json:
     statistics = {
         "partition": STRING,
         "state": {"enum": ["unassigned", "reassigning", "assigned"]},
-        "unconsumed_events": INTEGER | {"description": "Absent until the subscription was first streamed."},
+        "unconsumed_events": INTEGER
+        | {"description": "Absent until the subscription was first streamed, unless `show_initial_lag` is true."},
         "consumer_lag_seconds": INTEGER | {"description": "The age of the first unconsumed event, if asked for."},
         "stream_id": STRING | {"description": "The stream that reads the partition; empty if none does."},
         "assignment_type": {"enum": ["auto", "direct"], "description": "Whether the stream asked for the partition."},
@@ -208,7 +209,8 @@ def _composed() -> Json:
                 "streams": INTEGER | {"description": "How many there are now."},
                 "partitions": array(structure(lagging, optional=_LAGS)),
                 "clients": array(structure(attending, optional=("realm", "last_streamed_at", "last_committed_at"))),
-                "unconsumed_events": INTEGER | {"description": "In all; absent until it was first streamed."},
+                "unconsumed_events": INTEGER
+                | {"description": "In all; before it is first streamed, all that it would begin with."},
                 "consumer_lag_seconds": INTEGER
                 | {"description": "The age of the oldest unconsumed event, if asked for; absent if it is unknown."},
             },

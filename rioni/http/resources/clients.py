@@ -12,10 +12,11 @@ import orjson
 from rioni.domain.access.authorization import name_and_realm
 from rioni.domain.subscriptions.activity import COMMIT, PUBLISH, READ, STREAM, LastActivity, resource_of
 from rioni.domain.subscriptions.lag import partitions_of, unconsumed_of
+from rioni.domain.subscriptions.starts import start_offsets
 from rioni.domain.subscriptions.subscription import Subscription
 from rioni.domain.timestamps import rfc3339
 from rioni.http.resources.resource import Resource
-from rioni.projections.queries.timeline_reader import ages_s, newest_consistent
+from rioni.projections.queries.timeline_reader import ages_s, newest_consistent, offset_ranges_of
 
 
 class ProducersResource(Resource):
@@ -59,14 +60,17 @@ class ConsumersResource(Resource):
     def _subscriptions(self, name: str, subscribed: list[Subscription], *, with_ages: bool) -> list[dict[str, Any]]:
         dependencies = self._dependencies
         timelines = dependencies.registry.timelines(name)
+        # Starts first, which are never beyond ends that are read later.
+        ranges = offset_ranges_of(timelines, dependencies.stores)
         newest = newest_consistent(timelines, dependencies.stores)
         now_ms = dependencies.clock.now_ms()
         items = []
         for subscription in subscribed:
             cursors = dependencies.coordinator.cursors(subscription.id)
+            if not cursors:
+                cursors = start_offsets(subscription, name, ranges)
             unconsumed = unconsumed_of(timelines, newest, cursors)
             ages = ages_s(timelines, dependencies.stores, unconsumed, cursors, now_ms) if with_ages else {}
-            # Unknown as long as the subscription was never streamed.
             partitions = {
                 key.partition: {"unconsumed_events": unconsumed.get(key), "consumer_lag_seconds": ages.get(key)}
                 for key in partitions_of(timelines)

@@ -1,4 +1,4 @@
-"""The lags that the monitor knows are those that `/stats` says, whatever happens."""
+"""The lags that the monitor knows are those that `/stats` says, whatever happens, before the first stream too."""
 
 import contextlib
 import tempfile
@@ -93,7 +93,9 @@ class Scene:
 
     def stats(self, subscription_id):
         """The lag that `/stats` says."""
-        answer = self._client.simulate_get(f"/subscriptions/{subscription_id}/stats?show_time_lag=true")
+        answer = self._client.simulate_get(
+            f"/subscriptions/{subscription_id}/stats?show_time_lag=true&show_initial_lag=true"
+        )
         assert answer.status_code == 200, answer.text
         partitions = [each for item in answer.json["items"] for each in item["partitions"]]
         counts = [each["unconsumed_events"] for each in partitions if "unconsumed_events" in each]

@@ -88,6 +88,7 @@ def test_a_subscription_that_nobody_reads_says_how_to(visitor, subscription):
     page = visitor.get(path).text
     assert "It has not been read yet" in page
     assert f"/subscriptions/{id_}/events</code>" in page
+    assert visitor.get(f"{path}?format=json").json()["summary"]["events"] == 3
     visitor.post(f"{path}?tab=reset", {"action": "reset", "to": "begin"})
     assert "It has not been read yet" not in visitor.get(path).text
 

@@ -231,7 +231,11 @@ PATHS: Json = {
                     {"items": [{"event_type": "order.created", "partitions": [_STATISTICS]}]},
                 )
             },
-            parameters=[_SUBSCRIPTION_ID, query("show_time_lag", "Show the lag in seconds, too.", FLAG, "true")],
+            parameters=[
+                _SUBSCRIPTION_ID,
+                query("show_time_lag", "Show the lag in seconds, too.", FLAG, "true"),
+                query("show_initial_lag", "Show the lag of a subscription that was never streamed, too.", FLAG, "true"),
+            ],
             problems=(403, 404),
         ),
     },

@@ -11,18 +11,22 @@ import orjson
 from rioni.domain.errors import EventTypeNotFound
 from rioni.domain.ports.coordinator import Assignment, Topology
 from rioni.domain.subscriptions.lag import cursor_errors, partitions_of, unconsumed_of
+from rioni.domain.subscriptions.starts import start_offsets
 from rioni.domain.subscriptions.subscription import Subscription
 from rioni.domain.timelines.position import EventTypePartition
 from rioni.http.dependencies import Dependencies
 from rioni.http.resources.resource import Resource
-from rioni.projections.queries.timeline_reader import ages_s, newest_consistent
+from rioni.projections.queries.timeline_reader import ages_s, newest_consistent, offset_ranges_of
 
 
 class SubscriptionStatsResource(Resource):
     """The statistics of one subscription."""
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, subscription_id: str) -> None:
-        """Show all partitions with their readers and their lag; with `show_time_lag` also in seconds."""
+        """Show all partitions with their readers and their lag; with `show_time_lag` also in seconds.
+
+        With `show_initial_lag` what waits for a subscription that was never streamed counts, too.
+        """
         dependencies = self._dependencies
         dependencies.registry.refresh()
         subscription = dependencies.registry.subscription(subscription_id)
@@ -33,7 +37,13 @@ class SubscriptionStatsResource(Resource):
         unconsumed: dict[EventTypePartition, int] = {}
         ages: dict[EventTypePartition, int | None] = {}
         errors: dict[EventTypePartition, str] = {}
+        with_start = bool(req.get_param_as_bool("show_initial_lag")) and not cursors
         for timelines in event_types.values():
+            # Starts first, which are never beyond ends that are read later.
+            if with_start:
+                cursors = start_offsets(
+                    subscription, timelines.event_type, offset_ranges_of(timelines, dependencies.stores)
+                )
             newest = newest_consistent(timelines, dependencies.stores)
             found = unconsumed_of(timelines, newest, cursors)
             unconsumed |= found

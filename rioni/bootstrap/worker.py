@@ -38,6 +38,7 @@ from rioni.commands.system.job_records import JobRecords
 from rioni.commands.system.usage_metrics import UsageRecorder
 from rioni.config.settings import Config
 from rioni.console.app import create_console
+from rioni.console.ended_sessions import EndedSessions
 from rioni.console.oidc import Provider
 from rioni.console.sessions import Sessions
 from rioni.domain.access.authentication import Mode
@@ -68,6 +69,7 @@ from rioni.storage.embedded.leadership import FileLeadership
 from rioni.storage.embedded.spool import FileSpool
 from rioni.storage.signing_key import load_key
 from rioni.storage.sql.denials import SqlDenials
+from rioni.storage.sql.ended_sessions import SqlEndedSessions
 from rioni.storage.tokens.sources import sources_of_tokens
 
 
@@ -172,7 +174,7 @@ def worker(
     run_background_jobs = job_watchdog.watched(do_jobs)
     report = WorkerReporter(base, metrics).report
     return Worker(
-        _application(dependencies, directory),
+        _application(dependencies, base),
         stop,
         wake,
         run_background_jobs,
@@ -184,16 +186,17 @@ def worker(
     )
 
 
-def _application(dependencies: Dependencies, directory: DataDirectory) -> Any:
+def _application(dependencies: Dependencies, base: Infrastructure) -> Any:
     api, config = create_app(dependencies), dependencies.config
     if not config.console:
         return released_when_sent(api)
-    secret = _shared_secret(config, directory)
+    secret = _shared_secret(config, base.directory)
     sessions = Sessions(lambda: secret)
     needs_token = config.auth_mode != Mode.OFF
     console = create_console(
         api,
         sessions,
+        EndedSessions(SqlEndedSessions(base.log.engine), base.pools.database),
         needs_token=needs_token,
         provider=_provider(config),
         guards=[HostMiddleware(config)],

@@ -12,6 +12,7 @@ import structlog
 
 from rioni.console.api import Api, ApiProblem, Wsgi
 from rioni.console.assets import asset_url, assets
+from rioni.console.ended_sessions import EndedSessions
 from rioni.console.login import LoginResource, LogoutResource
 from rioni.console.oidc import CALLBACK, Provider, ProviderCallbackResource, ProviderLoginResource
 from rioni.console.pages.page import Done, Page, Visit
@@ -173,6 +174,7 @@ class HomeResource:
 def create_console(
     api: Wsgi,
     sessions: Sessions,
+    ended: EndedSessions,
     *,
     needs_token: bool,
     provider: Provider | None = None,
@@ -184,17 +186,20 @@ def create_console(
     Args:
         api: the WSGI application of the API.
         sessions: of browsers.
+        ended: those that have ended before their time.
         needs_token: whether users have to log in.
         provider: where they can log in; None if they can only paste a token.
         guards: the middleware that requests pass first.
         middleware: what they pass after that of the console.
     """
-    console = falcon.App(middleware=[*guards, SecurityMiddleware(sessions, needs_token=needs_token), *middleware])
+    console = falcon.App(
+        middleware=[*guards, SecurityMiddleware(sessions, ended, needs_token=needs_token), *middleware]
+    )
     console.req_options.strip_url_path_trailing_slash = True
     console.req_options.keep_blank_qs_values = True
     console.set_error_serializer(_serialize_error)
     console.add_error_handler(Exception, _on_unexpected)
-    for path, resource in _routes(api, sessions, provider):
+    for path, resource in _routes(api, sessions, ended, provider):
         if hasattr(resource, "on_get"):
             # Falcon sends the headers of the answer, and drops its body.
             resource.on_head = resource.on_get
@@ -202,16 +207,18 @@ def create_console(
     return _beside(api, console)
 
 
-def _routes(api: Wsgi, sessions: Sessions, provider: Provider | None) -> Iterator[tuple[str, Any]]:
+def _routes(
+    api: Wsgi, sessions: Sessions, ended: EndedSessions, provider: Provider | None
+) -> Iterator[tuple[str, Any]]:
     yield "/", HomeResource()
     yield "/console/static/{digest}/{name:path}", AssetResource()
     yield "/console/api/{path:path}", ApiResource(api)
     yield "/console/moment", MomentResource()
-    yield "/console/login", LoginResource(api, None if provider is None else provider.name)
-    yield "/console/logout", LogoutResource()
+    yield "/console/login", LoginResource(api, None if provider is None else provider.name, ended)
+    yield "/console/logout", LogoutResource(ended)
     if provider is not None:
         yield "/console/login/provider", ProviderLoginResource(provider, sessions)
-        yield CALLBACK, ProviderCallbackResource(provider, api, sessions)
+        yield CALLBACK, ProviderCallbackResource(provider, api, sessions, ended)
     for page in PAGES:
         yield "/console" + page.path.rstrip("/"), PageResource(page, api)
 

@@ -7,9 +7,11 @@ import falcon
 
 from rioni.console.api import Api, ApiProblem, Wsgi
 from rioni.console.assets import asset_url
+from rioni.console.ended_sessions import EndedSessions
 from rioni.console.rendering import render
 from rioni.console.security import session_of
 from rioni.console.sessions import Session, TokenTooLong
+from rioni.domain.errors import Unavailable
 
 
 _HTML = "text/html; charset=utf-8"
@@ -18,8 +20,8 @@ _HTML = "text/html; charset=utf-8"
 class LoginResource:
     """`/console/login`."""
 
-    def __init__(self, api: Wsgi, provider: str | None) -> None:
-        self._api, self._provider = api, provider
+    def __init__(self, api: Wsgi, provider: str | None, ended: EndedSessions) -> None:
+        self._api, self._provider, self._ended = api, provider, ended
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Ask for a token; instead of a part of a page, which scripts asked for, as a page of its own."""
@@ -42,6 +44,7 @@ class LoginResource:
         except ApiProblem as ex:
             self._show(req, resp, f"The broker refuses this token: {_reason(ex)}", falcon.HTTP_403)
             return
+        end(self._ended, session_of(req))
         req.context.session = begun
         resp.status = falcon.HTTP_SEE_OTHER
         resp.location = local_path(req.context.form.get("next", ""))
@@ -68,11 +71,23 @@ def _reason(problem: ApiProblem) -> str:
 class LogoutResource:
     """`/console/logout`."""
 
+    def __init__(self, ended: EndedSessions) -> None:
+        self._ended = ended
+
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """Forget the token."""
+        """End the session, wherever its cookie is."""
+        end(self._ended, session_of(req))
         req.context.session = Session.new()
         resp.status = falcon.HTTP_SEE_OTHER
         resp.location = "/console/login"
+
+
+def end(ended: EndedSessions, session: Session) -> None:
+    """End a session that another one takes the place of; raises HTTPServiceUnavailable if that can't be kept."""
+    try:
+        ended.end(session)
+    except Unavailable as ex:
+        raise falcon.HTTPServiceUnavailable(description="The session can't be ended at present. Try again.") from ex
 
 
 def local_path(text: str) -> str:

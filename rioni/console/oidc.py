@@ -12,9 +12,10 @@ import msgspec
 
 from rioni.console.api import Api, ApiProblem, Wsgi
 from rioni.console.assets import asset_url
-from rioni.console.login import local_path
+from rioni.console.ended_sessions import EndedSessions
+from rioni.console.login import end, local_path
 from rioni.console.rendering import render
-from rioni.console.security import is_secure, session_cookie
+from rioni.console.security import is_secure, session_cookie, session_of
 from rioni.console.sessions import Session, Sessions, TokenTooLong
 
 
@@ -194,8 +195,8 @@ class ProviderLoginResource:
 class ProviderCallbackResource:
     """`/console/login/callback`, where the provider sends the browser back."""
 
-    def __init__(self, provider: Provider, api: Wsgi, sessions: Sessions) -> None:
-        self._provider, self._api, self._sessions = provider, api, sessions
+    def __init__(self, provider: Provider, api: Wsgi, sessions: Sessions, ended: EndedSessions) -> None:
+        self._provider, self._api, self._sessions, self._ended = provider, api, sessions, ended
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Begin a session with the token that the provider gives for the code."""
@@ -207,6 +208,7 @@ class ProviderCallbackResource:
             Api(self._api, req.env, token).get("/registry/partition-strategies")
         except (ProviderFailed, TokenTooLong, ApiProblem) as ex:
             raise falcon.HTTPForbidden(title="The login failed", description=str(ex)) from ex
+        end(self._ended, session_of(req))
         req.context.session = begun
         # A redirect would still count as the provider's, and the browser would not send the new session with it.
         resp.content_type = _HTML

@@ -7,9 +7,11 @@ from typing import Any
 import falcon
 
 from rioni.console.assets import asset_url
+from rioni.console.ended_sessions import EndedSessions
 from rioni.console.forms import Forms
 from rioni.console.rendering import render
 from rioni.console.sessions import Session, Sessions, cookie_name, set_cookies
+from rioni.domain.errors import Unavailable
 
 
 POLICY = (
@@ -30,7 +32,8 @@ CSRF_HEADER = "X-CSRF-Token"
 OWN_SITE = frozenset(("same-origin", "none"))
 _CALLBACK = "/console/login/callback"
 """Where the provider of a login sends the browser, from its site."""
-_OPEN = ("/console/login", "/console/static/", "/console/logout")
+_FILES = "/console/static/"
+_OPEN = ("/console/login", _FILES, "/console/logout")
 """What is shown without a login."""
 
 
@@ -43,12 +46,12 @@ def session_of(req: falcon.Request) -> Session:
 class SecurityMiddleware:
     """Opens the session, refuses forged requests, asks for a login, and sets headers."""
 
-    def __init__(self, sessions: Sessions, *, needs_token: bool) -> None:
-        self._sessions, self._needs_token, self._forms = sessions, needs_token, Forms()
+    def __init__(self, sessions: Sessions, ended: EndedSessions, *, needs_token: bool) -> None:
+        self._sessions, self._ended, self._needs_token, self._forms = sessions, ended, needs_token, Forms()
 
     def process_request(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Open the session, and check what changes something."""
-        opened = self._sessions.open(req.cookies, session_cookie(req))
+        opened = self._opened(req)
         session = opened or Session.new()
         req.context.session, req.context.form = session, {}
         # Requests of other sites come without the cookie, which must not be replaced then.
@@ -79,6 +82,16 @@ class SecurityMiddleware:
             return
         for cookie in set_cookies(self._sessions.seal(session), req.cookies, session_cookie(req)):
             resp.append_header("Set-Cookie", cookie)
+
+    def _opened(self, req: falcon.Request) -> Session | None:
+        """The session of the request's cookies, if it has not ended; files are the same for all."""
+        opened = self._sessions.open(req.cookies, session_cookie(req))
+        if opened is None or req.path.startswith(_FILES):
+            return opened
+        try:
+            return None if self._ended.has_ended(opened) else opened
+        except Unavailable as ex:
+            raise falcon.HTTPServiceUnavailable(description="Sessions can't be checked at present.") from ex
 
     def _check_form(self, req: falcon.Request, opened: Session | None) -> None:
         """Read a form of this session; nothing is read for others."""

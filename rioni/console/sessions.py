@@ -1,6 +1,7 @@
 """Sessions of browsers: the user's token and a secret against forged requests, sealed in a cookie.
 
-Nothing is kept on the server, so that every worker and node that knows the key can open a session. The cookie can't be
+Nothing is kept on the server but which sessions have ended, so that every worker and node that knows the key can open a
+session. The cookie can't be
 read or changed by scripts or by the browser, is never sent with requests of other sites, and only over connections that
 the browser considers secure.
 """

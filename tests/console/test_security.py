@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from rioni.console.app import create_console
+from rioni.console.ended_sessions import EndedSessions
 from rioni.console.login import local_path
 from rioni.console.sessions import (
     COOKIE_BYTES,
@@ -20,6 +21,7 @@ from rioni.console.sessions import (
     cookie_name,
     set_cookies,
 )
+from rioni.domain.ports.thread_pool import direct
 from tests.console.conftest import ADMIN, READER, Visitor
 from tests.console.sample import ADDRESSES
 
@@ -124,13 +126,36 @@ def test_a_token_logs_in_and_out(guest):
     assert guest.get("/console/event-types").status_code == 303
 
 
+class NothingEnded:
+    """The sessions that have ended: none."""
+
+    def has_ended(self, _session_id):
+        return False
+
+
+def test_a_copied_cookie_is_worth_nothing_after_the_logout(guest, guarded):
+    """docs/operating/security.md: a logout ends the session, at all workers and nodes."""
+    for leave in (lambda: guest.post("/console/logout", {}), lambda: guest.log_in(READER)):
+        guest.log_in(READER)
+        with Visitor(guarded.url) as thief:
+            thief.http.headers["Cookie"] = guest.http.headers["Cookie"]
+            csrf = thief.csrf
+            assert thief.http.get("/console/event-types").status_code == 200
+            leave()
+            for _ in range(5):
+                assert thief.http.get("/console/event-types").status_code == 303
+                assert thief.http.get("/console/event-types", params={"format": "json"}).status_code == 401
+                assert thief.http.get("/console/api/event-types").status_code == 401
+                assert thief.http.post("/console/event-types", data={"csrf": csrf}).status_code == 403
+
+
 @pytest.mark.parametrize("address", ADDRESSES)
 def test_a_token_that_is_not_valid_any_more_leads_from_each_page_to_the_login(address):
     def refusing(_environ, start_response):
         start_response("401 Unauthorized", [("Content-Type", "application/problem+json")])
         return [b'{"title": "Unauthorized", "detail": "The token has ended.", "status": 401}']
 
-    console = create_console(refusing, SECRET, needs_token=True)
+    console = create_console(refusing, SECRET, EndedSessions(NothingEnded(), direct), needs_token=True)
     path = f"/console{address.format(name='a', id='b', position='1')}"
     with httpx.Client(transport=httpx.WSGITransport(app=console), base_url="http://broker") as browser:
         browser.cookies.update(_cookies(Session.new("ended")))

@@ -9,7 +9,7 @@ from rioni.domain.errors import Unavailable
 from rioni.storage.sql.engines import reading, writing
 
 
-LATEST = "0010"
+LATEST = "0011"
 """The schema revision of this version of the broker; a test compares it with the scripts."""
 
 WAIT_S = 600

@@ -21,6 +21,7 @@ from rioni.storage.log.event_log import SqlEventLog
 from rioni.storage.sql import migration
 from rioni.storage.sql.activity import ACTIVITY_TABLES
 from rioni.storage.sql.denials import DENIAL_TABLES
+from rioni.storage.sql.ended_sessions import ENDED_SESSION_TABLES
 from rioni.storage.sql.engines import create_engine, writing
 from rioni.storage.sql.jobs import JOB_TABLES
 from rioni.storage.sql.migration import LATEST, NEW_SQLITE, SCRIPTS, current, upgrade
@@ -39,7 +40,7 @@ def test_the_migrated_schema_is_the_one_that_the_code_defines(engine: Engine):
     with engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True, "compare_server_default": True})
         shared = [ACTIVITY_TABLES, JOB_TABLES, NAME_TABLES] if engine.dialect.name == "postgresql" else []
-        tables = (LOG_TABLES, READ_MODELS, DENIAL_TABLES, *shared)
+        tables = (LOG_TABLES, READ_MODELS, DENIAL_TABLES, ENDED_SESSION_TABLES, *shared)
         assert compare_metadata(context, tables) == []
 
 

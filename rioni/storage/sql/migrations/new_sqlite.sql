@@ -3,7 +3,7 @@ CREATE TABLE alembic_version (
 	CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)
 );
 
-INSERT INTO "alembic_version" VALUES('0010');
+INSERT INTO "alembic_version" VALUES('0011');
 
 CREATE TABLE audit_log (
 	position BIGINT NOT NULL, 
@@ -32,6 +32,12 @@ CREATE TABLE denials (
 	user_agent TEXT NOT NULL, 
 	flow_id TEXT NOT NULL, 
 	count BIGINT NOT NULL
+);
+
+CREATE TABLE ended_sessions (
+	id TEXT NOT NULL, 
+	until_s BIGINT NOT NULL, 
+	PRIMARY KEY (id)
 );
 
 CREATE TABLE event_types (
@@ -188,3 +194,5 @@ CREATE INDEX ix_audit_log_kind ON audit_log (resource_type, position);
 CREATE INDEX ix_audit_log_resource ON audit_log (resource_type, resource, position, topic);
 
 CREATE INDEX ix_audit_log_topic ON audit_log (topic, position);
+
+CREATE INDEX ix_ended_sessions_until_s ON ended_sessions (until_s);

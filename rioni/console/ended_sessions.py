@@ -1,0 +1,44 @@
+"""Ends sessions before their time: a copy of the cookie is worth nothing after the logout, at any worker or node."""
+
+import hashlib
+import time
+from typing import Protocol
+
+from rioni.console.sessions import SESSION_S, Session
+from rioni.domain.ports.thread_pool import ThreadPool
+
+
+class EndedSessionStore(Protocol):
+    """Keeps which sessions have ended, for all processes. Calls block on the database; all raise Unavailable."""
+
+    def end(self, session_id: str, until_s: int, now_s: int) -> None:
+        """Keep that a session has ended until it would be over anyway (seconds since the epoch)."""
+
+    def has_ended(self, session_id: str) -> bool:
+        """Whether a session has ended."""
+
+
+class EndedSessions:
+    """Which sessions have ended before their time.
+
+    Args:
+        store: of all processes.
+        pool: runs what blocks on the database.
+    """
+
+    def __init__(self, store: EndedSessionStore, pool: ThreadPool) -> None:
+        self._store, self._pool = store, pool
+
+    def end(self, session: Session) -> None:
+        """End a session; nothing is kept of one without a token. Blocks on the database; raises Unavailable."""
+        if session.token is not None:
+            self._pool(self._store.end, _id(session), session.begun_s + SESSION_S, int(time.time()))
+
+    def has_ended(self, session: Session) -> bool:
+        """Whether a session has ended. Blocks on the database, if it has a token; raises Unavailable."""
+        return session.token is not None and self._pool(self._store.has_ended, _id(session))
+
+
+def _id(session: Session) -> str:
+    """What a session is known by: its secret, which no other session has, is not stored itself."""
+    return hashlib.sha256(session.csrf.encode()).hexdigest()

@@ -1,0 +1,49 @@
+"""Which sessions have ended is kept as long as they would last, and no longer; all processes know it."""
+
+import pytest
+from sqlalchemy import Engine, func, select
+
+from rioni.storage.sql import ended_sessions
+from rioni.storage.sql.ended_sessions import ENDED_SESSIONS, SqlEndedSessions
+from rioni.storage.sql.engines import create_engine, reading
+
+
+@pytest.fixture
+def store(engine: Engine):
+    return SqlEndedSessions(engine)
+
+
+def kept(engine: Engine):
+    with reading(engine) as connection:
+        return connection.scalar(select(func.count()).select_from(ENDED_SESSIONS))
+
+
+def test_a_session_that_has_ended_is_known_to_all_processes(store: SqlEndedSessions, engine: Engine):
+    assert not store.has_ended("a")
+    store.end("a", 1_000, 0)
+    store.end("a", 1_000, 0)
+    other = create_engine(engine.url.render_as_string(hide_password=False))
+    assert SqlEndedSessions(other).has_ended("a")
+    assert not SqlEndedSessions(other).has_ended("b")
+    other.dispose()
+
+
+def test_sessions_that_are_over_are_forgotten(store: SqlEndedSessions, engine: Engine):
+    store.end("a", 1_000, 0)
+    store.end("b", 2_000, 999)
+    assert store.has_ended("a")
+    store.end("c", 2_000, 1_000)
+    assert not store.has_ended("a")
+    assert kept(engine) == 2
+
+
+def test_their_number_is_bounded_by_forgetting_those_that_are_over_first(
+    store: SqlEndedSessions, engine: Engine, monkeypatch
+):
+    assert ended_sessions.KEPT_MAX == 100_000
+    monkeypatch.setattr(ended_sessions, "_SURPLUS", ended_sessions.surplus(5))
+    for number in range(20):
+        store.end(str(number), 1_000 + number, 0)
+    assert kept(engine) == 5
+    assert store.has_ended("19")
+    assert not store.has_ended("14")

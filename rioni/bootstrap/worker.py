@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from rioni.bootstrap.consistency.anchoring import StoreMarks
 from rioni.bootstrap.custom_projections import CustomProjections
 from rioni.bootstrap.database import cluster_identity, database_lease
+from rioni.bootstrap.ended_sessions import StoredEndedSessions
 from rioni.bootstrap.from_config import default_admin, key_file, log_consumers, token_policy
 from rioni.bootstrap.infrastructure import Infrastructure, build_infrastructure
 from rioni.bootstrap.lags import Lags
@@ -69,7 +70,6 @@ from rioni.storage.embedded.leadership import FileLeadership
 from rioni.storage.embedded.spool import FileSpool
 from rioni.storage.signing_key import load_key
 from rioni.storage.sql.denials import SqlDenials
-from rioni.storage.sql.ended_sessions import SqlEndedSessions
 from rioni.storage.tokens.sources import sources_of_tokens
 
 
@@ -196,7 +196,7 @@ def _application(dependencies: Dependencies, base: Infrastructure) -> Any:
     console = create_console(
         api,
         sessions,
-        EndedSessions(SqlEndedSessions(base.log.engine), base.pools.database),
+        EndedSessions(StoredEndedSessions(base.log.engine, base.pools.database)),
         needs_token=needs_token,
         provider=_provider(config),
         guards=[HostMiddleware(config)],

@@ -5,11 +5,17 @@ import time
 from typing import Protocol
 
 from rioni.console.sessions import SESSION_S, Session
-from rioni.domain.ports.thread_pool import ThreadPool
+
+
+class SessionsUnavailable(Exception):
+    """Which sessions have ended can't be read or written at present."""
 
 
 class EndedSessionStore(Protocol):
-    """Keeps which sessions have ended, for all processes. Calls block on the database; all raise Unavailable."""
+    """Keeps which sessions have ended, for all processes.
+
+    Calls block on the database; all raise SessionsUnavailable.
+    """
 
     def end(self, session_id: str, until_s: int, now_s: int) -> None:
         """Keep that a session has ended until it would be over anyway (seconds since the epoch)."""
@@ -23,20 +29,19 @@ class EndedSessions:
 
     Args:
         store: of all processes.
-        pool: runs what blocks on the database.
     """
 
-    def __init__(self, store: EndedSessionStore, pool: ThreadPool) -> None:
-        self._store, self._pool = store, pool
+    def __init__(self, store: EndedSessionStore) -> None:
+        self._store = store
 
     def end(self, session: Session) -> None:
-        """End a session; nothing is kept of one without a token. Blocks on the database; raises Unavailable."""
+        """End a session; nothing is kept of one without a token. Blocks on the database; raises SessionsUnavailable."""
         if session.token is not None:
-            self._pool(self._store.end, _id(session), session.begun_s + SESSION_S, int(time.time()))
+            self._store.end(_id(session), session.begun_s + SESSION_S, int(time.time()))
 
     def has_ended(self, session: Session) -> bool:
-        """Whether a session has ended. Blocks on the database, if it has a token; raises Unavailable."""
-        return session.token is not None and self._pool(self._store.has_ended, _id(session))
+        """Whether a session has ended. Blocks on the database, if it has a token; raises SessionsUnavailable."""
+        return session.token is not None and self._store.has_ended(_id(session))
 
 
 def _id(session: Session) -> str:

@@ -7,11 +7,10 @@ import falcon
 
 from rioni.console.api import Api, ApiProblem, Wsgi
 from rioni.console.assets import asset_url
-from rioni.console.ended_sessions import EndedSessions
+from rioni.console.ended_sessions import EndedSessions, SessionsUnavailable
 from rioni.console.rendering import render
 from rioni.console.security import session_of
 from rioni.console.sessions import Session, TokenTooLong
-from rioni.domain.errors import Unavailable
 
 
 _HTML = "text/html; charset=utf-8"
@@ -86,7 +85,7 @@ def end(ended: EndedSessions, session: Session) -> None:
     """End a session that another one takes the place of; raises HTTPServiceUnavailable if that can't be kept."""
     try:
         ended.end(session)
-    except Unavailable as ex:
+    except SessionsUnavailable as ex:
         raise falcon.HTTPServiceUnavailable(description="The session can't be ended at present. Try again.") from ex
 
 

@@ -7,11 +7,10 @@ from typing import Any
 import falcon
 
 from rioni.console.assets import asset_url
-from rioni.console.ended_sessions import EndedSessions
+from rioni.console.ended_sessions import EndedSessions, SessionsUnavailable
 from rioni.console.forms import Forms
 from rioni.console.rendering import render
 from rioni.console.sessions import Session, Sessions, cookie_name, set_cookies
-from rioni.domain.errors import Unavailable
 
 
 POLICY = (
@@ -90,7 +89,7 @@ class SecurityMiddleware:
             return opened
         try:
             return None if self._ended.has_ended(opened) else opened
-        except Unavailable as ex:
+        except SessionsUnavailable as ex:
             raise falcon.HTTPServiceUnavailable(description="Sessions can't be checked at present.") from ex
 
     def _check_form(self, req: falcon.Request, opened: Session | None) -> None:

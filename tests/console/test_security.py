@@ -21,7 +21,6 @@ from rioni.console.sessions import (
     cookie_name,
     set_cookies,
 )
-from rioni.domain.ports.thread_pool import direct
 from tests.console.conftest import ADMIN, READER, Visitor
 from tests.console.sample import ADDRESSES
 
@@ -155,7 +154,7 @@ def test_a_token_that_is_not_valid_any_more_leads_from_each_page_to_the_login(ad
         start_response("401 Unauthorized", [("Content-Type", "application/problem+json")])
         return [b'{"title": "Unauthorized", "detail": "The token has ended.", "status": 401}']
 
-    console = create_console(refusing, SECRET, EndedSessions(NothingEnded(), direct), needs_token=True)
+    console = create_console(refusing, SECRET, EndedSessions(NothingEnded()), needs_token=True)
     path = f"/console{address.format(name='a', id='b', position='1')}"
     with httpx.Client(transport=httpx.WSGITransport(app=console), base_url="http://broker") as browser:
         browser.cookies.update(_cookies(Session.new("ended")))

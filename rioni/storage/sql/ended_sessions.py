@@ -50,4 +50,4 @@ class SqlEndedSessions:
     def has_ended(self, session_id: str) -> bool:
         """Whether a session has ended; see the port."""
         with reading(self._engine) as connection:
-            return connection.scalar(select(_ID).where(session_id == _ID)) is not None
+            return connection.scalar(select(_ID).where(ENDED_SESSIONS.c.id == session_id)) is not None

@@ -201,6 +201,7 @@ def _application(dependencies: Dependencies, base: Infrastructure) -> Any:
         provider=_provider(config),
         guards=[HostMiddleware(config)],
         middleware=[PageBudget(dependencies.answers)],
+        compute=dependencies.compute_pool,
     )
     return released_when_sent(console)
 

@@ -15,7 +15,7 @@ from rioni.console.assets import asset_url, assets
 from rioni.console.ended_sessions import EndedSessions
 from rioni.console.login import LoginResource, LogoutResource
 from rioni.console.oidc import CALLBACK, Provider, ProviderCallbackResource, ProviderLoginResource
-from rioni.console.pages.page import Done, Page, Visit
+from rioni.console.pages.page import Compute, Done, Page, Visit, in_place
 from rioni.console.pages.rights import lacking
 from rioni.console.pages.table import PAGES, SECTIONS
 from rioni.console.rendering import curl, render, url
@@ -31,8 +31,8 @@ _HTML = "text/html; charset=utf-8"
 class PageResource:
     """Shows a page, and makes the changes that its forms send."""
 
-    def __init__(self, page: Page, api: Wsgi) -> None:
-        self._page, self._api = page, api
+    def __init__(self, page: Page, api: Wsgi, compute: Compute) -> None:
+        self._page, self._api, self._compute = page, api, compute
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, **path: str) -> None:
         """Show the page, or what it shows as JSON."""
@@ -66,7 +66,7 @@ class PageResource:
         params = {name: value if isinstance(value, str) else value[0] for name, value in req.params.items()}
         as_of = params.get("as_of") or None
         api = Api(self._api, req.env, session.token, as_of)
-        return Visit(api=api, path=path, params=params, form=form or {}, as_of=as_of)
+        return Visit(api=api, path=path, params=params, form=form or {}, as_of=as_of, compute=self._compute)
 
     def _show(
         self, req: falcon.Request, resp: falcon.Response, visit: Visit, *, refused: ApiProblem | None = None
@@ -180,6 +180,7 @@ def create_console(
     provider: Provider | None = None,
     guards: Sequence[Any] = (),
     middleware: Sequence[Any] = (),
+    compute: Compute = in_place,
 ) -> Wsgi:
     """The API with the console beside it.
 
@@ -191,6 +192,7 @@ def create_console(
         provider: where they can log in; None if they can only paste a token.
         guards: the middleware that requests pass first.
         middleware: what they pass after that of the console.
+        compute: runs what takes long, such as comparisons of schemas.
     """
     console = falcon.App(
         middleware=[*guards, SecurityMiddleware(sessions, ended, needs_token=needs_token), *middleware]
@@ -199,7 +201,7 @@ def create_console(
     console.req_options.keep_blank_qs_values = True
     console.set_error_serializer(_serialize_error)
     console.add_error_handler(Exception, _on_unexpected)
-    for path, resource in _routes(api, sessions, ended, provider):
+    for path, resource in _routes(api, sessions, ended, provider, compute):
         if hasattr(resource, "on_get"):
             # Falcon sends the headers of the answer, and drops its body.
             resource.on_head = resource.on_get
@@ -208,7 +210,7 @@ def create_console(
 
 
 def _routes(
-    api: Wsgi, sessions: Sessions, ended: EndedSessions, provider: Provider | None
+    api: Wsgi, sessions: Sessions, ended: EndedSessions, provider: Provider | None, compute: Compute
 ) -> Iterator[tuple[str, Any]]:
     yield "/", HomeResource()
     yield "/console/static/{digest}/{name:path}", AssetResource()
@@ -220,7 +222,7 @@ def _routes(
         yield "/console/login/provider", ProviderLoginResource(provider, sessions)
         yield CALLBACK, ProviderCallbackResource(provider, api, sessions, ended)
     for page in PAGES:
-        yield "/console" + page.path.rstrip("/"), PageResource(page, api)
+        yield "/console" + page.path.rstrip("/"), PageResource(page, api, compute)
 
 
 def _beside(api: Wsgi, console: Wsgi) -> Wsgi:

@@ -78,7 +78,7 @@ def _entry(visit: Visit) -> dict[str, Any]:
     proof = visit.api.attempt("/log/proof/inclusion", position=position)
     if entry is None:
         return {"entry": None, "position": position, "proof": proof}
-    lines = difference(*(_text(entry.get(name)) for name in ("before", "after")))
+    lines = visit.compute(difference, *(_text(entry.get(name)) for name in ("before", "after")))
     return {"entry": entry, "position": position, "difference": lines, "proof": proof}
 
 

@@ -103,7 +103,7 @@ def _schema(visit: Visit, event_type: Mapping[str, Any]) -> dict[str, Any]:
     before = by_version.get(visit.params.get("against", ""))
     data = {"versions": versions, "shown": shown, "against": None if before is None else before["version"]}
     if before is not None:
-        data["difference"] = difference(pretty(before["schema"]), pretty(shown["schema"]))
+        data["difference"] = visit.compute(_schema_difference, before["schema"], shown["schema"])
         data["compatibility"] = _compatibility(visit, event_type["name"], before["version"], shown)
     return data
 
@@ -115,6 +115,10 @@ def _compatibility(visit: Visit, name: str, version: str, schema: Mapping[str, A
         return visit.api.send("POST", path, body={"type": schema["type"], "schema": schema["schema"]}).json()
     except ApiProblem as ex:
         return ex.as_object()
+
+
+def _schema_difference(before: str, after: str) -> list[dict[str, str]]:
+    return difference(pretty(before), pretty(after))
 
 
 def difference(before: str, after: str) -> list[dict[str, str]]:
@@ -190,7 +194,7 @@ def _plan(visit: Visit, event_type: Mapping[str, Any], text: str) -> dict[str, A
     schema = {name: event_type["schema"][name] for name in ("type", "schema")}
     current = {**event_type, "schema": schema}
     changes = [
-        {"member": name, "difference": difference(*texts)}
+        {"member": name, "difference": visit.compute(difference, *texts)}
         for name in wanted
         if name not in _READ_ONLY and len(set(texts := [_text(name, each.get(name)) for each in (current, wanted)])) > 1
     ]

@@ -17,7 +17,7 @@ SHOWN = 50
 """Events on a page, over all partitions."""
 EVALUATED = 20
 """Events on which the API tries a filter at once."""
-BYTES_MAX = 5_000_000
+BYTES_MAX = 1_000_000
 """Where larger events are shown, there are fewer of them."""
 COLUMNS = 5
 STARTS = ("newest", "oldest", "time", "offset")
@@ -96,7 +96,8 @@ def _time(item: Mapping[str, Any]) -> tuple[str, str]:
 
 def _start(visit: Visit, path: str, partitions: Sequence[str]) -> tuple[list[dict[str, Any]], int]:
     """The cursors behind which the page begins, and how many events there are to show."""
-    each = max(1, SHOWN // max(len(partitions), 1))
+    shown = 1 if visit.params.get("only") else SHOWN
+    each = max(1, shown // max(len(partitions), 1))
     match visit.params.get("start"):
         case "oldest":
             places = [{"partition": partition, "offset": "BEGIN"} for partition in partitions]

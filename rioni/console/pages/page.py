@@ -7,6 +7,15 @@ from typing import Any, NamedTuple
 from rioni.console.api import Api
 
 
+Compute = Callable[..., Any]
+"""Calls a function with arguments where it blocks nobody else: `compute(function, *arguments)`."""
+
+
+def in_place(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call it here, in processes that serve nobody else."""
+    return function(*arguments)
+
+
 @dataclass(frozen=True)
 class Visit:
     """A request of a browser for a page."""
@@ -22,6 +31,8 @@ class Visit:
     """The moment that the console shows; None for now."""
     outcome: dict[str, Any] = field(default_factory=dict)
     """What an action that stays on the page has found, for `load` to show."""
+    compute: Compute = in_place
+    """Where comparisons of long texts run."""
 
 
 @dataclass(frozen=True)

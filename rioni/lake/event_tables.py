@@ -11,8 +11,9 @@ import pyarrow as pa
 
 from rioni.domain.errors import Conflict
 from rioni.lake.broker import ArchivedEventType, Broker
-from rioni.lake.columns import CORRUPT, event_schema, misfit, record_batch
+from rioni.lake.columns import CORRUPT, event_schema
 from rioni.lake.reader import Buffer, Read
+from rioni.lake.rows import misfit, record_batch
 from rioni.lake.table import DAY, EVENTS, QUARANTINE, Lake, Progress
 from rioni.lake.table_columns import merged, place_columns, shaped
 

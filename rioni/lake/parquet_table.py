@@ -30,7 +30,7 @@ from rioni.domain.timelines.position import TimelinePosition
 from rioni.lake.broker import place
 from rioni.lake.location import Location
 from rioni.lake.secrets import Secrets
-from rioni.lake.table import DAY, EVENTS, Progress, WriterConflict, keys_behind
+from rioni.lake.table import DAY, EVENTS, Progress, WriterConflict, keys_behind, plain_schema
 
 
 MANIFESTS = "_manifest"
@@ -88,7 +88,7 @@ class ParquetEvents:
         """The columns."""
         if self._manifest is None:
             return None
-        return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(self._manifest.columns)))
+        return plain_schema(pa.ipc.read_schema(pa.py_buffer(base64.b64decode(self._manifest.columns))))
 
     def append(self, rows: pa.Table, progress: Progress) -> None:
         """Write a file for each day, and then the manifest."""

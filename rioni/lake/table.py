@@ -9,6 +9,8 @@ import pyarrow.compute as pc
 
 from rioni.domain.errors import RioniError
 from rioni.domain.timelines.position import TimelinePosition
+from rioni.lake.column_types import JSON
+from rioni.lake.columns import DOC
 
 
 EVENTS = "events"
@@ -81,8 +83,13 @@ class Lake(Protocol):
 
 
 def plain_schema(schema: pa.Schema) -> pa.Schema:
-    """A schema as formats give it back, with the types that were written: one type of text and lists, no metadata."""
-    return pa.schema([pa.field(each.name, plain_type(each.type)) for each in schema])
+    """A schema as formats give it back, with the types that were written: one type of text and lists, marks as JSON."""
+    return pa.schema([_plain_field(each) for each in schema])
+
+
+def _plain_field(field: pa.Field) -> pa.Field:
+    is_json = (field.metadata or {}).get(b"doc") == DOC["doc"].encode()
+    return pa.field(field.name, JSON if is_json else plain_type(field.type))
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
@@ -96,7 +103,7 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_map(kind):
         return pa.map_(plain_type(kind.key_type), plain_type(kind.item_type))
     if pa.types.is_struct(kind):
-        return pa.struct([pa.field(each.name, plain_type(each.type)) for each in kind])
+        return pa.struct([_plain_field(each) for each in kind])
     return kind
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from rioni.lake.columns import evolve
+from rioni.lake.columns import DOC, evolve, marked
 from rioni.lake.table import plain_schema
 
 
@@ -92,10 +92,13 @@ def shaped(
         table: what the table has; None where there is no table yet.
         own: columns of the archive itself.
     """
+    kinds = {each.name: each.type for each in (*(table or ()), *columns)}
+    stored = {each.name: each for each in marked(pa.schema(list(kinds.items())), DOC)}
     found = {each.name: rows.column(each.field) for each in columns} | dict(own)
     for each in table or ():
         if each.name not in found:
-            found[each.name] = pa.nulls(rows.num_rows, each.type)
+            found[each.name] = pa.nulls(rows.num_rows, stored[each.name].type)
     known = [each.name for each in table or ()]
     names = [*known, *(name for name in found if name not in set(known))]
-    return pa.table({name: found[name] for name in names})
+    fields = [stored.get(name, pa.field(name, found[name].type)) for name in names]
+    return pa.table([found[name] for name in names], schema=pa.schema(fields))

@@ -8,11 +8,13 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rioni.domain.errors import Unavailable
+from rioni.domain.errors import Invalid, Unavailable
 from rioni.domain.timelines.position import TimelinePosition, format_offset
 from rioni.lake.broker import Batch, Broker, TooManyStreams, place
-from rioni.lake.columns import CORRUPT, OFFSET, PARTITION
+from rioni.lake.columns import CORRUPT, OFFSET, PARTITION, marked
 from rioni.lake.json_reader import read_batch
+from rioni.lake.rows import misfit
+from rioni.spark.json_columns import MARK
 from rioni.spark.options import Options
 from rioni.spark.ranges import Range
 
@@ -64,6 +66,7 @@ def read_range(
         is_wanted: whether a place is within bounds, which have no gaps; by default all are.
 
     Raises:
+        Invalid: an event does not fit the columns, and `_corrupt` is not among them.
         Incomplete: events have expired, the broker ended the stream early, or the time was up.
         Unavailable: the broker does not answer, or refuses.
     """
@@ -89,10 +92,25 @@ def _batch(schema: pa.Schema, part: Range, runs: Sequence[Run]) -> pa.RecordBatc
     columns += [pa.field(name, pa.string()) for name in (PARTITION, OFFSET, CORRUPT)]
     offsets = pa.concat_arrays([run.offsets() for run in runs])
     events = [event for run in runs for event in run.events]
-    found = read_batch(pa.schema(columns), part.partition, offsets, events)
+    found = read_batch(pa.schema(columns), part.partition, offsets, events, MARK)
     named = {each.name: found.column(each.name) for each in found.schema}
+    if CORRUPT not in schema.names:
+        _check_fits(found, pa.schema(columns), events)
     named[EVENT_TYPE] = pa.repeat(pa.scalar(part.event_type), len(events))
-    return pa.record_batch([named[each.name] for each in schema], schema=schema)
+    return pa.record_batch([named[each.name] for each in schema], schema=marked(schema, MARK))
+
+
+def _check_fits(found: pa.RecordBatch, columns: pa.Schema, events: Sequence[msgspec.Raw]) -> None:
+    """Without a column for the events that do not fit, they would be rows of nulls."""
+    if found.column(CORRUPT).null_count == found.num_rows:
+        return
+    for number, corrupt in enumerate(found.column(CORRUPT)):
+        if corrupt.is_valid:
+            raise Invalid(
+                f"The event at {found.column(OFFSET)[number]} of partition {found.column(PARTITION)[number]} does not "
+                f"fit the schema of the query: {misfit(columns, bytes(events[number]))}. Read that column as another "
+                f"type, or add {CORRUPT} string to get such events there."
+            )
 
 
 def _events(options: Options, part: Range) -> Iterator[Run]:

@@ -12,10 +12,9 @@ from rioni.client import values
 from rioni.domain.errors import Invalid
 from rioni.lake.columns import CORRUPT, OFFSET, PARTITION, REST
 from rioni.spark.event_reader import EVENT_TYPE
+from rioni.spark.json_columns import IS_JSON
 
 
-IS_JSON = "rioni.json"
-"""In the metadata of a column that the source has made: that its texts are JSON."""
 OF_THE_BROKER = frozenset(("received_at", "published_by", "version", "event_type"))
 """Members of `metadata` that the broker sets."""
 

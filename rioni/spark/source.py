@@ -14,14 +14,15 @@ from pyspark.sql.datasource import (
     Filter,
     InputPartition,
 )
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
 from rioni.domain.errors import Invalid
 from rioni.lake.broker import Broker
-from rioni.lake.columns import CORRUPT, OFFSET, PARTITION, event_schema, evolve
+from rioni.lake.columns import OWN, event_schema, evolve
+from rioni.lake.rows import check_readable
 from rioni.spark.event_reader import EVENT_TYPE, read_range
 from rioni.spark.filters import Bounds, bounds_of
+from rioni.spark.json_columns import arrow_columns, as_declared, has_marks, spark_schema
 from rioni.spark.options import Options, parse_options
 from rioni.spark.places import Locator
 from rioni.spark.ranges import Range, split
@@ -40,17 +41,16 @@ class EventDataSource(DataSource):
     def schema(self) -> StructType:
         """The columns of the event types, in all versions of their schemas; blocks until the broker answers."""
         options = self._options
-        names = Locator(options).event_types()
-        return from_arrow_schema(table_schema(options.broker(), names))
+        return spark_schema(_declared(options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of a part of the events."""
         kind = FilteredBatchReader if self._options.pushdown else EventBatchReader
-        return kind(self._options, _arrow(schema))
+        return kind(self._options, self._columns(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """A reader of micro-batches."""
-        return EventStreamReader(self._options, _arrow(schema))
+        return EventStreamReader(self._options, self._columns(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:  # noqa: FBT001 - Spark's
         """A publisher of rows."""
@@ -66,6 +66,18 @@ class EventDataSource(DataSource):
         _check_appends(overwrite)
         return EventStreamWriter(self._options, schema)
 
+    def _columns(self, schema: StructType) -> pa.Schema:
+        """The columns to read.
+
+        Raises:
+            Invalid: the user wants one of a type as which values of JSON can't be read.
+        """
+        columns = arrow_columns(schema)
+        if not has_marks(columns):
+            columns = as_declared(columns, _declared(self._options))
+        check_readable(columns)
+        return columns
+
     @cached_property
     def _options(self) -> Options:
         return parse_options({name.lower(): value for name, value in self.options.items()})
@@ -76,8 +88,8 @@ def _check_appends(overwrite: bool) -> None:  # noqa: FBT001 - as Spark has it
         raise Invalid('Published events are never replaced: write with mode("append").')
 
 
-def _arrow(schema: StructType) -> pa.Schema:
-    return to_arrow_schema(schema, timezone="UTC")
+def _declared(options: Options) -> pa.Schema:
+    return table_schema(options.broker(), Locator(options).event_types())
 
 
 def table_schema(broker: Broker, names: Iterable[str]) -> pa.Schema:
@@ -93,11 +105,10 @@ def table_schema(broker: Broker, names: Iterable[str]) -> pa.Schema:
         category = broker.event_type(name).category
         for kind, text in broker.schemas(name):
             found = evolve(found, event_schema(kind, text, category))
-    own = {PARTITION, OFFSET, CORRUPT}
-    ordered = [each for each in found if each.name not in own]
+    ordered = [each for each in found if each.name not in OWN]
     if len(names) > 1:
         ordered.append(pa.field(EVENT_TYPE, pa.string()))
-    return pa.schema([*ordered, *((name, pa.string()) for name in (PARTITION, OFFSET, CORRUPT))])
+    return pa.schema([*ordered, *OWN.items()])
 
 
 class EventBatchReader(DataSourceReader):

@@ -42,7 +42,7 @@ def test_new_fields_become_columns_and_wider_types_further_columns(client, lake)
     lake.archive(name)
     rows = {row["order"]: row for row in lake.table(name).to_pylist()}
     amounts = {order: [row[each] for each in ("amount", "amount__2", "amount__3")] for order, row in rows.items()}
-    assert amounts == {"a": [1, None, None], "b": [None, 1.5, None], "c": [None, None, "two"]}
+    assert amounts == {"a": [1, None, None], "b": [None, 1.5, None], "c": [None, None, '"two"']}
     assert rows["b"]["address"]["city"] == "Riga"
     assert rows["c"]["address"] == {"city": "Oslo", "zip": 7}
     assert lake.archived(name) == stored(client, name)

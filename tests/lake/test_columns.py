@@ -9,11 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rioni.domain.errors import Invalid
-from rioni.lake.columns import event_schema, evolve, misfit, record_batch
+from rioni.lake.column_types import JSON, list_of
+from rioni.lake.columns import event_schema, evolve
+from rioni.lake.rows import misfit, record_batch
 
 
 TEXT, INTEGER, NUMBER, BOOLEAN = pa.string(), pa.int64(), pa.float64(), pa.bool_()
-OWN = ["_partition", "_offset", "_corrupt"]
+OWN = ["_rest", "_partition", "_offset", "_corrupt"]
 
 
 def column(schema, kind="json_schema"):
@@ -31,18 +33,19 @@ def column(schema, kind="json_schema"):
         ({"type": "integer"}, INTEGER),
         ({"type": ["number", "null"]}, NUMBER),
         ({"type": "boolean"}, BOOLEAN),
-        ({"type": ["integer", "string"]}, TEXT),
-        ({}, TEXT),
-        (True, TEXT),
-        ({"oneOf": [{"type": "integer"}]}, TEXT),
+        ({"type": ["integer", "string"]}, JSON),
+        ({}, JSON),
+        (True, JSON),
+        ({"oneOf": [{"type": "integer"}]}, JSON),
         ({"$ref": "#/definitions/money"}, NUMBER),
-        ({"$ref": "#/definitions/none"}, TEXT),
-        ({"$ref": "#/properties/x"}, TEXT),
-        ({"type": "object"}, TEXT),
+        ({"$ref": "#/definitions/none"}, JSON),
+        ({"$ref": "#/properties/x"}, JSON),
+        ({"type": "object"}, JSON),
         ({"type": "object", "properties": {"a": {"type": "integer"}}}, pa.struct([("a", INTEGER)])),
-        ({"type": "object", "properties": {"a": {}, "A": {}}}, TEXT),
+        ({"type": "object", "properties": {"a": {}, "A": {}}}, JSON),
         ({"type": "array", "items": {"type": "integer"}}, pa.list_(INTEGER)),
-        ({"type": "array"}, TEXT),
+        ({"type": "array", "items": {}}, JSON),
+        ({"type": "array"}, JSON),
     ],
     ids=str,
 )
@@ -55,10 +58,15 @@ def test_a_member_has_the_type_of_its_json_schema_or_is_text(schema, kind):
     [
         ("long", INTEGER),
         (["null", "double"], NUMBER),
-        (["int", "string"], TEXT),
-        ({"type": "long", "logicalType": "timestamp-millis"}, TEXT),
+        (["int", "string"], JSON),
+        ({"type": "long", "logicalType": "timestamp-millis"}, INTEGER),
+        ({"type": "int", "logicalType": "date"}, INTEGER),
+        ({"type": "string", "logicalType": "uuid"}, TEXT),
+        ({"type": "bytes", "logicalType": "decimal", "precision": 4}, TEXT),
+        ({"type": "fixed", "name": "f", "size": 2}, TEXT),
+        ({"type": "array", "items": {"type": "map", "values": "int"}}, JSON),
         ({"type": "array", "items": "boolean"}, pa.list_(BOOLEAN)),
-        ({"type": "map", "values": "int"}, TEXT),
+        ({"type": "map", "values": "int"}, JSON),
         ({"type": "record", "name": "s", "fields": [{"name": "a", "type": "int"}]}, pa.struct([("a", INTEGER)])),
         ({"type": "enum", "name": "e", "symbols": ["A"]}, TEXT),
     ],
@@ -105,7 +113,9 @@ SCHEMA = pa.schema(
         ("t", TEXT),
         ("l", pa.list_(INTEGER)),
         ("s", pa.struct([("i", INTEGER)])),
-        *((name, TEXT) for name in OWN),
+        ("j", JSON),
+        ("_rest", JSON),
+        *((name, TEXT) for name in OWN[1:]),
     ]
 )
 
@@ -116,9 +126,16 @@ SCHEMA = pa.schema(
         ({}, {}),
         ({"i": 1, "n": 1, "b": True, "t": "x"}, {"i": 1, "n": 1.0, "b": True, "t": "x"}),
         ({"i": 2.0}, {"i": 2}),
-        ({"n": 2**53 + 1}, {"n": 2.0**53}),
-        ({"t": {"a": [1]}}, {"t": '{"a":[1]}'}),
-        ({"l": [1, None], "s": {"i": 3, "other": 1}}, {"l": [1, None], "s": {"i": 3}}),
+        ({"n": 2**53}, {"n": 2.0**53}),
+        ({"n": 2**53 + 1}, None),
+        ({"j": {"a": [1]}}, {"j": '{"a":[1]}'}),
+        ({"j": "5"}, {"j": '"5"'}),
+        ({"j": 5}, {"j": "5"}),
+        ({"j": None}, {}),
+        ({"l": [1, None], "s": {"i": 3, "o": 1}}, {"l": [1, None], "s": {"i": 3}, "_rest": '{"s":{"o":1}}'}),
+        ({"o": None}, {"_rest": '{"o":null}'}),
+        ({"t": {"a": [1]}}, None),
+        ({"t": 5}, None),
         ({"i": "1"}, None),
         ({"i": 2**63}, None),
         ({"i": True}, None),
@@ -140,9 +157,9 @@ def test_an_event_is_a_row_or_is_corrupt(event, row):
 
 
 KINDS = st.recursive(
-    st.sampled_from([TEXT, INTEGER, NUMBER, BOOLEAN]),
+    st.sampled_from([TEXT, INTEGER, NUMBER, BOOLEAN, JSON]),
     lambda inner: (
-        inner.map(pa.list_)
+        inner.map(list_of)
         | st.dictionaries(st.sampled_from("ab"), inner, min_size=1).map(lambda fields: pa.struct(list(fields.items())))
     ),
     max_leaves=4,
@@ -155,3 +172,18 @@ def test_the_union_of_two_versions_holds_what_both_hold_whatever_their_order(one
     both = evolve(first, second)
     assert evolve(both, first) == evolve(both, second) == both
     assert evolve(first, first) == first
+
+
+def test_a_named_type_of_avro_is_what_it_was_defined_as():
+    money = {"type": "record", "name": "Money", "namespace": "x", "fields": [{"name": "a", "type": "long"}]}
+    fields = [{"name": "p", "type": money}, {"name": "q", "type": ["null", "x.Money"]}, {"name": "r", "type": "None"}]
+    schema = json.dumps({"type": "record", "name": "r", "fields": fields})
+    found = event_schema("avro_schema", schema, "undefined")
+    assert found.field("p").type == found.field("q").type == pa.struct([("a", INTEGER)])
+    assert found.field("r").type == JSON
+
+
+def test_records_of_avro_that_have_themselves_end():
+    fields = [{"name": f"f{number}", "type": ["null", "r"]} for number in range(20)]
+    schema = json.dumps({"type": "record", "name": "r", "fields": fields})
+    assert len(str(event_schema("avro_schema", schema, "undefined"))) < 1_000_000

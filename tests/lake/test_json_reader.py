@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rioni.lake import json_reader
-from rioni.lake.columns import record_batch
+from rioni.lake.column_types import JSON
 from rioni.lake.json_reader import read_batch
+from rioni.lake.rows import record_batch
 
 
 TEXT, INTEGER, NUMBER, BOOLEAN = pa.string(), pa.int64(), pa.float64(), pa.bool_()
@@ -20,6 +21,9 @@ SCHEMA = pa.schema(
         ("t", TEXT),
         ("l", pa.list_(pa.struct([("n", NUMBER)]))),
         ("s", pa.struct([("i", INTEGER), ("t", TEXT)])),
+        ("j", JSON),
+        ("o", pa.struct([("j", JSON)])),
+        ("_rest", JSON),
         *((name, TEXT) for name in ("_partition", "_offset", "_corrupt")),
     ]
 )
@@ -36,11 +40,13 @@ FITTING = st.fixed_dictionaries(
         "t": st.none() | TEXTS,
         "l": st.none() | st.lists(st.none() | st.fixed_dictionaries({}, optional={"n": NUMBERS}), max_size=3),
         "s": st.none() | st.fixed_dictionaries({}, optional={"i": INT64, "t": TEXTS, "more": TEXTS}),
+        "j": st.none() | NUMBERS | TEXTS | st.just([1.5]),
+        "o": st.none() | st.fixed_dictionaries({}, optional={"j": TEXTS | NUMBERS, "k": TEXTS}),
         "more": NUMBERS | TEXTS | st.lists(NUMBERS, max_size=2),
     },
 )
 ANY = st.dictionaries(
-    st.sampled_from("inbtls"),
+    st.sampled_from("inbtlsjo"),
     st.none() | st.booleans() | NUMBERS | TEXTS | st.just({"i": "x"}) | st.just([1]) | st.just({}),
     max_size=3,
 )

@@ -5,18 +5,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rioni.lake.column_types import JSON, list_of
+from rioni.lake.columns import DOC, marked
+from rioni.lake.table import plain_schema
 from rioni.lake.table_columns import merged, place_columns, shaped
 
 
 INTEGER, NUMBER, TEXT = pa.int64(), pa.float64(), pa.string()
-SCALARS = st.sampled_from([INTEGER, NUMBER, TEXT, pa.bool_()])
+SCALARS = st.sampled_from([INTEGER, NUMBER, TEXT, pa.bool_(), JSON])
 TYPES = st.recursive(
     SCALARS,
     lambda inner: (
         st.lists(inner, min_size=1, max_size=3).map(
             lambda kinds: pa.struct([(f"f{number}", kind) for number, kind in enumerate(kinds)])
         )
-        | inner.map(pa.list_)
+        | inner.map(list_of)
     ),
     max_leaves=4,
 )
@@ -29,7 +32,10 @@ SCHEMAS = st.dictionaries(st.sampled_from("abc"), TYPES, min_size=1).map(lambda 
         (INTEGER, INTEGER, "x", INTEGER),
         (NUMBER, INTEGER, "x", NUMBER),
         (INTEGER, NUMBER, "x__2", NUMBER),
-        (TEXT, INTEGER, "x", TEXT),
+        (TEXT, INTEGER, "x__2", INTEGER),
+        (TEXT, JSON, "x__2", JSON),
+        (JSON, INTEGER, "x", JSON),
+        (JSON, TEXT, "x", JSON),
         (pa.struct([("a", TEXT)]), pa.struct([("b", TEXT)]), "x", pa.struct([("a", TEXT), ("b", TEXT)])),
         (pa.struct([("a", INTEGER)]), pa.struct([("a", TEXT)]), "x__2", pa.struct([("a", TEXT)])),
         (pa.list_(INTEGER), pa.list_(NUMBER), "x__2", pa.list_(NUMBER)),
@@ -48,11 +54,12 @@ def test_a_table_only_gains_columns_and_fields(versions):
     for number in range(len(versions)):
         events = merged(versions[: number + 1])
         columns = place_columns(table, events)
-        batch = pa.record_batch([pa.nulls(1, each.type) for each in columns], [each.field for each in columns])
+        stored = marked(pa.schema([(each.field, each.type) for each in columns]), DOC)
+        batch = pa.record_batch([pa.nulls(1, each.type) for each in stored], stored.names)
         added = shaped(batch, columns, table, {})
         if table is not None:
             assert added.schema.names[: len(table.names)] == table.names
-        table = added.schema
+        table = plain_schema(added.schema)
         rows.append(added)
         assert place_columns(table, events) == columns, "it finds its own columns again"
     # Without casts: promotion of integers to numbers, and the like, would fail here.

@@ -9,7 +9,8 @@ import pytest
 
 from rioni.client import values
 from rioni.domain.errors import Invalid
-from rioni.spark.event_values import IS_JSON, Rows
+from rioni.spark.event_values import Rows
+from rioni.spark.json_columns import IS_JSON
 from tests.support.lake import PROPERTIES, create_orders, stored
 from tests.support.value_tables import rows_of
 

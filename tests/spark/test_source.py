@@ -25,7 +25,7 @@ def places(rows) -> set[tuple[str, str]]:
 
 def test_a_read_is_what_was_published(read, orders):
     found = read(orders, events_per_task=7)
-    assert found.columns == ["order", "amount", "metadata", "_partition", "_offset", "_corrupt"]
+    assert found.columns == ["order", "amount", "metadata", "_rest", "_partition", "_offset", "_corrupt"]
     rows = found.collect()
     assert sorted((row.amount, row.order) for row in rows) == [(number, str(number)) for number in range(40)]
     assert len(places(rows)) == 40

@@ -12,12 +12,12 @@ from rioni.console.api import ApiProblem, path_of
 from rioni.console.charts import BYTE_RATE, RATE, Chart, Line, charts
 from rioni.console.pages.events import example
 from rioni.console.pages.page import Action, Done, Page, Right, Visit
-from rioni.console.pages.paging import number_of
+from rioni.console.pages.paging import number_of, offset_of
 from rioni.console.rendering import pretty
 
 
 TABS = ("overview", "schema", "partitions", "timelines", "usage", "edit")
-VERSIONS_MAX = 200
+VERSIONS_MAX = 20
 LINES_MAX = 2_000
 """PERF: where both texts are worst to compare this takes 30 ms, and with ten times as many a second."""
 CONTEXT = 4
@@ -96,12 +96,25 @@ def timeline_state(timeline: Mapping[str, Any], now: datetime, *, newest: bool) 
 
 def _schema(visit: Visit, event_type: Mapping[str, Any]) -> dict[str, Any]:
     path = path_of("event-types", event_type["name"], "schemas")
-    versions = visit.api.get(path, limit=VERSIONS_MAX)["items"]
+    offset = offset_of(visit)
+    versions = visit.api.get(path, limit=VERSIONS_MAX + 1, offset=offset)["items"]
+    more, versions = len(versions) > VERSIONS_MAX, versions[:VERSIONS_MAX]
     by_version = {each["version"]: each for each in versions}
-    newest = versions[0]["version"]
-    shown = by_version.get(visit.params.get("version", newest), versions[0])
-    before = by_version.get(visit.params.get("against", ""))
-    data = {"versions": versions, "shown": shown, "against": None if before is None else before["version"]}
+
+    newest = versions[0] if versions else event_type["schema"]
+    shown = by_version.get(visit.params.get("version", ""), newest)
+    before = by_version.get(against := visit.params.get("against", ""))
+    if before is None and against:
+        found = visit.api.attempt(path_of("event-types", event_type["name"], "schemas", against))
+        before = found if "schema" in found else None
+    data = {
+        "versions": [{"version": each["version"]} for each in versions],
+        "offset": offset,
+        "more": more,
+        "page": VERSIONS_MAX,
+        "shown": shown,
+        "against": None if before is None else before["version"],
+    }
     if before is not None:
         data["difference"] = visit.compute(_schema_difference, before["schema"], shown["schema"])
         data["compatibility"] = _compatibility(visit, event_type["name"], before["version"], shown)

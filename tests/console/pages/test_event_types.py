@@ -7,7 +7,7 @@ from html import unescape
 
 import pytest
 
-from rioni.console.pages.event_type import is_empty, timeline_state
+from rioni.console.pages.event_type import VERSIONS_MAX, is_empty, timeline_state
 from tests.console.conftest import READER
 from tests.support.waiting import wait_until
 
@@ -105,6 +105,24 @@ def test_versions_of_a_schema_are_compared(visitor, event_type, api):
     data = visitor.get(path, params={"tab": "schema", "against": "1.0.0", "format": "json"}).json()
     assert data["compatibility"]["compatible"]
     assert any(line["sign"] == "+" and "added" in line["text"] for line in data["difference"])
+
+
+def test_versions_come_in_pages_and_are_compared_across_them(visitor, event_type, api):
+    path = PAGE.format(event_type("console.many-versions", compatibility_mode="none"))
+    for number in range(VERSIONS_MAX + 4):
+        added = {"type": "json_schema", "schema": json.dumps({"properties": {f"n{number}": {"type": "string"}}})}
+        assert api.post("/event-types/console.many-versions/schemas", json=added).status_code < 300
+    tab = {"tab": "schema", "format": "json"}
+    first = visitor.get(path, params=tab).json()
+    second = visitor.get(path, params=tab | {"offset": VERSIONS_MAX, "against": first["shown"]["version"]}).json()
+    pages = [[each["version"] for each in page["versions"]] for page in (first, second)]
+    assert [len(page) for page in pages] == [VERSIONS_MAX, 5]
+    assert len({*pages[0], *pages[1]}) == VERSIONS_MAX + 5
+    assert (first["more"], second["more"]) == (True, False)
+    assert second["against"] == pages[0][0]
+    assert second["difference"]
+    assert "Next" in visitor.get(path, params={"tab": "schema"}).text
+    assert visitor.get(path, params=tab | {"offset": 1_000, "against": "9.9.9"}).json()["against"] is None
 
 
 def test_a_timeline_begins_in_another_storage(visitor, event_type, api):

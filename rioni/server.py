@@ -33,6 +33,7 @@ from rioni.bootstrap.startup import prepare_startup
 from rioni.bootstrap.watchdog import Replacements, end_within
 from rioni.bootstrap.worker import Worker, shared_buckets, worker
 from rioni.config.settings import Config
+from rioni.domain.addresses import host_and_port
 from rioni.domain.errors import RioniError, Unavailable
 from rioni.domain.ports.clock import Clock
 from rioni.domain.system.worker_reports import EVERY_S as REPORT_EVERY_S
@@ -131,7 +132,7 @@ def _listen(config: Config) -> socket.socket:
         family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
         return socket.create_server((config.host, config.port), family=family, backlog=BACKLOG)
     except OSError as ex:
-        where = f"{config.host}:{config.port}"
+        where = host_and_port(config.host, config.port)
         if ex.errno == errno.EADDRINUSE:
             raise Unavailable(
                 f"{where} is in use by another process. Stop it, or name another port: --port or RIONI_PORT."
@@ -441,7 +442,7 @@ class Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no typ
     def url(self) -> str:
         """Where it is served."""
         host, port = self._address[:2]
-        return f"{'http' if self.tls is None else 'https'}://{host}:{port}"
+        return f"{'http' if self.tls is None else 'https'}://{host_and_port(str(host), port)}"
 
     def begun(self, _gunicorn_worker: Any) -> None:
         """Announce the broker once, as soon as a worker can answer."""

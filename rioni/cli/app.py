@@ -63,5 +63,9 @@ def _options(
         bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version)
     ] = False,
 ) -> None:
-    """Rioni, an event broker that serves the Nakadi API."""
+    """Rioni, an event broker that serves the Nakadi API.
+
+    Commands that ask a broker take `--context`, `--url`, `--token`, `--ca-certificate`, `--timeout` and `--json` before
+    their name as well as behind it.
+    """
     del version  # its callback has seen to it

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping, MutableMapping
 from importlib import import_module
+from types import MappingProxyType
 from typing import Any, NamedTuple, cast
 
 import typer
@@ -130,8 +131,42 @@ class LazyCommands(MutableMapping[str, TyperCommand | TyperGroup]):
         return len(MODULES)
 
 
+CONNECTION = MappingProxyType(
+    {**dict.fromkeys(("--url", "--context", "--token", "--ca-certificate", "--timeout"), 1), "--json": 0}
+)
+"""Options of all commands that ask a broker, which may stand before the command as well; how many words follow each."""
+
+
 class Commands(TyperGroup):
     """The group of all commands."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:
+        """Parse arguments, after moving options of the connection that stand before a command behind it.
+
+        Raises:
+            typer.BadParameter: the command works on this host's data, and has no connection.
+        """
+        return super().parse_args(ctx, self._reordered(args))
+
+    def _reordered(self, args: list[str]) -> list[str]:
+        words: list[str] = []
+        moved: list[str] = []
+        rest, command = list(args), cast("Any", self)
+        while rest:
+            option = rest[0].partition("=")[0]
+            if option in CONNECTION and not _has(command, option):
+                size = 1 if "=" in rest[0] else 1 + CONNECTION[option]
+                moved += rest[:size]
+                del rest[:size]
+            elif rest[0] in (commands := getattr(command, "commands", {})):
+                words.append(rest.pop(0))
+                command = commands[words[-1]]
+            else:
+                break
+        if words and words[0] == "audit":
+            _check_is_no_connection(words, command, [*moved, *rest])
+        # Without a command the options say nothing, and the help does.
+        return [*words, *moved, *rest] if words or rest else []
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
@@ -145,6 +180,23 @@ class Commands(TyperGroup):
             # click would take it for an error of the command.
             discard_output()
             raise typer.Exit(BROKEN_PIPE) from ex
+
+
+def _has(command: Any, option: str) -> bool:
+    return any(option in each.opts for each in command.params)
+
+
+def _check_is_no_connection(words: list[str], command: Any, args: list[str]) -> None:
+    """Refuse options of the connection where a command for auditors reads the data of this host."""
+    before = args[: args.index("--")] if "--" in args else args
+    for each in before:
+        option = each.partition("=")[0]
+        if option in CONNECTION and not _has(command, option):
+            raise typer.BadParameter(
+                f"`rioni {' '.join(words)}` reads the data of a broker on its host, and asks none. "
+                "`rioni audit list`, `rioni audit denials` and `rioni log` ask a running broker.",
+                param_hint=option,
+            )
 
 
 def _summarise(command: Any) -> None:

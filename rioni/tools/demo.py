@@ -23,6 +23,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rioni.bootstrap import admin_operations, rebuild_operations
 from rioni.bootstrap.rebuild_operations import Wanted
 from rioni.config.settings import Config
+from rioni.domain.addresses import host_and_port
 from rioni.domain.errors import Invalid, RioniError, Unavailable
 from rioni.tools.demo_archive import archive_and_query
 from rioni.tools.demo_data import DATASETS, FLIGHTS, OWNER, batches, rows
@@ -67,7 +68,7 @@ def run(config: Config, *, exit_after: bool = False, flights: int | None = None)
         _publish(console, served, tables)
         published = tables[DATASETS.index(FLIGHTS)]
         _consume(console, served, client, published)
-        archive_and_query(console, f"http://{served.host}:{served.port}", FLIGHTS.event_type, published)
+        archive_and_query(console, f"http://{host_and_port(served.host, served.port)}", FLIGHTS.event_type, published)
         _audit(console, served)
         _rebuild(console, served)
         if not exit_after:
@@ -333,7 +334,7 @@ def _rebuild(console: Console, config: Config) -> None:
 
 
 def _leave_serving(console: Console, config: Config, client: DemoClient, server: subprocess.Popen[str]) -> None:
-    base = f"http://{config.host}:{config.port}"
+    base = f"http://{host_and_port(config.host, config.port)}"
     listing = client.call("GET", f"/subscriptions?owning_application={OWNER}")
     client.close()
     stats = f"{base}/subscriptions/{listing['items'][0]['id']}/stats"

@@ -11,6 +11,7 @@ from rioni.cli.host.options import ConfigFile, load_settings
 from rioni.cli.output import Output, say
 from rioni.cli.remote.servers import server
 from rioni.cli.session import Session, connected
+from rioni.domain.addresses import host_and_port
 
 
 if TYPE_CHECKING:
@@ -82,7 +83,8 @@ def archive(
     job = JobReporter(tell, ARCHIVE, to)
     work = Archive(Broker(broker), lake, event_type or (), limits, metrics, keeps_json=keep_json, job=job)
     if metrics_port is not None:
-        say(f"Metrics are served on http://{metrics_host}:{metrics.serve(metrics_host, metrics_port)}/metrics")
+        where = host_and_port(metrics_host, metrics.serve(metrics_host, metrics_port))
+        say(f"Metrics are served on http://{where}/metrics")
     stopped = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stopped.set())
     with job:

@@ -8,6 +8,7 @@ import typer
 
 from rioni.cli.exit_codes import FOUND
 from rioni.cli.session import Session, connected
+from rioni.domain.addresses import host_and_port
 from rioni.domain.errors import Invalid, RioniError
 
 
@@ -134,8 +135,7 @@ def url_of(host: "Host") -> str:
     if config is None or not config.port:
         return DEFAULT_URL
     name = "localhost" if config.local_only or config.host in {"0.0.0.0", "::"} else config.host  # noqa: S104
-    name = f"[{name}]" if ":" in name else name
-    return f"{'https' if config.tls_certificate else 'http'}://{name}:{config.port}"
+    return f"{'https' if config.tls_certificate else 'http'}://{host_and_port(name, config.port)}"
 
 
 def _subject(session: Session, site: "Site") -> str:

@@ -8,6 +8,7 @@ import typer
 from rioni.cli.exit_codes import FOUND
 from rioni.cli.output import say
 from rioni.cli.session import Session, connected
+from rioni.domain.addresses import host_and_port
 
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def nodes(session: Session) -> None:
         return
     rows: list[Any] = [
         {
-            "node": f"{node.host}:{node.port}",
+            "node": host_and_port(node.host, node.port),
             "version": node.version,
             "worker": f"{worker.number + 1} of {node.configured_workers}",
             "started": worker.started_at,

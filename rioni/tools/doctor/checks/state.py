@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from rioni.client.models.administration import Health, Node, Rebuild
 from rioni.client.models.audit import Denial
+from rioni.domain.addresses import host_and_port
 from rioni.tools.doctor.facts.state import LogState
 from rioni.tools.doctor.model import ERROR, Finding, check, error, warning
 
@@ -62,8 +63,9 @@ def workers(nodes: list[Node]) -> Iterator[Finding]:
     """Whether all workers of all nodes work, with the same version: `GET /nodes`."""
     for node in nodes:
         if len(node.workers) < node.configured_workers:
+            where = host_and_port(node.host, node.port)
             yield error(
-                f"{len(node.workers)} of {node.configured_workers} workers of the node {node.host}:{node.port} work.",
+                f"{len(node.workers)} of {node.configured_workers} workers of the node {where} work.",
                 "The log of that node says why a worker ended, hangs or could not start.",
             )
     versions = sorted({node.version for node in nodes})

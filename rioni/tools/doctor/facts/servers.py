@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from rioni.config.settings import Config
+from rioni.domain.addresses import host_and_port
 from rioni.tools.doctor.model import NotLookedAt, source
 from rioni.tools.doctor.site import Site
 
@@ -38,7 +39,7 @@ def servers(site: Site, config: Config) -> list[Server]:
             socket.create_connection((host, port), timeout=CONNECT_S).close()
         except OSError as ex:
             problem = ex.strerror or str(ex)
-        found.append(Server(setting, f"{host}:{port}", problem))
+        found.append(Server(setting, host_and_port(host, port), problem))
     if not found:
         raise NotLookedAt("the settings name no other servers", wanted=False)
     return found

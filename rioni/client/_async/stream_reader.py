@@ -14,7 +14,7 @@ from rioni.client._async.transport import Transport
 from rioni.client.consumption.events import StreamPartition
 from rioni.client.consumption.reconnect import REQUEST_S, Reconnect
 from rioni.client.consumption.session import BROKEN_MARGIN_S, Session
-from rioni.client.errors import ClientError, UnexpectedAnswer
+from rioni.client.errors import ClientError, Conflict, UnexpectedAnswer
 from rioni.client.models.subscriptions import Subscription
 
 
@@ -43,6 +43,10 @@ class StreamReader:
         self._reconnect = Reconnect(exchange.options.reconnect_s, random.random)
         self._session: Session | None = None
         self._response: httpx.Response | None = None
+        self._opened = 0
+        """How many streams were opened."""
+        self._interrupted = False
+        """Whether the last stream that was opened was ended here."""
 
     async def run(self) -> None:
         """Read until it is time to stop."""
@@ -57,11 +61,13 @@ class StreamReader:
         """End the stream that is being read, or only if it is a certain one."""
         response = self._response
         if response is not None and session in {None, self._session}:
+            self._interrupted = True
             _disconnect(response)
 
     async def _read(self) -> float:
         """Read one stream to its end; returns how long to wait before the next."""
         ex: ClientError | None = None
+        opened = self._opened
         try:
             if not self._exchange.subscription_id:
                 self._exchange.subscription_id = await self._identify()
@@ -72,7 +78,10 @@ class StreamReader:
             return 0.0
         wait_s = self._reconnect.ended(ex, concurrency.now())
         if ex is not None:
-            _LOG.warning("The stream can't be read; next attempt in %.1f s: %s", wait_s, ex)
+            # The reason was logged with the interruption. The slot may be taken until the broker notices the end.
+            meant = self._interrupted and (self._opened > opened or isinstance(ex, Conflict))
+            level = logging.INFO if meant else logging.WARNING
+            _LOG.log(level, "The stream can't be read; next attempt in %.1f s: %s", wait_s, ex)
         return wait_s
 
     async def _read_stream(self, subscription_id: str) -> None:
@@ -91,6 +100,8 @@ class StreamReader:
             with self._exchange.shared:
                 session = self._session = self._exchange.state.opened(stream_id, offsets, concurrency.now())
                 self._response = response
+                self._opened += 1
+                self._interrupted = False
             try:
                 _LOG.info("Stream %s of subscription %s", stream_id, subscription_id)
                 await self._feed(response, session)

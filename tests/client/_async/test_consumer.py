@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import logging
 import threading
 import time
 
@@ -266,11 +267,14 @@ def test_an_event_that_can_not_be_handled_may_be_skipped(client, subscription, o
     assert left(client, created) == 0
 
 
-def test_an_event_that_can_not_be_handled_becomes_a_dead_letter(client, subscription):
+def test_an_event_that_can_not_be_handled_becomes_a_dead_letter(client, subscription, caplog):
     wanted = Subscription(owning_application="", event_types=[]).with_dead_letters(sends=2)
     created = subscription(3, annotations=wanted.annotations)
     consumer, seen = client.subscription(created.id, batch_limit=3), []
     consumer.run(failing(consumer, seen, 2), attempts=1, on_error="dead_letter")
+    said = [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING]
+    assert said, "the failures of the handler"
+    assert not [each for each in said if "left to the broker" not in each], "the streams end as they are meant to"
     assert [number for number in seen if number != 1] == [0, 2]
     assert left(client, created) == 0
     (letter,) = client.subscriptions.dead_letters(created.id)

@@ -3,6 +3,7 @@
 An output that can't be written ends the command with one line; messages that can't be written are lost.
 """
 
+import atexit
 import io
 import os
 import sys
@@ -55,6 +56,8 @@ def prepare(*, serving: bool = False) -> None:
     _replace("stdout", _writer(_ClosedOutput, 1, None) if was_closed[1] else output_on(1, sys.stdout))
     if sys.stderr is None or not serving:
         _replace("stderr", _writer(_Messages, 2, sys.stderr))
+    else:
+        atexit.register(_discard_messages)
 
 
 def output_on(fd: int, before: Any = None) -> io.TextIOWrapper:
@@ -70,6 +73,16 @@ def discard_output() -> None:
     os.dup2(nowhere, 1)
     os.close(nowhere)
     _replace("stdout", open(1, "w", encoding="utf-8", closefd=False))  # noqa: SIM115 - as above
+
+
+def _discard_messages() -> None:
+    """Forget what a server could not write to standard error: Python would end with exit code 120."""
+    try:
+        sys.stderr.flush()
+    except OSError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, 2)
+        os.close(nowhere)
 
 
 def _occupy(fd: int) -> bool:

@@ -1,6 +1,7 @@
 """What the doctor lets through is what it knows; a secret is in none of it, whatever is around it."""
 
 import json
+from itertools import product
 
 import pytest
 
@@ -62,11 +63,11 @@ def allowed():
     return Allowed(FACTS, Redactor())
 
 
-@pytest.mark.parametrize("secret", SECRETS)
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize(
+    ("place", "secret"),
+    [each for each in product(PLACES, SECRETS) if each[1] != "4711" or each[0] not in NUMBERS_ARE_SHOWN],
+)
 def test_no_secret_is_let_through_without_knowing_it(allowed, place, secret):
-    if secret == "4711" and place in NUMBERS_ARE_SHOWN:
-        pytest.skip("a short number without a name is no secret")
     text = _placed(place, secret)
     assert secret not in allowed.text(text)
     assert secret not in allowed.log(text)

@@ -17,7 +17,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from rioni.tools.bench import PARTITIONS
@@ -39,7 +39,14 @@ def server(workers: int, data: Path | None = None) -> Iterator[tuple[str, float]
 
 
 @contextlib.contextmanager
-def served(workers: int, *, data: Path | None = None, source: Path = ROOT, application: str = "") -> Iterator[str]:
+def served(
+    workers: int,
+    *,
+    data: Path | None = None,
+    source: Path = ROOT,
+    application: str = "",
+    environment: Mapping[str, str] | None = None,
+) -> Iterator[str]:
     """The URL of a fresh server that answers.
 
     Args:
@@ -47,6 +54,7 @@ def served(workers: int, *, data: Path | None = None, source: Path = ROOT, appli
         data: its data directory; a temporary one by default.
         source: the folder with the sources of the broker.
         application: `module:name` of an application for gunicorn in place of the broker.
+        environment: what is added to that of this process.
     """
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "rioni", "serve", "--port", "0", "--data", str(data or f"{folder}/data")]
@@ -54,7 +62,7 @@ def served(workers: int, *, data: Path | None = None, source: Path = ROOT, appli
             command = [sys.executable, "-m", "gunicorn", "-k", "gevent", "-b", "127.0.0.1:0", application]
         log = Path(folder, "log")
         with log.open("w") as file:
-            environment = os.environ | {"PYTHONPATH": str(source)}
+            environment = os.environ | {"PYTHONPATH": str(source)} | dict(environment or {})
             command += ["--workers", str(workers)]
             process = subprocess.Popen(command, stderr=file, cwd=source, env=environment)
         while not (found := re.search(r"http://[\d.:]+", log.read_text())):

@@ -33,13 +33,16 @@ from rioni.bootstrap.startup import prepare_startup
 from rioni.bootstrap.watchdog import Replacements, end_within
 from rioni.bootstrap.worker import Worker, shared_buckets, worker
 from rioni.config.settings import Config
+from rioni.domain.access.addresses import address_key
 from rioni.domain.addresses import host_and_port
 from rioni.domain.errors import RioniError, Unavailable
 from rioni.domain.ports.clock import Clock
 from rioni.domain.system.worker_reports import EVERY_S as REPORT_EVERY_S
+from rioni.failure_log import FailureLog, SharedFailure
 from rioni.http.connection.balance import BalancedServer, ConnectionCounts
 from rioni.http.connection.framing import BoundedRequest, ClosingReader, discard_rest
 from rioni.http.connection.known_heads import create
+from rioni.http.connection.open_connections import OpenConnections
 from rioni.http.connection.timeouts import Deadlines, DeadlineSocket
 from rioni.http.connection.tls import Tls
 from rioni.http.metrics.metrics_slots import MULTIPROCESS_FOLDER, release_slot
@@ -150,7 +153,7 @@ class _Worker(ggevent.GeventWorker):  # type: ignore[misc]  # gunicorn has no ty
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._open: set[DeadlineSocket] = set()
+        self._open = OpenConnections(WORKER_CONNECTIONS)
         self.number = 0
         """Among the workers of the node."""
         self._server: BalancedServer | None = None
@@ -167,7 +170,7 @@ class _Worker(ggevent.GeventWorker):  # type: ignore[misc]  # gunicorn has no ty
         for sock in (found := {*self._open}):
             sock.cut()
         until_s = time.monotonic() + within_s
-        while found & self._open and time.monotonic() < until_s:
+        while found & {*self._open} and time.monotonic() < until_s:
             gevent.sleep(LOOK_AT_ENDS_S)
         return len(found)
 
@@ -192,7 +195,9 @@ class _Worker(ggevent.GeventWorker):  # type: ignore[misc]  # gunicorn has no ty
         config = self.app.config
         deadlines = Deadlines(config.header_timeout_s, config.body_timeout_s, config.body_bytes_per_s_min)
         sock = DeadlineSocket(client, deadlines, time.monotonic)
-        self._open.add(sock)
+        # Those of a Unix socket have none.
+        address = address_key(addr[0] if addr else "")
+        self._open.add(sock, address)
         if not self.alive:
             # Accepted at the last moment: a request that has arrived is answered, none is waited for.
             sock.stop_reading()
@@ -200,7 +205,7 @@ class _Worker(ggevent.GeventWorker):  # type: ignore[misc]  # gunicorn has no ty
             if self._secure(sock):
                 super().handle(listener, sock, addr)
         finally:
-            self._open.discard(sock)
+            self._open.discard(sock, address)
             if self._server is not None:
                 self._server.ended()
 
@@ -230,7 +235,7 @@ class _Worker(ggevent.GeventWorker):  # type: ignore[misc]  # gunicorn has no ty
         except TimeoutError as ex:
             # A client that has stopped reading is cut off; gunicorn knows what a reset is, and makes no fuss of it.
             raise ConnectionResetError(errno.ECONNRESET, "the client does not read") from ex
-        sock.expect_body()
+        sock.expect_body(answered=True)
         if not discard_rest(req) or closes:
             raise StopIteration
         sock.expect_request()
@@ -297,6 +302,7 @@ class Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no typ
         """Of this worker among those of the node."""
         self._served = mmap.mmap(-1, 1)
         """Shared with the workers: whether one of them has begun."""
+        self._failed_start = SharedFailure(_log, "worker failed to start; retrying")
         self._unannounced, write_end = os.pipe()
         """Holds one byte, which the first worker that serves takes; then it is at its end."""
         os.write(write_end, b"1")
@@ -369,10 +375,11 @@ class Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no typ
         except RioniError as ex:
             if not self._served[0]:
                 raise
-            _log.error("worker failed to start; retrying", reason=str(ex))
+            self._failed_start.failed(ex)
             gevent.sleep(RETRY_S)
             sys.exit(RETRIED)
         self._served[0] = 1
+        self._failed_start.succeeded()
         return assembled
 
     def run_background_jobs(self, worker: Worker) -> None:
@@ -412,16 +419,14 @@ class Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no typ
     @staticmethod
     def _watch_certificate(tls: Tls, files: Pool) -> None:
         """Have the certificate read again when it changes, away from the hub: its disk may hang."""
-        failed = False
+        failures, unchecked = FailureLog(_log), "could not check the certificate files for changes"
         while True:
             gevent.sleep(CERTIFICATE_LOOK_S)
             try:
                 files(tls.reload)
-                failed = False
+                failures.succeeded(unchecked)
             except Unavailable as ex:
-                if not failed:
-                    _log.warning("could not check the certificate files for changes", reason=str(ex))
-                failed = True
+                failures.failed(unchecked, ex)
 
     def _watch_pools(self, worker: Worker) -> None:
         """Replace this worker when native threads hang, at most one worker of the node per `REPLACED_EVERY_S`."""
@@ -442,7 +447,7 @@ class Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no typ
     def url(self) -> str:
         """Where it is served."""
         host, port = self._address[:2]
-        return f"{'http' if self.tls is None else 'https'}://{host_and_port(str(host), port)}"
+        return f"{'http' if self.tls is None else 'https'}://{host_and_port(str(host), port)}{self.config.base_path}"
 
     def begun(self, _gunicorn_worker: Any) -> None:
         """Announce the broker once, as soon as a worker can answer."""

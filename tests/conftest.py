@@ -3,8 +3,10 @@ from __future__ import annotations
 import gc
 import os
 import shutil
+import tempfile
 from contextlib import ExitStack
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -13,11 +15,14 @@ import structlog
 from hypothesis import HealthCheck, settings
 from structlog.dev import ConsoleRenderer, plain_traceback
 
+from rioni.failure_log import forget_failures
 from rioni.tools.dev_cluster import jars
 from rioni.tools.dev_cluster.cluster import LocalCluster, running_cluster
+from tests.support.campaigns import NIGHTLY
+from tests.support.certificates import Authority
 from tests.support.modes import SETTINGS
 from tests.support.nodes import RunningNodes, running_nodes
-from tests.support.postgres import fresh_database
+from tests.support.postgres import drop_database, fresh_database
 from tests.support.scheduling import Scheduling, group_of, import_in_turns, slow_first
 from tests.support.scratch import move_to_memory
 from tests.support.shared_servers import SharedServers, address_of
@@ -84,6 +89,12 @@ def _without_skips(report: pytest.TestReport | pytest.CollectReport) -> pytest.T
     return report
 
 
+@pytest.fixture(autouse=True)
+def _no_failures() -> None:
+    """No test knows of what failed in another, which the log would leave out, or say of that it works again."""
+    forget_failures()
+
+
 # --- Spark ---
 
 
@@ -107,8 +118,21 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         if (scratch := move_to_memory()) is not None:
             config.add_cleanup(lambda: shutil.rmtree(scratch))
+        trust_one_authority(config)
         config.stash[_SERVERS] = servers = SharedServers()
         config.add_cleanup(servers.close)
+
+
+def trust_one_authority(config: pytest.Config) -> None:
+    """Let clients trust one authority unless they are told others: no test asks a server that another one has signed.
+
+    PERF: reading those of all the world takes 25 ms for each client. Only nightly tests download packages.
+    """
+    if NIGHTLY:
+        return
+    folder = Path(tempfile.mkdtemp(prefix="rioni-authority-"))
+    config.add_cleanup(lambda: shutil.rmtree(folder))
+    os.environ.setdefault("SSL_CERT_FILE", str(Authority().write(folder)))
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -191,9 +215,22 @@ def shared_server(request: pytest.FixtureRequest) -> Callable[[str], str]:
 
 
 @pytest.fixture(scope="session")
-def postgres_url(shared_server: Callable[[str], str]) -> Callable[..., str]:
-    """Creates a fresh database, empty or with `migrated=True`, and returns its URL."""
+def lasting_postgres_url(shared_server: Callable[[str], str]) -> Callable[..., str]:
+    """Creates a fresh database, empty or with `migrated=True`, and returns its URL; it stays until the run ends."""
     return partial(fresh_database, shared_server("postgres"))
+
+
+@pytest.fixture
+def postgres_url(lasting_postgres_url: Callable[..., str]) -> Iterator[Callable[..., str]]:
+    """Creates a database in the same way, which is dropped when the test ends: each one takes 8 MB of memory."""
+    with ExitStack() as databases:
+
+        def fresh(**options: bool) -> str:
+            url = lasting_postgres_url(**options)
+            databases.callback(drop_database, url)
+            return url
+
+        yield fresh
 
 
 def _needs_java() -> None:
@@ -224,7 +261,7 @@ def zookeeper_cluster(shared_server: Callable[[str], str]) -> LocalCluster:
 
 @pytest.fixture(scope="session")
 def cluster_environment(
-    kafka_cluster: LocalCluster, zookeeper_cluster: LocalCluster, postgres_url: Callable[[], str]
+    kafka_cluster: LocalCluster, zookeeper_cluster: LocalCluster, lasting_postgres_url: Callable[[], str]
 ) -> Callable[[], dict[str, str]]:
     """Creates the shared databases and paths of another cluster, and returns the environment of its nodes."""
 
@@ -232,7 +269,7 @@ def cluster_environment(
         return {
             "RIONI_KAFKA": kafka_cluster.kafka,
             "RIONI_ZOOKEEPER": f"{zookeeper_cluster.zookeeper}/{uuid4()}",
-            "RIONI_DATABASE": postgres_url(),
+            "RIONI_DATABASE": lasting_postgres_url(),
         }
 
     return fresh

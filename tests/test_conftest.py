@@ -9,10 +9,12 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from sqlalchemy import make_url
+from sqlalchemy import create_engine, make_url
+from sqlalchemy.exc import OperationalError
 
 from tests.support import scratch
 from tests.support.forked_servers import ForkedProcess
+from tests.support.postgres import drop_database
 from tests.support.scheduling import SHARING, SPLIT, group_of, import_in_turns
 from tests.support.waiting import WAIT_S, wait_until
 
@@ -75,6 +77,18 @@ def test_files_that_are_scheduled_by_name_exist():
     assert all((ROOT / file).is_file() for files in (SPLIT, *SHARING.values()) for file in files)
 
 
+@pytest.mark.slow
+@pytest.mark.postgres
+def test_databases_are_dropped_though_they_are_in_use(lasting_postgres_url):
+    url = lasting_postgres_url()
+    engine = create_engine(url)
+    with engine.connect():
+        drop_database(url)
+        with pytest.raises(OperationalError, match="does not exist"):
+            create_engine(url).connect()
+    engine.dispose()
+
+
 def test_all_tests_of_a_file_that_shares_a_server_are_in_one_group():
     file = "tests/acceptance/test_switching_under_load.py"
     assert {group_of(f"{file}::test_it[{mode}]") for mode in ("kafka", "cluster")} == {"other_kafka_cluster"}
@@ -133,3 +147,20 @@ def test_servers_that_end_at_the_same_time_all_report_their_exit_codes():
         for server in servers:
             assert server.wait(WAIT_S) == 0
             server.stdout.close()
+
+
+KILLED_WITH_A_SERVER = """
+import os, signal, sys
+from tests.support.forked_servers import ForkedProcess
+
+print(ForkedProcess(["serve", "--port", "0", "--data", sys.argv[1]], os.environ).pid, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_servers_end_with_a_test_run_that_is_killed(tmp_path):
+    command = [sys.executable, "-c", KILLED_WITH_A_SERVER, str(tmp_path / "data")]
+    killed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=WAIT_S, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    server = Path(f"/proc/{int(killed.stdout)}")
+    wait_until(lambda: not server.exists())

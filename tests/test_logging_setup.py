@@ -9,6 +9,7 @@ import structlog
 from rioni import logging_setup
 from rioni.config.settings import Config
 from rioni.storage.sql.pool import GeventConnectionPool
+from tests.support.waiting import WAIT_S
 
 
 @pytest.fixture
@@ -103,5 +104,5 @@ def test_native_threads_of_a_patched_process_meet_no_lock_of_greenlets():
         locks = [logging._lock, *[handler.lock for handler in logging.getLogger().handlers]]
         print(len(locks), all(isinstance(lock, type(_thread.RLock())) for lock in locks))
     """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=WAIT_S)
     assert done.stdout == "2 True\n"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.waiting import wait_until
+from tests.support.waiting import WAIT_S, wait_until
 
 
 NAMESPACE = ("unshare", "--pid", "--fork", "--mount-proc")
@@ -51,7 +51,19 @@ class Started:
 @contextlib.contextmanager
 def started(folder, prefix):
     output = folder / "output"
-    command = [*prefix, sys.executable, "-m", "rioni", "serve", "--port", "0", "--data", str(folder / "data")]
+    command = [
+        *prefix,
+        sys.executable,
+        "-m",
+        "rioni",
+        "serve",
+        "--port",
+        "0",
+        "--workers",
+        "1",
+        "--data",
+        str(folder / "data"),
+    ]
     with output.open("w") as file:
         outer = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT, start_new_session=True)
     try:
@@ -76,7 +88,7 @@ def test_no_signal_is_lost_while_the_server_starts(tmp_path, prefix, moment, num
         elif moment != AT_ONCE:
             time.sleep(moment)
         os.kill(server.pid(), number)
-        assert server.outer.wait(60) == 0, server.printed
+        assert server.outer.wait(WAIT_S) == 0, server.printed
         assert "Traceback" not in server.printed
 
 
@@ -93,7 +105,7 @@ def test_the_first_process_of_a_container_leaves_no_zombies(tmp_path):
         wait_until(lambda: children_of(pid) == before)
         assert not [child for child in before if state_of(child) == "Z"]
         os.kill(pid, signal.SIGTERM)
-        assert server.outer.wait(60) == 0, server.printed
+        assert server.outer.wait(WAIT_S) == 0, server.printed
 
 
 def children_of(pid):

@@ -3,9 +3,13 @@
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
+
+from tests.support.authorization_steps import DECISION, PLACES, is_refusal
 
 
 ROOT = Path(__file__).parents[1]
@@ -75,6 +79,28 @@ def _name(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
+class Source(NamedTuple):
+    """What the syntax tree of a module says."""
+
+    docstring: str
+    refuses: bool
+    prints: bool
+
+
+@cache
+def _source(path: Path) -> Source:
+    """PERF: each file is parsed once for all tests; the trees themselves would be too large to be kept."""
+    tree = ast.parse(path.read_text())
+    refuses = prints = False
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            called = node.func.id if isinstance(node.func, ast.Name) else ""
+            refuses = refuses or called == DECISION
+            prints = prints or called == "print"
+        refuses = refuses or is_refusal(node)
+    return Source(ast.get_docstring(tree) or "", refuses, prints)
+
+
 def test_files_to_check_are_found():
     assert ROOT / "rioni/config/settings.py" in MODULES
     assert ROOT / "README.md" in TEXTS
@@ -84,7 +110,7 @@ def test_every_module_has_a_docstring_with_its_purpose():
     silent = []
     for path in MODULES:
         text = path.read_text()
-        opening = (ast.get_docstring(ast.parse(text)) or "").partition("\n\n")[0]
+        opening = _source(path).docstring.partition("\n\n")[0]
         if text and not opening.rstrip().endswith((".", ":")) and not _is_test(path):
             silent.append(_name(path))
     assert not silent
@@ -104,12 +130,14 @@ def test_no_module_has_a_meaningless_name():
     assert not [_name(path) for path in MODULES if {path.stem.strip("_"), path.parent.name} & GRAB_BAGS]
 
 
+def test_only_known_places_refuse_requests():
+    """What a table of all ways takes away step by step must not be missing in it."""
+    found = {_name(path) for path in (ROOT / "rioni").rglob("*.py") if _source(path).refuses}
+    assert {each for each in found if not each.startswith(PLACES)} == set()
+
+
 def test_only_commands_print():
-    printing = []
-    for path in _files("rioni/**/*.py"):
-        calls = [node.func for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
-        if path.name not in TALKING and any(isinstance(call, ast.Name) and call.id == "print" for call in calls):
-            printing.append(_name(path))
+    printing = [_name(path) for path in _files("rioni/**/*.py") if path.name not in TALKING and _source(path).prints]
     assert not printing
 
 

@@ -12,6 +12,7 @@ from rioni.bootstrap.verification import Problem
 from rioni.config.settings import Config
 from rioni.domain.errors import Unavailable
 from rioni.domain.transparency.signed_note import parse_verifier
+from rioni.installing import requirement
 from rioni.projections.generations.rebuilds import Progress
 from rioni.projections.queries import audit_log
 from rioni.projections.queries.audit_log import AuditFilter
@@ -65,6 +66,7 @@ def audit(
     since: str | None = None,
     until: str | None = None,
     actor: str | None = None,
+    realm: str | None = None,
     resource: str | None = None,
 ) -> Iterator[dict[str, Any]]:
     """Yield the matching audit entries, in order; see `rioni.projections.queries.audit_log`.
@@ -72,7 +74,7 @@ def audit(
     Raises:
         Unavailable: the data does not exist.
     """
-    wanted = AuditFilter(since=since, until=until, actor=actor, resource=resource)
+    wanted = AuditFilter(since=since, until=until, actor=actor, realm=realm, resource=resource)
     with opened_for_reading(config) as engine:
         yield from audit_log.entries(functools.partial(reading_models, engine), wanted)
 
@@ -84,6 +86,7 @@ def export_audit(
     since: str | None = None,
     until: str | None = None,
     actor: str | None = None,
+    realm: str | None = None,
     resource: str | None = None,
     progress: Progress,
 ) -> "ExportReport":
@@ -92,7 +95,7 @@ def export_audit(
     check_spark()
     from rioni.projections.bulk import audit as bulk  # noqa: PLC0415 - an extra
 
-    wanted = AuditFilter(since=since, until=until, actor=actor, resource=resource)
+    wanted = AuditFilter(since=since, until=until, actor=actor, realm=realm, resource=resource)
     scratch = config.data.absolute() / "scratch"
     return bulk.export(database_url(config), scratch, output, wanted=wanted, progress=progress)
 
@@ -106,4 +109,4 @@ def check_spark() -> None:
     try:
         import pyspark  # noqa: F401, PLC0415 - an extra
     except ImportError as ex:
-        raise Unavailable("This needs Spark, and Java 17 or newer: pip install 'rioni[spark]'") from ex
+        raise Unavailable(f"This needs Spark, and Java 17 or newer: pip install {requirement('spark')}") from ex

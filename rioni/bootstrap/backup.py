@@ -24,7 +24,7 @@ from rioni.private_files import private_umask
 from rioni.storage.embedded import backup_folder
 from rioni.storage.embedded.backup_files import FORMAT_NAME, BackupError
 from rioni.storage.embedded.backup_folder import FileEntry, Manifest
-from rioni.storage.embedded.data_directory import FORMAT
+from rioni.storage.embedded.data_directory import FORMAT, registry_missing
 from rioni.storage.embedded.snapshots import Snapshot, snapshots
 
 
@@ -106,6 +106,8 @@ def backup(config: Config, folder: Path, progress: Progress, *, checked: bool = 
 def _check_config(config: Config, folder: Path) -> None:
     if config.clustered or config.database is not None:
         raise BackupError(CLUSTER)
+    if (missing := registry_missing(config.data)) is not None:
+        raise Unavailable(f"{missing} Restore a backup: `rioni restore`.")
     if not (config.data / "registry.db").exists():
         raise Unavailable(f"There is no data in {config.data}. Name the data directory of a broker: --data.")
     data, target = config.data.resolve(), folder.resolve()
@@ -118,18 +120,22 @@ def _frozen(data: Path) -> Iterator[list[Snapshot]]:
     """Freeze all files that belong to an installation, the registry first."""
     names = ("registry.db", "coordination.db", "names.db")
     paths = [data / name for name in names if (data / name).exists()] + sorted(data.glob("events*.db"))
-    try:
-        with snapshots(paths) as frozen:
-            yield frozen
-    except sqlite3.Error as ex:
-        raise Unavailable(f"The files in {data} can't be read: {ex}. Run `rioni verify`.") from ex
+    with snapshots(paths) as frozen:
+        yield frozen
 
 
 def _described(registry: Snapshot, *, checked: bool) -> Manifest:
-    rows = registry.connection.execute("SELECT value FROM marks WHERE name = ?", (INSTALLATION,)).fetchall()
+    try:
+        rows = registry.connection.execute("SELECT value FROM marks WHERE name = ?", (INSTALLATION,)).fetchall()
+        heads = registry.connection.execute("SELECT position, hash FROM head").fetchall()
+    except sqlite3.Error as ex:
+        raise Unavailable(f"{registry.path} can't be read: {ex}. Run `rioni verify`.") from ex
     if not rows:
-        raise Unavailable("This data directory has never been used by a broker: run `rioni serve` once.")
-    ((position, last),) = registry.connection.execute("SELECT position, hash FROM head")
+        raise Unavailable(
+            "registry.db names no installation. If this data directory has never been used by a broker, run "
+            "`rioni serve` once; else run `rioni verify`."
+        )
+    ((position, last),) = heads
     return Manifest(
         id=str(uuid4()),
         installation=rows[0][0],
@@ -173,4 +179,4 @@ def _disk_errors(folder: Path) -> Iterator[None]:
     except OSError as ex:
         if ex.errno == errno.ENOSPC:
             raise BackupError(f"The disk of {folder} is full. Free space, then try again.") from ex
-        raise BackupError(f"{folder} can't be used: {ex}.") from ex
+        raise BackupError(f"{ex.filename or folder} can't be used: {ex.strerror or ex}.") from ex

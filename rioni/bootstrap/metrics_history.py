@@ -15,11 +15,11 @@ class MetricsHistory:
     def __init__(self, base: Infrastructure, metrics: Metrics, elected: Leadership, lags: Lags) -> None:
         self._clock, self._metrics, self._elected = base.clock, metrics, elected
         self._sampler = Sampler(metrics, lags.of_partitions)
-        self._runner = LoggedJobRunner()
+        self._runner, self._pool = LoggedJobRunner(), base.pools.files
         self._due_at_s = float("-inf")
 
     def tick(self) -> None:
-        """Take a sample, if it is time to. Never blocks."""
+        """Take a sample, if it is time to. Blocks on the files of the metrics."""
         now_s = self._clock.monotonic()
         if now_s >= self._due_at_s and self._elected.held():
             # In step with the time before, unless that was long ago.
@@ -28,4 +28,5 @@ class MetricsHistory:
 
     def _sample(self) -> None:
         now_ms = self._clock.now_ms()
-        self._metrics.history.write(now_ms, self._sampler.sample(now_ms, self._clock.monotonic()))
+        values = self._pool(self._sampler.sample, now_ms, self._clock.monotonic())
+        self._metrics.history.write(now_ms, values)

@@ -16,16 +16,16 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import Any, NamedTuple, NoReturn, ParamSpec, TypeVar, cast
+from typing import Any, NamedTuple, ParamSpec, TypeVar, cast
 
 import gevent
 from gevent import monkey
 from gevent.resolver.thread import Resolver
 from gevent.threadpool import ThreadPool as GeventThreadPool
 
-from rioni.bootstrap.turns import Turns
+from rioni.bootstrap.turns import Gate
 from rioni.config.settings import Config
-from rioni.domain.errors import OutcomeUnknown, Overloaded, Unavailable
+from rioni.domain.errors import OutcomeUnknown, Unavailable
 from rioni.domain.ports.thread_pool import CLIENT, StorePools, ThreadPool, direct, in_place
 from rioni.storage.threads.hub_thread import HubThread
 
@@ -51,6 +51,7 @@ class PoolLimits(NamedTuple):
 DATABASE = "database"
 COMPUTING = "computing"
 DEFINITIONS = "definitions"
+EVALUATIONS = "evaluations"
 COORDINATION = "coordination"
 SLOTS = "slots"
 ACTIVITY = "activity"
@@ -71,10 +72,14 @@ KINDS: Mapping[str, PoolLimits] = {
     COMPUTING: PoolLimits(2, 128, 30.0, "This process", fair=True),
     # Schemas may take half a second each to check and to compare; publishers of large batches must not wait for them.
     DEFINITIONS: PoolLimits(2, 64, 30.0, "The check of definitions", fair=True),
+    # Anybody may try filters, for 0.2 s each: one at a time, so that changes, which need a thread of `definitions` and
+    # the GIL, are delayed little.
+    EVALUATIONS: PoolLimits(1, 64, 30.0, "The evaluation of filters", fair=True),
     # One file with one writer at a time. A second thread reads, or cleans up after dead processes.
-    COORDINATION: PoolLimits(2, 256, 60.0, "The file of sessions and cursors"),
-    SLOTS: PoolLimits(2, 256, 60.0, "The file that counts streams"),
-    ACTIVITY: PoolLimits(2, 32, 60.0, "The file of what clients do"),
+    COORDINATION: PoolLimits(2, 512, 60.0, "The file of sessions and cursors", fair=True),
+    SLOTS: PoolLimits(2, 512, 60.0, "The file that counts streams", fair=True),
+    # Anybody may ask who publishes to an event type, and who reads it.
+    ACTIVITY: PoolLimits(2, 64, 60.0, "The file of what clients do", fair=True),
     # Small files: spools of measurements, tokens, certificates, the free space of the disk.
     FILES: PoolLimits(2, 32, 10.0, "The disk"),
     TOKENS: PoolLimits(2, 32, 10.0, "The check of tokens"),
@@ -85,7 +90,7 @@ KINDS: Mapping[str, PoolLimits] = {
     # Streams that lag behind read here, so all streams of a worker may do so at once.
     READING: PoolLimits(4, 1_024, 60.0, "The storage"),
     # Administration: creating, closing and deleting topics, and reading bounds.
-    TOPICS: PoolLimits(4, 64, 60.0, "The administration of the storage"),
+    TOPICS: PoolLimits(4, 128, 60.0, "The administration of the storage", fair=True),
     # Retention and compaction read and write a whole storage. The background jobs run one after the other.
     KEEPING: PoolLimits(1, 4, 600.0, "The storage"),
     # One consumer that polls for the lifetime of the process.
@@ -99,8 +104,6 @@ OF_STORAGES = (APPENDING, READING, TOPICS, KEEPING, TAILS)
 
 STORAGES_MAX = 16
 """Maximum number of storages with pools of their own; further ones share one more set of pools."""
-
-RETRY_AFTER_S = 5
 
 _get_ident: Callable[[], int] = monkey.get_original("_thread", "get_ident")
 
@@ -148,19 +151,22 @@ class Pool:
         """
         self.kind, self.limits = kind, limits
         self.name = f"{kind} of storage {storage}" if storage else kind
-        self.rejected = 0
-        """Number of tasks rejected because the queue was full, or no thread was free in time."""
         self.running: set[Task] = set()
         self.idents: set[int] = set()
         """The native identifiers of threads that run a task."""
         self._hub_thread = HubThread(gevent.get_hub())
-        self._turns = Turns(limits.threads)
+        self._gate = Gate(limits.threads, limits.queue, limits.what)
         self._threads = GeventThreadPool(limits.threads)
+
+    @property
+    def rejected(self) -> int:
+        """Number of tasks rejected because the queue was full, or no thread was free in time."""
+        return self._gate.rejected
 
     @property
     def queued(self) -> int:
         """Number of tasks waiting for a thread."""
-        return self._turns.queued
+        return self._gate.queued
 
     def __call__(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a function in a thread of the pool; blocks only the calling greenlet or native thread.
@@ -196,7 +202,7 @@ class Pool:
     def _run(self, function: Callable[..., T], args: Any, kwargs: Any, deadline_s: float | None) -> T:
         begun_s = time.monotonic()
         client = CLIENT.get() if self.limits.fair else ""
-        self._take_thread(client, deadline_s)
+        self._gate.enter(client, deadline_s)
         task = Task(function, args, kwargs)
         self.running.add(task)
         try:
@@ -217,25 +223,9 @@ class Pool:
             raise error
         return cast("T", result)
 
-    def _take_thread(self, client: str, wait_s: float | None) -> None:
-        if self._turns.take_free(client):
-            return
-        room = self.limits.queue - self._turns.queued
-        if room <= 0:
-            self._reject(f"{self.limits.what} is overloaded. Try again later.")
-        # As with bodies in flight: a client that queues all it can leaves as much room for others.
-        if self.limits.fair and client and self._turns.queued_of(client) >= room:
-            self._reject(f"{self.limits.what} is busy with other requests of this client. Try again later.")
-        if not self._turns.wait(client, wait_s):
-            self._reject(f"{self.limits.what} has been busy for {wait_s:g} s. Try again later.")
-
-    def _reject(self, detail: str) -> NoReturn:
-        self.rejected += 1
-        raise Overloaded(detail, RETRY_AFTER_S)
-
     def _end(self, task: Task, client: str, _pending: object = None) -> None:
         self.running.discard(task)
-        self._turns.release(client)
+        self._gate.leave(client)
 
 
 def kinds_for(config: Config) -> Mapping[str, PoolLimits]:
@@ -276,6 +266,7 @@ class WorkerPools(NamedTuple):
     database: ThreadPool = direct
     computing: ThreadPool = direct
     definitions: ThreadPool = direct
+    evaluations: ThreadPool = direct
     coordination: ThreadPool = direct
     slots: ThreadPool = direct
     activity: ThreadPool = direct
@@ -318,6 +309,7 @@ class Pools:
             database=shared[DATABASE],
             computing=shared[COMPUTING],
             definitions=shared[DEFINITIONS],
+            evaluations=shared[EVALUATIONS],
             coordination=shared[COORDINATION],
             slots=shared[SLOTS],
             activity=shared[ACTIVITY],

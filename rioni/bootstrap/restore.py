@@ -223,7 +223,7 @@ def _compare(folder: Path, manifest: Manifest, data: Path) -> Newer:
         BackupError: it belongs to another installation.
     """
     if not (data / "registry.db").exists():
-        found = [path.name for path in data.glob("*.db")]
+        found = sorted(path.name for path in data.glob("*.db") if path.name != "registry.db")
         return Newer(unknown=f"registry.db is missing beside {found[0]}") if found else Newer()
     try:
         with read_only_engine(f"sqlite:///{data / 'registry.db'}") as engine, reading(engine) as connection:
@@ -237,26 +237,41 @@ def _compare(folder: Path, manifest: Manifest, data: Path) -> Newer:
         return Newer(unknown="its internal log has another history than the backup")
     try:
         return _newer_stores(folder, data)._replace(entries=max(0, head.position - manifest.position))
+    except _Unreadable as ex:
+        return Newer(unknown=str(ex))
+
+
+class _Unreadable(Exception):
+    """A file can't be compared; the text names it."""
+
+
+@contextlib.contextmanager
+def _comparing(name: str) -> Iterator[None]:
+    try:
+        yield
     except (sqlite3.Error, OSError, UnicodeDecodeError) as ex:
-        return Newer(unknown=f"a file can't be read ({ex})")
+        raise _Unreadable(f"{name} can't be read ({ex})") from ex
 
 
 def _newer_stores(folder: Path, data: Path) -> Newer:
     ends: dict[str, list[int]] = {}
     events = 0
     for path in data.glob("events*.db"):
-        here = inspect(path).ends
-        there = inspect(folder / path.name).ends if (folder / path.name).exists() else {}
+        with _comparing(path.name):
+            here = inspect(path).ends
+            there = inspect(folder / path.name).ends if (folder / path.name).exists() else {}
         for topic, numbers in here.items():
             before = there.get(topic, [])
             events += sum(max(0, end - (before[n] if n < len(before) else 0)) for n, end in enumerate(numbers))
         ends |= here
     if not (data / "coordination.db").exists():
         return Newer(events=events, ends=ends)
-    commits = set(committed_offsets(data / "coordination.db"))
-    if (folder / "coordination.db").exists():
-        commits -= set(committed_offsets(folder / "coordination.db"))
-    return Newer(events=events, commits=len(commits), ends=ends, sequence=inspect(data / "coordination.db").sequence)
+    with _comparing("coordination.db"):
+        commits = set(committed_offsets(data / "coordination.db"))
+        if (folder / "coordination.db").exists():
+            commits -= set(committed_offsets(folder / "coordination.db"))
+        sequence = inspect(data / "coordination.db").sequence
+    return Newer(events=events, commits=len(commits), ends=ends, sequence=sequence)
 
 
 def _refusal(manifest: Manifest, lost: Newer) -> BackupError:

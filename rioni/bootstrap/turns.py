@@ -1,8 +1,11 @@
 """Grants the places of a pool, to clients in turn: one that asks for many makes the others wait for one turn."""
 
 from collections import Counter, OrderedDict, deque
+from typing import NoReturn
 
 from gevent.event import Event
+
+from rioni.domain.errors import Overloaded
 
 
 class Turns:
@@ -81,3 +84,54 @@ class Turns:
         if not self._waiting[client]:
             del self._waiting[client]
         return True
+
+
+class Gate:
+    """Lets a bounded number of greenlets of one hub pass, and a bounded number wait, clients in turn."""
+
+    def __init__(self, places: int, queue: int, what: str) -> None:
+        """Create the gate.
+
+        Args:
+            places: how many may have passed at a time.
+            queue: how many may wait; further ones are rejected at once.
+            what: the subject of errors about overload.
+        """
+        self.rejected = 0
+        """Number of those that were not let pass."""
+        self._queue, self._what = queue, what
+        self._turns = Turns(places)
+
+    @property
+    def queued(self) -> int:
+        """Number of greenlets that wait."""
+        return self._turns.queued
+
+    def enter(self, client: str, wait_s: float | None) -> None:
+        """Pass, when it is the client's turn; blocks the calling greenlet.
+
+        Args:
+            client: whose turn it has to be; those without a name share a turn and the whole queue.
+            wait_s: time limit in seconds; None for none.
+
+        Raises:
+            Overloaded: the queue is full, or the client's part of it, or the time is over.
+        """
+        if self._turns.take_free(client):
+            return
+        room = self._queue - self._turns.queued
+        if room <= 0:
+            self._reject(f"{self._what} is overloaded. Try again later.")
+        # As with bodies in flight: a client that queues all it can leaves as much room for others.
+        if client and self._turns.queued_of(client) >= room:
+            self._reject(f"{self._what} is busy with other requests of this client. Try again later.")
+        if not self._turns.wait(client, wait_s):
+            self._reject(f"{self._what} has been busy for {wait_s:g} s. Try again later.")
+
+    def leave(self, client: str) -> None:
+        """Let the next one pass."""
+        self._turns.release(client)
+
+    def _reject(self, detail: str) -> NoReturn:
+        self.rejected += 1
+        raise Overloaded(detail)

@@ -3,9 +3,11 @@
 import contextlib
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
+
+import structlog
 
 from rioni.bootstrap.consistency.anchoring import StoreMarks
 from rioni.bootstrap.custom_projections import CustomProjections
@@ -29,6 +31,7 @@ from rioni.bootstrap.services import (
     build_services,
     build_topic_digests,
 )
+from rioni.bootstrap.turns import Gate
 from rioni.bootstrap.watchdog import Watchdog
 from rioni.bootstrap.worker_reporter import WorkerReporter
 from rioni.commands.background.job_watchdog import JobWatchdog
@@ -40,13 +43,17 @@ from rioni.commands.system.usage_metrics import UsageRecorder
 from rioni.config.settings import Config
 from rioni.console.app import create_console
 from rioni.console.ended_sessions import EndedSessions
-from rioni.console.oidc import Provider
+from rioni.console.oidc import Provider, ProviderBusy
+from rioni.console.security import CLIENT as CLIENT_VARIABLE
 from rioni.console.sessions import Sessions
+from rioni.domain.access.addresses import address_key
 from rioni.domain.access.authentication import Mode
-from rioni.domain.errors import Unavailable
+from rioni.domain.errors import Overloaded, Unavailable
 from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.notifier import LOG_KEY
 from rioni.domain.ports.spool import Spools
+from rioni.domain.ports.thread_pool import CLIENT
+from rioni.failure_log import FailureLog
 from rioni.http.answers.answer_budget import AnswerBudget, PageBudget, released_when_sent
 from rioni.http.app import create_app
 from rioni.http.bodies.reading import BodyBudget
@@ -54,10 +61,12 @@ from rioni.http.dependencies import STOPPING_KEY, Dependencies
 from rioni.http.health_checks import HealthChecker
 from rioni.http.metrics.collectors import Metrics
 from rioni.http.middleware.authentication import Authentication
+from rioni.http.middleware.base_path import BasePathMiddleware, below_base_path
 from rioni.http.middleware.cross_site import HostMiddleware
 from rioni.http.quotas.quotas import NAMES as QUOTAS
 from rioni.http.quotas.quotas import Quotas
 from rioni.http.quotas.shared_buckets import SharedBuckets
+from rioni.http.stream_tickets import StreamTickets
 from rioni.http.streaming.quota import StreamQuota
 from rioni.http.streaming.resumption import Resumption
 from rioni.http.streaming.shared_reads import CachedUntilNotified
@@ -73,8 +82,13 @@ from rioni.storage.sql.denials import SqlDenials
 from rioni.storage.tokens.sources import sources_of_tokens
 
 
+LOGINS_MAX, LOGINS_QUEUE, LOGIN_WAIT_S = 4, 64, 15.0
+"""Of logins that speak with the provider at a time; anybody may begin one."""
 OCCUPIED_WAIT_S = 10.0
 """Other brokers can only have come since the master process checked; and it ends a worker not started after 30 s."""
+
+_failures = FailureLog(structlog.get_logger("rioni.console"))
+_NO_LOGIN = "the provider of logins does not work"
 
 
 class Worker(NamedTuple):
@@ -189,7 +203,7 @@ def worker(
 def _application(dependencies: Dependencies, base: Infrastructure) -> Any:
     api, config = create_app(dependencies), dependencies.config
     if not config.console:
-        return released_when_sent(api)
+        return released_when_sent(below_base_path(api, config))
     secret = _shared_secret(config, base.directory)
     sessions = Sessions(lambda: secret)
     needs_token = config.auth_mode != Mode.OFF
@@ -199,11 +213,11 @@ def _application(dependencies: Dependencies, base: Infrastructure) -> Any:
         EndedSessions(StoredEndedSessions(base.log.engine, base.pools.database)),
         needs_token=needs_token,
         provider=_provider(config),
-        guards=[HostMiddleware(config)],
+        guards=[*([BasePathMiddleware()] if config.trusted_proxies else ()), HostMiddleware(config)],
         middleware=[PageBudget(dependencies.answers)],
         compute=dependencies.compute_pool,
     )
-    return released_when_sent(console)
+    return released_when_sent(below_base_path(_by_address(console), config))
 
 
 def _shared_secret(config: Config, directory: DataDirectory) -> bytes:
@@ -223,7 +237,40 @@ def _provider(config: Config) -> Provider | None:
         config.console_oidc_client_secret,
         config.console_oidc_scope,
         config.console_oidc_token,
+        partial(_login_turn, Gate(LOGINS_MAX, LOGINS_QUEUE, "The login")),
+        _note_login,
     )
+
+
+def _note_login(failure: str) -> None:
+    if failure:
+        _failures.failed(_NO_LOGIN, Unavailable(failure))
+    else:
+        _failures.succeeded(_NO_LOGIN)
+
+
+@contextlib.contextmanager
+def _login_turn(gate: Gate, client: str) -> Iterator[None]:
+    try:
+        gate.enter(client, LOGIN_WAIT_S)
+    except Overloaded as ex:
+        raise ProviderBusy(str(ex)) from ex
+    try:
+        yield
+    finally:
+        gate.leave(client)
+
+
+def _by_address(app: Any) -> Any:
+    """An application whose work in pools counts for the address of a browser, until the API knows the user."""
+
+    def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
+        # Of the connection's last request there may be another client.
+        environ[CLIENT_VARIABLE] = client = address_key(environ.get("REMOTE_ADDR"))
+        CLIENT.set(client)
+        return app(environ, start_response)
+
+    return application
 
 
 def _dependencies(
@@ -247,6 +294,7 @@ def _dependencies(
         pools.tokens,
         only_remote=lambda: "remote_tokeninfo" in registry.settings.features,
     )
+    secret = partial(pools.files, _shared_secret, config, base.directory)
     return Dependencies(
         config=config,
         limits=limits,
@@ -256,6 +304,7 @@ def _dependencies(
         clock=clock,
         database_pool=pools.database,
         compute_pool=pools.definitions,
+        evaluation_pool=pools.evaluations,
         bus=bus,
         cursor_initializer=services.cursor_initializer,
         activity=_activity_tracker(base),
@@ -282,7 +331,8 @@ def _dependencies(
             per_partition_max=config.streams_per_partition_max,
         ),
         quotas=quotas,
-        resumption=Resumption(partial(pools.files, _shared_secret, config, base.directory)),
+        resumption=Resumption(secret),
+        stream_tickets=StreamTickets(secret, adapters.quota, clock),
         streams=StreamPorts(
             clock=clock,
             stores=stores,

@@ -4,7 +4,6 @@ The modules of commands, and those that do the work, are imported when a command
 """
 
 import os
-import sys
 from typing import Annotated
 
 import typer
@@ -12,10 +11,8 @@ from typer import completion
 
 from rioni import __version__
 from rioni.cli.commands import Commands
-from rioni.cli.exit_codes import BROKEN_PIPE, FAILED
 from rioni.cli.output import say
-from rioni.cli.streams import CannotWrite, ReaderEnded, discard_output
-from rioni.domain.errors import RioniError
+from rioni.cli.running import run
 
 
 COMPLETE = "_RIONI_COMPLETE"
@@ -35,19 +32,7 @@ def main() -> None:
     """Run the command that `sys.argv` names, and exit."""
     if COMPLETE in os.environ:
         completion.completion_init()  # type: ignore[attr-defined] # without a public name
-    try:
-        try:
-            app(prog_name="rioni", complete_var=COMPLETE)
-        finally:
-            sys.stdout.flush()
-    except (ReaderEnded, BrokenPipeError):
-        discard_output()
-        sys.exit(BROKEN_PIPE)
-    except RioniError as ex:
-        if isinstance(ex, CannotWrite):
-            discard_output()
-        say("\n".join([f"Error: {ex}", *getattr(ex, "__notes__", ())]), err=True)
-        sys.exit(FAILED)
+    run(app, "rioni", complete_var=COMPLETE)
 
 
 def _print_version(wanted: bool) -> None:  # noqa: FBT001 - typer passes it by position

@@ -1,7 +1,9 @@
 """All commands by name: what `rioni --help`, the documentation and the completion show, imported when it is used."""
 
 import re
+import shutil
 from collections.abc import Iterator, Mapping, MutableMapping
+from functools import cache
 from importlib import import_module
 from types import MappingProxyType
 from typing import Any, NamedTuple, cast
@@ -103,6 +105,8 @@ SECTIONS: Mapping[str, Section] = {
 MODULES = {name: modules for section in SECTIONS.values() for name, modules in section.commands.items()}
 LINK = re.compile(r"\[([^\]]+)\]\(([^)]+)\)")
 """Of Markdown: its text and its target."""
+BOXES_COLUMNS_MIN = 80
+"""The width of a terminal in which no box cuts off the name of an option."""
 PANELS = {name: section.title for section in SECTIONS.values() for name in section.commands}
 
 
@@ -115,7 +119,7 @@ class LazyCommands(MutableMapping[str, TyperCommand | TyperGroup]):
     def __getitem__(self, name: str) -> TyperCommand | TyperGroup:
         """The command; KeyError if there is none."""
         if name not in self._loaded:
-            self._loaded[name] = _load(name)
+            self._loaded[name] = _load(name, boxes=shutil.get_terminal_size().columns >= BOXES_COLUMNS_MIN)
         return self._loaded[name]
 
     def __setitem__(self, name: str, command: TyperCommand | TyperGroup) -> None:
@@ -206,11 +210,13 @@ def _summarise(command: Any) -> None:
         _summarise(each)
 
 
-def _load(name: str) -> TyperCommand | TyperGroup:
+@cache
+def _load(name: str, *, boxes: bool) -> TyperCommand | TyperGroup:
+    """One of `MODULES`, which shows its options in boxes or else as plain text; each is made once in a process."""
     groups = []
     for module in MODULES[name]:
         app: typer.Typer = import_module(f"rioni.cli.{module}").app
-        app.rich_markup_mode = "markdown"
+        app.rich_markup_mode = "markdown" if boxes else None
         groups.append(get_group(app))
     command: Any = groups[0] if groups[0].name == name else groups[0].commands[name]
     for other in groups[1:]:

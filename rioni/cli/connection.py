@@ -10,6 +10,8 @@ from rioni.config import variables
 
 
 DEFAULT_URL = "http://localhost:8080"
+DEFAULT_ORIGIN = "default"
+"""Where the URL comes from if nothing names a broker."""
 TIMEOUT_S = 30.0
 
 
@@ -65,7 +67,7 @@ def resolve(
         name = os.environ.get(variables.CONTEXT) or read_contexts().current
     chosen = None if name is None else read_contexts().get(name)
     candidates = [(url, "--url"), (chosen and chosen.url, f"context {name}"), (environ_url, variables.URL)]
-    found, origin = next(((each, origin) for each, origin in candidates if each), (DEFAULT_URL, "default"))
+    found, origin = next(((each, origin) for each, origin in candidates if each), (DEFAULT_URL, DEFAULT_ORIGIN))
     authority = ca_certificate or (Path(chosen.ca_certificate) if chosen and chosen.ca_certificate else None)
     source, token_origin = _token(token, environ_token, chosen, name, named=context is not None)
     return Connection(checked_url(found), source, authority, timeout_s, origin, token_origin)

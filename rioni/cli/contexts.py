@@ -101,7 +101,7 @@ def read_contexts() -> Contexts:
     try:
         with path.open("rb") as file:
             mode = os.fstat(file.fileno()).st_mode
-            loaded = tomllib.load(file)
+            loaded = tomllib.loads(file.read().decode("utf-8-sig"))
     except FileNotFoundError:
         return Contexts()
     except OSError as ex:

@@ -180,13 +180,14 @@ def console_on(file: TextIO) -> "Console":
     return PipedConsole(file=file, width=width, highlight=False, markup=False)
 
 
-@contextmanager
-def progress_bars(*, only_on_terminal: bool = False) -> Iterator[Callable[[str, int, int], None]]:
-    """Show the progress of a job in phases, on stderr.
+def as_sentence(text: str) -> str:
+    """A text with the mark that ends a sentence."""
+    return text if text.endswith((".", "?")) else f"{text}."
 
-    Args:
-        only_on_terminal: whether a file or program gets nothing, not even the final state.
-    """
+
+@contextmanager
+def progress_bars() -> Iterator[Callable[[str, int, int], None]]:
+    """Show the progress of a job in phases, on stderr where that is a terminal."""
     from rich.console import Console
     from rich.progress import Progress
 
@@ -195,7 +196,7 @@ def progress_bars(*, only_on_terminal: bool = False) -> Iterator[Callable[[str, 
     bars = Progress(
         console=console,
         redirect_stdout=sys.stdout.isatty(),
-        disable=only_on_terminal and not console.is_terminal,
+        disable=not sys.stderr.isatty(),
     )
     tasks: dict[str, Any] = {}
 

@@ -112,8 +112,11 @@ def shown(value: Any) -> str:
 
 
 def indented(text: str) -> str:
-    """JSON in several lines, without what controls a terminal; other texts as they are."""
+    """JSON in several lines, without what controls a terminal; other texts as they are, and JSON that would change."""
+    from rioni.tools.definitions.json_text import json_values
+
     try:
-        return visible_json(json.dumps(json.loads(text), indent=2, ensure_ascii=False))
+        (document,) = json_values(text)
+        return visible_json(json.dumps(document.value, indent=2, ensure_ascii=False))
     except ValueError:
         return visible(text)

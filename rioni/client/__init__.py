@@ -73,10 +73,19 @@ from rioni.client.models.event_types import (
     Timeline,
     Unused,
 )
-from rioni.client.models.events import Batch, CommitResult, Cursor, CursorSpecification, Distance, ItemResult
+from rioni.client.models.events import (
+    Batch,
+    CommitResult,
+    Cursor,
+    CursorSpecification,
+    Distance,
+    ItemResult,
+    StreamTicket,
+)
 from rioni.client.models.subscriptions import (
     DeadLetter,
     EndedStreams,
+    FailureReason,
     FilterEvaluation,
     FilterPart,
     PartitionStatistics,
@@ -156,6 +165,7 @@ __all__ = [
     "EventsNotStored",
     "Facet",
     "FacetValue",
+    "FailureReason",
     "Feature",
     "FilterEvaluation",
     "FilterPart",
@@ -191,6 +201,7 @@ __all__ = [
     "Statistic",
     "Storage",
     "StreamPartition",
+    "StreamTicket",
     "Subscription",
     "SubscriptionAuthorization",
     "SubscriptionStatistics",

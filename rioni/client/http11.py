@@ -58,3 +58,8 @@ class Http11:
             return False
         self._http.start_next_cycle()
         return True
+
+
+def host_and_port(host: str, port: int) -> str:
+    """A host and a port as URLs have them: addresses of version 6 are in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

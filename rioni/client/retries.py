@@ -13,8 +13,8 @@ RETRY_S = 120.0
 RETRY_AFTER_MAX_S = 60.0
 """The longest time that a broker may ask to wait."""
 WAIT_FIRST_S = 0.1
-WAIT_MAX_S = 3.0
-"""So soon after a broker has recovered its clients go on."""
+WAIT_MAX_S = 2.0
+"""So soon after a broker has recovered its clients go on; should the first attempt come too early, so soon again."""
 SILENT_S = 2.0
 """Attempts are logged when they have failed for so long, and then every `LOG_EVERY_S`."""
 LOG_EVERY_S = 15.0
@@ -89,7 +89,7 @@ class Attempts:
         self._again, self._count_max, self._until_s, self._deadline_s = again, count_max, until_s, deadline_s
         self._count = 0
         self._may_be_done = False
-        self._logged_s = begun_s + SILENT_S - LOG_EVERY_S
+        self._logged_s, self._is_logged = begun_s + SILENT_S - LOG_EVERY_S, False
 
     def failed(self, ex: ClientError, began_s: float, now_s: float) -> float:
         """Note that an attempt failed; returns the seconds to wait before the next one.
@@ -118,7 +118,7 @@ class Attempts:
                 ex.tried = Tried(self._count, self._since, now_s - self._begun_s)
             raise ex
         if now_s - self._logged_s >= LOG_EVERY_S:
-            self._logged_s = now_s
+            self._logged_s, self._is_logged = now_s, True
             _log.warning(
                 "Failing since %.0f s; tried again for up to %.0f s more: %s",
                 now_s - self._begun_s,
@@ -126,6 +126,11 @@ class Attempts:
                 ex,
             )
         return wait_s
+
+    def succeeded(self, now_s: float) -> None:
+        """Log that the request succeeded, if it was logged that it fails."""
+        if self._is_logged:
+            _log.warning("Works again after %.0f s", now_s - self._begun_s)
 
     @property
     def _ends_s(self) -> float:

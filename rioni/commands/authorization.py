@@ -19,7 +19,7 @@ from rioni.domain.subscriptions.subscription import Subscription
 
 
 class Rights(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a subject may do."""
+    """What the lists grant a subject."""
 
     subject: str
     """Its name."""
@@ -27,7 +27,12 @@ class Rights(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     event_type: list[str] | None = None
     """With an event type, if one was named."""
     subscription: list[str] | None = None
-    """With a subscription, if one was named: READ, ADMIN, and STREAM if it may also READ all of its event types."""
+    """With a subscription, if one was named: READ and ADMIN, and if it may also READ all of its event types STREAM with
+    the first of them, and REDRIVE with the other."""
+
+
+WITH_EVENTS = {"READ": "STREAM", "ADMIN": "REDRIVE"}
+"""Rights to a subscription with those that they are together with READ of all of its event types."""
 
 
 class AccessPolicy:
@@ -142,7 +147,7 @@ class AccessPolicy:
             Blocked: as of `dead_letters`, or they may not publish.
             SubscriptionNotFound, AccessDenied: as of `dead_letters`.
         """
-        if "disable_db_write_operations" in self._registry.settings.features:
+        if self.is_read_only:
             raise ReadOnly
         subscription = self.dead_letters(subject, subscription_id)
         self.blacklist("PRODUCER", subject, subscription.event_types)
@@ -152,8 +157,21 @@ class AccessPolicy:
         """Whether the subject has a right to the broker: READ, WRITE, ADMIN or HISTORY."""
         return permits(self._grants.broker(right), subject)
 
+    @property
+    def is_read_only(self) -> bool:
+        """Whether writing is switched off."""
+        return "disable_db_write_operations" in self._registry.settings.features
+
+    def event_types_of(self, subscription_id: str) -> Sequence[str]:
+        """The names of the event types of a subscription, for the blacklist.
+
+        Raises:
+            SubscriptionNotFound: there is no such subscription.
+        """
+        return self._registry.subscription(subscription_id).event_types
+
     def rights(self, subject: Subject, event_type: str | None = None, subscription_id: str | None = None) -> Rights:
-        """What the subject may do with the broker, and with an event type and a subscription.
+        """The rights of the subject to the broker, and to an event type and a subscription.
 
         Raises:
             EventTypeNotFound: there is no such event type.
@@ -219,8 +237,8 @@ class AccessPolicy:
     def _subscription_rights(self, subject: Subject, subscription_id: str) -> list[str]:
         subscription = self._registry.subscription(subscription_id)
         rights = granted(SUBSCRIPTION_RIGHTS, partial(self._grants.subscription, subscription), subject)
-        if "READ" in rights and all(self._may_read(subject, name) for name in subscription.event_types):
-            rights.append("STREAM")
+        if all(self._may_read(subject, name) for name in subscription.event_types):
+            rights += [further for needed, further in WITH_EVENTS.items() if needed in rights]
         return rights
 
     def _may_read(self, subject: Subject, name: str) -> bool:

@@ -16,6 +16,7 @@ from rioni.domain.ports.event_log import EventLog, LogTransaction
 from rioni.domain.ports.event_stores import EventStores
 from rioni.domain.ports.read_models import ReadModels
 from rioni.domain.ports.thread_pool import ThreadPool, direct
+from rioni.failure_log import FailureLog
 
 
 def _no_check(_command: Any, _unit_of_work: UnitOfWork) -> None:
@@ -40,6 +41,9 @@ STEPS_MAX = 20
 one; the rest is a reserve for concurrent changes."""
 
 _log = structlog.get_logger("rioni.bus")
+_failures = FailureLog(_log)
+
+_NOT_UNDONE = "could not undo a failed command's effects; the background job will retry"
 
 
 class CommandBus:
@@ -106,6 +110,7 @@ class CommandBus:
     def transact(self, command: Any, context: Context) -> Any:
         """Run one transaction of a command; return its handler's result, `Outside` if work outside is needed."""
         result, after_commit = self._pool(self._dispatch_with_retries, command, context)
+        _failures.succeeded(_NOT_UNDONE)
         for effect in after_commit:
             effect()
         return result
@@ -126,8 +131,8 @@ class CommandBus:
     def _take_back(self, command: Any, context: Context) -> None:
         try:
             self.transact(command, context)
-        except RioniError:
-            _log.exception("could not undo a failed command's effects; the background job will retry")
+        except RioniError as ex:
+            _failures.failed(_NOT_UNDONE, ex)
 
     def _dispatch_with_retries(self, command: Any, context: Context) -> tuple[Any, Sequence[Callable[[], None]]]:
         for _ in range(ATTEMPTS_MAX - 1):

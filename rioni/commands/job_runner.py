@@ -4,30 +4,31 @@ from collections.abc import Callable
 
 import structlog
 
-from rioni.domain.errors import Unavailable
+from rioni.failure_log import FailureLog
 
 
 _log = structlog.get_logger("rioni.background_jobs")
+
+_FAILED = "job failed; retrying"
 
 
 class LoggedJobRunner:
     """Runs jobs, and remembers the last failure of each."""
 
     def __init__(self) -> None:
-        self._failures: dict[str, str] = {}
+        self._failures = FailureLog(_log)
 
-    def run(self, what: str, job: Callable[[], None]) -> None:
-        """Run a job; log its failure, once as long as the failure stays the same, and don't raise it.
+    def run(self, what: str, job: Callable[[], bool | None]) -> None:
+        """Run a job; log its failure as `FailureLog` does, and don't raise it.
 
-        Unavailable is logged as one sentence, any other error with its traceback.
+        Args:
+            what: names the job in the log.
+            job: returns False where there was nothing to do, which does not tell whether it works again.
         """
         try:
-            job()
+            done = job()
         except Exception as ex:  # noqa: BLE001 - no failure may keep the other jobs from running
-            failure = repr(ex)
-            if self._failures.get(what) != failure:
-                self._failures[what] = failure
-                traceback = not isinstance(ex, Unavailable)
-                _log.error("job failed; retrying", job=what, reason=str(ex), exc_info=traceback)
+            self._failures.failed(_FAILED, ex, of=what, job=what)
         else:
-            self._failures.pop(what, None)
+            if done is not False:
+                self._failures.succeeded(_FAILED, of=what, job=what)

@@ -100,7 +100,7 @@ def load(
 def _file(named: Path | None, environ: Mapping[str, str]) -> _Source:
     path = named or Path(environ.get(FILE_VARIABLE) or FILE)
     try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
+        values = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError as ex:
         if named or environ.get(FILE_VARIABLE):
             raise ConfigError(f"There is no configuration file {path}.") from ex

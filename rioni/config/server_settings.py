@@ -10,6 +10,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from rioni.config.proxies import BASE_PATH, BASE_PATH_CHARACTERS_MAX, BASE_PATH_EXPECTED
 from rioni.domain.access.authentication import Mode
 
 
@@ -53,6 +54,25 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     tls_key: Annotated[
         Path | None, Meta(description="PEM file with the private key of `tls_certificate`, without a passphrase.")
     ] = None
+    base_path: Annotated[
+        str,
+        Meta(
+            pattern=BASE_PATH,
+            max_length=BASE_PATH_CHARACTERS_MAX,
+            description="Path below which a reverse proxy serves the broker, such as `/broker`; links, redirects and "
+            "cookies have it. The broker answers below it and at `/`, so the proxy may remove it or not.",
+            extra={"expected": BASE_PATH_EXPECTED},
+        ),
+    ] = ""
+    trusted_proxies: Annotated[
+        str,
+        Meta(
+            pattern=list_of(r"[0-9A-Fa-f:.]+(/[0-9]{1,3})?"),
+            description="Addresses and networks of the proxies, such as `10.0.0.7,10.1.0.0/16`, separated by commas, "
+            "whose header `X-Forwarded-Prefix` takes the place of `base_path`; from others it has no effect.",
+            extra={"expected": "addresses and networks like 10.0.0.7 and 10.1.0.0/16, separated by commas"},
+        ),
+    ] = ""
     console: Annotated[
         bool, Meta(description="Whether the broker serves the console, pages for browsers below `/console`.")
     ] = True

@@ -9,8 +9,8 @@ from msgspec import Meta
 from rioni.config.request_settings import RequestSettings
 from rioni.config.server_settings import SECRET
 from rioni.config.setting import Setting
+from rioni.domain.access.addresses import is_loopback
 from rioni.domain.access.authentication import Mode
-from rioni.domain.access.loopback import is_loopback
 
 
 LOG_LEVELS = ("debug", "info", "warning", "error")

@@ -2,6 +2,7 @@
 
 import re
 
+from rioni.config.proxies import networks
 from rioni.config.settings import Config
 from rioni.domain.access.authentication import Mode
 from rioni.domain.errors import Malformed
@@ -24,6 +25,10 @@ def contradictions(config: Config) -> list[str]:
         (config.partitions_default <= config.partitions_max, "partitions_default is above partitions_max"),
         (_is_pattern(config.owning_applications), "owning_applications is not a regular expression"),
         (_are_verifiers(config.log_witnesses), "log_witnesses has more than 16 keys, or one that is no verifier key"),
+        (
+            _are_networks(config.trusted_proxies),
+            "trusted_proxies has an item that is neither an address nor a network such as 10.1.0.0/16",
+        ),
         (config.event_bytes_max <= config.body_bytes_max, "event_bytes_max is above body_bytes_max"),
         (
             (config.tls_certificate is None) == (config.tls_key is None),
@@ -63,6 +68,14 @@ def _are_verifiers(text: str) -> bool:
         return len([parse_verifier(each) for each in keys]) <= WITNESSES_MAX
     except Malformed:
         return False
+
+
+def _are_networks(text: str) -> bool:
+    try:
+        networks(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _is_pattern(text: str) -> bool:

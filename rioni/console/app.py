@@ -10,12 +10,12 @@ import falcon
 import orjson
 import structlog
 
-from rioni.console.api import Api, ApiProblem, Wsgi
-from rioni.console.assets import asset_url, assets
+from rioni.console.api import Api, ApiProblem, Compute, Wsgi, in_place
+from rioni.console.assets import assets
 from rioni.console.ended_sessions import EndedSessions
 from rioni.console.login import LoginResource, LogoutResource
 from rioni.console.oidc import CALLBACK, Provider, ProviderCallbackResource, ProviderLoginResource
-from rioni.console.pages.page import Compute, Done, Page, Visit, in_place
+from rioni.console.pages.page import Done, Page, Visit
 from rioni.console.pages.rights import lacking
 from rioni.console.pages.table import PAGES, SECTIONS
 from rioni.console.rendering import curl, render, url
@@ -65,7 +65,7 @@ class PageResource:
         session = session_of(req)
         params = {name: value if isinstance(value, str) else value[0] for name, value in req.params.items()}
         as_of = params.get("as_of") or None
-        api = Api(self._api, req.env, session.token, as_of)
+        api = Api(self._api, req.env, session.token, as_of, self._compute)
         return Visit(api=api, path=path, params=params, form=form or {}, as_of=as_of, compute=self._compute)
 
     def _show(
@@ -75,7 +75,7 @@ class PageResource:
             data = self._page.load(visit)
         except ApiProblem as ex:
             if ex.status == HTTPStatus.UNAUTHORIZED and not _wants_json(req):
-                raise falcon.HTTPSeeOther(url("/login", None, next=req.relative_uri)) from ex
+                raise falcon.HTTPSeeOther(url(req.root_path, "/login", None, next=req.relative_uri)) from ex
             resp.status = str(ex.status)
             data, template = ex.as_object(), "problem.html.jinja"
         else:
@@ -84,24 +84,25 @@ class PageResource:
         if _wants_json(req):
             resp.content_type = "application/json"
             actions = self._page.actions if visit.as_of is None else ()
-            resp.data = orjson.dumps(data | {"lacks": {each: right for each in actions if (right := lacks(each))}})
+            shown = data | {"lacks": {each: right for each in actions if (right := lacks[each])}}
+            resp.data = orjson.dumps(shown)
             return
         session = session_of(req)
         context = {
             "title": self._page.title.format(**visit.path),
             "sections": SECTIONS,
-            "asset": asset_url,
             "curl": functools.partial(curl, req.forwarded_prefix, token=session.token is not None),
-            "url": lambda path, /, **params: url(path, visit.as_of, **params),
+            "url": lambda path, /, **params: url(req.root_path, path, visit.as_of, **params),
             "visit": visit,
             "session": session,
             "here": req.path.removeprefix("/console") or "/",
             "refused": refused,
-            "lacks": lacks,
+            "lacks": lacks.__getitem__,
             "data": data,
         }
         resp.content_type = _HTML
-        resp.text = render(template, context)
+        # PERF: 70 ms for the comparison of two long schemas, and 30 ms for a template that is used first.
+        resp.data = self._compute(_rendered, template, req.root_path, context)
         req.context.session = session.telling("")
 
     def _finish(self, req: falcon.Request, resp: falcon.Response, done: Done) -> None:
@@ -110,7 +111,7 @@ class PageResource:
             return
         req.context.session = session_of(req).telling(done.notice)
         resp.status = falcon.HTTP_SEE_OTHER
-        resp.location = url(done.path, None) if done.path else req.relative_uri
+        resp.location = url(req.root_path, done.path, None) if done.path else req.relative_uri
 
 
 class ApiResource:
@@ -160,15 +161,15 @@ class MomentResource:
     def on_get(self, req: falcon.Request, _resp: falcon.Response) -> None:
         """Redirect."""
         moment = req.get_param("as_of")
-        raise falcon.HTTPSeeOther(url("", None if moment == req.get_param("newest") else moment))
+        raise falcon.HTTPSeeOther(url(req.root_path, "", None if moment == req.get_param("newest") else moment))
 
 
 class HomeResource:
     """`/` leads browsers to the console."""
 
-    def on_get(self, _req: falcon.Request, _resp: falcon.Response) -> None:
+    def on_get(self, req: falcon.Request, _resp: falcon.Response) -> None:
         """Redirect."""
-        raise falcon.HTTPFound("/console")
+        raise falcon.HTTPFound(url(req.root_path, "", None))
 
 
 def create_console(
@@ -195,7 +196,7 @@ def create_console(
         compute: runs what takes long, such as comparisons of schemas.
     """
     console = falcon.App(
-        middleware=[*guards, SecurityMiddleware(sessions, ended, needs_token=needs_token), *middleware]
+        middleware=[*guards, SecurityMiddleware(sessions, ended, needs_token=needs_token, compute=compute), *middleware]
     )
     console.req_options.strip_url_path_trailing_slash = True
     console.req_options.keep_blank_qs_values = True
@@ -246,12 +247,16 @@ def _serialize_error(req: falcon.Request, resp: falcon.Response, error: falcon.H
         resp.data = orjson.dumps(members)
         return
     resp.content_type = _HTML
-    resp.text = render("refused.html.jinja", {"error": error, "asset": asset_url})
+    resp.text = render("refused.html.jinja", req.root_path, {"error": error})
 
 
 def _on_unexpected(_req: falcon.Request, _resp: falcon.Response, ex: Exception, _params: Any) -> None:
     _log.error("A page of the console failed", exc_info=ex)
     raise falcon.HTTPInternalServerError(description="The page failed; the log of the broker says why.") from ex
+
+
+def _rendered(template: str, base_path: str, context: Mapping[str, Any]) -> bytes:
+    return render(template, base_path, context).encode()
 
 
 def _wants_json(req: falcon.Request) -> bool:

@@ -35,6 +35,6 @@ def assets() -> Mapping[str, Asset]:
     return found
 
 
-def asset_url(name: str) -> str:
-    """The address of a file."""
-    return f"/console/static/{assets()[name].digest}/{name}"
+def asset_url(base_path: str, name: str) -> str:
+    """The address of a file of a console that is served below a base path."""
+    return f"{base_path}/console/static/{assets()[name].digest}/{name}"

@@ -122,7 +122,7 @@ def most(lines: Iterable[Values]) -> float:
 
 
 def polyline(values: Values, top: float, kind: str) -> Markup:
-    """A line; it is interrupted where there are no values.
+    """A line; it is interrupted where there are no values, and a value between two such places is a dot.
 
     Args:
         values: from left to right.
@@ -132,14 +132,20 @@ def polyline(values: Values, top: float, kind: str) -> Markup:
     across = _WIDTH / max(1, len(values) - 1)
     down = _HEIGHT / (top * _HEADROOM or 1.0)
     parts: list[str] = []
-    pen = "M"
-    for number, value in enumerate(values):
-        if value is None:
-            pen = "M"
-            continue
-        parts.append(f"{pen}{number * across:.4g} {_HEIGHT - value * down:.4g}")
-        pen = "L"
-    return Markup('<path class="{}" d="{}" vector-effect="non-scaling-stroke"/>').format(kind, "".join(parts))
+    dots: list[str] = []
+    before = None
+    for number, (value, after) in enumerate(zip(values, [*values[1:], None], strict=True)):
+        if value is not None:
+            place = f"{number * across:.4g} {_HEIGHT - value * down:.4g}"
+            if before is None and after is None:
+                dots.append(f"M{place}h0")
+            else:
+                parts.append(f"{'M' if before is None else 'L'}{place}")
+        before = value
+    markup = Markup('<path class="{}" d="{}" vector-effect="non-scaling-stroke"/>')
+    return Markup("").join(
+        markup.format(name, "".join(drawn)) for name, drawn in ((kind, parts), (f"{kind} dot", dots)) if drawn
+    )
 
 
 def drawing(chart: Mapping[str, Any]) -> Markup:

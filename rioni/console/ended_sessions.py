@@ -7,12 +7,20 @@ from typing import Protocol
 from rioni.console.sessions import SESSION_S, Session
 
 
+HOLDER_CHARACTERS = 16
+"""With which the ids of all sessions of one token begin."""
+
+
 class SessionsUnavailable(Exception):
     """Which sessions have ended can't be read or written at present."""
 
 
 class EndedSessionStore(Protocol):
     """Keeps which sessions have ended, for all processes.
+
+    There is a bound. Beyond it, those who have ended the most sessions lose the oldest of theirs: nobody can push out
+    the sessions of others, whose copied cookies would be good again. Ids of one holder have the same beginning, of
+    `HOLDER_CHARACTERS`.
 
     Calls block on the database; all raise SessionsUnavailable.
     """
@@ -45,5 +53,6 @@ class EndedSessions:
 
 
 def _id(session: Session) -> str:
-    """What a session is known by: its secret, which no other session has, is not stored itself."""
-    return hashlib.sha256(session.csrf.encode()).hexdigest()
+    """What a session is known by: its secret, which no other session has, is not stored itself; nor is its token."""
+    holder = hashlib.sha256((session.token or "").encode()).hexdigest()[:HOLDER_CHARACTERS]
+    return holder + hashlib.sha256(session.csrf.encode()).hexdigest()

@@ -1,12 +1,13 @@
 """Login with a token that the user pastes, and logout."""
 
+import re
 from http import HTTPStatus
 from typing import Any
+from urllib.parse import unquote
 
 import falcon
 
 from rioni.console.api import Api, ApiProblem, Wsgi
-from rioni.console.assets import asset_url
 from rioni.console.ended_sessions import EndedSessions, SessionsUnavailable
 from rioni.console.rendering import render
 from rioni.console.security import session_of
@@ -46,20 +47,19 @@ class LoginResource:
         end(self._ended, session_of(req))
         req.context.session = begun
         resp.status = falcon.HTTP_SEE_OTHER
-        resp.location = local_path(req.context.form.get("next", ""))
+        resp.location = local_path(req.root_path, req.context.form.get("next", ""))
 
     def _show(self, req: falcon.Request, resp: falcon.Response, problem: str, status: str = falcon.HTTP_200) -> None:
         context: dict[str, Any] = {
             "title": "Log in",
-            "asset": asset_url,
             "session": session_of(req),
             "problem": problem,
             "provider": self._provider,
-            "next": local_path(req.get_param("next") or req.context.form.get("next", "")),
+            "next": local_path(req.root_path, req.get_param("next") or req.context.form.get("next", "")),
         }
         resp.status = status
         resp.content_type = _HTML
-        resp.text = render("login.html.jinja", context)
+        resp.text = render("login.html.jinja", req.root_path, context)
 
 
 def _reason(problem: ApiProblem) -> str:
@@ -78,7 +78,7 @@ class LogoutResource:
         end(self._ended, session_of(req))
         req.context.session = Session.new()
         resp.status = falcon.HTTP_SEE_OTHER
-        resp.location = "/console/login"
+        resp.location = f"{req.root_path}/console/login"
 
 
 def end(ended: EndedSessions, session: Session) -> None:
@@ -89,7 +89,11 @@ def end(ended: EndedSessions, session: Session) -> None:
         raise falcon.HTTPServiceUnavailable(description="The session can't be ended at present. Try again.") from ex
 
 
-def local_path(text: str) -> str:
-    """A page of the console; the first one where the text leads elsewhere."""
-    is_local = text == "/console" or text.startswith(("/console/", "/console?"))
-    return text if is_local and "\\" not in text and "//" not in text and text.isprintable() else "/console"
+def local_path(base_path: str, text: str) -> str:
+    """A page of the console below a base path; the first one where the text leads elsewhere."""
+    console = f"{base_path}/console"
+    is_local = text == console or text.startswith((f"{console}/", f"{console}?"))
+    # Browsers resolve these segments, quoted or not.
+    climbs = any(unquote(segment) in (".", "..") for segment in re.split("[?#]", text)[0].split("/"))
+    plain = is_local and not climbs and "\\" not in text and "//" not in text and text.isprintable()
+    return text if plain else console

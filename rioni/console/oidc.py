@@ -1,9 +1,11 @@
 """Login at an OpenID Connect provider: authorization code with PKCE (RFC 7636), through Authlib."""
 
+import contextlib
 import secrets
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -11,11 +13,10 @@ import falcon
 import msgspec
 
 from rioni.console.api import Api, ApiProblem, Wsgi
-from rioni.console.assets import asset_url
 from rioni.console.ended_sessions import EndedSessions
 from rioni.console.login import end, local_path
 from rioni.console.rendering import render
-from rioni.console.security import is_secure, session_cookie, session_of
+from rioni.console.security import client_of, is_secure, session_cookie, session_of
 from rioni.console.sessions import Session, Sessions, TokenTooLong
 
 
@@ -31,10 +32,21 @@ WAIT_S = 15
 NEXT_BYTES_MAX = 2_000
 """Of the page after the login, which a cookie has to hold; longer ones become the first page."""
 _HTML = "text/html; charset=utf-8"
+Turn = Callable[[str], AbstractContextManager[None]]
+"""Waits until a client, named by its address, may speak with the provider; raises ProviderBusy."""
+
+
+def any_turn(_client: str) -> AbstractContextManager[None]:
+    """No waiting, in processes that serve nobody else."""
+    return contextlib.nullcontext()
 
 
 class ProviderFailed(Exception):
     """The provider did not answer, or not as it should; the text says how."""
+
+
+class ProviderBusy(Exception):
+    """Too many users log in now."""
 
 
 class Pending(msgspec.Struct, frozen=True):
@@ -55,9 +67,21 @@ class Provider:
         client_secret: None for a public client.
         scope: what is asked for, separated by spaces.
         token: which of its tokens the API takes: `access_token` or `id_token`.
+        turn: lets those who log in speak with it; `begin` and `finish` are called within.
+        note_outcome: given why the provider does not work, or an empty text if it does; only users would see it else.
     """
 
-    def __init__(self, issuer: str, client_id: str, client_secret: str | None, scope: str, token: str) -> None:
+    def __init__(
+        self,
+        issuer: str,
+        client_id: str,
+        client_secret: str | None,
+        scope: str,
+        token: str,
+        turn: Turn = any_turn,
+        note_outcome: Callable[[str], object] = str,
+    ) -> None:
+        self.turn, self._note_outcome = turn, note_outcome
         self.name = urlsplit(issuer).hostname or issuer
         self._issuer, self._client_id, self._client_secret = issuer.rstrip("/"), client_id, client_secret
         self._scope, self._token = scope, token
@@ -69,12 +93,15 @@ class Provider:
     def begin(self, redirect_uri: str, following: str) -> tuple[str, Pending]:
         """Where the browser is sent, and what is remembered of that; blocks on the provider.
 
+        Args:
+            redirect_uri: where the provider sends it back.
+            following: the page after the login, of `NEXT_BYTES_MAX` at most.
+
         Raises:
             ProviderFailed: it does not tell its endpoints.
         """
         state, nonce, verifier = (secrets.token_urlsafe(48) for _ in range(3))
-        fits = len(following.encode()) <= NEXT_BYTES_MAX
-        pending = Pending(state=state, nonce=nonce, verifier=verifier, next=following if fits else local_path(""))
+        pending = Pending(state=state, nonce=nonce, verifier=verifier, next=following)
         endpoint = self._endpoint("authorization_endpoint")
         with self._client(redirect_uri) as client:
             address, _ = client.create_authorization_url(
@@ -102,7 +129,10 @@ class Provider:
                     code_verifier=pending.verifier,
                 )
         except (AuthlibBaseError, HTTPError, ValueError) as ex:
+            if isinstance(ex, HTTPError):
+                self._note_outcome(f"{self.name} does not answer: {ex}")
             raise ProviderFailed(f"{self.name} refused the login: {ex}") from ex
+        self._note_outcome("")
         token = tokens.get(self._token)
         if not isinstance(token, str):
             raise ProviderFailed(f"{self.name} sent no {self._token}")
@@ -147,6 +177,7 @@ class Provider:
         try:
             if time.monotonic() >= self._known_until_s:
                 self._metadata, self._failure = self._fetched()
+                self._note_outcome(self._failure)
                 self._known_until_s = time.monotonic() + (FAILED_S if self._failure else METADATA_S)
         finally:
             self._lock.release()
@@ -182,9 +213,13 @@ class ProviderLoginResource:
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Redirect, and remember what the answer must match."""
+        following = local_path(req.root_path, req.get_param("next") or "")
+        if len(following.encode()) > NEXT_BYTES_MAX:
+            following = local_path(req.root_path, "")
         try:
-            address, pending = self._provider.begin(_callback(req), local_path(req.get_param("next") or ""))
-        except ProviderFailed as ex:
+            with self._provider.turn(client_of(req)):
+                address, pending = self._provider.begin(_callback(req), following)
+        except (ProviderFailed, ProviderBusy) as ex:
             raise falcon.HTTPServiceUnavailable(description=str(ex)) from ex
         # The provider's redirect comes from another site, so this cookie is not as strict as that of the session.
         resp.append_header("Set-Cookie", _cookie(req, self._sessions.seal(pending), LOGIN_S))
@@ -206,14 +241,16 @@ class ProviderCallbackResource:
             token = self._token(req, pending)
             begun = Session.new(token)
             Api(self._api, req.env, token).get("/registry/partition-strategies")
+        except ProviderBusy as ex:
+            raise falcon.HTTPServiceUnavailable(description=str(ex)) from ex
         except (ProviderFailed, TokenTooLong, ApiProblem) as ex:
             raise falcon.HTTPForbidden(title="The login failed", description=str(ex)) from ex
         end(self._ended, session_of(req))
         req.context.session = begun
         # A redirect would still count as the provider's, and the browser would not send the new session with it.
         resp.content_type = _HTML
-        following = pending.next if pending else local_path("")
-        resp.text = render("continue.html.jinja", {"asset": asset_url, "next": following})
+        following = pending.next if pending else local_path(req.root_path, "")
+        resp.text = render("continue.html.jinja", req.root_path, {"next": following})
 
     def _token(self, req: falcon.Request, pending: Pending | None) -> str:
         if pending is None or not secrets.compare_digest(
@@ -225,11 +262,12 @@ class ProviderCallbackResource:
             raise ProviderFailed(f"{issuer} answered in place of {self._provider.name}")
         if error := req.get_param("error"):
             raise ProviderFailed(f"{self._provider.name}: {req.get_param('error_description') or error}")
-        return self._provider.finish(_callback(req), req.query_string, pending)
+        with self._provider.turn(client_of(req)):
+            return self._provider.finish(_callback(req), req.query_string, pending)
 
 
 def _callback(req: falcon.Request) -> str:
-    return f"{'https' if is_secure(req) else 'http'}://{req.netloc}{CALLBACK}"
+    return f"{'https' if is_secure(req) else 'http'}://{req.netloc}{req.root_path}{CALLBACK}"
 
 
 def _cookie_name(req: falcon.Request) -> str:
@@ -237,7 +275,7 @@ def _cookie_name(req: falcon.Request) -> str:
 
 
 def _cookie(req: falcon.Request, value: str, age_s: int) -> str:
-    return f"{_cookie_name(req)}={value}; Path=/; HttpOnly; SameSite=Lax; Secure; Max-Age={age_s}"
+    return f"{_cookie_name(req)}={value}; Path={req.root_path or '/'}; HttpOnly; SameSite=Lax; Secure; Max-Age={age_s}"
 
 
 def _claims(id_token: object) -> Mapping[str, Any]:

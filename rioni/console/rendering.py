@@ -11,6 +11,7 @@ import orjson
 from markupsafe import Markup
 
 from rioni.console import charts
+from rioni.console.assets import asset_url
 
 
 NOTHING = "-"
@@ -21,18 +22,27 @@ SHORT = 80
 def environment() -> Any:
     """The templates; imported when a page is first asked for."""
     from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415 - PERF: 40 ms of every start
+    from jinja2.lexer import Lexer  # noqa: PLC0415
 
-    loaded = Environment(
+    class InThreads(Environment):
+        """Uses none of the library's caches with locks: native threads must not wait for locks of greenlets."""
+
+        lexer: Any = None
+
+    loaded = InThreads(
         loader=PackageLoader("rioni.console", "templates"),
+        cache_size=-1,
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=StrictUndefined,
     )
+    loaded.lexer = Lexer(loaded)
     loaded.filters |= {
         "number": number,
         "pretty": pretty,
         "short": short,
+        "visible": visible,
         "both_times": both_times,
         "clock": clock,
         "time": time,
@@ -44,7 +54,7 @@ def environment() -> Any:
         "peak": charts.peak,
         "sparkline": charts.sparkline,
     }
-    loaded.globals["without"] = without
+    loaded.globals |= {"without": without, "create": create, "publish": publish}
     return loaded
 
 
@@ -53,18 +63,25 @@ def without(members: Mapping[str, Any], name: str) -> dict[str, Any]:
     return {each: value for each, value in members.items() if each != name}
 
 
-def render(template: str, data: Mapping[str, Any]) -> str:
-    """A page."""
-    text: str = environment().get_template(template).render(data)
+def render(template: str, base_path: str, data: Mapping[str, Any]) -> str:
+    """A page; what takes longer than some milliseconds for a large one, and the first time for each template.
+
+    Args:
+        template: its name.
+        base_path: the path below which the broker is served, empty for `/`; every absolute link begins with it.
+        data: what the template shows.
+    """
+    addresses = {"base_path": base_path, "asset": functools.partial(asset_url, base_path)}
+    text: str = environment().get_template(template).render(addresses, **data)
     return text
 
 
-def url(path: str, as_of: str | None, /, **params: Any) -> str:
-    """A link within the console, which keeps the moment that is shown."""
+def url(base_path: str, path: str, as_of: str | None, /, **params: Any) -> str:
+    """A link within the console below a base path, which keeps the moment that is shown."""
     given = {name: value for name, value in params.items() if value not in (None, "", False)}
     if as_of is not None:
         given["as_of"] = as_of
-    return f"/console{path}" + (f"?{urlencode(given, doseq=True)}" if given else "")
+    return f"{base_path}/console{path}" + (f"?{urlencode(given, doseq=True)}" if given else "")
 
 
 def number(value: Any) -> str:
@@ -88,6 +105,11 @@ def short(value: Any) -> str:
     """JSON in one line, cut where it is long."""
     text = NOTHING if value is None else value if isinstance(value, str) else orjson.dumps(value).decode()
     return text if len(text) <= SHORT else f"{text[:SHORT]}..."
+
+
+def visible(text: str) -> str:
+    """A text in which nothing is hidden or reorders others: such characters are escapes."""
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
 
 
 def time(text: str | None) -> Markup:
@@ -116,11 +138,22 @@ def _time(text: str | None, markup: Markup) -> Markup:
     return markup.format(moment.isoformat(), moment.strftime("%Y-%m-%d %H:%M:%S"))
 
 
+def create(event_type: Mapping[str, Any]) -> str:
+    """The line for a shell that creates an event type, whose schema takes any JSON object, with the command line."""
+    options = ["--owning-application", event_type["owning_application"], "--category", event_type["category"]]
+    return shlex.join(["rioni", "event-types", "create", event_type["name"], *options])
+
+
+def publish(event_type: str, event: Mapping[str, Any]) -> str:
+    """The line for a shell that publishes an event with the command line."""
+    return f"echo {shlex.quote(orjson.dumps(event).decode())} | {shlex.join(['rioni', 'publish', event_type])}"
+
+
 def curl(origin: str, method: str, path: str, body: Any = None, *, token: bool) -> str:
     """The line for a shell that makes a request to the API.
 
     Args:
-        origin: scheme and host of the broker.
+        origin: scheme and host of the broker, and the path below which it is served.
         method: the verb.
         path: with names quoted.
         body: sent as JSON; None for no body.

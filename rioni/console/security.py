@@ -6,12 +6,15 @@ from typing import Any
 
 import falcon
 
-from rioni.console.assets import asset_url
+from rioni.console.api import Compute, in_place
 from rioni.console.ended_sessions import EndedSessions, SessionsUnavailable
 from rioni.console.forms import Forms
 from rioni.console.rendering import render
 from rioni.console.sessions import Session, Sessions, cookie_name, set_cookies
 
+
+CLIENT = "rioni.client"
+"""The variable of a WSGI environment with the key of the client's address."""
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -45,8 +48,10 @@ def session_of(req: falcon.Request) -> Session:
 class SecurityMiddleware:
     """Opens the session, refuses forged requests, asks for a login, and sets headers."""
 
-    def __init__(self, sessions: Sessions, ended: EndedSessions, *, needs_token: bool) -> None:
-        self._sessions, self._ended, self._needs_token, self._forms = sessions, ended, needs_token, Forms()
+    def __init__(
+        self, sessions: Sessions, ended: EndedSessions, *, needs_token: bool, compute: Compute = in_place
+    ) -> None:
+        self._sessions, self._ended, self._needs_token, self._forms = sessions, ended, needs_token, Forms(compute)
 
     def process_request(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Open the session, and check what changes something."""
@@ -65,9 +70,9 @@ class SecurityMiddleware:
                 return
         if self._needs_token and session.token is None and not req.path.startswith(_OPEN) and req.path != "/":
             if req.path.startswith("/console/api/") or req.get_param("format") == "json":
-                raise falcon.HTTPUnauthorized(description="Log in at /console/login.")
+                raise falcon.HTTPUnauthorized(description=f"Log in at {req.root_path}/console/login.")
             query = f"?next={falcon.uri.encode_value(req.relative_uri)}" if req.method == "GET" else ""
-            raise falcon.HTTPSeeOther(f"/console/login{query}")
+            raise falcon.HTTPSeeOther(f"{req.root_path}/console/login{query}")
 
     def process_response(self, req: falcon.Request, resp: falcon.Response, _resource: Any, _ok: bool) -> None:  # noqa: FBT001 - Falcon's interface
         """Set the headers, and the cookies of a session that is new or changed."""
@@ -79,7 +84,7 @@ class SecurityMiddleware:
         session = getattr(req.context, "session", None)
         if session is None or session == req.context.kept:
             return
-        for cookie in set_cookies(self._sessions.seal(session), req.cookies, session_cookie(req)):
+        for cookie in set_cookies(self._sessions.seal(session), req.cookies, session_cookie(req), req.root_path):
             resp.append_header("Set-Cookie", cookie)
 
     def _opened(self, req: falcon.Request) -> Session | None:
@@ -96,7 +101,7 @@ class SecurityMiddleware:
         """Read a form of this session; nothing is read for others."""
         if opened is not None and _is_own_site(req):
             logged_in = opened.token is not None or not self._needs_token
-            req.context.form = self._forms.read(req, logged_in=logged_in)
+            req.context.form = self._forms.read(req, client_of(req), logged_in=logged_in)
             given = req.context.form.get("csrf") or req.get_header(CSRF_HEADER) or ""
             if compare_digest(given.encode(), opened.csrf.encode()):
                 return
@@ -106,15 +111,20 @@ class SecurityMiddleware:
         )
 
 
+def client_of(req: falcon.Request) -> str:
+    """What a browser is known by where something is counted before its user is known."""
+    return str(req.env[CLIENT])
+
+
 def session_cookie(req: falcon.Request) -> str:
     """The name of the cookie of the session."""
-    return cookie_name(req.get_header("Host") or "", secure=is_secure(req))
+    return cookie_name(req.get_header("Host") or "", secure=is_secure(req), base_path=req.root_path)
 
 
 def _come_again(req: falcon.Request, resp: falcon.Response) -> None:
     """Let the browser follow a link of another site once more, now from this one, with the cookie of the session."""
     resp.content_type = "text/html; charset=utf-8"
-    resp.text = render("continue.html.jinja", {"asset": asset_url, "next": req.relative_uri})
+    resp.text = render("continue.html.jinja", req.root_path, {"next": req.relative_uri})
     resp.complete = True
 
 

@@ -109,29 +109,33 @@ class Sessions:
             return None
 
 
-def cookie_name(host: str, *, secure: bool) -> str:
-    """The name of the cookie, from the header `Host`: other ports share their cookies, and may be other brokers.
+def cookie_name(host: str, *, secure: bool, base_path: str = "") -> str:
+    """The name of the cookie, from the header `Host` and the base path.
 
-    Over HTTPS no other host of the domain can set a cookie of such a name (RFC 6265bis).
+    Other ports share their cookies, and a path gets those of the paths above it, where other brokers may be. Browsers
+    take a cookie with such a guard over HTTPS only, and with `__Host-`, which allows no path but `/`, from no other
+    host of the domain (RFC 6265bis).
     """
     port = host.rpartition(":")[2]
-    return ("__Host-" if secure else "") + "rioni_console" + (f"_{port}" if port.isdecimal() else "")
+    guard = "" if not secure else "__Secure-" if base_path else "__Host-"
+    return guard + "rioni_console" + (f"_{port}" if port.isdecimal() else "") + base_path.replace("/", "-")
 
 
-def set_cookies(sealed: str, before: Container[str], name: str) -> Iterator[str]:
+def set_cookies(sealed: str, before: Container[str], name: str, base_path: str = "") -> Iterator[str]:
     """Values of headers `Set-Cookie` for a sealed session, which also remove what a longer one has left.
 
     Args:
         sealed: the session.
         before: names of the cookies of the request.
         name: that of the cookie.
+        base_path: the path below which the broker is served, empty for `/`; no other requests get the cookies.
     """
     assert len(sealed) <= COOKIE_BYTES * COOKIES_MAX
     for number, each in enumerate(_names(name)):
         value = sealed[number * COOKIE_BYTES : (number + 1) * COOKIE_BYTES]
         if value or each in before:
             age = SESSION_S if value else 0
-            yield f"{each}={value}; Path=/; HttpOnly; SameSite=Strict; Secure; Max-Age={age}"
+            yield f"{each}={value}; Path={base_path or '/'}; HttpOnly; SameSite=Strict; Secure; Max-Age={age}"
 
 
 def _names(name: str) -> tuple[str, ...]:

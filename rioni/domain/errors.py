@@ -103,6 +103,11 @@ class InvalidCursor(Invalid):
     """A cursor is malformed or names a partition that does not exist (reference cursors#available-positions)."""
 
 
+BEYOND_END = (
+    "The partition ends before that, at {end}: was the broker restored from a backup, or the event type created again?"
+)
+
+
 class UnavailableCursor(InvalidCursor):
     """A cursor's position is not readable: expired, or not yet written.
 
@@ -111,16 +116,23 @@ class UnavailableCursor(InvalidCursor):
         partition: of the cursor.
         offset: of the cursor, its position alone.
         available: the members of the response that describe the readable range, if it is known.
+        end: the last offset of the partition, where the position is not written yet.
     """
 
     def __init__(
-        self, event_type: str, partition: str, offset: str, available: Mapping[str, str] = MappingProxyType({})
+        self,
+        event_type: str,
+        partition: str,
+        offset: str,
+        available: Mapping[str, str] = MappingProxyType({}),
+        end: str | None = None,
     ) -> None:
         self.event_type, self.partition, self.offset = event_type, partition, offset
         self.available = available
         super().__init__(
             f"offset {offset} for partition {partition} event type {event_type} is unavailable as "
             "retention time of data elapsed. PATCH partition offset with valid and available offset"
+            + (f". {BEYOND_END.format(end=end)}" if end is not None else "")
         )
 
 
@@ -304,8 +316,8 @@ class QuotaExceeded(RioniError):
 
 SCOPES_SHOWN_MAX = 20
 SCOPES_CHARACTERS_MAX = 1_000
-RETRY_AFTER_S = 5
-"""Default of Retry-After."""
+RETRY_AFTER_S = 2
+"""Default of Retry-After: in an outage queues fill up, and clients are to go on soon after its end."""
 
 
 class Unavailable(RioniError):

@@ -54,7 +54,7 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
     actor: str
     """The subject's name; `unauthenticated` while authentication is off, `rioni` for the broker itself."""
     client: str
-    """The network address of the client and, behind a space, the name of its program; empty for the broker itself."""
+    """From `client_text`; empty for the broker itself."""
     flow_id: str
     command_id: str
     """A UUID, shared by all events of one command."""
@@ -63,15 +63,18 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
 
 
 USER_AGENT_CHARACTERS_MAX = 200
+REALM_MARK = "\n"
+"""Stands before the realm: no address, program or realm holds it."""
 
 
-def client_text(address: str, user_agent: str) -> str:
-    """What the log keeps of a client: its address and, behind a space, what it calls itself.
+def client_text(address: str, user_agent: str, realm: str) -> str:
+    """What the log keeps of a client beside the name of its subject.
 
-    Logs of release 0.1.0 have addresses only.
+    Its address; behind a space what it calls itself, if it does; behind a line feed the realm of the subject, if it has
+    one. Logs of release 0.1.0 have addresses only.
     """
     name = printable(user_agent, USER_AGENT_CHARACTERS_MAX).strip()
-    return f"{address} {name}" if name else address
+    return f"{address}{name and f' {name}'}{realm and REALM_MARK + realm}"
 
 
 def printable(text: str, characters_max: int) -> str:
@@ -81,8 +84,13 @@ def printable(text: str, characters_max: int) -> str:
 
 def client_parts(client: str) -> tuple[str, str]:
     """Address and program of a client, from `client_text`; empty where unknown."""
-    address, _, user_agent = client.partition(" ")
+    address, _, user_agent = client.partition(REALM_MARK)[0].partition(" ")
     return address, user_agent
+
+
+def realm_of(client: str) -> str:
+    """The realm of the subject, from `client_text`; empty where it has none, or is not known."""
+    return client.partition(REALM_MARK)[2]
 
 
 class DomainEvent(msgspec.Struct, frozen=True, kw_only=True):

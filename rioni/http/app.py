@@ -10,6 +10,7 @@ from rioni.http import problems
 from rioni.http.dependencies import Dependencies
 from rioni.http.middleware.access_log import AccessMiddleware
 from rioni.http.middleware.authentication import AuthenticationMiddleware
+from rioni.http.middleware.base_path import BasePathMiddleware
 from rioni.http.middleware.cross_site import SiteMiddleware
 from rioni.http.middleware.denials import DenialMiddleware
 from rioni.http.middleware.requests import RequestMiddleware
@@ -41,6 +42,7 @@ from rioni.http.resources.schemas import (
 )
 from rioni.http.resources.settings import AdminsResource, BlacklistEntryResource, BlacklistResource, FeaturesResource
 from rioni.http.resources.storages import DefaultStorageResource, StorageResource, StoragesResource
+from rioni.http.resources.stream_tickets import StreamTicketsResource
 from rioni.http.resources.subscriptions.cursors import SubscriptionCursorsResource
 from rioni.http.resources.subscriptions.dead_letters import (
     DeadLettersResource,
@@ -48,7 +50,11 @@ from rioni.http.resources.subscriptions.dead_letters import (
     RedriveResource,
 )
 from rioni.http.resources.subscriptions.ended_streams import EndedStreamsResource
-from rioni.http.resources.subscriptions.events import SubscriptionEventsResource, SubscriptionStreamResource
+from rioni.http.resources.subscriptions.events import (
+    StreamFailuresResource,
+    SubscriptionEventsResource,
+    SubscriptionStreamResource,
+)
 from rioni.http.resources.subscriptions.stats import SubscriptionStatsResource
 from rioni.http.resources.subscriptions.subscriptions import SubscriptionResource, SubscriptionsResource
 from rioni.http.resources.timelines import PartitionCountResource, TimelinesResource
@@ -89,12 +95,14 @@ def routes(dependencies: Dependencies) -> list[tuple[str, Any]]:
         ("/subscriptions/{subscription_id}", SubscriptionResource(dependencies)),
         ("/subscriptions/{subscription_id}/events", SubscriptionEventsResource(dependencies)),
         ("/subscriptions/{subscription_id}/streams/{stream_id}", SubscriptionStreamResource(dependencies)),
+        ("/subscriptions/{subscription_id}/streams/{stream_id}/failures", StreamFailuresResource(dependencies)),
         ("/subscriptions/{subscription_id}/stats", SubscriptionStatsResource(dependencies)),
         ("/subscriptions/{subscription_id}/ended-streams", EndedStreamsResource(dependencies)),
         ("/subscriptions/{subscription_id}/cursors", SubscriptionCursorsResource(dependencies)),
         ("/subscriptions/{subscription_id}/dead-letters", DeadLettersResource(dependencies)),
         ("/subscriptions/{subscription_id}/dead-letters/redrive", RedriveResource(dependencies)),
         ("/subscriptions/{subscription_id}/dead-letters/redrive/preview", RedrivePreviewResource(dependencies)),
+        ("/stream-tickets", StreamTicketsResource(dependencies)),
         ("/filter-evaluations", FilterEvaluationsResource(dependencies)),
         ("/audit", AuditResource(dependencies)),
         ("/audit/denials", DenialsResource(dependencies)),
@@ -138,8 +146,9 @@ def create_app(dependencies: Dependencies) -> falcon.App[Any, Any]:
         AccessMiddleware(dependencies.usage, dependencies.clock),
         RequestMiddleware(dependencies.metrics, dependencies.bodies, dependencies.answers),
         DenialMiddleware(dependencies.denied, dependencies.metrics),
+        *([BasePathMiddleware()] if dependencies.config.trusted_proxies else ()),
         SiteMiddleware(dependencies.config),
-        AuthenticationMiddleware(dependencies.authentication),
+        AuthenticationMiddleware(dependencies.authentication, dependencies.stream_tickets),
     ]
     app = falcon.App(middleware=middleware, media_type=falcon.MEDIA_JSON)
     app.req_options.strip_url_path_trailing_slash = True

@@ -6,7 +6,7 @@ from typing import Any
 import orjson
 
 from rioni.domain.audit.shown_states import shown_state
-from rioni.domain.events import client_parts
+from rioni.domain.events import client_parts, realm_of
 from rioni.domain.json_patch import json_patch
 
 
@@ -37,4 +37,6 @@ def _item(row: Mapping[str, Any], *, states: bool) -> dict[str, Any]:
         "resource": f"{kind}:{row['resource']}",
         "changes": json_patch(before, after),
     }
+    if realm := realm_of(row["client"]):
+        item["realm"] = realm
     return item | {"before": before, "after": after} if states else item

@@ -2,6 +2,7 @@
 
 import falcon
 
+from rioni.domain.access.addresses import address_key
 from rioni.domain.access.authorization import NOBODY, UNAUTHENTICATED, Subject, is_anonymous
 
 
@@ -18,12 +19,20 @@ class Caller:
             InsufficientToken: it lacks the scope, or comes from the wrong realm.
         """
 
+    def has_scope(self, scope: str) -> bool:  # noqa: ARG002
+        """Whether the token would suffice for an operation with this scope; changes nothing."""
+        return True
+
     def is_expired(self) -> bool:
         """Whether the token has expired or was revoked. Cheap, except for a periodic query of its source.
 
         An unavailable source changes nothing for a token with a known expiry.
         """
         return False
+
+    def resume(self) -> str:
+        """What goes into the ids of a stream that a ticket has opened; empty without a ticket."""
+        return ""
 
 
 ANYBODY = Caller(UNAUTHENTICATED)
@@ -47,5 +56,4 @@ def subject_of(req: falcon.Request) -> Subject:
 def client_key(req: falcon.Request) -> str:
     """What the client is known by where something is counted for each client: its subject, otherwise its address."""
     subject = subject_of(req)
-    # No name of a subject begins with a line feed.
-    return f"\n{req.remote_addr}" if is_anonymous(subject) else subject.key
+    return address_key(req.remote_addr) if is_anonymous(subject) else subject.key

@@ -34,6 +34,7 @@ from rioni.http.health_checks import HealthChecker
 from rioni.http.metrics.collectors import Metrics
 from rioni.http.middleware.authentication import Authentication
 from rioni.http.quotas.quotas import Quotas
+from rioni.http.stream_tickets import StreamTickets
 from rioni.http.streaming.quota import StreamQuota
 from rioni.http.streaming.resumption import Resumption
 from rioni.http.streaming.shared_reads import CachedUntilNotified
@@ -61,6 +62,8 @@ class Dependencies:
     """Thread pool for database calls."""
     compute_pool: ThreadPool
     """Thread pool for slow computations."""
+    evaluation_pool: ThreadPool
+    """Thread pool for filters that clients try."""
     bus: CommandBus
     access: AccessPolicy
     publisher: Publisher
@@ -84,6 +87,7 @@ class Dependencies:
     stream_quota: StreamQuota
     quotas: Quotas
     resumption: Resumption
+    stream_tickets: StreamTickets
     streams: StreamPorts
     """Dependencies of all streams."""
     refresh_streams: CachedUntilNotified[None]

@@ -150,7 +150,7 @@ def on_http_error(req: falcon.Request, resp: falcon.Response, ex: falcon.HTTPErr
     if ex.headers:
         resp.set_headers(ex.headers)
     details = {
-        HTTPStatus.NOT_FOUND: f"No resource at {req.path}",
+        HTTPStatus.NOT_FOUND: f"No resource at {req.root_path}{req.path}",
         HTTPStatus.METHOD_NOT_ALLOWED: f"Request method '{req.method}' not supported",
     }
     answer(req, resp, status, problem(status, details.get(status) or ex.description or ex.title or ""))

@@ -8,6 +8,7 @@ from functools import partial
 from rioni.domain.errors import Invalid, RioniError
 from rioni.domain.event_types.rules import NAME_CHARACTERS_MAX, is_event_type_name
 from rioni.domain.system.jobs import ARCHIVE
+from rioni.failure_log import FailureLog
 from rioni.lake.broker import Broker
 from rioni.lake.event_type_archive import EventTypeArchive, Limits, Outcome
 from rioni.lake.location import Location
@@ -19,6 +20,7 @@ from rioni.tools.job_reporter import JobReporter
 FORMATS = ("parquet", "delta", "iceberg")
 
 _LOG = logging.getLogger("rioni.lake")
+_NOTHING = "Nothing is archived"
 
 
 def open_lake(format_: str, location: Location, catalog: str | None) -> Lake:
@@ -43,6 +45,16 @@ def open_lake(format_: str, location: Location, catalog: str | None) -> Lake:
     from rioni.lake.parquet_table import ParquetLake  # noqa: PLC0415 - each library takes long to import
 
     return ParquetLake(location)
+
+
+class _Lines:
+    """Writes the lines of a `FailureLog` as this process writes lines: not all levels are shown."""
+
+    def error(self, message: str, *, reason: str, left_out: int = 0, **_: object) -> None:
+        _LOG.error("%s: %s%s", message, reason, f" ({left_out} more such failures)" if left_out else "")
+
+    def info(self, message: str, *, after: str, failures: int) -> None:
+        _LOG.warning("%s after %d failures: %s", message.capitalize(), failures, after)
 
 
 class Archive:
@@ -75,6 +87,8 @@ class Archive:
         self._archives: dict[str, EventTypeArchive] = {}
         self._job = job or JobReporter(lambda *_: None, ARCHIVE, "-")
         self._archived = 0
+        # An outage of the broker, the catalog or the disk is a few lines, however often it is tried again.
+        self._failures = FailureLog(_Lines())
 
     def archive(self, is_stopped: Callable[[], bool]) -> tuple[dict[str, Outcome], dict[str, RioniError]]:
         """Archive what the broker holds now; blocks until then.
@@ -101,12 +115,12 @@ class Archive:
             try:
                 done[name] = self._archives[name].archive(is_stopped, partial(self._job.progress, name))
                 self._archived += done[name].archived
+                self._failures.succeeded(_not_archived(name))
             except RioniError as ex:
-                # A name that no event type can have is shown with escapes: it may hold control characters.
-                shown = name if is_event_type_name(name) else ascii(name[:NAME_CHARACTERS_MAX])
+                shown = _shown(name)
                 failed[shown] = ex
                 self._metrics.errors.labels(shown).inc()
-                _LOG.error("%s is not archived: %s", shown, ex)
+                self._failures.failed(_not_archived(name), ex)
         self._job.progress("wait for new events", len(done), len(names))
         problems = "".join(
             f"; {name}: {each.lost:,} events LOST to retention" for name, each in done.items() if each.lost
@@ -120,7 +134,17 @@ class Archive:
         while not stopped.is_set():
             try:
                 self.archive(stopped.is_set)
+                self._failures.succeeded(_NOTHING)
             except RioniError as ex:
-                _LOG.error("Nothing is archived: %s", ex)
+                self._failures.failed(_NOTHING, ex)
                 self._job.note(f"{self._archived:,} events archived; the last round failed: {ex}")
             stopped.wait(every_s)
+
+
+def _shown(name: str) -> str:
+    """A name that no event type can have is shown with escapes: it may hold control characters."""
+    return name if is_event_type_name(name) else ascii(name[:NAME_CHARACTERS_MAX])
+
+
+def _not_archived(name: str) -> str:
+    return f"{_shown(name)} is not archived"

@@ -9,14 +9,18 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import date
+from pathlib import Path
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, TableAlreadyExistsError
-from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.io import pyarrow as pyiceberg_arrow
+from pyiceberg.io.pyarrow import ArrowProjectionVisitor, schema_to_pyarrow
 from pyiceberg.table import Table as Loaded
 from pyiceberg.table import Transaction
+from pyiceberg.types import ListType, MapType
 
 from rioni.domain.errors import Conflict, Invalid, RioniError, Unavailable
 from rioni.domain.timelines.position import TimelinePosition
@@ -45,6 +49,29 @@ _S3 = {
 }
 
 
+class _Projection(ArrowProjectionVisitor):
+    """Keeps which arrays and maps with structs are null: PyIceberg 0.12 writes, and reads, them as empty ones."""
+
+    def list(self, list_type: ListType, list_array: pa.Array | None, value_array: pa.Array | None) -> pa.Array | None:
+        return _with_nulls_of(list_array, super().list(list_type, list_array, value_array))
+
+    def map(
+        self, map_type: MapType, map_array: pa.Array | None, key_result: pa.Array | None, value_result: pa.Array | None
+    ) -> pa.Array | None:
+        return _with_nulls_of(map_array, super().map(map_type, map_array, key_result, value_result))
+
+
+def _with_nulls_of(source: pa.Array | None, found: pa.Array | None) -> pa.Array | None:
+    if source is None or found is None or source.null_count == found.null_count:
+        return found
+    # The result lacks the ids of fields within maps, without which PyIceberg can't read its files.
+    return pc.if_else(source.is_valid(), found, pa.scalar(None, found.type)).cast(found.type)
+
+
+# Its functions look the class up by this name, and there is no other way to hand over one's own.
+pyiceberg_arrow.ArrowProjectionVisitor = _Projection  # type: ignore[misc]
+
+
 class IcebergLake:
     """Tables in a catalog."""
 
@@ -65,14 +92,20 @@ class IcebergLake:
             catalog = f"sqlite:///{folder / 'catalog.db'}"
         if catalog is None:
             raise Invalid("Iceberg tables in a bucket need a catalog: --catalog NAME or --catalog URL-OF-A-DATABASE.")
+        self._place = location.url if "://" in catalog else None
         shown = without_credentials(catalog)
         with _translated(f"The Iceberg catalog {shown}", Secrets({"uri": catalog, **location.s3})):
             self._catalog = _load(location, catalog)
 
     def open(self, kind: str, event_type: str) -> "IcebergEvents":
-        """Open a table, which need not exist yet."""
+        """Open a table, which need not exist yet.
+
+        Raises:
+            Conflict: it has the events of another event type, or its files are elsewhere than the lake.
+            Unavailable: it can't be read.
+        """
         namespace = NAMESPACE if kind == EVENTS else f"{NAMESPACE}_{kind}"
-        return IcebergEvents(self._catalog, namespace, event_type)
+        return IcebergEvents(self._catalog, namespace, event_type, self._place)
 
 
 def _load(location: Location, catalog: str) -> Catalog:
@@ -86,7 +119,8 @@ def _load(location: Location, catalog: str) -> Catalog:
 class IcebergEvents:
     """An Iceberg table."""
 
-    def __init__(self, catalog: Catalog, namespace: str, event_type: str) -> None:
+    def __init__(self, catalog: Catalog, namespace: str, event_type: str, place: str | None) -> None:
+        """Open it; a place is where its files have to be, None if the catalog alone says that."""
         self._catalog, self._event_type = catalog, event_type
         self._secrets = Secrets(catalog.properties)
         plain, hashed = ((namespace, each) for each in _names(event_type))
@@ -96,6 +130,12 @@ class IcebergEvents:
         self._table = tables[self._name]
         if self._table is not None and not owned:
             raise Conflict(f"{self._text} has the events of another event type than {event_type}.")
+        if self._table is not None and place is not None and not _is_below(self._table.location(), place):
+            raise Conflict(
+                f"{self._text} has its files in {self._table.location()}, and not below {place}: its folder was moved "
+                "or copied, or its catalog is that of another place. Iceberg knows files by their whole paths: "
+                "archive to the place where they are, or with another catalog to an empty one."
+            )
 
     def _load(self, name: tuple[str, str]) -> Loaded | None:
         with _translated(_text(name), self._secrets):
@@ -172,6 +212,12 @@ class IcebergEvents:
     @property
     def _text(self) -> str:
         return _text(self._name)
+
+
+def _is_below(url: str, place: str) -> bool:
+    if "://" in place:
+        return url.startswith(f"{place}/")
+    return Path(url.removeprefix("file://")).resolve().is_relative_to(Path(place).resolve())
 
 
 def _text(name: tuple[str, str]) -> str:

@@ -12,7 +12,7 @@ import pyarrow.json as pj
 
 from rioni.lake.column_types import JSON
 from rioni.lake.columns import CORRUPT, DOC, OFFSET, OWN, PARTITION, REST, marked
-from rioni.lake.rows import record_batch
+from rioni.lake.rows import MEMBERS, record_batch, rest_reader
 from rioni.lake.values import double
 
 
@@ -47,8 +47,12 @@ def read_batch(
         mark: of columns of JSON.
     """
     fields = pa.schema([each for each in schema if each.name not in OWN])
-    found = _fitting(fields, events, strict=REST in schema.names)
-    # A value that does not fit, a member without a column, a value of JSON that is no text: one by one.
+    wants_rest = REST in schema.names
+    found = _fitting(fields, events, strict=wants_rest)
+    complete = found is not None
+    if wants_rest and not complete:
+        found = _fitting(fields, events, strict=False)
+    # A value that does not fit, a value of JSON that is no text: one by one.
     if found is None:
         found_one_by_one = list(zip(repeat(partition), offsets.to_pylist(), map(bytes, events), strict=False))
         return record_batch(schema, found_one_by_one, mark)
@@ -56,6 +60,9 @@ def read_batch(
     columns[PARTITION] = pa.repeat(pa.scalar(partition), len(events))
     columns[OFFSET] = offsets
     columns[CORRUPT] = columns[REST] = pa.nulls(len(events), pa.string())
+    if wants_rest and not complete:
+        rest_of = rest_reader(fields)
+        columns[REST] = pa.array([rest_of(MEMBERS.decode(each)) for each in events], pa.string())
     stored = marked(schema, mark)
     return pa.record_batch([columns[each.name].cast(each.type) for each in stored], schema=stored)
 

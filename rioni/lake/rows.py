@@ -10,8 +10,9 @@ from rioni.lake.columns import CORRUPT, DOC, OFFSET, OWN, PARTITION, REST, marke
 from rioni.lake.values import converter
 
 
-_Members = dict[str, msgspec.Raw]
-_MEMBERS = msgspec.json.Decoder(_Members)
+Members = dict[str, msgspec.Raw]
+MEMBERS = msgspec.json.Decoder(Members)
+"""Reads the members of an event, each as it is written."""
 _ITEMS = msgspec.json.Decoder(list[msgspec.Raw])
 
 
@@ -26,16 +27,15 @@ def record_batch(
         mark: of columns of JSON.
     """
     converters = _converters(schema)
-    declared = pa.struct([each for each in schema if each.name in converters])
-    wants_rest = REST in schema.names
+    rest_of = rest_reader(schema) if REST in schema.names else None
     columns: dict[str, list[Any]] = {each.name: [] for each in schema}
     for partition, offset, event in events:
         row: dict[str, Any] = {PARTITION: partition, OFFSET: offset}
         try:
-            members = _MEMBERS.decode(event)
+            members = MEMBERS.decode(event)
             row |= {name: convert(members[name]) for name, convert in converters.items() if name in members}
-            if wants_rest and (rest := _undeclared(declared, members)):
-                row[REST] = msgspec.json.encode(rest).decode()
+            if rest_of is not None:
+                row[REST] = rest_of(members)
         except ValueError:
             row = {PARTITION: partition, OFFSET: offset, CORRUPT: event.decode()}
         for name, values in columns.items():
@@ -44,10 +44,25 @@ def record_batch(
     return pa.record_batch([pa.array(columns[each.name], each.type) for each in stored], schema=stored)
 
 
+def rest_reader(schema: pa.Schema) -> Callable[[Members], str | None]:
+    """What finds what of an event has no column: JSON, None where there is nothing.
+
+    Args:
+        schema: with `_rest` or without.
+    """
+    rest_of = _of_members({each.name: each.type for each in schema if each.name not in OWN})
+
+    def read(members: Members) -> str | None:
+        rest = rest_of(members)
+        return None if rest is None else msgspec.json.encode(rest).decode()
+
+    return read
+
+
 def misfit(schema: pa.Schema, event: bytes) -> str:
     """Why an event does not fit the columns; empty where it does."""
     try:
-        members = _MEMBERS.decode(event)
+        members = MEMBERS.decode(event)
         for name, convert in _converters(schema).items():
             if name in members:
                 convert(members[name])
@@ -69,27 +84,41 @@ def _converters(schema: pa.Schema) -> dict[str, Callable[[msgspec.Raw], Any]]:
     return {each.name: converter(each.type, each.name) for each in schema if each.name not in OWN}
 
 
-def _undeclared(kind: pa.DataType, value: msgspec.Raw | _Members) -> Any:
-    """What of a value has no column, in the shape that the value has; None where there is nothing.
+def _of_members(kinds: Mapping[str, pa.DataType]) -> Callable[[Members], dict[str, Any] | None]:
+    # PERF: asking Arrow's types for each value takes ten times as long.
+    declared = {name: _rest_of(kind) for name, kind in kinds.items()}
+    is_flat = all(inner is None for inner in declared.values())
+
+    def rest(members: Members) -> dict[str, Any] | None:
+        if is_flat and members.keys() <= declared.keys():
+            return None
+        found: dict[str, Any] = {}
+        for name, each in members.items():
+            if name not in declared:
+                found[name] = each
+            elif (inner := declared[name]) is not None and (left := inner(each)) is not None:
+                found[name] = left
+        return found or None
+
+    return rest
+
+
+def _rest_of(kind: pa.DataType) -> Callable[[msgspec.Raw], Any] | None:
+    """What finds the rest of a value, in the shape that the value has; None for a type that leaves nothing.
 
     An array of objects becomes an array of the same length, with null for items that are declared completely.
     """
     if pa.types.is_struct(kind):
-        if isinstance(value, msgspec.Raw):
-            value = {} if bytes(value) == b"null" else _MEMBERS.decode(value)
-        found: dict[str, Any] = {}
-        for name, each in value.items():
-            index = kind.get_field_index(name)
-            rest = each if index < 0 else _undeclared(kind.field(index).type, each)
-            if rest is not None:
-                found[name] = rest
-        return found or None
-    if pa.types.is_list(kind) and isinstance(value, msgspec.Raw) and _is_nested(kind.value_type):
-        items = None if bytes(value) == b"null" else _ITEMS.decode(value)
-        found_in = [None if bytes(each) == b"null" else _undeclared(kind.value_type, each) for each in items or ()]
-        return found_in if any(each is not None for each in found_in) else None
-    return None
+        members = _of_members({each.name: each.type for each in kind})
+        return lambda value: None if bytes(value) == b"null" else members(MEMBERS.decode(value))
+    if not pa.types.is_list(kind) or (of_item := _rest_of(kind.value_type)) is None:
+        return None
 
+    def items(value: msgspec.Raw) -> Any:
+        found = [
+            None if bytes(each) == b"null" else of_item(each)
+            for each in (() if bytes(value) == b"null" else _ITEMS.decode(value))
+        ]
+        return found if any(each is not None for each in found) else None
 
-def _is_nested(kind: pa.DataType) -> bool:
-    return pa.types.is_struct(kind) or (pa.types.is_list(kind) and _is_nested(kind.value_type))
+    return items

@@ -1,6 +1,17 @@
 """Published events and the admin log as data sources of Spark; needs the extra `rioni[spark]`."""
 
-from rioni.spark.registration import register
+from rioni.installing import requirement
+
+
+try:
+    from rioni.spark.registration import register
+except ModuleNotFoundError as ex:
+    if (ex.name or "").startswith("rioni"):
+        raise
+    raise ModuleNotFoundError(
+        f"rioni.spark needs {ex.name}: pip install {requirement('spark')}. Spark needs Java 17 or newer, too.",
+        name=ex.name,
+    ) from ex
 
 
 __all__ = ["register"]

@@ -5,6 +5,7 @@ of the key before, or `Replaces-Lost-Key:` with the verifier key of the key befo
 """
 
 import contextlib
+import glob
 import os
 import stat
 from collections.abc import Iterator
@@ -64,10 +65,14 @@ def load_signing_key(path: Path, *, create: bool = True) -> SigningKey:
 def replace_key(path: Path, key: SigningKey) -> None:
     """Write a key in place of another one, at once or not at all. Blocks.
 
+    Keys that were written by processes that died before they were in place are removed.
+
     Raises:
         Unavailable: the file can't be written.
     """
     try:
+        for abandoned in path.parent.glob(f".{glob.escape(path.name)}-*"):
+            abandoned.unlink(missing_ok=True)
         with _written(path, key) as beside:
             beside.replace(path)
             directory = os.open(path.absolute().parent, os.O_RDONLY)

@@ -6,13 +6,14 @@ from typing import Annotated, Any
 
 import typer
 
+from rioni.cli import streams
+from rioni.cli.running import run
 from rioni.testing import launcher, remote
 from rioni.testing.broker import Broker
 from rioni.testing.control import BrokerError
 
 
 PORT = 8080
-FAILED = 1
 
 app = typer.Typer(name="rioni-testing", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
@@ -24,11 +25,8 @@ PathOption = Annotated[str, typer.Option("--path", help="Only requests for a pat
 
 def main() -> None:
     """Run the command that `sys.argv` names, and exit."""
-    try:
-        app()
-    except BrokerError as ex:
-        typer.echo(f"Error: {ex}", err=True)
-        sys.exit(FAILED)
+    streams.prepare()
+    run(app, "rioni-testing", failures=(BrokerError,))
 
 
 @app.command()

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from rioni.testing import isolation
+from rioni.testing import definitions, isolation
 from rioni.testing.expectations import LOOK_EVERY_S, Event, EventReader, Match, expect
 from rioni.testing.process import BrokerProcess
 
@@ -45,7 +45,7 @@ class Broker(BrokerProcess):
         self._client_options: dict[str, Any] = {"token": token, "ca_certificate": ca_certificate, "retry_s": RETRY_S}
         self._clients = contextlib.ExitStack()
         self._own_client: Client | None = None
-        self._ends: Mapping[str, Sequence[Cursor]] = {}
+        self._ends: Mapping[str, isolation.End] = {}
         """Where event types ended that there were before this test."""
         self._created: list[str] = []
         """Names of the event types that were created with `create_event_type`."""
@@ -122,6 +122,23 @@ class Broker(BrokerProcess):
         self._created.append(name)
         return created
 
+    def apply(self, *paths: str | Path) -> list[Mapping[str, Any]]:
+        """Create the event types and subscriptions that files define, as `rioni event-types apply` does; blocks.
+
+        Args:
+            paths: of files, and of folders with definitions at any depth; relative to the working directory.
+
+        Returns:
+            For each definition what was done with it: `action`, `kind`, `name`, `id` and others.
+
+        Raises:
+            BrokerError: something is wrong with them; nothing was changed, or it says what was.
+        """
+        options = self._client_options
+        done = definitions.apply(self.url, paths, token=options["token"], ca_certificate=options["ca_certificate"])
+        self._created += [each["name"] for each in done if each["kind"] == "event-type" and each["action"] == "create"]
+        return done
+
     def publish(self, event_type: str, *events: Any) -> None:
         """Publish events as the code under test would; raises as `rioni.client.Client.publish`."""
         # A client remembers categories of event types, which another test may have given another one.
@@ -152,7 +169,7 @@ class Broker(BrokerProcess):
         return expect(self._reader(event_type), event_type, match, count=count, within_s=within_s)
 
     def expect_consumed(self, subscription_id: str, *, within_s: float = 5) -> None:
-        """Wait until a subscription has committed all of its events; the test fails if it has not in time.
+        """Wait until a subscription has committed all events of this test; the test fails if it has not in time.
 
         Args:
             subscription_id: of the subscription.
@@ -178,14 +195,14 @@ class Broker(BrokerProcess):
 
         Event types, subscriptions and storages that were created are deleted, settings are set back, faults that have
         not happened are forgotten, and clients closed. What there was before stays, with all of its events; those that
-        were published before do not count for `published` and `expect`. The time stays moved.
+        were published before do not count for `published`, `expect` and `expect_consumed`. The time stays moved.
 
         In a broker that was started elsewhere nothing is deleted but what `create_event_type` has created, and the
-        subscriptions to that: others may use it. Of event types that there were before, all events count.
+        subscriptions to that: others may use it.
         """
         self.start()
         own = self._own
-        since, ends = (isolation.position(own), isolation.ends(own)) if self._control is not None else (None, {})
+        since, ends = isolation.position(own) if self._control is not None else None, isolation.ends(own)
         outside = self._created, self._ends, self._clients
         self._created, self._ends, self._clients = [], ends, contextlib.ExitStack()
         try:
@@ -213,13 +230,32 @@ class Broker(BrokerProcess):
         return Client(self.url, **self._client_options, headers=OWN_REQUESTS)
 
     def _reader(self, event_type: str) -> EventReader:
-        return EventReader(self._own, event_type, self._ends.get(event_type, ()))
+        return EventReader(self._own, event_type, self._end(event_type))
+
+    def _end(self, event_type: str) -> "Sequence[Cursor]":
+        """Where an event type ended before this test; nothing if it was created in it."""
+        from rioni.client import NotFound  # noqa: PLC0415 - as above
+
+        end = self._ends.get(event_type)
+        if end is None:
+            return ()
+        try:
+            return end.cursors if self._own.event_types.get(event_type).created_at == end.created_at else ()
+        except NotFound:
+            return ()
 
     def _unconsumed(self, subscription_id: str) -> dict[str, int | None]:
         statistics = self._own.subscriptions.stats(subscription_id)
-        return {
-            f"{each.event_type}:{partition.partition}": partition.unconsumed_events
-            for each in statistics
-            for partition in each.partitions
-            if partition.unconsumed_events != 0
-        }
+        left: dict[str, int | None] = {}
+        for each in statistics:
+            behind = {one.partition: one.unconsumed_events for one in each.partitions if one.unconsumed_events != 0}
+            silent = self._silent(each.event_type) if behind else ()
+            left |= {f"{each.event_type}:{one}": count for one, count in behind.items() if one not in silent}
+        return left
+
+    def _silent(self, event_type: str) -> set[str]:
+        """The partitions without events of this test, of an event type that there was before."""
+        if not (end := self._end(event_type)):
+            return set()
+        found = self._own.partitions.list(event_type, cursors=end)
+        return {each.partition for each in found if each.unconsumed_events == 0}

@@ -2,7 +2,8 @@
 
 import contextlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 
 if TYPE_CHECKING:
@@ -18,17 +19,27 @@ def position(client: "Client") -> int:
     return int(items[0]["position"]) if items else 0
 
 
-def ends(client: "Client") -> "dict[str, list[Cursor]]":
-    """The newest event of each partition of all event types; raises ClientError."""
-    from rioni.client import Cursor  # noqa: PLC0415 - PERF: only tests that use a broker pay for the client
+class End(NamedTuple):
+    """Where an event type ended at a moment."""
 
-    return {
-        event_type.name: [
-            Cursor(partition=each.partition, offset=each.newest_available_offset)
-            for each in client.partitions.list(event_type.name)
-        ]
-        for event_type in client.event_types.list()
-    }
+    created_at: datetime | None
+    """Of the event type: one that was created later under its name is another one."""
+    cursors: "Sequence[Cursor]"
+    """The newest event of each partition."""
+
+
+def ends(client: "Client") -> dict[str, End]:
+    """Where all event types end that can be read, by name; raises ClientError."""
+    from rioni.client import Cursor, Forbidden, NotFound  # noqa: PLC0415 - PERF: only tests that use a broker pay for it
+
+    found: dict[str, End] = {}
+    for event_type in client.event_types.list():
+        # In a broker of others it may be unreadable, or be deleted meanwhile.
+        with contextlib.suppress(Forbidden, NotFound):
+            partitions = client.partitions.list(event_type.name)
+            cursors = [Cursor(partition=each.partition, offset=each.newest_available_offset) for each in partitions]
+            found[event_type.name] = End(event_type.created_at, cursors)
+    return found
 
 
 def delete(client: "Client", event_types: Sequence[str]) -> None:

@@ -33,6 +33,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="use a broker that was started elsewhere, without faults and moved time; also the setting rioni_url",
     )
     parser.addini("rioni_url", "as --rioni-url", default="")
+    parser.addini("rioni_definitions", "files and folders with the event types of all tests", type="paths", default=[])
     parser.addini("rioni_settings", "settings of the broker, name=value each", type="linelist", default=[])
 
 
@@ -48,6 +49,8 @@ def rioni_broker(pytestconfig: pytest.Config) -> Iterator["Broker"]:
     """A broker for all tests of this process, of which each sees what the others have left."""
     broker = _broker(pytestconfig)
     broker.start()
+    if definitions := pytestconfig.getini("rioni_definitions"):
+        broker.apply(*definitions)
     yield broker
     broker.stop()
 

@@ -69,7 +69,9 @@ def call(path: Path, do: str, /, **arguments: object) -> Any:
             connection.sendall(json.dumps({"do": do, "with": arguments}).encode() + b"\n")
             answer = json.loads(_line(connection) or '{"error": "The broker has ended."}')
     except OSError as ex:
-        raise BrokerError(f"No broker for tests is controlled at {path}: {ex.strerror or ex}.") from ex
+        port = path.name.rpartition("-")[2]
+        advice = f" `rioni-testing serve --port {port}` starts one." if port.isdecimal() else ""
+        raise BrokerError(f"No broker for tests is controlled at {path}: {ex.strerror or ex}.{advice}") from ex
     if "error" in answer:
         raise BrokerError(answer["error"])
     return answer["ok"]

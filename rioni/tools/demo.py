@@ -37,7 +37,7 @@ START_S = 30
 STALLED_S = 60
 """The demo fails if no event arrives for this long."""
 AUDIT_ENTRIES = 8
-SERVES = re.compile(r"Rioni serves \S+:(\d+) with ")
+SERVES = re.compile(r"Rioni serves \S+:(\d+)\S* with ")
 BLOCKS = " ▁▂▃▄▅▆▇█"
 
 

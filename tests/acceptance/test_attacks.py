@@ -20,6 +20,7 @@ import zstandard
 from tests.acceptance.conftest import event, json_schema
 from tests.support.builders import event_type_body
 from tests.support.server import PROMETHEUS, running_server
+from tests.support.waiting import WAIT_S
 
 
 pytestmark = pytest.mark.slow
@@ -330,9 +331,9 @@ def test_methods_that_clients_invent_do_not_grow_the_metrics(server):
     """The label of a method comes from a closed set."""
 
     def series():
-        return httpx.get(f"{server.url}/metrics", headers=PROMETHEUS, timeout=30).text.splitlines()
+        return httpx.get(f"{server.url}/metrics", headers=PROMETHEUS, timeout=WAIT_S).text.splitlines()
 
-    with httpx.Client(base_url=server.url, timeout=30) as client:
+    with httpx.Client(base_url=server.url, timeout=WAIT_S) as client:
         for number in range(200):
             assert client.request(f"M{number}X", "/event-types").status_code in (400, 405)
     assert [line for line in series() if 'method="OTHER"' in line]

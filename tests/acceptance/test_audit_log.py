@@ -51,7 +51,7 @@ def test_the_event_type_exists_with_the_feature_and_a_subscription_gets_every_ch
     assert client.put(entry).is_success
     assert client.delete(entry).is_success
     # The feature, the audit log itself with its timeline, the subscription, an event type with its timeline, two more.
-    with open_stream(client, f"/subscriptions/{subscription}/events?batch_flush_timeout=1&stream_timeout=30") as stream:
+    with open_stream(client, f"/subscriptions/{subscription}/events?batch_flush_timeout=1") as stream:
         events = stream.events(8)
     said = {(event["data_op"], event["data"]["resource_type"], event["data"]["resource_id"]) for event in events}
     assert {
@@ -78,20 +78,28 @@ def test_events_continue_when_their_event_type_gets_another_timeline(client, sub
     client.post("/settings/features", json={"feature": "audit_log_collection", "enabled": True})
     subscription = subscribe(LOG, read_from="end")
     names = [f"CONSUMER_APP/{uuid.uuid4().hex[:8]}" for _ in range(3)]
-    with open_stream(client, f"/subscriptions/{subscription}/events?batch_flush_timeout=1&stream_timeout=30") as stream:
+    with open_stream(client, f"/subscriptions/{subscription}/events?batch_flush_timeout=1") as stream:
         assert client.put(f"/settings/blacklist/{names[0]}").is_success
         response = client.post(f"/event-types/{LOG}/timelines", json={"storage_id": "default"})
         assert response.is_success, response.text
         for name in names[1:]:
             assert client.put(f"/settings/blacklist/{name}").is_success
-        seen, switched = [], []
-        while len(seen) < 3 or not switched:
-            changes = [event["data"] for event in stream.batch().get("events", [])]
-            seen += [each["resource_id"] for each in changes if each["resource_type"] == "blacklist_entry"]
+        changes: list = []
+
+        def seen():
+            return [each["resource_id"] for each in changes if each["resource_type"] == "blacklist_entry"]
+
+        def switched():
             timelines = [each["new_object"] for each in changes if each["resource_type"] == "timeline"]
-            switched += [each for each in timelines if each["event_type"] == LOG and each["order"] == 2]
-    assert sorted(seen) == sorted(name.replace("/", ":") for name in names)
-    assert len(switched) == 1
+            return [each for each in timelines if each["event_type"] == LOG and each["order"] == 2]
+
+        def enough(events):
+            changes[:] = [event["data"] for event in events]
+            return len(seen()) >= 3 and switched()
+
+        stream.events_until(enough, "three entries of the blacklist and a timeline")
+    assert sorted(seen()) == sorted(name.replace("/", ":") for name in names)
+    assert len(switched()) == 1
 
 
 def test_unauthorized_clients_read_neither_events_nor_offsets_of_the_audit_log(tmp_path):
@@ -122,9 +130,9 @@ def test_unauthorized_clients_read_neither_events_nor_offsets_of_the_audit_log(t
         ):
             assert refused.status_code in (403, 404), refused.text
         read = admin.post("/subscriptions", json=body | {"consumer_group": "admin"}).json()["id"]
-        batches = f"/subscriptions/{read}/events?batch_flush_timeout=1&stream_timeout=30"
+        batches = f"/subscriptions/{read}/events?batch_flush_timeout=1"
         with open_stream(admin, batches) as stream:
-            events = []
-            while "storage" not in {event["data"]["resource_type"] for event in events}:
-                events += stream.batch().get("events", [])
+            events = stream.events_until(
+                lambda events: "storage" in {event["data"]["resource_type"] for event in events}, "a storage"
+            )
     assert "s3cret" not in str(events)

@@ -20,6 +20,7 @@ from tests.support.tokens import ADMINISTRATOR, bearer, write_tokens
 ET, COMPACTED = "authz.guarded", "authz.compacted"
 STREAM_ID = "b2f7d7b0-92f5-4c55-9a68-0e7bb7a6a0cc"
 COMMIT = {"items": [{"event_type": ET, "partition": "0", "offset": "BEGIN", "cursor_token": "x"}]}
+FAILURES = {"items": [{"event_type": ET, "partition": "0", "offset": "BEGIN", "reason": "x"}]}
 NOTHING = {"items": []}
 STREAM = {"X-Nakadi-StreamId": STREAM_ID}
 KNOWN = {"type": "json_schema", "schema": SCHEMA}
@@ -128,6 +129,7 @@ CASES = [
     Case(
         "POST /filter-evaluations", UID, EVERYBODY, 200, body={"filter": "event.a > 1", "events": []}
     ),
+    Case("POST /stream-tickets", OUT, EVERYBODY, 201, body={"path": "/event-types/x/events"}),
     Case("GET /event-types/{name}", UID, EVERYBODY, 200),
     Case("PUT /event-types/{name}", TYPES, ADMINISTRATORS, 200, ADMIN, body=DEFINITION),
     Case("DELETE /event-types/{name}", CONFIG, ADMINISTRATORS, 409, ADMIN),
@@ -159,6 +161,7 @@ CASES = [
     Case("GET /subscriptions/{subscription_id}/cursors", OUT, EVERYBODY, 200),
     Case("POST /subscriptions/{subscription_id}/cursors", OUT, SUBSCRIBERS, 422, VIA, body=COMMIT, headers=STREAM),
     Case("DELETE /subscriptions/{subscription_id}/streams/{stream_id}", OUT, SUBSCRIBERS, 404, VIA),
+    Case("POST /subscriptions/{subscription_id}/streams/{stream_id}/failures", OUT, SUBSCRIBERS, 422, VIA, FAILURES),
     Case("GET /subscriptions/{subscription_id}/dead-letters", OUT, READING_OWNERS, 200, OWN, or_else=READ),
     Case("POST /subscriptions/{subscription_id}/dead-letters/redrive", IN, READING_OWNERS, 200, OWN, {}, or_else=READ),
     Case(
@@ -294,6 +297,7 @@ def test_clients_see_the_rights_that_the_operations_require(guarded):
         query = {"event_type": ET, "subscription_id": subscription}
         answer = client.get("/rights", params=query, headers=bearer(role)).json()
         assert answer.pop("subject") == ROLES[role]["uid"]
+        assert set(answer.pop("operations").values()) <= {"allowed", "right"}
         for kind, listed in answer.items():
             for right in listed:
                 rights.setdefault(f"{kind} {right}", set()).add(role)
@@ -308,8 +312,9 @@ def test_clients_see_the_rights_that_the_operations_require(guarded):
         "subscription READ": SUBSCRIBERS,
         "subscription STREAM": STREAMERS,
         "subscription ADMIN": OWNERS,
+        "subscription REDRIVE": OWNERS & READERS,
     }
-    assert set(client.get("/rights", headers=bearer("stranger")).json()) == {"subject", "broker"}
+    assert set(client.get("/rights", headers=bearer("stranger")).json()) == {"subject", "broker", "operations"}
     for unknown in ({"event_type": "no.such"}, {"subscription_id": "no-such"}):
         assert client.get("/rights", params=unknown, headers=bearer("stranger")).status_code == 404
 

@@ -164,7 +164,7 @@ def test_a_subscriptions_stream_may_be_binary(client, create, subscribe, name):
         assert response.headers["content-type"] == "application/x-json-stream"
         stream_id = response.headers["x-nakadi-streamid"]
         read = response.iter_bytes()
-        data = next(read)
+        data = next(read, b"")
         (found, *_) = messages(data)
         cursor = found["cursor"]
         committed = client.post(

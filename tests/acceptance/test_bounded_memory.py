@@ -13,7 +13,7 @@ from rioni.http.answers.lists import HELD_BYTES
 from tests.acceptance.conftest import event
 from tests.support.builders import event_type_body
 from tests.support.server import running_server
-from tests.support.waiting import wait_until
+from tests.support.waiting import WAIT_S, wait_until
 
 
 pytestmark = pytest.mark.slow
@@ -74,7 +74,7 @@ def create_long(client, name):
 def unread(server, path):
     """A connection on which an answer was asked for, and nothing of it is read."""
     host, port = server.url.removeprefix("http://").split(":")
-    connection = socket.create_connection((host, int(port)), timeout=30)
+    connection = socket.create_connection((host, int(port)), timeout=WAIT_S)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
     connection.sendall(f"GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
     return connection

@@ -3,13 +3,12 @@
 Source: reference operations#usage.
 """
 
-import time
-
 import pytest
 
 from tests.acceptance.conftest import event, partitions, problem
 from tests.support.builders import event_type_body
 from tests.support.server import open_stream, running_server
+from tests.support.waiting import wait_until
 
 
 pytestmark = pytest.mark.both_modes
@@ -22,11 +21,14 @@ SEEN = {"client", "last_streamed_at", "last_committed_at"}
 
 def until(ask, holds):
     """Repeat the request until the answer is as expected: activity of another worker is known a second later."""
-    deadline = time.monotonic() + ENOUGH_S
-    while not holds(answer := ask()) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert holds(answer), answer
-    return answer
+    answers = []
+
+    def answered():
+        answers[:] = [ask()]
+        return holds(answers[0])
+
+    wait_until(answered)
+    return answers[0]
 
 
 @pytest.fixture
@@ -74,7 +76,7 @@ def test_a_subscription_shows_its_lag_and_its_clients(client, create, subscribe,
     for partition in ("0", "0", "0", "1"):
         client.post(f"/event-types/{name}/events", json=[event(metadata={"partition": partition})])
     with open_stream(client, f"/subscriptions/{subscription}/events", params={"batch_limit": 1}) as stream:
-        cursor = stream.batch()["cursor"]
+        cursor = stream.filled_batch()["cursor"]
         headers = {"X-Nakadi-StreamId": stream.stream_id}
         client.post(f"/subscriptions/{subscription}/cursors", json={"items": [cursor]}, headers=headers)
         (now,) = until(

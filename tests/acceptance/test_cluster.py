@@ -1,6 +1,8 @@
 """Nodes that join and leave a cluster: the effects on the other nodes and on clients."""
 
+import contextlib
 import socket
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -9,14 +11,14 @@ from tests.acceptance.conftest import partitions, problem, publish_orders
 from tests.support.builders import event_type_body
 from tests.support.nodes import running_nodes
 from tests.support.server import PROMETHEUS, open_stream, running_server
-from tests.support.waiting import wait_until
+from tests.support.tokens import ADMINISTRATOR, FULL_SCOPES, bearer, write_tokens
+from tests.support.waiting import WAIT_S, wait_until
 
 
 pytestmark = [pytest.mark.kafka, pytest.mark.zookeeper, pytest.mark.postgres, pytest.mark.slow]
 
-WAIT_S = 30
-"""Session timeouts: far shorter than a test where it waits for the expiry, far longer where it must not happen."""
 
+EVENTS = {"Accept": "text/event-stream"}
 SHORT_SESSIONS = {"RIONI_ZOOKEEPER_SESSION_TIMEOUT_S": "2"}
 
 
@@ -156,3 +158,37 @@ def test_an_unavailable_server_is_named_and_the_rest_works(tmp_path, shared, nam
                 zookeeper.resume()
                 wait_until(lambda: client.get("/readyz").status_code == 200)
                 wait_until(lambda: client.get(f"/subscriptions/{subscription}/cursors").status_code == 200)
+
+
+def test_a_ticket_of_one_node_opens_its_stream_once_at_all_nodes_together(tmp_path, shared, name):
+    """Reference streams#tickets."""
+    write_tokens(tmp_path / "tokens.toml", {"admin": {"uid": "stups_nakadi", "scopes": FULL_SCOPES}})
+    settings = {
+        **ADMINISTRATOR,
+        "RIONI_AUTH_MODE": "full",
+        "RIONI_AUTH_TOKENS": str(tmp_path / "tokens.toml"),
+        "RIONI_LOG_SIGNING_KEY": str(tmp_path / "log-signing.key"),
+    }
+    with running_nodes(tmp_path / "nodes", environment=shared | settings) as nodes, contextlib.ExitStack() as stack:
+        one, two = (stack.enter_context(node.client(headers=bearer("admin"))) for node in nodes.nodes)
+        one.post("/event-types", json=event_type_body(name=name)).raise_for_status()
+        path, wanted = f"/event-types/{name}/events", {"stream_timeout": 1, "batch_flush_timeout": 1}
+
+        def opened(node, ticket):
+            with node.client() as browser:
+                return browser.get(path, params={**wanted, "ticket": ticket}, headers=EVENTS).status_code
+
+        def ticket(client):
+            answer = client.post("/stream-tickets", json={"path": path})
+            assert answer.status_code == 201, answer.text
+            return answer.json()["ticket"]
+
+        first, second = nodes.nodes
+        # The other node knows the event type as soon as the first one has answered.
+        for issued, user, other in ((ticket(one), second, first), (ticket(two), first, second)):
+            assert [opened(node, issued) for node in (user, other, user)] == [200, 401, 401]
+        # At the same time, at both: one of them.
+        issued = ticket(one)
+        with ThreadPoolExecutor(4) as threads:
+            statuses = [*threads.map(opened, [first, second] * 2, [issued] * 4)]
+        assert sorted(statuses) == [200, 401, 401, 401]

@@ -151,7 +151,7 @@ def test_streams_and_commits_continue_while_the_database_is_read_only(client, su
     path = f"/subscriptions/{subscription['id']}"
     switch("disable_db_write_operations")
     with open_stream(client, f"{path}/events?batch_flush_timeout=30") as stream:
-        cursor = stream.batch()["cursor"]
+        cursor = stream.filled_batch()["cursor"]
         headers = {"X-Nakadi-StreamId": stream.stream_id}
         assert client.post(f"{path}/cursors", json={"items": [cursor]}, headers=headers).status_code == 204
     (stored,) = client.get(f"{path}/cursors").json()["items"]
@@ -164,7 +164,7 @@ def test_deleting_an_event_type_with_its_subscriptions_ends_their_streams_with_t
     switch("delete_event_type_with_subscriptions")
     path = f"/subscriptions/{subscription['id']}"
     with open_stream(client, f"{path}/events?batch_flush_timeout=30") as stream:
-        cursor = stream.batch()["cursor"]
+        cursor = stream.filled_batch()["cursor"]
         assert client.delete(f"/event-types/{name}").status_code == 200
         assert stream.batches()[-1]["info"] == {"debug": "Subscription deleted"}
     headers = {"X-Nakadi-StreamId": stream.stream_id}

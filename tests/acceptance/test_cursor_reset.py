@@ -31,7 +31,7 @@ def test_streams_end_with_a_reason_and_reading_continues_behind_the_offset(clien
     """Reference subscriptions#reset-effects."""
     query = "/events?batch_limit=5&batch_flush_timeout=1&commit_timeout=5"
     with server.client() as other, open_stream(other, filled + query) as stream:
-        batch = stream.batch()
+        batch = stream.filled_batch()
         headers = {"X-Nakadi-StreamId": stream.stream_id}
         client.post(f"{filled}/cursors", json={"items": [batch["cursor"]]}, headers=headers)
         assert reset(client, filled, name, "001-0001-000000000000000002").status_code == 204

@@ -86,6 +86,9 @@ def test_poison_events_can_be_stored_and_redriven_for_this_subscription_alone(cl
     """Reference streams#listing-dead-letters, streams#redrive, system-event-types#dead-letter-event."""
     subscription = subscribe(poisoned, read_from="begin", annotations=annotations("DEAD_LETTER_QUEUE"))
     path = f"/subscriptions/{subscription}"
+    with server.client() as other, open_stream(other, path + STREAM) as stream:
+        # Of another event of the batch: it is not the reason of the one that becomes a dead letter.
+        explain(client, path, stream, failures("of event 3", name=poisoned, **stream.filled_batch()["cursor"]))
     seen, _ = consume(server, path, "3")
     assert seen[-2:] == ["2", "3"]
     stored = raw_events(client, poisoned, 4)[1]
@@ -109,6 +112,9 @@ def test_poison_events_can_be_stored_and_redriven_for_this_subscription_alone(cl
         ({"reason": "another"}, 0),
     ):
         assert len(client.get(path + "/dead-letters", params=wanted).json()["items"]) == count, wanted
+    (still_open,) = client.get(path + "/dead-letters", params={"only_open": "true"}).json()["items"]
+    assert still_open.pop("kept_at")
+    assert still_open == letter
     for body, redriven, already in (
         ({"event_type": "other"}, 0, 0),
         ({"reason": "another"}, 0, 0),
@@ -123,6 +129,8 @@ def test_poison_events_can_be_stored_and_redriven_for_this_subscription_alone(cl
         assert previewed == response.json() | {"more": False, "reasons": reasons}
     (marked,) = client.get(path + "/dead-letters", params={"show_redriven": "true"}).json()["items"]
     assert marked["redriven"] is True
+    assert client.get(path + "/dead-letters", params={"only_open": "true"}).json() == {"items": []}
+    assert run("list", subscription, "--url", server.url, "--json") == ""
     shown = run("list", subscription, "--event-type", poisoned, "--show-redriven", "--url", server.url, "--json")
     # It is the same time with more digits.
     assert {**json.loads(shown), "kept_at": marked["kept_at"]} == marked
@@ -135,8 +143,7 @@ def test_poison_events_can_be_stored_and_redriven_for_this_subscription_alone(cl
     assert run("redrive", subscription, "--force", "--limit", "1", "--all", "--url", server.url) == counts + none
     with server.client() as other, open_stream(other, path + STREAM) as stream:
         for _ in range(2):
-            while not (batch := stream.batch()).get("events"):
-                pass
+            batch = stream.filled_batch()
             assert batch["events"] == [json.loads(stored)]
             commit(server, path, stream, batch)
     client.post(f"/event-types/{poisoned}/events", json=[event("4")])
@@ -199,7 +206,55 @@ def test_bad_requests_are_answered_with_the_reason(client, create, subscribe, na
     assert "after.offset" in problem_detail(client.post(path + "/redrive", json={"after": {"partition": "0"}}))
     problem(client.post(path + "/redrive/preview", json={"limit": 1_001}), 400)
     problem(client.get(path, params={"show_redriven": "maybe"}), 400)
+    problem(client.get(path, params={"only_open": "maybe"}), 400)
     for unknown in (uuid.uuid4(), "x"):
         problem(client.get(f"/subscriptions/{unknown}/dead-letters"), 404)
         problem(client.post(f"/subscriptions/{unknown}/dead-letters/redrive", json={}), 404)
         problem(client.post(f"/subscriptions/{unknown}/dead-letters/redrive/preview", json={}), 404)
+
+
+def failures(*reasons, offset="001-0001-000000000000000000", name="", **members):
+    return {
+        "items": [
+            {"event_type": name, "partition": "0", "offset": offset, "reason": reason, **members} for reason in reasons
+        ]
+    }
+
+
+def explain(client, path, stream, body):
+    answer = client.post(f"{path}/streams/{stream.stream_id}/failures", json=body)
+    assert (answer.status_code, answer.content) == (204, b"")
+
+
+def test_only_an_open_stream_with_the_partition_can_give_reasons(client, server, subscribe, poisoned):
+    """Reference streams#failure-reasons."""
+    path = f"/subscriptions/{subscribe(poisoned, read_from='begin')}"
+    body = failures("x" * 1_000, "\U0001f642" * 1_000, name=poisoned)
+    with server.client() as other, open_stream(other, path + STREAM) as stream:
+        assert stream.filled_batch()
+        given = f"{path}/streams/{stream.stream_id}/failures"
+        explain(client, path, stream, body)
+        explain(client, path, stream, failures(*["x"] * 100, name=poisoned))
+        for wrong, status in (
+            (failures("x" * 1_001, name=poisoned), 400),
+            (failures(*["x"] * 101, name=poisoned), 400),
+            (failures(1, name=poisoned), 400),
+            ({"items": []}, 400),
+            ([], 400),
+            ({}, 422),
+            (failures("", name=poisoned), 422),
+            (failures(None, name=poisoned), 422),
+            (failures("x"), 422),
+            (failures("x", name="test.unknown"), 422),
+            (failures("x", name=poisoned, partition="1"), 422),
+            (failures("x", name=poisoned, offset="x"), 422),
+            (failures("x", name=poisoned, offset="001-0007-000000000000000000"), 422),
+        ):
+            problem(client.post(given, json=wrong), status)
+        problem(client.post(given, content=json.dumps(failures("\ud83d", name=poisoned))), 400)
+        problem(client.post(f"{path}/streams/x/failures", json=body), 422)
+        problem(client.post(f"{path}/streams/{uuid.uuid4()}/failures", json=body), 422, "Session with stream id")
+        unknown = f"/subscriptions/{uuid.uuid4()}/streams/{stream.stream_id}/failures"
+        problem(client.post(unknown, json=body), 404)
+        client.delete(f"{path}/streams/{stream.stream_id}").raise_for_status()
+        problem(client.post(given, json=body), 422, "Session with stream id")

@@ -13,7 +13,7 @@ import pytest
 from tests.acceptance.conftest import event, problem, publish_orders
 from tests.support.builders import event_type_body
 from tests.support.server import running_server
-from tests.support.waiting import wait_until
+from tests.support.waiting import WAIT_S, wait_until
 
 
 DRIP_S = 0.1
@@ -102,7 +102,7 @@ def test_a_large_body_may_take_longer_than_a_small_one(impatient):
 def test_a_body_rejected_unread_may_be_slow_and_another_request_may_follow(impatient):
     """It takes about two seconds, more than the one second allowed for headers."""
     parts = urlsplit(impatient.url)
-    with socket.create_connection((parts.hostname, parts.port), timeout=30) as connection:
+    with socket.create_connection((parts.hostname, parts.port), timeout=WAIT_S) as connection:
         head = b"POST /event-types/test.unknown/events HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n"
         connection.sendall(head)
         assert connection.recv(65_536).startswith(b"HTTP/1.1 404 ")
@@ -115,7 +115,7 @@ def test_a_body_rejected_unread_may_be_slow_and_another_request_may_follow(impat
 
 def test_the_answer_to_a_body_that_is_much_too_large_is_not_lost(impatient):
     parts = urlsplit(impatient.url)
-    with socket.create_connection((parts.hostname, parts.port), timeout=30) as connection:
+    with socket.create_connection((parts.hostname, parts.port), timeout=WAIT_S) as connection:
         connection.sendall(POST + b"Connection: close\r\nContent-Length: 60000000\r\n\r\n")
         for _ in range(60):
             connection.sendall(b" " * 1_000_000)
@@ -132,7 +132,7 @@ def test_a_stream_whose_client_reads_nothing_is_cut_off_and_its_slot_is_free(imp
     with impatient.client(headers={"X-Nakadi-Cursors": cursors}) as client:
         client.post("/event-types", json=event_type_body(name="test.unread"))
         publish_orders(client, "test.unread", *["x" * 900_000] * 10)
-        with socket.create_connection((parts.hostname, parts.port), timeout=30) as stalled:
+        with socket.create_connection((parts.hostname, parts.port), timeout=WAIT_S) as stalled:
             stalled.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nX-Nakadi-Cursors: {cursors}\r\n\r\n".encode())
             said = stalled.recv(1_000)
             assert said.startswith(b"HTTP/1.1 200 ")

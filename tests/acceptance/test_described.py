@@ -18,6 +18,7 @@ from rioni.http.openapi.document import document
 from tests.support.builders import event_type_body
 from tests.support.conformance import resolved
 from tests.support.server import running_server
+from tests.support.waiting import WAIT_S
 
 
 EXAMPLES = 6
@@ -109,7 +110,7 @@ def status_of(client, label, existing, **headers):
     method, path = label.split()
     placeholders = {each["name"]: each.get("example") for each in described_parameters(label) if each["in"] == "path"}
     address = urlsplit(str(client.base_url))
-    with socket.create_connection((address.hostname, address.port), timeout=30) as connection:
+    with socket.create_connection((address.hostname, address.port), timeout=WAIT_S) as connection:
         lines = [
             f"{method} {path.format(**placeholders | existing)} HTTP/1.1",
             "Host: localhost",

@@ -1,215 +1,182 @@
-"""Each effect, and each way to it: all ways share the checks of the effect, and each check alone refuses a request.
+"""Each effect, and each way to it, as the reference lists them; and what happens if a check is taken away.
 
-The roles of each operation are in test_authorization.py. Here one subject has all rights and scopes, and one thing at a
-time is taken away or forbidden; where the table says that this does not concern a way, its answer stays as it was.
+Source: reference authorization#effects-and-ways. The requests are made in this process, see tests/support/ways.py.
 """
 
-import contextlib
-from dataclasses import dataclass, field
-from typing import Any
+import re
+from dataclasses import replace
+from itertools import product
 
+import httpx
 import pytest
 
-from tests.acceptance.conftest import event
 from tests.console.conftest import Visitor
-from tests.support.builders import SCHEMA, event_type_body
-from tests.support.server import running_server
-from tests.support.tokens import ADMINISTRATOR, FULL_SCOPES, bearer, write_tokens
+from tests.support.authorization_steps import watched_steps
+from tests.support.in_process import HOST
+from tests.support.refusals import further_refusals, refusals
+from tests.support.routes import routed
+from tests.support.ways import CONSUMER, GONE, PRODUCER, READ_ONLY, REQUESTS, RIGHTS, WAYS, Request, uid_of, world
 
 
-ET, COMPACTED = "effects.orders", "effects.compacted"
-TYPES, CONFIG = "nakadi.event_type.write", "nakadi.config.write"
-IN, OUT = "nakadi.event_stream.write", "nakadi.event_stream.read"
-PRODUCER, CONSUMER = "PRODUCER", "CONSUMER"
-SHOP = [{"data_type": "user", "value": "shop"}]
-READS, OWNS = ({"data_type": "user", "value": uid} for uid in ("reads", "owns"))
-"""Who may read the event type but not administer or use the subscription, and the reverse."""
-SECTION = {"admins": SHOP, "readers": [*SHOP, READS], "writers": SHOP}
-SUBSCRIPTION = {
-    "owning_application": "effects",
-    "event_types": [ET],
-    "authorization": {"admins": [*SHOP, OWNS], "readers": [*SHOP, OWNS]},
-}
-DEFINITION = event_type_body(name=ET, authorization=SECTION)
-COMPACTION = {
-    "name": COMPACTED,
-    "cleanup_policy": "compact",
-    "partition_strategy": "hash",
-    "partition_key_fields": ["order_id"],
-}
-LETTERS = "/subscriptions/{subscription}/dead-letters"
-
-
-@dataclass(frozen=True)
-class Way:
-    """A way to an effect, and what may forbid it beside a missing right."""
-
-    effect: str
-    method: str
-    path: str
-    scope: str
-    sides: frozenset[str] = frozenset()
-    """Of the blacklist, which concern it."""
-    writes: bool = False
-    """Whether the feature `disable_db_write_operations` forbids it."""
-    body: Any = None
-    headers: dict[str, str] = field(default_factory=dict)
-    event_type: str = ET
-
-    def __str__(self):
-        return f"{self.effect}: {self.method} {self.path}"
-
-
-BOTH = frozenset((PRODUCER, CONSUMER))
-IN_SIDE, OUT_SIDE = frozenset((PRODUCER,)), frozenset((CONSUMER,))
-WAYS = [
-    Way("store", "POST", f"/event-types/{ET}/events", IN, IN_SIDE, body=[event()]),
-    Way("store", "POST", f"/event-types/{COMPACTED}/deleted-events", IN, IN_SIDE, body=[{}], event_type=COMPACTED),
-    Way("store", "POST", f"{LETTERS}/redrive", IN, BOTH, writes=True, body={}),
-    Way("read", "GET", f"/event-types/{ET}/events", OUT, OUT_SIDE, headers={"X-Nakadi-Cursors": "[]"}),
-    Way("read", "GET", "/subscriptions/{subscription}/events", OUT, OUT_SIDE),
-    Way("read", "POST", "/subscriptions/{subscription}/events", OUT, OUT_SIDE, body={}),
-    Way("read", "GET", LETTERS, OUT, OUT_SIDE),
-    Way("read", "POST", f"{LETTERS}/redrive/preview", OUT, BOTH, writes=True, body={}),
-    Way("define", "PUT", f"/event-types/{ET}", TYPES, writes=True, body=DEFINITION),
-    Way("define", "POST", f"/event-types/{ET}/schemas", TYPES, body={"type": "json_schema", "schema": SCHEMA}),
-    Way("define", "DELETE", f"/event-types/{ET}", CONFIG, writes=True),
-    Way("define", "PUT", "/subscriptions/{subscription}", OUT, writes=True, body=SUBSCRIPTION),
-    Way("who did what", "GET", "/audit", "uid"),
-    Way("who did what", "GET", "/audit/denials", "uid"),
-    Way("who did what", "GET", "/log/checkpoint", "uid"),
-]
-REFUSED = (403, 503)
+REFUSED = (401, 403, 421, 503)
+EVERYTHING = f"{uid_of(RIGHTS)}/all"
 
 
 @pytest.fixture(scope="module")
-def guarded(tmp_path_factory):
-    """A server, a client, and the id of a subscription."""
-    folder = tmp_path_factory.mktemp("effects")
-    tokens = {
-        "shop": {"uid": "shop", "realm": "employees", "scopes": list(FULL_SCOPES)},
-        "stranger": {"uid": "stranger", "realm": "employees", "scopes": list(FULL_SCOPES)},
-        "reads": {"uid": "reads", "realm": "employees", "scopes": list(FULL_SCOPES)},
-        "owns": {"uid": "owns", "realm": "employees", "scopes": list(FULL_SCOPES)},
-        "namesake": {"uid": "shop", "realm": "services", "scopes": list(FULL_SCOPES)},
-        "default_admin": {"uid": "stups_nakadi", "realm": "services", "scopes": list(FULL_SCOPES)},
-    }
-    tokens |= {
-        f"not-{scope}": {"uid": "shop", "realm": "employees", "scopes": [*({*FULL_SCOPES} - {scope})]}
-        for scope in FULL_SCOPES
-    }
-    write_tokens(folder / "tokens.toml", tokens)
-    environment = {
-        "RIONI_AUTH_MODE": "full",
-        **ADMINISTRATOR,
-        "RIONI_AUTH_TOKENS": str(folder / "tokens.toml"),
-        "RIONI_AUTH_SERVICE_REALMS": "services",
-        "RIONI_AUDIT_READERS": "user:shop",
-    }
-    with (
-        running_server(folder / "data", "--workers", "1", environment=environment) as server,
-        server.client() as client,
-    ):
-        for body in (DEFINITION, DEFINITION | COMPACTION):
-            created = client.post("/event-types", json=body, headers=bearer("default_admin"))
-            assert created.status_code == 201, created.text
-        created = client.post("/subscriptions", json=SUBSCRIPTION, headers=bearer("shop"))
-        assert created.status_code == 201, created.text
-        yield server, client, created.json()["id"]
+def full(tmp_path_factory):
+    with world(tmp_path_factory.mktemp("full"), "full") as full:
+        yield full
 
 
-def ask(guarded, way, token="shop"):
-    """The status of an answer, without what follows in a stream, and the detail of a refusal."""
-    _, client, subscription = guarded
-    path = way.path.format(subscription=subscription)
-    with client.stream(way.method, path, json=way.body, headers=bearer(token) | way.headers) as answer:
-        return answer.status_code, answer.read().decode() if answer.status_code in REFUSED else ""
+def status_of(way):
+    """The status of the answer to who may."""
+    return REQUESTS.get(str(way), Request()).status
 
 
-def administer(guarded, method, path, body=None):
-    """Do what an administrator may."""
-    answer = guarded[1].request(method, path, json=body, headers=bearer("default_admin"))
-    assert answer.status_code == 204, answer.text
+def test_each_route_is_a_way_to_an_effect():
+    ways = [str(way) for way in WAYS]
+    assert len(ways) == len({*ways})
+    assert {way.route for way in WAYS} == {*routed()}
+    assert REQUESTS.keys() <= {*ways}
 
 
-@contextlib.contextmanager
-def blacklisted(guarded, kind, name):
-    """Forbid something to an application, or for an event type."""
-    administer(guarded, "PUT", f"/settings/blacklist/{kind}/{name}")
-    try:
-        yield
-    finally:
-        administer(guarded, "DELETE", f"/settings/blacklist/{kind}/{name}")
+@pytest.mark.parametrize("way", WAYS, ids=str)
+def test_exactly_the_named_rights_and_scope_are_enough(full, way):
+    answer = full.ask(way, f"{uid_of(way.rights)}/only/{way.scope}" if way.scope else None)
+    assert answer.status == status_of(way), answer
+    if way.effect == "see what is gone":
+        assert GONE in answer.text
 
 
-@contextlib.contextmanager
-def read_only(guarded):
-    """Switch changes off."""
-    feature = {"feature": "disable_db_write_operations"}
-    administer(guarded, "POST", "/settings/features", feature | {"enabled": True})
-    try:
-        yield
-    finally:
-        administer(guarded, "POST", "/settings/features", feature | {"enabled": False})
+@pytest.mark.parametrize("way", WAYS, ids=str)
+def test_each_check_alone_refuses_each_way(full, way):
+    assert [str(case) for case in refusals(full, way) if not full.refuses(case)] == []
 
 
-@pytest.fixture(params=[way for way in WAYS if way.method != "DELETE"], ids=str)
-def way(request):
-    return request.param
+@pytest.mark.parametrize("way", [way for way in WAYS if way.method == "GET"], ids=str)
+def test_the_head_of_an_answer_needs_what_the_answer_needs(full, way):
+    cases = [replace(case, method="HEAD") for case in refusals(full, way)]
+    cases = [case for case in cases if not case.hides and case.what != "from another site"]
+    assert [str(case) for case in cases if not full.refuses(case)] == []
 
 
-@pytest.fixture(params=WAYS, ids=str)
-def any_way(request):
-    """A deletion, too, for requests that must be refused."""
-    return request.param
+@pytest.mark.parametrize("way", WAYS, ids=str)
+def test_what_does_not_concern_a_way_does_not_change_its_answer(full, way):
+    name = REQUESTS.get(str(way), Request()).event_type
+    entries = [f"{side}_{kind}" for side, kind in product((PRODUCER, CONSUMER), ("APP", "ET")) if side not in way.sides]
+    named = [f"{kind}/{uid_of(RIGHTS) if kind.endswith('APP') else name}" for kind in entries]
+    features = [] if way.writes else [READ_ONLY]
+    with full.switched({"blacklist": named, "features": features}):
+        assert full.ask(way, EVERYTHING).status == status_of(way)
 
 
-def test_who_has_all_rights_is_refused_nothing(guarded, way):
-    assert ask(guarded, way)[0] not in REFUSED
+def test_further_checks_alone_refuse(full):
+    assert [str(case) for case in further_refusals(full) if not full.refuses(case)] == []
 
 
-@pytest.mark.parametrize("token", ["stranger", "namesake"])
-def test_without_the_right_each_way_is_closed(guarded, any_way, token):
-    assert ask(guarded, any_way, token)[0] == 403
+@pytest.mark.parametrize("mode", ["basic", "realm"])
+def test_in_other_modes_the_same_rights_are_asked_for(tmp_path, mode):
+    with world(tmp_path, mode) as other:
+        cases = [case for way in WAYS for case in refusals(other, way)] + [*further_refusals(other)]
+        assert [str(case) for case in cases if not other.refuses(case)] == []
+        assert [
+            str(way) for way in WAYS if other.ask(way, f"{uid_of(way.rights)}/only/uid").status != status_of(way)
+        ] == []
 
 
-@pytest.mark.parametrize("token", ["reads", "owns"])
-@pytest.mark.parametrize("way", [way for way in WAYS if "subscription" in way.path and way.effect != "define"], ids=str)
-def test_one_of_two_rights_is_not_enough_on_any_way_through_a_subscription(guarded, way, token):
-    assert ask(guarded, way, token)[0] == 403
+def test_while_authentication_is_off_everybody_may_do_everything(tmp_path):
+    with world(tmp_path, "off") as free:
+        assert [str(way) for way in WAYS if free.ask(way, None).status != status_of(way)] == []
 
 
-def test_without_the_scope_each_way_is_closed_and_the_scope_is_named(guarded, any_way):
-    status, detail = ask(guarded, any_way, f"not-{any_way.scope}")
-    assert status == 403
-    assert f"needs scope {any_way.scope}; the token has " in detail
+_OWN = "the broker's own work, of no request"
+_AGAIN = "the stream has asked for the same when it began"
+_TIME = "asked again after 30 s: tests/http/middleware/test_authentication.py"
+_EXPORT = "between the pages of an export: tests/http/resources/test_audit_export.py"
+_HISTORY = "before it the right HISTORY was asked for, which is all that it decides on"
+_LATER = "an iterator: what it does later are steps of their own"
+ELSEWHERE = {
+    "DeadLetterQueue.keep:": _OWN,
+    "SubscriptionEventsResource.handle:": _OWN,
+    "kpi_publisher.py": _OWN,
+    "log_consumers.py": _OWN,
+    "SubscriptionEventsResource._end_former:": _AGAIN,
+    "SubscriptionEventsResource._commit:": _AGAIN,
+    "_stream: self._end_former": _AGAIN,
+    "_stream: self._commit": _AGAIN,
+    "_stream: self._dead_letters": _OWN,
+    "_TokenCaller.is_expired": _TIME,
+    "HttpClient.ended": _TIME,
+    "AuditExport": _EXPORT,
+    "_shown_settings: as_of": _HISTORY,
+    "StoragesResource.on_get: as_of": _HISTORY,
+    "StorageResource.on_get: as_of": _HISTORY,
+    "TimelinesResource.on_get: as_of": _HISTORY,
+    "DeadLetterRedriver.page: self._scan": _LATER,
+    "_redrivable: self._scan": _LATER,
+    "_scan: _letters": _LATER,
+    "Authentication.caller: raise Unauthenticated$": "the next line refuses as well, with another text",
+    r"StreamTickets.open: raise .* \(2\)": "an old ticket: tests/http/test_stream_tickets.py",
+    "Authentication.holder: self._info": "a token that was revoked meanwhile: tests/acceptance/test_stream_tickets.py",
+    "is_auditor": "who is one may do less, not more: each step behind it is missed",
+    r"permits\(section.admins": "those whom it lets relax a mode are the only ones who get here, but for those who may",
+    r"_dispatch_with_retries: .* \(2\)": "the same call, in the first attempt and in the last",
+}
+"""Steps that no request of the table can miss, with the reason."""
 
 
-@pytest.mark.parametrize("side", [PRODUCER, CONSUMER])
-@pytest.mark.parametrize("kind", ["APP", "ET"])
-def test_what_the_blacklist_forbids_is_forbidden_on_each_way(guarded, way, side, kind):
-    with blacklisted(guarded, f"{side}_{kind}", "shop" if kind == "APP" else way.event_type):
-        status, _ = ask(guarded, way)
-        assert (status == 403) == (side in way.sides), status
+def test_each_step_of_a_check_is_missed_if_it_is_taken_away(tmp_path):
+    with watched_steps() as steps:
+        places = {
+            name: [number for number, each in enumerate(steps.names) if re.search(name, each)] for name in ELSEWHERE
+        }
+        assert [name for name, found in places.items() if not found] == []
+        unnoticed = {*range(len(steps.names))}.difference(*places.values())
+        for mode in ("full", "basic", "realm"):
+            (tmp_path / mode).mkdir()
+            with world(tmp_path / mode, mode) as watched:
+                unnoticed -= noticed(steps, watched, unnoticed)
+        assert "\n".join(steps.names[number] for number in sorted(unnoticed)) == ""
 
 
-def test_while_changes_are_switched_off_so_is_each_way_to_them(guarded, any_way):
-    if any_way.method == "DELETE" and not any_way.writes:
-        pytest.fail("a deletion changes something")
-    with read_only(guarded):
-        status, _ = ask(guarded, any_way)
-        assert (status == 503) == any_way.writes, status
+def noticed(steps, watched, wanted):
+    """Those of the wanted steps without which a request is not refused any more."""
+    found, passing = set(), {}
+    cases = [*further_refusals(watched)]
+    if watched.mode == "full":
+        cases += [case for way in WAYS for case in refusals(watched, way)]
+    elif watched.mode == "realm":
+        cases += [case for case in refusals(watched, WAYS[0]) if case.what == "of another realm"]
+    for case in cases:
+        steps.seen.clear()
+        assert watched.refuses(case), case
+        for number in steps.seen & wanted:
+            passing.setdefault(number, []).append(case)
+    for number, asked in passing.items():
+        steps.away = number
+        # A stream that is read takes a second.
+        if not all(watched.refuses(case) for case in sorted(asked, key=lambda case: case.is_read)):
+            found.add(number)
+        steps.away = None
+    return found
 
 
-@pytest.mark.parametrize("missing", ["right", "scope"])
-def test_the_console_is_no_other_way_past_a_check(guarded, way, missing):
-    if way.method != "GET":
-        return
-    server, _, subscription = guarded
-    token = "stranger" if missing == "right" else f"not-{way.scope}"
-    with Visitor(server.url) as visitor:
-        if visitor.log_in(token).status_code != 303:
-            # A token without the scope `uid` can't log in at all.
-            assert way.scope == "uid"
-            return
-        assert visitor.get("/console/api" + way.path.format(subscription=subscription)).status_code == 403
+class _Visitor(Visitor):
+    """A browser without scripts, at a broker in this process."""
+
+    def __init__(self, app):
+        transport = httpx.WSGITransport(app=app)
+        self.http = httpx.Client(base_url=f"http://{HOST}", headers={"Accept": "text/html"}, transport=transport)
+
+
+@pytest.mark.parametrize("way", [way for way in WAYS if way.method == "GET" and way.scope], ids=str)
+def test_the_console_is_no_other_way_past_a_check(full, way):
+    for case in refusals(full, way):
+        if case.what.startswith("without"):
+            with _Visitor(full.broker.app) as visitor:
+                if visitor.log_in(case.token).status_code != 303:
+                    # A token without the scope `uid` can't log in at all.
+                    assert case.what == "without the scope uid"
+                    continue
+                answer = visitor.get("/console/api" + case.target)
+                assert case.hides not in answer.text if case.hides else answer.status_code == 403, case

@@ -54,7 +54,7 @@ def test_ends_are_counted_by_reason(client, server, create, subscribe, name):
         assert client.delete(f"{path}/streams/{opened.stream_id}").status_code == 204
 
     def commit(opened):
-        body = {"items": [opened.batch()["cursor"]]}
+        body = {"items": [opened.filled_batch()["cursor"]]}
         headers = {"X-Nakadi-StreamId": opened.stream_id}
         assert client.post(f"{path}/cursors", json=body, headers=headers).status_code == 204
 

@@ -14,6 +14,7 @@ from tests.support.builders import event_type_body
 from tests.support.server import running_server
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.tokens import ADMINISTRATOR, bearer, write_tokens
+from tests.support.waiting import WAIT_S, Deadline
 
 
 EVENTS = {"Accept": "text/event-stream"}
@@ -28,9 +29,10 @@ class Source:
         self.last_id = ""
 
     def block(self):
-        """The fields of the next block; data that has several lines is joined; StopIteration at the end."""
-        fields = {}
+        """The fields of the next block; data that has several lines is joined; empty at the end."""
+        deadline, fields = Deadline("the next block of events"), {}
         for line in self._lines:
+            deadline.check(lambda: fields)
             if not line:
                 if fields:
                     return fields
@@ -39,13 +41,16 @@ class Source:
             fields[name] = f"{fields[name]}\n{value}" if name == "data" and name in fields else value
             if name == "id":
                 self.last_id = value
-        raise StopIteration
+        return {}
 
     def events(self, count):
         """The events of the next batches, at least so many."""
-        found = []
+        deadline = Deadline(f"{count} events")
+        found: list = []
         while len(found) < count:
-            fields = self.block()
+            deadline.check(found.copy)
+            if not (fields := self.block()):
+                deadline.fail("the stream has ended before them", found)
             if "data" in fields and "event" not in fields:
                 found += json.loads(fields["data"]).get("events", [])
         return found
@@ -54,7 +59,7 @@ class Source:
 @contextlib.contextmanager
 def opened(client, path, last_id="", **headers):
     resumed = {"Last-Event-ID": last_id} if last_id else {}
-    with client.stream("GET", path, headers=EVENTS | resumed | headers, timeout=60) as response:
+    with client.stream("GET", path, headers=EVENTS | resumed | headers, timeout=WAIT_S) as response:
         assert response.status_code == 200, response.read()
         yield Source(response)
 
@@ -75,10 +80,8 @@ def test_a_browser_that_reconnects_takes_its_session_over_at_once(client, server
         last_id = former[0].last_id
         streams.enter_context(opened(other, f"{path}/events?{LONG}", last_id))
         # Nobody else waits for a commit timeout, and the former stream says why it ends.
-        while "Session ended" not in former[0].block().get("data", ""):
-            pass
-        with pytest.raises(StopIteration):
-            former[0].block()
+        blocks = [*iter(former[0].block, {})]
+        assert "Session ended" in blocks[-1]["data"]
         committed = {each["partition"]: each["offset"] for each in client.get(f"{path}/cursors").json()["items"]}
         seen = {each["partition"]: each["offset"] for each in json.loads(last_id) if "offset" in each}
         assert seen

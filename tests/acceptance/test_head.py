@@ -7,6 +7,7 @@ import pytest
 
 from tests.acceptance.conftest import publish_orders
 from tests.support.routes import routed
+from tests.support.waiting import WAIT_S
 
 
 ROUTES = sorted({route.partition(" ")[2] for route in routed()})
@@ -47,7 +48,7 @@ def comparable(headers):
 @pytest.mark.parametrize("accept", ["*/*", "application/json", "text/event-stream", "application/x-ndjson"])
 @pytest.mark.parametrize("route", READABLE)
 def test_head_answers_as_get_without_a_body(server, address, route, accept):
-    with httpx.Client(base_url=server.url, timeout=30, verify=False, headers={"Accept": accept}) as client:
+    with httpx.Client(base_url=server.url, timeout=WAIT_S, verify=False, headers={"Accept": accept}) as client:
         path = address(route)
         status, before = head_of_get(client, path)
         heads = [client.head(path) for _ in range(2)]
@@ -85,7 +86,7 @@ def test_options_and_refusals_name_all_methods(server, address, route):
     path = address(route)
     methods = {each.partition(" ")[0] for each in routed() if each.endswith(f" {route}")}
     expected = methods | {"OPTIONS"} | ({"HEAD"} if "GET" in methods else set())
-    with httpx.Client(base_url=server.url, timeout=30, verify=False) as client:
+    with httpx.Client(base_url=server.url, timeout=WAIT_S, verify=False) as client:
         options = client.options(path)
         assert options.status_code == 200
         refused = client.request("TRACE", path)

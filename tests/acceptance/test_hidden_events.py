@@ -73,7 +73,7 @@ def test_hidden_events_are_committed_automatically(client, server, create, subsc
     for subscription_id, ahead in ((one, 1), (another, 2)):
         path = f"/subscriptions/{subscription_id}/events?batch_limit=2&batch_flush_timeout=1"
         with server.client() as other, open_stream(other, path) as stream:
-            batch = stream.batch()
+            batch = stream.filled_batch()
             seen[subscription_id] = order_ids([batch])
             # Hidden events before a visible one are committed at once, those behind it once the client has committed.
             wait_until(lambda read=subscription_id, ahead=ahead: lag(client, read) == 6 - ahead)

@@ -16,7 +16,7 @@ from rioni.domain.limits import Limits
 from tests.acceptance.conftest import event
 from tests.support.builders import event_type_body
 from tests.support.server import running_server
-from tests.support.waiting import wait_until
+from tests.support.waiting import WAIT_S, wait_until
 
 
 WORKER_BYTES, CLIENT_BYTES = 24_000_000, 16_000_000
@@ -48,11 +48,11 @@ def memory_bytes(server, member):
 
 def publish(server, body, **headers):
     path = f"{server.url}/event-types/test.attacked/events"
-    return httpx.post(path, content=body, headers={"Content-Type": "application/json", **headers}, timeout=60)
+    return httpx.post(path, content=body, headers={"Content-Type": "application/json", **headers}, timeout=WAIT_S)
 
 
 def serves_others(server):
-    assert httpx.get(f"{server.url}/health", timeout=20).text == "OK"
+    assert httpx.get(f"{server.url}/health", timeout=WAIT_S).text == "OK"
     with server.client() as client:
         assert client.post("/event-types/test.attacked/events", json=[event()]).status_code == 200
 
@@ -80,7 +80,7 @@ def test_nested_lists_are_rejected_before_they_take_memory(attacked, size, event
         serves_others(attacked)
         for answer in answers:
             try:
-                response = answer.result(60)
+                response = answer.result(WAIT_S)
             except httpx.TransportError:  # the broker has answered and closed the connection before all of it was sent
                 continue
             assert response.status_code in (413, 429, 503), response.text[:200]
@@ -102,7 +102,7 @@ def test_clients_that_withhold_the_end_of_a_body_use_no_more_than_their_share(at
     with contextlib.ExitStack() as opened:
         sockets = []
         for _ in range(connections):
-            sock = opened.enter_context(socket.create_connection((address.host, address.port), timeout=60))
+            sock = opened.enter_context(socket.create_connection((address.host, address.port), timeout=WAIT_S))
             with contextlib.suppress(OSError):
                 sock.sendall(head.encode() + compressed[:-2_000])
             sockets.append(sock)
@@ -138,7 +138,7 @@ def first_line(sock):
 def test_a_long_body_of_a_client_without_the_right_to_publish_is_not_read(attacked, name, length, status):
     """Reference publishing#large-bodies."""
     address = httpx.URL(attacked.url)
-    with socket.create_connection((address.host, address.port), timeout=20) as sock:
+    with socket.create_connection((address.host, address.port), timeout=WAIT_S) as sock:
         head = f"POST /event-types/{name}/events HTTP/1.1\r\nHost: localhost\r\n{length}\r\n\r\n"
         sock.sendall(head.encode())
         assert first_line(sock) == b"HTTP/1.1 " + status
@@ -154,14 +154,14 @@ def test_reading_an_endless_compressed_body_stops(attacked, filler, at_once):
     beginning = gzip.compress(b"[]") if filler == b"garbage" else gzip.compress(b"")[:10]
     with ThreadPoolExecutor(at_once) as clients:
         answers = [clients.submit(send_without_end, attacked, beginning, filler * 20_000) for _ in range(at_once)]
-        assert {answer.result(60) for answer in answers} <= {b"HTTP/1.1 413", b"HTTP/1.1 400"}
+        assert {answer.result(WAIT_S) for answer in answers} <= {b"HTTP/1.1 413", b"HTTP/1.1 400"}
     serves_others(attacked)
 
 
 def send_without_end(server, beginning, more):
     """Send chunks until there is an answer; return the beginning of it."""
     address = httpx.URL(server.url)
-    with socket.create_connection((address.host, address.port), timeout=30) as sock:
+    with socket.create_connection((address.host, address.port), timeout=WAIT_S) as sock:
         head = (
             "POST /event-types/test.attacked/events HTTP/1.1\r\nHost: localhost\r\n"
             "Content-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n"

@@ -14,6 +14,7 @@ import pytest
 from tests.acceptance.conftest import rows
 from tests.support.builders import event_type_body
 from tests.support.server import open_stream
+from tests.support.waiting import WAIT_S
 
 
 ID = str(uuid.UUID(int=7))
@@ -44,7 +45,7 @@ def logged(server):
 @pytest.fixture(scope="module")
 def raw(server):
     """A client that accepts answers in HTML: those of the parser, before the API begins."""
-    with httpx.Client(base_url=server.url, timeout=30) as client:
+    with httpx.Client(base_url=server.url, timeout=WAIT_S) as client:
         yield client
 
 

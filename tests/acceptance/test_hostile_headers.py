@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from rioni.http.connection.framing import HEADERS_BYTES_MAX
+from tests.support.waiting import WAIT_S
 
 
 ONE_BYTES = 16_000
@@ -18,7 +19,7 @@ ONE_BYTES = 16_000
 def answer_to(url, headers):
     """The first line of the answer to a request with such headers."""
     address = httpx.URL(url)
-    with socket.create_connection((address.host, address.port), timeout=20) as sock:
+    with socket.create_connection((address.host, address.port), timeout=WAIT_S) as sock:
         sock.sendall(f"GET /event-types HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n".encode())
         return sock.makefile("rb").readline()
 
@@ -31,7 +32,7 @@ def test_headers_that_are_too_long_together_are_rejected(server, count, at_once)
     with ThreadPoolExecutor(at_once) as clients:
         answers = [clients.submit(answer_to, server.url, headers) for _ in range(at_once)]
         for answer in answers:
-            assert answer.result(60).startswith(b"HTTP/1.1 431 ")
+            assert answer.result(WAIT_S).startswith(b"HTTP/1.1 431 ")
 
 
 def test_some_long_headers_are_accepted(server):

@@ -49,7 +49,7 @@ def test_published_events_are_read_by_low_level_streams(client, create, publish,
     publish(name, "0", "1", "2")
     path = f"/event-types/{name}/events?batch_limit=1&stream_limit=4&batch_flush_timeout=1"
     with server.client() as other, open_stream(other, path, headers=BEGIN) as stream:
-        first = stream.batch()
+        first = stream.filled_batch()
         assert first["cursor"] == {"partition": "0", "offset": "001-0001-000000000000000000"}
         assert order_ids(first["events"] + stream.events(2)) == ["0", "1", "2"]
         publish(name, "3")
@@ -65,7 +65,7 @@ def test_published_events_are_read_and_committed_by_subscriptions(client, create
     publish(name, "0", "1")
     path = f"/subscriptions/{subscription}/events?batch_limit=2&batch_flush_timeout=1"
     with server.client() as other, open_stream(other, path) as stream:
-        batch = stream.batch()
+        batch = stream.filled_batch()
         assert order_ids(batch["events"]) == ["0", "1"]
         headers = {"X-Nakadi-StreamId": stream.stream_id}
         commit = f"/subscriptions/{subscription}/cursors"

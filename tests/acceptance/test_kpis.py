@@ -5,7 +5,6 @@ Source: reference system-event-types#kpi-event-types, system-event-types#kpi-def
 
 import json
 import re
-import time
 import uuid
 
 import pytest
@@ -14,7 +13,7 @@ from rioni.domain.system.system_events import pseudonymize
 from tests.acceptance.conftest import event
 from tests.support.builders import event_type_body
 from tests.support.server import open_stream, running_server
-from tests.support.waiting import WAIT_S
+from tests.support.waiting import wait_until
 
 
 NAME = "order.created"
@@ -82,30 +81,26 @@ def server(tmp_path_factory):
 
 def wait_until_all_workers_know(running):
     """Wait until every worker logs its requests: a worker without requests learns of changed features a bit later."""
-    in_a_row = 0
-    while in_a_row < 5:
-        agent, until = f"agent-{uuid.uuid4()}", time.monotonic() + 1
+    agents = []
+
+    def logged_in_a_row():
+        agents.append(f"agent-{uuid.uuid4()}")
         with running.client() as client:
-            client.get("/version", headers={"User-Agent": agent})
-        while not (logged := any(agent in line for line in running.lines)) and time.monotonic() < until:
-            time.sleep(0.01)
-        in_a_row = in_a_row + 1 if logged else 0
+            client.get("/version", headers={"User-Agent": agents[-1]})
+        # The log of the last ones may still be on its way.
+        log = "".join(running.lines)
+        return all(agent in log for agent in agents[-10:-5]) and len(agents) >= 10
+
+    wait_until(logged_in_a_row, lambda: "".join(running.lines))
 
 
 def everything(client, name, enough):
-    """The events of an event type from its beginning, as soon as there are enough, over as many streams as it takes."""
+    """The events of an event type from its beginning, as soon as there are enough."""
     number = len(client.get(f"/event-types/{name}/partitions").json())
     cursors = json.dumps([{"partition": str(partition), "offset": "BEGIN"} for partition in range(number)])
-    path = f"/event-types/{name}/events?batch_flush_timeout=1&batch_limit=100&stream_timeout=30"
-    deadline_s = time.monotonic() + WAIT_S
-    while True:
-        seen = []
-        with open_stream(client, path, headers={"X-Nakadi-Cursors": cursors}) as stream:
-            for batch in stream.batches_as_they_come():
-                seen += batch.get("events", [])
-                if enough(seen):
-                    return seen
-        assert time.monotonic() < deadline_s, f"{name} has not enough events: {seen[-20:]}"
+    path = f"/event-types/{name}/events?batch_flush_timeout=1&batch_limit=100"
+    with open_stream(client, path, headers={"X-Nakadi-Cursors": cursors}) as stream:
+        return stream.events_until(enough, f"enough events of {name}")
 
 
 def reports(client, name, wanted, enough=bool):
@@ -167,7 +162,7 @@ def test_streamed_events_are_reported(client, subscribe, api):
     begin = {"X-Nakadi-Cursors": json.dumps([{"partition": "0", "offset": "BEGIN"}])}
     path, headers = (f"/subscriptions/{subscription}", {}) if subscription else (f"/event-types/{name}", begin)
     with open_stream(client, f"{path}/events?batch_limit=5&batch_flush_timeout=1", headers=headers) as stream:
-        lines = [stream.batch(), stream.batch()]
+        lines = [stream.filled_batch(), stream.filled_batch()]
     found = reports(
         client,
         "nakadi.data.streamed",

@@ -42,7 +42,7 @@ def test_lags_follow_publishing_commits_and_deletion(client, create, subscribe, 
     publish(name, *"abc")
     everywhere(lambda: shown(subscription, "events") == 3)
     with open_stream(client, f"/subscriptions/{subscription}/events", params={"batch_limit": 2}) as stream:
-        cursor = stream.batch()["cursor"]
+        cursor = stream.filled_batch()["cursor"]
         everywhere(lambda: shown(subscription, "events") == 3)
         headers = {"X-Nakadi-StreamId": stream.stream_id}
         client.post(f"/subscriptions/{subscription}/cursors", json={"items": [cursor]}, headers=headers)
@@ -62,5 +62,5 @@ def test_the_labels_name_owner_and_consumer_group(client, create, subscribe, pub
     publish(name, "a")
     labels = f'consumer_group="group",owning_application="{name}",subscription="{subscription}"'
     with open_stream(client, f"/subscriptions/{subscription}/events") as stream:
-        stream.batch()
+        stream.filled_batch()
         everywhere(lambda: f"rioni_subscription_lag_events{{{labels}}}" in client.get("/metrics").json()["gauges"])

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from tests.acceptance.conftest import event, partitions, problem, publish_orders, rows
-from tests.support.server import open_stream
+from tests.support.server import Stream, open_stream
 
 
 pytestmark = pytest.mark.both_modes
@@ -203,7 +203,7 @@ def test_a_stream_is_compressed_batch_by_batch_on_request(client, create, name):
     path = f"/event-types/{name}/events?batch_flush_timeout=1"
     with client.stream("GET", path, headers=BEGIN | {"Accept-Encoding": "gzip"}) as response:
         assert response.headers["content-encoding"] == "gzip"
-        assert '"order_id":"1"' in next(response.iter_lines())
+        assert '"order_id":"1"' in Stream(response).line()
 
 
 def test_a_blocked_consumer_is_rejected(client, create, name):

@@ -67,3 +67,26 @@ def test_namesakes_do_not_report_each_others_jobs(clients):
     assert clients["services"].put(path, json=job).json()["realm"] == "services"
     assert clients["employees"].put(path, json=job).status_code == 409
     assert clients["services"].put(path, json=job).status_code == 200
+
+
+def test_the_audit_trail_tells_namesakes_apart(clients):
+    """Reference audit#audit-entries, audit#audit-filters, audit#refused-requests."""
+    for realm, client in clients.items():
+        body = event_type_body(name=f"of-{realm or 'nobody'}")
+        assert client.post("/event-types", json=body).status_code == 201
+        problem(client.get("/settings/admins"), 403, "Admin privileges are required")
+    auditor = clients["services"]
+
+    def made(query):
+        items = auditor.get(f"/audit?kind=event-type.created&actor=shop&{query}").json()["items"]
+        return {each["resource"]: each.get("realm") for each in items if each["resource"].startswith("event-type:of-")}
+
+    resources = {realm: f"event-type:of-{realm or 'nobody'}" for realm in REALMS}
+    assert made("order=asc") == {resources[realm]: realm or None for realm in REALMS}
+    assert made("realm=employees") == {resources["employees"]: "employees"}
+    assert made("realm=employees&limit=1&order=asc") == {resources["employees"]: "employees"}
+    assert made("realm=mployees") == {}
+    problem(auditor.get("/audit?realm=employees"), 400, "realm: name the actor")
+    denials = auditor.get("/audit/denials").json()["items"]
+    refused = {each["realm"] for each in denials if (each["actor"], each["path"]) == ("shop", "/settings/admins")}
+    assert refused == {*REALMS}

@@ -43,6 +43,7 @@ TARGETS = [
     ("PUT", f"/subscriptions/{SUBSCRIPTION_ID}", {"owning_application": "x", "event_types": ["fuzz.a"]}),
     ("POST", f"/subscriptions/{SUBSCRIPTION_ID}/cursors", {"items": [CURSOR]}),
     ("PATCH", f"/subscriptions/{SUBSCRIPTION_ID}/cursors", {"items": [CURSOR]}),
+    ("POST", f"/subscriptions/{SUBSCRIPTION_ID}/streams/x/failures", {"items": [CURSOR | {"reason": "x"}]}),
     ("POST", f"/subscriptions/{SUBSCRIPTION_ID}/events", {"batch_limit": 1, "partitions": [CURSOR]}),
     ("POST", "/settings/features", {"feature": "x", "enabled": True}),
     ("POST", "/settings/admins", LISTS),

@@ -21,6 +21,7 @@ from tests.support.http_servers import serving
 from tests.support.routes import routed
 from tests.support.server import open_stream, running_server
 from tests.support.tokens import bearer, write_tokens
+from tests.support.waiting import WAIT_S
 
 
 ROUTES = sorted(routed())
@@ -108,7 +109,7 @@ def test_requests_that_are_not_cross_site_are_not_affected(server, name, create,
     url = server.url
     for media in ({}, {"Content-Type": "application/json"}):
         answer = httpx.post(
-            f"{url}/event-types/{name}/events", content=b"[]", headers={**headers(url), **media}, timeout=30
+            f"{url}/event-types/{name}/events", content=b"[]", headers={**headers(url), **media}, timeout=WAIT_S
         )
         assert answer.status_code == 200, answer.text
 
@@ -186,7 +187,7 @@ def test_many_host_names_and_origins_change_nothing(server):
     """Three at once, with ten times as many names as are remembered."""
 
     def attack(attacker):
-        with httpx.Client(base_url=server.url, timeout=30) as client:
+        with httpx.Client(base_url=server.url, timeout=WAIT_S) as client:
             headers = [
                 {"Host": f"evil-{number}.example", "Origin": EVIL} for number in range(attacker, 10 * HOSTS_CACHED, 3)
             ]
@@ -194,7 +195,7 @@ def test_many_host_names_and_origins_change_nothing(server):
 
     with ThreadPoolExecutor(3) as pool:
         assert list(pool.map(attack, range(3))) == [{421}] * 3
-    assert httpx.get(f"{server.url}/event-types", timeout=30).status_code == 200
+    assert httpx.get(f"{server.url}/event-types", timeout=WAIT_S).status_code == 200
 
 
 @pytest.fixture(scope="module")
@@ -219,7 +220,7 @@ APP = {"Origin": "https://app.example.org", "Sec-Fetch-Site": "cross-site"}
 @pytest.fixture
 def stranger(strict):
     """A client of that server."""
-    with httpx.Client(base_url=strict.url, timeout=30, event_hooks={"response": [check]}) as client:
+    with httpx.Client(base_url=strict.url, timeout=WAIT_S, event_hooks={"response": [check]}) as client:
         yield client
 
 

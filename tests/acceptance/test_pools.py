@@ -6,8 +6,10 @@ import json
 import os
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -21,7 +23,7 @@ from tests.support.builders import event_type_body
 from tests.support.campaigns import length
 from tests.support.server import running_server
 from tests.support.tokens import ADMINISTRATOR, bearer, write_tokens
-from tests.support.waiting import wait_until
+from tests.support.waiting import WAIT_S, wait_until
 
 
 pytestmark = [pytest.mark.slow, pytest.mark.one_server]
@@ -69,7 +71,7 @@ def test_streams_waiting_for_the_quota_delay_no_other_requests(tmp_path, name):
 
         def open_stream(_number):
             path = f"{server.url}/subscriptions/{subscription}/events"
-            with httpx.stream("GET", path, timeout=PATIENCE_S, verify=False) as stream:
+            with httpx.stream("GET", path, timeout=WAIT_S, verify=False) as stream:
                 return stream.status_code
 
         with stopped_holder(tmp_path / "data" / "slots.db-lock"), ThreadPoolExecutor(40) as threads:
@@ -99,7 +101,7 @@ def test_a_storage_that_hangs_does_not_affect_others(tmp_path, name):
 
         def publish(event_type):
             path = f"{server.url}/event-types/{event_type}/events"
-            return httpx.post(path, json=[event()], timeout=PATIENCE_S, verify=False).status_code
+            return httpx.post(path, json=[event()], timeout=WAIT_S, verify=False).status_code
 
         with stopped_holder(tmp_path / "data" / "events-other.db-lock"), ThreadPoolExecutor(30) as threads:
             hanging = [threads.submit(publish, f"{name}-other") for _ in range(30)]
@@ -112,6 +114,43 @@ def test_a_storage_that_hangs_does_not_affect_others(tmp_path, name):
                 assert longest_s < PATIENCE_S / 10
             assert {each.result(2 * PATIENCE_S) for each in hanging} == {503}
         wait_until(lambda: publish(f"{name}-other") == 200)
+
+
+def test_evaluations_of_filters_do_not_delay_changes_even_of_the_same_client(tmp_path, name):
+    """Both are measured in one run: where they shared a pool, a change took some 90 times as long beside them."""
+    events = [{"a": ["x" * 12_000]}] * 20
+    body = {"filter": " || ".join(["event.a == 1"] * 60), "events": events}
+    with running_server(tmp_path / "data", "--workers", "1") as server, server.client() as client:
+
+        def typical_s(round_of):
+            """The median time of a change."""
+            taken_s = []
+            for number in range(7):
+                begun_s = time.monotonic()
+                answer = client.post("/event-types", json=event_type_body(name=f"{name}-{round_of}-{number}"))
+                taken_s.append(time.monotonic() - begun_s)
+                assert answer.status_code == 201, answer.text
+            return statistics.median(taken_s)
+
+        typical_s("first")
+        alone_s, answered, ended = typical_s("alone"), [], threading.Event()
+
+        def evaluate(_number):
+            with server.client() as other:
+                while not ended.is_set():
+                    answered.append(other.post("/filter-evaluations", json=body).status_code)
+
+        with ThreadPoolExecutor(16) as threads:
+            flood = [threads.submit(evaluate, number) for number in range(16)]
+            try:
+                wait_until(lambda: len(answered) >= 3)
+                beside_s = typical_s("beside")
+            finally:
+                ended.set()
+            for each in flood:
+                each.result(WAIT_S)
+        assert {*answered} == {200}
+        assert beside_s < 25 * alone_s, f"{beside_s:.3f} s beside evaluations, {alone_s:.3f} s alone"
 
 
 def sent(server, method, path, body=None, headers=None):
@@ -234,7 +273,7 @@ def test_while_the_disk_hangs_in_fsync_reads_are_answered_and_writes_are_unknown
             f"{server.url}/event-types/{name}/events",
             params={"batch_limit": 2, "stream_limit": 2, "stream_timeout": PATIENCE_S},
             headers={"X-Nakadi-Cursors": json.dumps(cursors)},
-            timeout=PATIENCE_S,
+            timeout=WAIT_S,
             verify=False,
         ) as stream:
             read = [each for line in stream.iter_lines() for each in json.loads(line).get("events", [])]
@@ -269,12 +308,12 @@ def test_hanging_threads_are_logged_with_their_stacks_and_workers_replaced_one_b
         def ask():
             with contextlib.suppress(httpx.HTTPError):
                 return httpx.get(
-                    f"{server.url}/event-types", headers=bearer("known"), timeout=PATIENCE_S, verify=False
+                    f"{server.url}/event-types", headers=bearer("known"), timeout=WAIT_S, verify=False
                 ).status_code
 
         def live():
             with contextlib.suppress(httpx.HTTPError):
-                answer = httpx.get(f"{server.url}/livez", timeout=PATIENCE_S, verify=False)
+                answer = httpx.get(f"{server.url}/livez", timeout=WAIT_S, verify=False)
                 return answer.status_code, answer.json()["checks"]["threads"]
             return 0, {}
 
@@ -301,7 +340,7 @@ def test_hanging_threads_are_logged_with_their_stacks_and_workers_replaced_one_b
 def test_a_worker_whose_hub_hangs_logs_its_stacks(tmp_path):
     with running_server(tmp_path / "data", "--workers", "1") as server:
         # The address is announced first.
-        wait_until(lambda: httpx.get(f"{server.url}/health", timeout=PATIENCE_S, verify=False).status_code == 200)
+        wait_until(lambda: httpx.get(f"{server.url}/health", timeout=WAIT_S, verify=False).status_code == 200)
         (worker,) = server.workers()
         # The signal that gunicorn sends to a worker without a heartbeat for 30 s.
         os.kill(worker, signal.SIGABRT)

@@ -1,20 +1,16 @@
 """The registry in PostgreSQL: the behaviour of a server while its database is down, and when it is back."""
 
-import contextlib
-import os
-import signal
-import time
 import uuid
-from pathlib import Path
 
 import httpx
 import pytest
 
-from rioni.tools.dev_cluster.cluster import running_postgres
+from rioni.tools.dev_cluster.postgres import running_postgres
 from tests.acceptance.conftest import event, problem
 from tests.support.builders import event_type_body
-from tests.support.postgres import crash
+from tests.support.postgres import crash, suspended
 from tests.support.server import open_stream, running_server
+from tests.support.waiting import wait_until
 
 
 pytestmark = [pytest.mark.postgres, pytest.mark.slow]
@@ -72,7 +68,7 @@ def test_after_a_crash_of_the_database_requests_are_503_until_it_is_back_and_str
         for each in (stream, committing):
             each.batch()
         assert client.post(f"/event-types/{name}/events", json=[event("before")]).status_code == 200
-        cursor = next(batch["cursor"] for batch in committing.batches_as_they_come() if "events" in batch)
+        cursor = committing.filled_batch()["cursor"]
         assert order_ids(stream.events(1)) == ["before"]
         crash(postgres)
         try:
@@ -96,10 +92,12 @@ def test_after_a_crash_of_the_database_requests_are_503_until_it_is_back_and_str
                     assert "events" not in each.batch()
         finally:
             postgres.ensure_postgres_running()
-        deadline = time.monotonic() + 30
-        while (response := client.post(f"/event-types/{name}/events", json=[event("after")])).status_code != 200:
-            problem(response, 503)
-            assert time.monotonic() < deadline
+
+        def published():
+            response = client.post(f"/event-types/{name}/events", json=[event("after")])
+            return response.status_code == 200 or not problem(response, 503)
+
+        wait_until(published)
         assert order_ids(stream.events(1)) == ["after"]
         assert order_ids(committing.events(1)) == ["after"]
         assert client.post("/event-types", json=event_type_body(name=f"{name}.second")).status_code == 201
@@ -110,31 +108,12 @@ def test_after_a_crash_of_the_database_requests_are_503_until_it_is_back_and_str
     assert not [line for line in server.lines if "unexpected error" in line]
 
 
-@contextlib.contextmanager
-def paused(pid):
-    """A server that is suspended with all of its processes, like an unreachable machine."""
-    processes = list(process_tree(pid))
-    try:
-        for each in processes:
-            os.kill(each, signal.SIGSTOP)
-        yield
-    finally:
-        for each in processes:
-            os.kill(each, signal.SIGCONT)
-
-
-def process_tree(pid):
-    yield pid
-    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
-        yield from process_tree(int(child))
-
-
 def test_while_the_database_is_suspended_streams_continue(server, postgres, client, create, name):
     create(name)
     path = f"/event-types/{name}/events?batch_flush_timeout=1"
     # A keep-alive is due each second; a request that waits for the database waits for longer than this.
     with server.client() as reader, open_stream(reader, path, timeout=10) as stream:
-        with paused(postgres.get_pid()):
+        with suspended(postgres):
             # Longer than any cached state is used.
             for _ in range(5):
                 assert "events" not in stream.batch()
@@ -142,5 +121,4 @@ def test_while_the_database_is_suspended_streams_continue(server, postgres, clie
                 client.post(f"/event-types/{name}/events", json=[event("paused")], timeout=0.5)
         assert client.post(f"/event-types/{name}/events", json=[event("after")]).status_code == 200
         # Requests whose clients have stopped waiting may be stored, or not.
-        while order_ids(stream.events(1)) != ["after"]:
-            pass
+        stream.events_until(lambda events: "after" in order_ids(events), "the event that was published after the pause")

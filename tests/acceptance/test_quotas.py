@@ -55,6 +55,8 @@ FREE = {
     "POST /subscriptions/{subscription_id}/events",
     "POST /subscriptions/{subscription_id}/cursors",
     "DELETE /subscriptions/{subscription_id}/streams/{stream_id}",
+    "POST /subscriptions/{subscription_id}/streams/{stream_id}/failures",
+    "POST /stream-tickets",
     # Of witnesses and of tools; neither is kept forever.
     "POST /log/cosignatures",
     "PUT /jobs/{job_id}",

@@ -74,6 +74,20 @@ def test_a_reconnecting_browser_commits_the_batches_that_it_received(client, cre
     assert cursor["offset"] == "001-0001-000000000000000001"
 
 
+def test_what_a_browser_saw_before_a_restore_to_an_earlier_state_is_not_committed(client, create, name, subscribe):
+    """Reference streams#reconnecting: other events come in their place."""
+    create(name)
+    publish_orders(client, name, "1", "2")
+    subscription = subscribe(name, read_from="begin")
+    path = f"/subscriptions/{subscription}/events?batch_flush_timeout=1&commit_timeout=1"
+    last = [each["id"] for each in read(client, f"{path}&batch_limit=2&stream_limit=2") if "id" in each][-1]
+    ahead = EVENTS | {"Last-Event-ID": last.replace("000000000000000001", "000000000000000007")}
+    assert ahead["Last-Event-ID"] != last
+    assert order_ids(read(client, f"{path}&batch_limit=2&stream_limit=2", ahead)) == ["1", "2"]
+    publish_orders(client, name, "3")
+    assert order_ids(read(client, f"{path}&batch_limit=1&stream_limit=1", EVENTS | {"Last-Event-ID": last})) == ["3"]
+
+
 def test_a_script_commits_with_the_stream_id_from_the_stream(client, server, create, name, subscribe):
     create(name)
     publish_orders(client, name, "1")

@@ -13,6 +13,7 @@ import pytest
 
 from tests.acceptance.conftest import rows
 from tests.support.builders import event_type_body
+from tests.support.waiting import WAIT_S
 
 
 LINE = b"POST /event-types/test.bounds/events HTTP/1.1\r\n"
@@ -32,7 +33,7 @@ def bounds(server):
 def answers(server, request):
     """The answers to a request and a second one: statuses, the bytes, and whether the connection was closed."""
     parts = urlsplit(server.url)
-    with socket.create_connection((parts.hostname, parts.port), timeout=30) as connection:
+    with socket.create_connection((parts.hostname, parts.port), timeout=WAIT_S) as connection:
         connection.sendall(request + SECOND)
         said, closed = b"", False
         while b"scm_source" not in said and not closed:

@@ -120,7 +120,7 @@ def test_sent_events_can_be_committed_after_the_client_has_disconnected(client, 
     publish_orders(client, name, "a", metadata={"partition": "0"})
     subscription_id = path.split("/")[2]
     with server.client() as other, open_stream(other, f"{path}?batch_flush_timeout=30") as stream:
-        cursor = stream.batch()["cursor"]
+        cursor = stream.filled_batch()["cursor"]
     assert commit(client, subscription_id, stream.stream_id, cursor).status_code == 204
     wait_until(lambda: not assigned(client, subscription_id))
     problem(
@@ -143,7 +143,7 @@ def test_a_partition_that_is_handed_over_shows_both_streams_and_is_delivered_aga
 
     query = "?batch_limit=1&batch_flush_timeout=1&commit_timeout=4"
     with server.client() as one, open_stream(one, path + query) as old:
-        cursors = {batch["cursor"]["partition"]: batch["cursor"] for batch in (old.batch(), old.batch())}
+        cursors = {batch["cursor"]["partition"]: batch["cursor"] for batch in (old.filled_batch(), old.filled_batch())}
         assert commit(client, subscription_id, old.stream_id, cursors["0"]).status_code == 204
         with server.client() as two, open_stream(two, path, "POST", json=requesting(name, "1")) as new:
             assert states() == {"0": ("assigned", old.stream_id), "1": ("reassigning", old.stream_id)}

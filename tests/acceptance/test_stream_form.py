@@ -10,7 +10,7 @@ import uuid
 import pytest
 
 from tests.acceptance.conftest import event, partitions, problem, rows
-from tests.support.server import open_stream
+from tests.support.server import Stream, open_stream
 from tests.support.waiting import wait_until
 
 
@@ -37,8 +37,8 @@ def test_a_stream_consists_of_lines_of_documented_form(client, path, name):
         assert response.headers["content-type"] == "application/x-json-stream"
         assert response.headers["transfer-encoding"] == "chunked"
         assert re.fullmatch(UUID, response.headers["x-nakadi-streamid"])
-        lines = response.iter_lines()
-        first, second = next(lines), next(lines)
+        stream = Stream(response)
+        first, second = stream.line(), stream.line()
     begin = (
         '{"cursor":{"partition":"0","offset":"001-0001-000000000000000002",'
         f'"event_type":"{re.escape(name)}","cursor_token":"({UUID})"}}'
@@ -87,7 +87,7 @@ def test_the_start_of_a_stream_and_the_reason_of_its_end_are_logged(client, serv
 def test_parameters_come_from_the_query_or_the_body(client, path, method, query, body, sizes):
     """Reference streams#methods."""
     with open_stream(client, path + query, method, json=body) as stream:
-        assert [len(stream.batch()["events"]) for _ in sizes] == sizes
+        assert [len(stream.filled_batch()["events"]) for _ in sizes] == sizes
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_every_batch_is_of_one_partition_with_the_cursor_of_its_last_event(clien
         assert client.post(f"/event-types/{name}/events", json=events).status_code == 200
     query = "?batch_limit=4&max_uncommitted_events=100&batch_flush_timeout=30"
     with open_stream(client, f"/subscriptions/{subscribe(name, **START)}/events{query}") as stream:
-        batches = [stream.batch() for _ in range(3)]
+        batches = [stream.filled_batch() for _ in range(3)]
     assert sorted(batch["cursor"]["partition"] for batch in batches) == ["0", "1", "2"]
     for batch in batches:
         assert [each["order_id"] for each in batch["events"]] == [batch["cursor"]["partition"]] * 4

@@ -133,7 +133,7 @@ def test_a_stream_closed_from_outside_ends_with_a_reason_and_its_slot_is_free_at
     subscription_id = subscribe(name, read_from="begin")
     path = f"/subscriptions/{subscription_id}/events?batch_flush_timeout=30"
     with server.client() as other, open_stream(other, path) as stream:
-        cursor = stream.batch()["cursor"]
+        cursor = stream.filled_batch()["cursor"]
         assert client.delete(f"/subscriptions/{subscription_id}/streams/{stream.stream_id}").status_code == 204
         with server.client() as third, open_stream(third, path) as following:
             assert following.events(1)[0]["order_id"] == "1"

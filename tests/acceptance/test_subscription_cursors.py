@@ -223,7 +223,7 @@ def test_committed_events_are_not_sent_again(client, server, create, subscribe, 
     client.post(f"/event-types/{name}/events", json=[event(str(number)) for number in range(4)])
     path = f"/subscriptions/{subscribe(name, read_from='begin')}"
     with server.client() as other, open_stream(other, f"{path}/events?batch_limit=1&stream_limit=3") as stream:
-        third = [stream.batch()["cursor"] for _ in range(3)][-1]
+        third = [stream.filled_batch()["cursor"] for _ in range(3)][-1]
         assert third["offset"] == format_offset(1, 2)
         headers = {"X-Nakadi-StreamId": stream.stream_id}
         assert client.post(f"{path}/cursors", json={"items": [third]}, headers=headers).status_code == 204

@@ -12,14 +12,11 @@ import httpx
 import pytest
 
 from tests.acceptance.conftest import event, partitions, problem, publish_orders
-from tests.support.server import open_stream
-from tests.support.waiting import wait_until
+from tests.support.server import Stream, open_stream
+from tests.support.waiting import WAIT_S, wait_until
 
 
 pytestmark = pytest.mark.both_modes
-
-
-WAIT_S = 15
 
 
 def commit(client, subscription_id, stream_id, *cursors):
@@ -50,20 +47,20 @@ def test_events_are_streamed_committed_and_not_sent_again(client, server, create
         assert response.headers["content-type"] == "application/x-json-stream"
         stream_id = response.headers["x-nakadi-streamid"]
         assert str(uuid.UUID(stream_id)) == stream_id
-        lines = response.iter_lines()
-        line = next(lines)
+        stream = Stream(response)
+        line = stream.line()
         first = json.loads(line)
         assert line.startswith('{"cursor":{"partition":"0","offset":"001-0001-000000000000000001","event_type":')
         assert line.endswith('"info":{"debug":"Stream started"}}')
         assert [each["order_id"] for each in first["events"]] == ["1", "2"]
-        second = json.loads(next(lines))
+        second = stream.batch()
         assert [each["order_id"] for each in second["events"]] == ["3"]
         assert first["cursor"]["cursor_token"] != second["cursor"]["cursor_token"]
         answer = commit(client, subscription_id, stream_id, first["cursor"], second["cursor"])
         assert (answer.status_code, answer.content) == (204, b"")
-        last = json.loads(next(lines))
+        last = stream.batch()
         assert last["info"]["debug"] == "Stream limit in events reached: 3"
-        assert next(lines, None) is None
+        assert stream.batches() == []
     (cursor,) = client.get(f"/subscriptions/{subscription_id}/cursors").json()["items"]
     assert (cursor["event_type"], cursor["partition"]) == (name, "0")
     assert cursor["offset"] == "001-0001-000000000000000002"
@@ -90,7 +87,7 @@ def test_a_stream_waits_for_commits_beyond_its_window(client, server, create, su
     subscription_id = subscribe(name, read_from="begin")
     path = f"/subscriptions/{subscription_id}/events?batch_limit=2&max_uncommitted_events=4&batch_flush_timeout=1"
     with server.client() as other, open_stream(other, path) as stream:
-        batches = [stream.batch(), stream.batch()]
+        batches = [stream.filled_batch(), stream.filled_batch()]
         assert [len(batch["events"]) for batch in batches] == [2, 2]
         assert "events" not in stream.batch()
         assert commit(client, subscription_id, stream.stream_id, batches[0]["cursor"]).status_code == 204
@@ -144,7 +141,7 @@ def test_parameters_may_be_given_in_the_body(client, server, create, subscribe, 
     body = {"batch_limit": 2, "batch_flush_timeout": 1, "stream_limit": 2}
     path = f"/subscriptions/{subscription_id}/events"
     with server.client() as other, open_stream(other, path, "POST", json=body) as stream:
-        assert len(stream.batch()["events"]) == 2
+        assert len(stream.filled_batch()["events"]) == 2
 
 
 @pytest.mark.parametrize(
@@ -318,7 +315,7 @@ def test_many_consumers_receive_everything_in_order(client, server, create, subs
     for start in range(0, total, 100):
         events = [event(f"key-{number % keys}", number=number) for number in range(start, start + 100)]
         assert client.post(f"/event-types/{name}/events", json=events).status_code == 200
-    assert done.wait(60)
+    assert done.wait(WAIT_S)
     for consumer in consumers:
         consumer.join(WAIT_S)
     assert all(numbers == list(range(numbers[0], total, keys)) for numbers in seen.values())

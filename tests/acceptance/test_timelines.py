@@ -112,7 +112,7 @@ def test_low_level_streams_read_across_timelines(client, history):
     assert [each["order_id"] for batch in batches for each in batch["events"]] == list("01234")
     for index, place in enumerate(PLACES[:-1]):
         with open_stream(client, path, headers=cursors(p0=offset(*place)), params={"stream_limit": 1}) as stream:
-            assert stream.batch()["cursor"]["offset"] == offset(*PLACES[index + 1])
+            assert stream.filled_batch()["cursor"]["offset"] == offset(*PLACES[index + 1])
 
 
 @pytest.mark.parametrize("place", [(1, 4), (2, 0), (4, 1), (7, -1)])
@@ -157,11 +157,11 @@ def test_subscriptions_read_and_commit_across_timelines(client, history, subscri
     subscription = subscribe(history, read_from="begin")
     path = f"/subscriptions/{subscription}"
     with open_stream(client, f"{path}/events") as stream:
-        last = [stream.batch() for _ in PLACES][-1]
+        last = [stream.filled_batch() for _ in PLACES][-1]
         assert last["cursor"]["offset"] == offset(*PLACES[-1])
         switch(history)
         publish(history, "5")
-        new = stream.batch()
+        new = stream.filled_batch()
         assert new["cursor"]["offset"] == offset(7, 0)
         headers = {"X-Nakadi-StreamId": stream.stream_id}
         old = last["cursor"] | {"offset": offset(4, 0)}
@@ -222,5 +222,5 @@ def test_streams_of_subscriptions_end_and_their_clients_reconnect_for_new_partit
         assert client.post(f"/event-types/{name}/events", json=published).status_code == 200
         assert stream.batches()[-1]["info"] == {"debug": "Resetting subscription cursors"}
     with open_stream(client, path) as stream:
-        batch = stream.batch()
+        batch = stream.filled_batch()
     assert (batch["cursor"]["partition"], batch["cursor"]["offset"]) == ("1", offset(1, 0))

@@ -18,13 +18,11 @@ from tests.support.builders import event_type_body
 from tests.support.certificates import authority, replaced
 from tests.support.commands import run_command
 from tests.support.server import open_stream, refused_start, running_server
-from tests.support.waiting import wait_until
+from tests.support.waiting import WAIT_S, wait_until
 
 
 CLIENTS = 100
 DEADLINES = {"RIONI_HEADER_TIMEOUT_S": "2", "RIONI_BODY_TIMEOUT_S": "2"}
-HANG_S = 30
-"""A test that waits longer than this hangs."""
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +58,7 @@ def address(server):
 
 def connected(server, context=None):
     """A connection with TLS; the client notices where it is cut."""
-    opened = socket.create_connection(address(server), timeout=HANG_S)
+    opened = socket.create_connection(address(server), timeout=WAIT_S)
     return (context or authority().context()).wrap_socket(
         opened, server_hostname="localhost", suppress_ragged_eofs=False
     )
@@ -78,7 +76,7 @@ def test_the_api_is_served_with_https(server, client, name, create, publish, sub
     publish(name, *map(str, range(10)))
     path = f"/subscriptions/{subscription}"
     with open_stream(client, f"{path}/events?batch_limit=10&stream_limit=10") as stream:
-        batch = stream.batch()
+        batch = stream.filled_batch()
         assert len(batch["events"]) == 10
         headers = {"X-Nakadi-StreamId": stream.stream_id}
         assert client.post(f"{path}/cursors", json={"items": [batch["cursor"]]}, headers=headers).status_code == 204
@@ -99,7 +97,7 @@ def test_large_bodies_and_answers_work(client, name, create):
 
 def test_a_connection_serves_one_request_after_the_other(server):
     host, port = address(server)
-    connection = http.client.HTTPSConnection(host, port, timeout=HANG_S, context=authority().context())
+    connection = http.client.HTTPSConnection(host, port, timeout=WAIT_S, context=authority().context())
     with contextlib.closing(connection):
         local = set()
         for _ in range(5):
@@ -199,7 +197,7 @@ ATTACKS = (silent, trickling, half_a_handshake, plain_text, garbage)
 
 def attacked(server, attack):
     """Attack with a connection, until the server has closed it; fails at a timeout."""
-    with contextlib.suppress(ConnectionError), socket.create_connection(address(server), timeout=HANG_S) as connection:
+    with contextlib.suppress(ConnectionError), socket.create_connection(address(server), timeout=WAIT_S) as connection:
         attack(connection)
 
 
@@ -215,7 +213,7 @@ def test_many_unfinished_handshakes_block_no_other_client(server, client):
         tasks = [pool.submit(attacked, server, attack) for attack in ATTACKS * (CLIENTS // len(ATTACKS))]
         served = 0
         while not all(task.done() for task in tasks):
-            fresh = httpx.get(f"{server.url}/event-types", verify=authority().context(), timeout=HANG_S)
+            fresh = httpx.get(f"{server.url}/event-types", verify=authority().context(), timeout=WAIT_S)
             served += fresh.status_code == 200
         for task in tasks:
             task.result()
@@ -262,7 +260,7 @@ def test_the_shutdown_of_the_server_is_announced_over_tls(folder, tmp_path, name
             reader = threading.Thread(target=lambda: ended.extend(stream.batches()))
             reader.start()
             assert server.stop() == 0
-            reader.join(HANG_S)
+            reader.join(WAIT_S)
         assert "info" in ended[-1]
 
 

@@ -19,7 +19,7 @@ from rioni.storage.sql.migration import upgrade
 from rioni.storage.sql.rebuild_lock import rebuild_lock
 from tests.support.broker import running_broker
 from tests.support.builders import event_type_spec
-from tests.support.waiting import wait_until
+from tests.support.waiting import WAIT_S, wait_until
 
 
 SUFFIX = "__new"
@@ -119,6 +119,6 @@ def test_a_query_that_waits_for_the_swap_of_a_rebuild_sees_all_rows(postgres_url
         wait_until(lambda: swap.scalar(waiting) > 0)
         swap.execute(text("DROP TABLE event_types"))
         swap.execute(text("ALTER TABLE event_types__new RENAME TO event_types"))
-    reader.join(20)
+    reader.join(WAIT_S)
     assert found == ["last"]
     engine.dispose()

@@ -39,6 +39,7 @@ from rioni.storage.sql.engines import reading, writing
 from tests.support.clock import ManualClock
 from tests.support.log import append
 from tests.support.server import running_server
+from tests.support.waiting import WAIT_S
 
 
 SIZES = (63, 64, 65, 128, 129, 255, 256, 257, 500, 501, 999, 1_000, 1_001, 5_001, 10_000)
@@ -216,7 +217,7 @@ def test_what_is_read_over_http_is_the_log_at_every_size(tmp_path):
             assert [(each.position, each.actor, each.flow_id) for each in found][:size] == everything[:limit], limit
         for limit in (64, 65, 250, 257, 1_000):
             assert brief(pages(server.url, limit))[:size] == everything, limit
-        with httpx.Client(base_url=server.url, timeout=60, verify=False) as plain:
+        with httpx.Client(base_url=server.url, timeout=WAIT_S, verify=False) as plain:
             lines = plain.get("/audit?order=asc", headers={"Accept": "application/x-ndjson"}).text.splitlines()
         assert brief(map(json.loads, lines))[:size] == everything
 
@@ -224,7 +225,7 @@ def test_what_is_read_over_http_is_the_log_at_every_size(tmp_path):
 def pages(url: str, limit: int) -> Iterator[Any]:
     """The entries of all pages, oldest first."""
     path = f"/audit?order=asc&limit={limit}"
-    with httpx.Client(base_url=url, timeout=60, verify=False) as client:
+    with httpx.Client(base_url=url, timeout=WAIT_S, verify=False) as client:
         while path:
             page = client.get(path).json()
             yield from page["items"]
@@ -233,7 +234,7 @@ def pages(url: str, limit: int) -> Iterator[Any]:
 
 def leaves(url: str) -> Iterator[bytes]:
     """The leaves of the log, by its bundles, up to the size of the checkpoint."""
-    with httpx.Client(base_url=url, timeout=60, verify=False) as client:
+    with httpx.Client(base_url=url, timeout=WAIT_S, verify=False) as client:
         size = int(client.get("/log/checkpoint").text.splitlines()[1])
         for number in range(-(-size // 256)):
             width = min(256, size - 256 * number)

@@ -8,7 +8,7 @@ import pytest
 from rioni.bootstrap.pools import KINDS, STORAGES_MAX, Pool, PoolLimits, Pools
 from rioni.domain.errors import NotFound, OutcomeUnknown, Overloaded
 from rioni.domain.ports.thread_pool import CLIENT
-from tests.support.waiting import wait_until
+from tests.support.waiting import WAIT_S, wait_until
 
 
 PATIENCE_S = 20
@@ -23,7 +23,7 @@ class Gate:
 
     def pass_through(self):
         self.entered += 1
-        assert self._open.wait(PATIENCE_S)
+        assert self._open.wait(WAIT_S)
         self.passed += 1
         return "passed"
 
@@ -66,7 +66,7 @@ def test_other_greenlets_run_while_a_task_blocks(gate):
     (blocked,) = hanging(used, gate)
     assert used(len, "abc") == 3
     gate.open()
-    assert blocked.get(timeout=PATIENCE_S) == "passed"
+    assert blocked.get(timeout=WAIT_S) == "passed"
 
 
 @pytest.mark.parametrize(("threads", "queue"), [(1, 0), (1, 3), (3, 30)])
@@ -80,7 +80,7 @@ def test_a_full_queue_is_an_error_at_once(gate, threads, queue):
     assert caught.value.retry_after_s
     assert used.rejected == 1
     gate.open()
-    assert [each.get(timeout=PATIENCE_S) for each in waiting] == ["passed"] * len(waiting)
+    assert [each.get(timeout=WAIT_S) for each in waiting] == ["passed"] * len(waiting)
     assert used(len, "abc") == 3
 
 
@@ -102,12 +102,12 @@ def test_a_client_that_queues_much_leaves_room_and_turns_for_others(gate):
     gevent.idle()
     assert used.queued == 4
     with pytest.raises(Overloaded, match="busy with other requests of this client"):
-        gevent.spawn(for_client, "many", used, run, "many").get(timeout=PATIENCE_S)
+        gevent.spawn(for_client, "many", used, run, "many").get(timeout=WAIT_S)
     waiting += [gevent.spawn(for_client, client, used, run, client) for client in ("one", "two")]
     gevent.idle()
     assert used.queued == 6
     gate.open()
-    gevent.joinall(waiting, timeout=PATIENCE_S, raise_error=True)
+    gevent.joinall(waiting, timeout=WAIT_S, raise_error=True)
     assert {"one", "two"} <= set(ended[1:4])
     assert ended.count("many") == 5
 
@@ -118,11 +118,13 @@ def test_pools_of_what_the_broker_does_serve_in_the_order_of_requests(gate):
     gevent.idle()
     assert used.queued == 8
     gate.open()
-    gevent.joinall(waiting, timeout=PATIENCE_S, raise_error=True)
+    gevent.joinall(waiting, timeout=WAIT_S, raise_error=True)
 
 
 def test_pools_that_serve_requests_serve_clients_in_turn():
-    assert {kind for kind, limits in KINDS.items() if limits.fair} == {"database", "computing", "definitions"}
+    fair = {kind for kind, limits in KINDS.items() if limits.fair}
+    asked_for = {"database", "computing", "definitions", "evaluations"}
+    assert fair == asked_for | {"coordination", "slots", "activity", "topics"}
 
 
 def test_a_hanging_task_keeps_its_thread_and_its_caller_times_out(gate):
@@ -137,7 +139,7 @@ def test_a_hanging_task_keeps_its_thread_and_its_caller_times_out(gate):
     assert used.queued == 0
     gate.open()
     used_again = gevent.spawn(used.without_deadline, len, "abc")
-    assert used_again.get(timeout=PATIENCE_S) == 3
+    assert used_again.get(timeout=WAIT_S) == 3
     assert gate.passed == 1
 
 
@@ -147,7 +149,7 @@ def test_a_task_without_a_deadline_is_waited_for(gate):
     gevent.sleep(0.05)
     assert not waiting.ready()
     gate.open()
-    assert waiting.get(timeout=PATIENCE_S) == "passed"
+    assert waiting.get(timeout=WAIT_S) == "passed"
 
 
 def test_a_caller_that_is_killed_leaves_nothing_behind(gate):

@@ -13,7 +13,7 @@ import pytest
 from rioni.storage.signing_key import load_key
 from tests.support.builders import event_type_body
 from tests.support.server import RunningServer, running_server
-from tests.support.waiting import wait_until
+from tests.support.waiting import WAIT_S, wait_until
 
 
 UNLIMITED = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
@@ -95,7 +95,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunningSe
 
 
 def failed(server: RunningServer) -> dict[str, str]:
-    answer = httpx.get(f"{server.url}/readyz", timeout=30)
+    answer = httpx.get(f"{server.url}/readyz", timeout=WAIT_S)
     found = {name: each["reason"] for name, each in answer.json()["checks"].items() if each["status"] == "failed"}
     assert answer.status_code == (503 if found else 200)
     return found
@@ -109,9 +109,9 @@ def test_a_fault_fails_its_checks_with_advice_until_it_is_over(server, name):
     with fault(running, data):
         wait_until(lambda: failed(running).keys() == checks)
         assert all(advice in reason for reason in failed(running).values()), failed(running)
-        assert httpx.get(f"{running.url}/health", timeout=30).status_code == 200
+        assert httpx.get(f"{running.url}/health", timeout=WAIT_S).status_code == 200
         # Pages of the console show what is wrong, and do not fail themselves.
-        assert httpx.get(f"{running.url}/console", timeout=30, follow_redirects=True).status_code != 500
+        assert httpx.get(f"{running.url}/console", timeout=WAIT_S, follow_redirects=True).status_code != 500
     wait_until(lambda: failed(running) == {})
 
 

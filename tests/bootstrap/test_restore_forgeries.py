@@ -22,16 +22,27 @@ from tests.bootstrap.test_backup import silent
 SECRET = b"not of a backup\n"
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A backup of a small broker; beside it `victim`, which must not change, with a broker's file names in it."""
-    with running(tmp_path / "data") as base:
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the data of a small broker, and a backup of it; all tests copy it.
+
+    PERF: making it takes four fifths of the time of a test.
+    """
+    made = tmp_path_factory.mktemp("made")
+    with running(made / "data") as base:
         create(base)
         publish(base)
-    backup(Config(data=tmp_path / "data"), tmp_path / "backup", silent)
-    (tmp_path / "victim").mkdir()
+    backup(Config(data=made / "data"), made / "backup", silent)
+    (made / "victim").mkdir()
     for name in ("file", "events.db", "backup.json"):
-        (tmp_path / "victim" / name).write_bytes(SECRET)
+        (made / "victim" / name).write_bytes(SECRET)
+    return made
+
+
+@pytest.fixture
+def folder(made: Path, tmp_path: Path) -> Path:
+    """A backup of a small broker; beside it `victim`, which must not change, with a broker's file names in it."""
+    shutil.copytree(made, tmp_path, symlinks=True, dirs_exist_ok=True)
     return tmp_path / "backup"
 
 

@@ -24,7 +24,7 @@ from rioni.domain.system.settings import LossAccepted
 from rioni.domain.timelines.position import EventTypePartition
 from rioni.storage.zookeeper.paths import INSTALLATION
 from tests.support.builders import event_type_spec
-from tests.support.waiting import wait_until
+from tests.support.waiting import WAIT_S, wait_until
 
 
 pytestmark = [pytest.mark.postgres, pytest.mark.zookeeper]
@@ -64,7 +64,7 @@ def config(tmp_path: Path, path, postgres_url, zookeeper_cluster) -> Config:
 @pytest.fixture
 def zookeeper(zookeeper_cluster):
     client = KazooClient(zookeeper_cluster.zookeeper)
-    client.start(timeout=30)
+    client.start(timeout=WAIT_S)
     yield client
     client.stop()
     client.close()
@@ -136,7 +136,7 @@ def test_a_kafka_that_lost_topics_is_rejected_until_the_loss_is_accepted(config,
         base.adapters.stores.of("default").append(timeline.topic, {0: [b"{}"] * 10})
     admin = AdminClient({"bootstrap.servers": kafka_cluster.kafka})
     admin.delete_topics([timeline.topic])[timeline.topic].result()
-    wait_until(lambda: timeline.topic not in admin.list_topics(timeout=10).topics)
+    wait_until(lambda: timeline.topic not in admin.list_topics(timeout=WAIT_S).topics)
     assert "Kafka lacks the topics of 1 event type: a" in refusal(config)
     accepted(config, accept_loss(config, "the disk died"))
     with running(config) as base:

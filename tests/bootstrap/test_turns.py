@@ -5,7 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rioni.bootstrap.turns import Turns
+from rioni.bootstrap.turns import Gate, Turns
+from rioni.domain.errors import Overloaded
+from tests.support.waiting import WAIT_S
 
 
 def waiting(turns, *clients):
@@ -98,3 +100,27 @@ def test_a_wait_has_a_limit(wait_s):
     assert not turns.wait("a", wait_s)
     assert turns.queued == 0
     assert turns.queued_of("a") == 0
+
+
+def test_a_client_that_floods_a_gate_leaves_room_for_others():
+    gate = Gate(1, 8, "The login")
+    refused, passed = [], []
+
+    def come(client):
+        try:
+            gate.enter(client, WAIT_S)
+        except Overloaded as ex:
+            refused.append((client, str(ex)))
+            return
+        passed.append(client)
+        gevent.sleep(0)
+        gate.leave(client)
+
+    greenlets = [gevent.spawn(come, "stranger") for _ in range(50)]
+    gevent.sleep(0)
+    greenlets.append(gevent.spawn(come, "user"))
+    gevent.joinall(greenlets, timeout=WAIT_S)
+    assert passed.index("user") <= 2
+    assert {client for client, _ in refused} == {"stranger"}
+    assert (len(refused), gate.rejected, gate.queued) == (45, 45, 0)
+    assert refused[0][1] == "The login is busy with other requests of this client. Try again later."

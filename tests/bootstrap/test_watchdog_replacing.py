@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 from rioni.bootstrap.watchdog import Replacements
+from tests.support.waiting import WAIT_S
 
 
 def test_replacements_are_rare_over_all_processes():
@@ -31,5 +32,5 @@ os.read(read, 1)  # the hub hangs as well
 
 
 def test_a_process_ends_although_its_threads_and_its_hub_hang():
-    done = subprocess.run([sys.executable, "-c", HANGING], timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", HANGING], timeout=WAIT_S, check=False)
     assert done.returncode == 1

@@ -103,3 +103,17 @@ def test_differences_are_written_row_by_row(run, data, tmp_path, form):
 def test_orders_that_make_no_sense_are_refused(run, data, options, why):
     code, _, err = run("rebuild", "--data", data, *options)
     assert (code, why in " ".join(err.replace("│", "").split())) == (2, True), err
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (["--master", "local[3]"], "with spark.master=local[*,4], not local[3]"),
+        (["--conf", "spark.executor.memory=3g"], "with spark.executor.memory=None, not 3g"),
+        (["--master", "spark://127.0.0.1:1"], "No Spark server answers at spark://127.0.0.1:1"),
+    ],
+)
+@pytest.mark.parametrize("more", [["--dry-run"], []])
+def test_a_running_session_is_not_taken_for_one_that_is_elsewhere(run, data, more, options, why):
+    code, out, err = run("rebuild", *more, *options, "--data", data)
+    assert (code, out, why in err) == (2, "", True), err

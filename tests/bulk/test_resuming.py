@@ -13,7 +13,7 @@ from rioni.projections.generations.rebuilds import DONE, RUNNING, newest
 from tests.bulk.test_rebuild import contents, history, run
 from tests.support.descendants import kill_all
 from tests.support.spark_processes import spark_processes
-from tests.support.waiting import wait_until
+from tests.support.waiting import WAIT_S, wait_until
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
@@ -63,7 +63,7 @@ def test_a_rebuild_whose_java_process_was_killed_is_resumed(url, engine, write, 
         wait_until(lambda: process.poll() is not None or any(tmp_path.glob("rebuild-*/*.db")))
         assert process.poll() is None, process.communicate()
         kill_all(spark_processes(process.pid)["java"])
-        _, said = process.communicate(timeout=60)
+        _, said = process.communicate(timeout=WAIT_S)
     assert process.returncode == 1
     assert "Unavailable: Spark's Java process was ended by signal 9" in said
     assert contents(engine) == live

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from rioni.installing import requirement
+
 
 pytestmark = pytest.mark.spark
 
@@ -110,7 +112,7 @@ try:
 except Unavailable as ex:
     print(ex)
 """
-    assert "pip install 'rioni[spark]'" in start(tmp_path, code).stdout
+    assert f"pip install {requirement('spark')}" in start(tmp_path, code).stdout
 
 
 def test_executors_import_neither_the_http_server_nor_sqlalchemy():

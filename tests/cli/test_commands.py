@@ -15,6 +15,20 @@ CONNECTED = [words for words, command in COMMANDS.items() if any("--context" in 
 LOCAL = [words for words in COMMANDS if words not in CONNECTED]
 
 
+@pytest.mark.parametrize("width", [60, 79, 80, 100, 120])
+def test_no_help_breaks_the_name_of_an_option(run, monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    broken = {}
+    for words, command in COMMANDS.items():
+        code, out, _ = run(*words, "--help")
+        assert code == 0, words
+        if lacking := [
+            each for param in command.params for each in param.opts if each.startswith("-") and each not in out
+        ]:
+            broken[" ".join(words)] = lacking
+    assert broken == {}
+
+
 def test_most_commands_ask_a_broker():
     assert ("tail",) in CONNECTED
     assert ("audit", "list") in CONNECTED

@@ -54,6 +54,12 @@ def test_what_is_wrong_in_the_file_is_named(path, text, reason):
     assert "sesame" not in str(raised.value)
 
 
+def test_a_byte_order_mark_as_editors_write_it_is_ignored(path):
+    path.write_text('\ufeff[contexts.here]\nurl = "http://localhost:8080"\r\n', encoding="utf-8")
+    path.chmod(0o600)
+    assert list(read_contexts().contexts) == ["here"]
+
+
 def test_a_file_that_others_may_write_to_is_not_used(path):
     path.write_text("")
     path.chmod(0o620)

@@ -1,6 +1,8 @@
 """Every command, also one that is made later, ends with the documented code and a text without a traceback."""
 
+import re
 import socket
+from pathlib import Path
 
 import pytest
 
@@ -8,6 +10,8 @@ from rioni.cli.app import app
 from tests.support.command_tree import leaves
 
 
+ROOT = Path(__file__).parents[2]
+CLI, TABLE = ROOT / "rioni/cli", ROOT / "docs/reference/exit-codes.md"
 COMMANDS = leaves(app)
 WITHOUT_ARGUMENTS = {words: each for words, each in COMMANDS.items() if not any(one.required for one in each.params)}
 CONNECTED = {words for words, each in WITHOUT_ARGUMENTS.items() if any("--url" in one.opts for one in each.params)}
@@ -25,16 +29,58 @@ def nowhere():
 
 
 def _plain(err):
+    """Check that the last line says what was wrong."""
     assert "Traceback" not in err
-    assert "Error" in err
+    assert err.splitlines()[-1].startswith("Error: "), err
     return err
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_wrong_usage_is_2(run, words):
+    """Reference exit-codes#codes: one line alone, whatever is wrong with the arguments."""
     code, out, err = run(*words, "--no-such-option")
     assert (code, out) == (2, "")
     assert "No such option" in _plain(err)
+    assert err.count("\n") == 1
+    assert f"`rioni {' '.join(words)} --help` shows what it takes." in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["publissh"], "No such command 'publissh'. Did you mean 'publish'? `rioni --help` shows what it takes."),
+        (
+            ["event-types", "show"],
+            "Missing argument 'event_type'. `rioni event-types show --help` shows what it takes.",
+        ),
+        (["event-types", "show", "a", "b"], "`rioni event-types show --help` shows what it takes."),
+        (["audit", "list", "--limit", "0"], "`rioni audit list --help` shows what it takes."),
+        (["serve", "--port", "many"], "`rioni serve --help` shows what it takes."),
+        (["audit", "--format", "parquet"], "Parquet needs a folder to write to"),
+        (["rebuild", "--form"], "`rioni rebuild --help` shows what it takes."),
+    ],
+)
+def test_wrong_arguments_are_one_line(run, arguments, said):
+    code, out, err = run(*arguments)
+    assert (code, out) == (2, "")
+    assert err.startswith("Error: ")
+    assert err.count("\n") == 1
+    assert said in err
+
+
+def test_the_table_of_answers_names_commands():
+    """Reference exit-codes#the-answer-no."""
+    named = [tuple(words.split()) for words in re.findall(r"^\| `rioni ([^`]+)` \|", TABLE.read_text(), re.MULTILINE)]
+    assert len(named) == len(set(named))
+    of_each = {row: [words for words in COMMANDS if words[: len(row)] == row] for row in named}
+    assert all(of_each.values()), of_each
+    # Each module that can end with 1 has a row.
+    modules = {COMMANDS[words].callback.__module__ for found in of_each.values() for words in found}
+    ending = {
+        path for path in CLI.rglob("*.py") if re.search(r"Exit\((FOUND|NOTHING_FOUND|REFUSED)\)", path.read_text())
+    }
+    shared = {"event_files.py"}
+    assert {path.stem for path in ending if path.name not in shared} <= {name.rpartition(".")[2] for name in modules}
 
 
 @pytest.mark.parametrize("words", sorted(CONNECTED), ids=" ".join)

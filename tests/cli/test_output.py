@@ -3,10 +3,11 @@
 import io
 import json
 import re
+import sys
 
 import pytest
 
-from rioni.cli.output import NotConfirmed, Output, confirm, confirm_name
+from rioni.cli.output import NotConfirmed, Output, confirm, confirm_name, progress_bars
 from rioni.client.models.base import Model
 from rioni.domain.errors import Invalid
 
@@ -112,3 +113,11 @@ def test_a_table_that_fits_is_not_wider_than_the_terminal(monkeypatch, capsys):
 def _plain(capsys):
     """The output without styles."""
     return re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)
+
+
+def test_progress_is_for_terminals_alone(monkeypatch, capsys):
+    for is_terminal in (False, True):
+        monkeypatch.setattr(sys.stderr, "isatty", lambda answer=is_terminal: answer)
+        with progress_bars() as show:
+            show("fold", 1, 2)
+        assert ("fold" in capsys.readouterr().err) == is_terminal

@@ -1,6 +1,7 @@
 """What `--json` prints is pinned: each command of a list runs on a new broker, in this order."""
 
 import json
+import re
 import shlex
 from pathlib import Path
 from uuid import uuid4
@@ -13,6 +14,7 @@ from rioni.client import Client, EventType, JobReport, Schema, Storage, Subscrip
 from tests.support.dead_letters import dead_letter
 from tests.support.server import running_server
 from tests.support.snapshots import differences
+from tests.support.waiting import WAIT_S
 
 
 SCHEMA = {"type": "object", "properties": {"order": {"type": "string"}}}
@@ -97,7 +99,7 @@ FOUND = {
 
 @pytest.fixture
 def new_broker(tmp_path):
-    """A new broker, so that positions in its log are the same each time."""
+    """A new broker, so that there is nothing else to list."""
     with running_server(tmp_path / "data", "--workers", "1") as running:
         yield running
 
@@ -113,6 +115,9 @@ def test_what_json_prints_is_pinned(run, new_broker):
         code, out, err = run(*arguments, "--json", "--url", url)
         assert code == (name in FOUND), err
         assert all(json.loads(line) is not None for line in out.splitlines())
+        if name == "audit-list":
+            # What the broker records by itself may come before or after.
+            out = re.sub(r'"position":\d+', '"position":N', out)
         wrong += differences(name, out, version=__version__ if name == "monitoring-version" else "(none)")
     assert not wrong
 
@@ -140,7 +145,7 @@ def _prepare(url: str) -> str:
         client.publish("orders", [{"order": str(number), "metadata": metadata()} for number in range(2)])
         wanted = Subscription(owning_application="shop", event_types=["orders"]).with_dead_letters()
         subscription_id = client.subscriptions.create(wanted).id
-        with httpx.stream("GET", f"{url}/subscriptions/{subscription_id}/events", timeout=60) as stream:
+        with httpx.stream("GET", f"{url}/subscriptions/{subscription_id}/events", timeout=WAIT_S) as stream:
             client.subscriptions.close_stream(subscription_id, stream.headers["X-Nakadi-StreamId"])
             stream.read()
         client.publish("nakadi.dead.letter.queue", [dead_letter(subscription_id, "orders", 1, {"order": "1"})])

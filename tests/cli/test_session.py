@@ -12,6 +12,7 @@ import pytest
 import typer
 
 from rioni.cli.session import Session, connected
+from tests.support.waiting import WAIT_S
 
 
 def test_a_command_gets_the_options_of_the_connection():
@@ -49,7 +50,7 @@ def test_a_program_that_stops_reading_is_no_error(broker, tmp_path):
     reader, writer = os.pipe()
     os.close(reader)
     command = [sys.executable, "-m", "rioni", "storages", "list", "--url", broker.url]
-    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, check=False, timeout=60)
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, check=False, timeout=WAIT_S)
     os.close(writer)
     assert (done.returncode, done.stderr) == (141, b"")
 

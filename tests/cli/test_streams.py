@@ -14,12 +14,13 @@ import pytest
 from rioni.cli import streams
 from rioni.client import EventType, Schema
 from tests.support.commands import all_commands
-from tests.support.waiting import wait_until
+from tests.support.waiting import WAIT_S, wait_until
 
 
 FULL = "Error: Standard output can't be written: No space left on device."
 CLOSED = "Error: Standard output can't be written: it is closed."
 COMMANDS = [words for words, _ in all_commands()]
+ONE_OF_EACH_GROUP = [*{words[0]: words for words in COMMANDS}.values()]
 WITH_OUTPUT = [
     "context list --json",
     "config show",
@@ -102,7 +103,7 @@ def _python(arguments, redirections, **environ):
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=WAIT_S,
         env={**os.environ, **environ},
     )
 
@@ -161,7 +162,7 @@ def test_the_server_serves_whatever_its_streams_are(tmp_path, redirections):
             assert process.poll() is None
         finally:
             process.terminate()
-        assert process.wait(60) == 0
+        assert process.wait(WAIT_S) == 0
 
 
 def _answers(port):
@@ -169,3 +170,16 @@ def _answers(port):
         return httpx.get(f"http://127.0.0.1:{port}/health", trust_env=False).status_code == 200
     except httpx.TransportError:
         return False
+
+
+@pytest.mark.parametrize("command", ONE_OF_EACH_GROUP, ids=" ".join)
+def test_help_fits_a_narrow_terminal_that_has_ascii_alone(run, monkeypatch, tmp_path, command):
+    monkeypatch.setenv("COLUMNS", "60")
+    path = tmp_path / "help"
+    with path.open("w", encoding="ascii", errors="backslashreplace") as file, monkeypatch.context() as patched:
+        patched.setattr(sys, "stdout", streams.output_on(file.fileno(), file))
+        code, _, err = run(*command, "--help")
+    assert (code, err) == (0, "")
+    lines = path.read_text(encoding="unicode_escape").splitlines()
+    assert "Usage:" in "".join(lines[:2])
+    assert max(map(len, lines)) <= 60

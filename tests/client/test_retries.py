@@ -8,6 +8,7 @@ import pytest
 
 from rioni.client.errors import ConnectionFailed, TimedOut, problem
 from rioni.client.retries import RETRY_S, WAIT_MAX_S, Attempts, backoff_s, may_help, retry_after_s
+from rioni.domain.errors import RETRY_AFTER_S
 
 
 @pytest.mark.parametrize(
@@ -47,6 +48,8 @@ def test_what_may_help(error, repeatable, once):
 GONE = ConnectionFailed("connection refused", sent=False)
 CUT = ConnectionFailed("connection reset")
 BUSY = problem(503, {"detail": "Kafka does not respond"}, request="", retry_after_s=None)
+CLIENTS_WORK_AFTER_S = 5.0
+"""So soon after their broker clients work again; see tests/properties/test_outages.py."""
 ASKS = problem(503, {}, request="", retry_after_s=2.0)
 LATE = TimedOut("no answer in time")
 
@@ -66,6 +69,15 @@ def recovery_s(outage_s, ex, took_s=0.0, *, retry_s=RETRY_S, **limits):
 def test_an_outage_is_ridden_out_by_default_and_over_soon_after_its_end(ex, outage_s):
     assert recovery_s(outage_s, ex) <= WAIT_MAX_S
     assert recovery_s(outage_s, ex, retry_s=0, deadline_s=120) <= WAIT_MAX_S
+
+
+@pytest.mark.parametrize("outage_s", [0.01, 1.5, 30, 60, 90])
+def test_an_attempt_that_comes_too_early_is_no_long_wait(outage_s):
+    """The first part of a broker that works again may be another than the one that an attempt needs."""
+    asks = problem(503, {}, request="", retry_after_s=float(RETRY_AFTER_S))
+    for ex in (GONE, BUSY, asks):
+        assert recovery_s(outage_s + recovery_s(outage_s, ex) + 0.001, ex) <= WAIT_MAX_S
+    assert 2 * max(WAIT_MAX_S, RETRY_AFTER_S) < CLIENTS_WORK_AFTER_S
 
 
 @pytest.mark.parametrize("outage_s", [30, 60, 90])
@@ -104,7 +116,7 @@ def test_a_broker_that_asks_for_no_pause_is_not_asked_without_end():
 
 
 def test_the_pause_grows_up_to_a_limit_and_differs_among_clients():
-    assert [round(backoff_s(n, 1.0), 3) for n in (1, 2, 3, 4, 5, 6, 1_000)] == [0.1, 0.2, 0.4, 0.8, 1.6, 3, 3]
+    assert [round(backoff_s(n, 1.0), 3) for n in (1, 2, 3, 4, 5, 6, 1_000)] == [0.1, 0.2, 0.4, 0.8, 1.6, 2, 2]
     assert all(backoff_s(n, 0.0) == backoff_s(n, 1.0) / 2 for n in range(1, 50))
     assert len({backoff_s(10) for _ in range(100)}) > 50
 

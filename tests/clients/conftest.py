@@ -7,7 +7,7 @@ from tests.support.server import running_server
 
 
 # Installs and compiles for a minute or more. The usual run starts the clients that need neither.
-collect_ignore = [] if NIGHTLY else ["test_nightly_clients.py"]
+collect_ignore = [] if NIGHTLY else ["test_nightly_clients.py", "test_nightly_generators.py"]
 RUN_TIMEOUT_S = 120
 
 

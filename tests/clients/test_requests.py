@@ -7,6 +7,8 @@ import uuid
 import httpx
 import pytest
 
+from tests.support.server import Stream
+
 
 NAKADI_JAVA = {
     "Accept": "application/json",
@@ -110,7 +112,8 @@ def test_nakadi_java_publishes_compressed_and_consumes_by_a_subscription(client,
     assert send("POST", "/subscriptions", 200, wanted, **headers).json()["id"] == subscription["id"]
     path = f"/subscriptions/{subscription['id']}"
     with client.stream("GET", f"{path}/events?max_uncommitted_events=20", headers=NAKADI_JAVA) as stream:
-        cursor = json.loads(next(stream.iter_lines()))["cursor"]
+        lines = Stream(stream)
+        cursor = json.loads(lines.line())["cursor"]
         checkpoint = headers | {"X-Nakadi-StreamId": stream.headers["X-Nakadi-StreamId"]}
         send("POST", f"{path}/cursors", 204, {"items": [cursor]}, **checkpoint)
         (result,) = send("POST", f"{path}/cursors", 200, {"items": [cursor]}, **checkpoint).json()["items"]
@@ -152,7 +155,7 @@ def test_kanadi_publishes_and_consumes_by_a_subscription(client, send):
 
     path = f"/subscriptions/{subscription['id']}"
     with client.stream("GET", f"{path}/events?batch_limit=2", headers=KANADI | {"Connection": "Keep-Alive"}) as stream:
-        batch = json.loads(next(stream.iter_lines()))
+        batch = json.loads(Stream(stream).line())
         assert batch["cursor"].keys() == CURSOR
         assert {"eid", "occurred_at"} <= batch["events"][0]["metadata"].keys()
         commit = headers | {"X-Nakadi-StreamId": stream.headers["X-Nakadi-StreamId"]}

@@ -1,6 +1,7 @@
 """One command is one transaction; one table lists what each command needs and returns."""
 
 import pytest
+from structlog.testing import capture_logs
 
 from rioni.commands.bus import CommandBus
 from rioni.commands.event_types import CreateEventType
@@ -54,3 +55,29 @@ def test_a_transaction_that_fails_halfway_writes_nothing(broker):
     with pytest.raises(NotFound):
         broker.store.bounds(topics[0])
     assert broker.do(CreateEventType(spec=event_type_spec())).name == "order.created"
+
+
+def test_an_effect_that_could_not_be_undone_is_told_and_so_is_that_the_database_works_again(broker, monkeypatch):
+    transaction, away = broker.log.transaction, []
+
+    def fail(*_args):
+        away.append(True)
+        raise Unavailable("the disk is full")
+
+    def may_fail():
+        if away:
+            raise Unavailable("the database is away")
+        return transaction()
+
+    monkeypatch.setattr(broker.store, "create_topic", fail)
+    monkeypatch.setattr(broker.log, "transaction", may_fail)
+    with capture_logs() as lines:
+        for _ in range(2):
+            away.clear()
+            with pytest.raises(Unavailable, match="the disk is full"):
+                broker.bus.dispatch(CreateEventType(spec=event_type_spec()), context())
+        assert [line["reason"] for line in lines if "undo" in line["event"]] == ["the database is away"] * 2
+        away.clear()
+        for enabled in (True, False):
+            broker.do(SwitchFeature(feature="kpi_collection", enabled=enabled))
+    assert [line["event"] for line in lines].count("works again") == 2

@@ -22,6 +22,7 @@ from rioni.storage.sql import engines
 from tests.support.broker import DEFAULT_ADMIN, running_broker
 from tests.support.builders import context, event_type_spec
 from tests.support.proxy import Cut, proxy_to
+from tests.support.waiting import WAIT_S
 
 
 pytestmark = pytest.mark.postgres
@@ -128,12 +129,12 @@ class Deadlocks(Projector):
             self._left -= 1
             has_begun = Event()
             waiting = self._waiting.submit(self._write_in_between, has_begun)
-            assert has_begun.wait(20)
+            assert has_begun.wait(WAIT_S)
             try:
                 super().apply(connection, entries)
             finally:
                 connection.rollback()
-                waiting.result(20)
+                waiting.result(WAIT_S)
         else:
             super().apply(connection, entries)
 

@@ -1,3 +1,5 @@
+import itertools
+
 import pytest
 from structlog.testing import capture_logs
 
@@ -31,14 +33,17 @@ def test_a_failure_is_logged_once_for_as_long_as_it_lasts(errors, reasons):
     with capture_logs() as lines:
         for _ in errors:
             attempts.run("a job", job)
-    assert [(line["job"], line["reason"]) for line in lines] == [("a job", reason) for reason in reasons]
+    failures = [line for line in lines if line["log_level"] == "error"]
+    assert [(line["job"], line["reason"]) for line in failures] == [("a job", reason) for reason in reasons]
+    again = [line for line in lines if line["event"] == "works again"]
+    assert len(again) == sum(bool(error) and not after for error, after in itertools.pairwise(errors))
 
 
 def test_jobs_fail_independently():
     attempts = LoggedJobRunner()
     with capture_logs() as lines:
         for what in ("one", "two", "one"):
-            attempts.run(what, fails_with(Unavailable("away")))
+            attempts.run(what, fails_with(Unavailable(f"{what} is away")))
     assert [line["job"] for line in lines] == ["one", "two"]
 
 
@@ -46,4 +51,4 @@ def test_jobs_fail_independently():
 def test_only_internal_errors_are_logged_with_a_traceback(error, traceback):
     with capture_logs() as lines:
         LoggedJobRunner().run("a job", fails_with(error))
-    assert [line["exc_info"] for line in lines] == [traceback]
+    assert [bool(line["exc_info"]) for line in lines] == [traceback]

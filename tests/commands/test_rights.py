@@ -89,6 +89,7 @@ def test_rights_are_those_that_the_checks_look_at(broker, access, section, subsc
             "READ": passes(access.subscription, subject, subscription.id),
             "ADMIN": passes(administer),
             "STREAM": passes(stream),
+            "REDRIVE": passes(access.redrive, subject, subscription.id),
         },
         "broker": {
             "READ": access.visibility(subject).reader is None,

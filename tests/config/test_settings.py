@@ -10,9 +10,13 @@ from structlog.testing import capture_logs
 
 from rioni import __version__
 from rioni.config.loading import RENAMED, load
+from rioni.config.proxies import BASE_PATH_EXPECTED
 from rioni.config.setting import ConfigError
 from rioni.config.settings import SETTINGS, Config
 from rioni.domain.limits import Limits
+from rioni.storage.kafka import options as kafka_options
+from rioni.storage.tokens.tokens_file import parsed
+from rioni.storage.zookeeper.session import options as zookeeper_options
 from tests.support.tables import rows
 
 
@@ -86,6 +90,16 @@ def test_an_empty_variable_counts_as_not_set():
             {},
             "rioni.toml: allowed_hosts must be names of hosts without ports, separated by commas, not 'broker:8080'",
         ),
+        (
+            "trusted_proxies = '10.1.0.1/16'",
+            {},
+            "settings: trusted_proxies has an item that is neither an address nor a network such as 10.1.0.0/16",
+        ),
+        (
+            "",
+            {"RIONI_BASE_PATH": "/console"},
+            f"environment: RIONI_BASE_PATH must be {BASE_PATH_EXPECTED}, not '/console'",
+        ),
         ("retention_min_ms = 400_000_000", {}, "settings: retention_min_ms is above retention_default_ms"),
     ],
 )
@@ -107,9 +121,31 @@ def test_errors_name_the_setting_its_source_and_valid_values(toml, environ, mess
         ("ALLOWED_HOSTS", "https://broker.example.org"),
         ("ALLOWED_HOSTS", "2001:db8::1"),
         ("ALLOWED_HOSTS", ","),
+        ("BASE_PATH", "broker"),
+        ("BASE_PATH", "/"),
+        ("BASE_PATH", "/broker/"),
+        ("BASE_PATH", "//broker"),
+        ("BASE_PATH", "/a//b"),
+        ("BASE_PATH", "/a/.."),
+        ("BASE_PATH", "/./a"),
+        ("BASE_PATH", "/a b"),
+        ("BASE_PATH", "/a%2Fb"),
+        ("BASE_PATH", "/a?b"),
+        ("BASE_PATH", "/a#b"),
+        ("BASE_PATH", "/a\n"),
+        ("BASE_PATH", "/a\x7f"),
+        ("BASE_PATH", "/ä"),
+        ("BASE_PATH", "https://example.org/broker"),
+        ("BASE_PATH", "/console"),
+        ("BASE_PATH", "/event-types/a"),
+        ("BASE_PATH", "/" + "a" * 200),
+        ("TRUSTED_PROXIES", "proxy.example.org"),
+        ("TRUSTED_PROXIES", "10.0.0.1;10.0.0.2"),
+        ("TRUSTED_PROXIES", "10.0.0.1, 10.0.0.2"),
+        ("TRUSTED_PROXIES", "*"),
     ],
 )
-def test_origins_and_hosts_are_checked_when_they_are_read(name, value):
+def test_what_requests_and_proxies_may_say_is_checked_when_it_is_read(name, value):
     with pytest.raises(ConfigError, match=f"RIONI_{name} must be"):
         load(environ={f"RIONI_{name}": value})
 
@@ -119,9 +155,13 @@ def test_origins_and_hosts_are_checked_when_they_are_read(name, value):
     [
         ("ALLOWED_ORIGINS", "https://app.example.org,http://localhost:3000,http://[::1]:3000"),
         ("ALLOWED_HOSTS", "broker.example.org,10.0.0.1,[2001:db8::1]"),
+        ("BASE_PATH", "/broker"),
+        ("BASE_PATH", "/consoles/.well-known/a~b_C-9/console"),
+        ("BASE_PATH", "/" + "a" * 199),
+        ("TRUSTED_PROXIES", "10.0.0.1,10.1.0.0/16,2001:db8::1,fd00::/8"),
     ],
 )
-def test_lists_of_origins_and_hosts_are_separated_by_commas(name, value):
+def test_lists_are_separated_by_commas_and_a_path_has_segments(name, value):
     assert getattr(load(environ={f"RIONI_{name}": value}).config, name.lower()) == value
 
 
@@ -143,6 +183,35 @@ def test_every_error_is_named_at_once():
         "environment: RIONI_HOSST is not a setting; did you mean RIONI_HOST?",
         "command line: --port must be a whole number from 0 to 65535, not -1",
     ]
+
+
+MARK = "\ufeff"
+FILES = {
+    "settings": (lambda path: load(file=path, environ={}).config.port, "port = 8081", 8081),
+    "tokens": (
+        lambda path: [each.uid for each in parsed(path.read_text()).values()],
+        f'[[token]]\nsha256 = "{"0" * 64}"\nuid = "alice"',
+        ["alice"],
+    ),
+    "Kafka": (
+        kafka_options.read_options,
+        "['a:9092']\n'ssl.ca.location' = 'ca.pem'",
+        {frozenset(["a:9092"]): {"ssl.ca.location": "ca.pem"}},
+    ),
+    "ZooKeeper": (
+        lambda path: zookeeper_options.read_options(path).ca,
+        "ca = 'ca.pem'",
+        "ca.pem",
+    ),
+}
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_a_byte_order_mark_as_editors_write_it_is_ignored(tmp_path, file):
+    read, text, found = FILES[file]
+    path = tmp_path / "file.toml"
+    path.write_text(f"{MARK}{text}\r\n", encoding="utf-8")
+    assert read(path) == found
 
 
 @pytest.mark.parametrize("content", [b"port = ", b"\xff\xfe"])

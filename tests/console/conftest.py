@@ -1,3 +1,4 @@
+import contextlib
 import re
 
 import httpx
@@ -9,8 +10,9 @@ from tests.support.browser import browser as browser  # noqa: PLC0414 - a fixtur
 from tests.support.builders import event_type_body
 from tests.support.modes import CLUSTER, modes_of
 from tests.support.nodes import running_nodes
-from tests.support.server import running_server
+from tests.support.server import open_stream, running_server
 from tests.support.tokens import ADMINISTRATOR, FULL_SCOPES, write_tokens
+from tests.support.waiting import WAIT_S, wait_until
 
 
 ADMIN, READER = "token-of-the-administrator", "token-of-a-reader"
@@ -52,6 +54,18 @@ def broker(request, mode):
 def guarded(request, mode, tmp_path_factory):
     """A broker that asks for tokens: of its administrator, of a user without special rights, and of each role."""
     folder = tmp_path_factory.mktemp("guarded")
+    settings = guarded_settings(folder)
+    if mode == CLUSTER:
+        settings |= request.getfixturevalue("cluster_environment")()
+        server = running_nodes(folder / "data", environment=settings)
+    else:
+        server = running_server(folder / "data", "--workers", "1", environment=settings)
+    with server as running:
+        yield running
+
+
+def guarded_settings(folder):
+    """Settings of a broker that asks for such tokens, which are written to the folder."""
     scopes = {"scopes": list(FULL_SCOPES)}
     write_tokens(
         folder / "tokens.toml",
@@ -61,19 +75,12 @@ def guarded(request, mode, tmp_path_factory):
             **{role: {"uid": role, "realm": "employees", **scopes} for role in ROLES},
         },
     )
-    settings = {
+    return {
         **ADMINISTRATOR,
         "RIONI_AUTH_MODE": "full",
         "RIONI_AUTH_TOKENS": str(folder / "tokens.toml"),
         "RIONI_AUTH_SERVICE_REALMS": "services",
     }
-    if mode == CLUSTER:
-        settings |= request.getfixturevalue("cluster_environment")()
-        server = running_nodes(folder / "data", environment=settings)
-    else:
-        server = running_server(folder / "data", "--workers", "1", environment=settings)
-    with server as running:
-        yield running
 
 
 @pytest.fixture(scope="session")
@@ -91,6 +98,24 @@ def cluster_sample(cluster_nodes, shared_by_group):
 def sample(request, mode):
     """Something of each kind, with hostile texts; the values of the names in `sample.ADDRESSES`."""
     return request.getfixturevalue({"embedded": "embedded_sample", CLUSTER: "cluster_sample"}[mode])
+
+
+def streams_of(api, path):
+    """The ids of the open streams of a subscription."""
+    items = api.get(f"{path}/stats").json()["items"]
+    return {each["stream_id"] for item in items for each in item["partitions"]} - {""}
+
+
+@pytest.fixture
+def streamed(broker, api, sample):
+    """The sample while a stream is open: its first one ends if a test redrives events that it does not commit."""
+    path = f"/subscriptions/{sample['id']}"
+    with contextlib.ExitStack() as stack:
+        if not streams_of(api, path):
+            other = stack.enter_context(broker.client())
+            stack.enter_context(open_stream(other, f"{path}/events"))
+            wait_until(lambda: streams_of(api, path))
+        yield sample
 
 
 @pytest.fixture
@@ -117,7 +142,7 @@ class Visitor:
     """A browser without scripts: keeps cookies, and sends forms with what they hold."""
 
     def __init__(self, url):
-        self.http = httpx.Client(base_url=url, headers={"Accept": "text/html"}, verify=False, timeout=30)
+        self.http = httpx.Client(base_url=url, headers={"Accept": "text/html"}, verify=False, timeout=WAIT_S)
 
     def __enter__(self):
         return self

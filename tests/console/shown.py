@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from rioni.console.api import ApiProblem
-from rioni.console.assets import asset_url
 from rioni.console.pages.page import Page, Visit
 from rioni.console.pages.table import SECTIONS
 from rioni.console.rendering import curl, render, url
@@ -18,9 +17,8 @@ def rendered(
     context = {
         "title": page.title.format(**visit.path),
         "sections": SECTIONS,
-        "asset": asset_url,
         "curl": lambda *request: curl("http://broker", *request, token=False),
-        "url": lambda path, /, **params: url(path, visit.as_of, **params),
+        "url": lambda path, /, **params: url("", path, visit.as_of, **params),
         "visit": visit,
         "session": Session.new("token").telling(notice),
         "here": "/",
@@ -28,4 +26,4 @@ def rendered(
         "lacks": lambda action: "ADMIN of the broker" if page.actions[action].needs else "",
         "data": data,
     }
-    return render(page.template, context)
+    return render(page.template, "", context)

@@ -81,7 +81,7 @@ def test_a_series_begins_at_zero_and_what_has_none_was_zero():
 
 def test_an_unknown_duration_is_a_gap():
     history = History(series("publish_seconds", [None, 0.1, None], quantile="0.99"))
-    (found,) = charts(visit(history), [Chart("Takes", DURATION, [Line("publish_seconds", "99 %", "0.99")])])
+    (found,) = charts(visit(history), [Chart("Takes", DURATION, [Line("publish_seconds", "99th percentile", "0.99")])])
     assert found["lines"][0]["values"] == [None, 0.1, None]
 
 
@@ -104,8 +104,12 @@ def test_sparklines_are_one_request_for_all_rows_and_none_for_the_past():
 
 def test_a_drawing_is_interrupted_where_nothing_is_known():
     history = History(series("publish_seconds", [1, 2, None, 4], quantile="0.5"))
-    (found,) = charts(visit(history), [Chart("Takes", DURATION, [Line("publish_seconds", "half", "0.5")])])
-    assert len(re.findall("M", drawing(found))) == 2
+    (found,) = charts(visit(history), [Chart("Takes", DURATION, [Line("publish_seconds", "median", "0.5")])])
+    # A value between two gaps is a dot: a line of one place would not be seen.
+    assert re.findall(r'<path class="([^"]*)" d="([^"]*)"', drawing(found)) == [
+        ("line-0", "M0 77.27L33.33 54.55"),
+        ("line-0 dot", "M100 9.091h0"),
+    ]
     assert 'aria-label="Takes, last hour: now 4 s, at most 4 s"' in drawing(found)
     assert sparkline([0, 0], RATE, "Events").count("<path") == 1
 

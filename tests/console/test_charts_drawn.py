@@ -23,6 +23,16 @@ WRITTEN = """window.texts = []; const fillText = CanvasRenderingContext2D.protot
     fillText.call(this, text, ...place);
   };"""
 """Keeps what charts write: the texts of their axes."""
+COLOURED_COLUMNS = """canvas => {
+  const { width, height } = canvas, { data } = canvas.getContext("2d").getImageData(0, 0, width, height);
+  const columns = new Set();
+  for (let at = 0; at < data.length; at += 4) {
+    const [red, green, blue, alpha] = data.slice(at, at + 4);
+    if (alpha > 200 && Math.max(red, green, blue) - Math.min(red, green, blue) > 100) columns.add((at / 4) % width);
+  }
+  return columns.size;
+}"""
+"""How many columns of pixels have the colour of a line: axes and texts are grey."""
 CLOCKS = "window.texts.filter(text => text.includes(':'))"
 
 
@@ -139,6 +149,31 @@ def test_axes_of_durations_have_no_fractions_of_minutes(page, shop):
     drawn(page, 6)
     page.wait_for_function("() => ['0 s', '2 min', '4 min'].every(text => window.texts.includes(text))")
     assert not page.evaluate("window.texts.filter(text => /[.].* min/.test(text))")
+
+
+def test_a_duration_between_two_gaps_is_drawn(page, shop):
+    """Where little is published, most durations are alone: a line of one place would not be seen."""
+    shown = []
+    for value in (None, 0.25):
+
+        def alone(route, *, value=value):
+            history = route.fetch().json()
+            for series in history["series"]:
+                if series["name"] == "publish_seconds":
+                    series["values"] = [None] * len(history["times"])
+                    series["values"][len(history["times"]) // 2] = value
+                    series["values"][0] = series["values"][1] = 0.5
+            route.fulfill(json=history)
+
+        page.route("**/metrics/history?**", alone)
+        page.goto(f"{shop.url}/console")
+        drawn(page, 6)
+        chart = page.locator("figure.chart", has_text="Publishing takes")
+        expect(chart.locator("li span")).to_have_text(["99th percentile", "median"])
+        expect(chart.locator("li b").first).to_have_text("500 ms" if value is None else "250 ms")
+        shown.append(chart.locator("canvas").evaluate(COLOURED_COLUMNS))
+        page.unroute("**/metrics/history?**")
+    assert shown[1] - shown[0] >= 3
 
 
 def test_charts_show_times_of_the_zone_that_the_page_shows(browser, shop):

@@ -31,6 +31,7 @@ def broker_with_provider(provider, tmp_path_factory):
         "RIONI_AUTH_ISSUERS": str(folder / "issuers.toml"),
         "RIONI_AUTH_TOKENINFO_REMOTE": f"{provider}/tokeninfo",
         "RIONI_CONSOLE_OIDC_ISSUER": provider,
+        "RIONI_TRUSTED_PROXIES": "127.0.0.0/8",
     }
     with running_server(folder / "data", "--workers", "1", environment=settings) as running:
         yield running
@@ -57,6 +58,22 @@ def test_a_user_logs_in_at_the_provider(visitor):
     assert finished.status_code == 200
     assert 'content="0;url=/console/event-types"' in finished.text
     assert visitor.get("/console/event-types").status_code == 200
+
+
+@pytest.mark.slow
+def test_the_provider_sends_the_browser_back_below_a_base_path(visitor):
+    """reference common#base-path: whatever the path, and whether the proxy removes it."""
+    prefix = {"X-Forwarded-Prefix": "/tools/broker"}
+    assert "/tools/broker/console/login/provider?next=" in visitor.get("/console/login", headers=prefix).text
+    for following, page in (("/tools/broker/console/audit", "/audit"), ("/console/audit", "")):
+        begun = visitor.get("/console/login/provider", params={"next": following}, headers=prefix)
+        assert "_login=" in begun.headers["set-cookie"]
+        assert "; Path=/tools/broker;" in begun.headers["set-cookie"]
+        back = visitor.get(begun.headers["location"]).headers["location"]
+        assert urlsplit(back).path == "/tools/broker/console/login/callback"
+        finished = visitor.get(back, headers=prefix)
+        assert f'content="0;url=/tools/broker/console{page}"' in finished.text
+        assert all("; Path=/tools/broker;" in each for each in finished.headers.get_list("set-cookie"))
 
 
 @pytest.mark.slow

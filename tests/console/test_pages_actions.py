@@ -5,6 +5,7 @@ import json
 import pytest
 
 from rioni.console.pages.table import PAGES
+from tests.console.conftest import streams_of
 from tests.console.dead_letters import letters_of
 from tests.console.test_pages_keyboard import tab_to
 from tests.support.browser import needs_browser
@@ -16,7 +17,7 @@ pytestmark = [needs_browser, pytest.mark.slow]
 
 KEYS, MOUSE, PLAIN = "keys", "mouse", "plain"
 EVENT_TYPE, EVENTS, SUBSCRIPTION = "/event-types/{name}", "/event-types/{name}/events", "/subscriptions/{id}"
-STORAGES, SETTINGS = "/storages", "/settings"
+NEW_EVENT_TYPE, STORAGES, SETTINGS = "/create-event-type", "/storages", "/settings"
 DONE, PLANNED = ".banner.done", "h2:has-text('What would change')"
 
 
@@ -79,6 +80,9 @@ def test_each_action_is_made(user, broker, api, event_type, request):
 
 
 def _of_event_types(user, api, name):
+    user.goes(NEW_EVENT_TYPE)
+    user.makes(NEW_EVENT_TYPE, "create", name=f"{name}.created", owning_application="mice")
+    assert api.get(f"/event-types/{name}.created").json()["owning_application"] == "mice"
     user.goes(EVENT_TYPE, "?tab=partitions", name=name)
     user.makes(EVENT_TYPE, "partitions", count="3")
     assert len(api.get(f"/event-types/{name}/partitions").json()) == 3
@@ -104,10 +108,10 @@ def _of_subscriptions(user, broker, api, letters):
     user.makes(SUBSCRIPTION, "redrive", shown="#redrive .banner.done")
     assert letters.events() == 2
     with broker.client() as other, open_stream(other, f"{path}/events"):
-        wait_until(lambda: _streams(api, path))
+        wait_until(lambda: streams_of(api, path))
         user.goes(SUBSCRIPTION, id=letters.id)
         user.makes(SUBSCRIPTION, "close")
-        assert not _streams(api, path)
+        assert not streams_of(api, path)
     user.goes(SUBSCRIPTION, "?tab=reset", id=letters.id)
     user.makes(SUBSCRIPTION, "preview", shown=".banner.past")
     user.makes(SUBSCRIPTION, "reset")
@@ -121,11 +125,6 @@ def _of_subscriptions(user, broker, api, letters):
     user.goes(SUBSCRIPTION, "?tab=definition", id=letters.id)
     user.makes(SUBSCRIPTION, "delete", name=letters.event_type)
     assert api.get(path).status_code == 404
-
-
-def _streams(api, path):
-    items = api.get(f"{path}/stats").json()["items"]
-    return {each["stream_id"] for item in items for each in item["partitions"]} - {""}
 
 
 def _of_storages(user, api, storage):

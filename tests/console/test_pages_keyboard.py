@@ -66,8 +66,8 @@ def test_shortcuts(page):
     assert page.locator("#search").input_value() == "ge"
 
 
-def test_what_is_refreshed_keeps_the_focus(page, sample):
-    page.goto(f"/console/subscriptions/{sample['id']}")
+def test_what_is_refreshed_keeps_the_focus(page, streamed):
+    page.goto(f"/console/subscriptions/{streamed['id']}")
     page.locator("#partitions [value=close]").evaluate("each => { each.dataset.before = ''; each.focus() }")
     page.wait_for_function("() => !document.querySelector('[data-before]')")
     assert page.evaluate("document.activeElement.value") == "close"

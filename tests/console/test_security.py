@@ -85,6 +85,8 @@ def test_a_shorter_session_removes_the_cookies_of_a_longer_one():
 def test_brokers_at_other_ports_of_a_host_have_sessions_of_their_own(host, name):
     assert cookie_name(host, secure=False) == name
     assert cookie_name(host, secure=True) == f"__Host-{name}"
+    assert cookie_name(host, secure=False, base_path="/a/b") == f"{name}-a-b"
+    assert cookie_name(host, secure=True, base_path="/a/b") == f"__Secure-{name}-a-b"
 
 
 @pytest.mark.parametrize(
@@ -96,12 +98,17 @@ def test_brokers_at_other_ports_of_a_host_have_sessions_of_their_own(host, name)
         ("//evil.example", "/console"),
         ("/console//evil.example", "/console"),
         ("/console/\\evil.example", "/console"),
+        ("/console/../other", "/console"),
+        ("/console/%2E./other?q=a", "/console"),
+        ("/console/.", "/console"),
+        ("/console?q=/../a", "/console?q=/../a"),
+        ("/console/event-types/a..b", "/console/event-types/a..b"),
         ("/consoleevil", "/console"),
         ("", "/console"),
     ],
 )
 def test_after_a_login_the_browser_stays_in_the_console(text, path):
-    assert local_path(text) == path
+    assert local_path("", text) == path
 
 
 def test_pages_ask_for_a_login(guest):

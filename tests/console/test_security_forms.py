@@ -25,11 +25,11 @@ FORGED = {
 
 
 @pytest.fixture
-def found(visitor, sample):
+def found(visitor, streamed):
     """Each form with the address of its page, and one of its actions."""
     return [
         (form.address or f"/console{path}", form, action)
-        for path in (each.format(**sample) for each in ADDRESSES)
+        for path in (each.format(**streamed) for each in ADDRESSES)
         for form in visitor.forms(f"/console{path}")
         for action in form.actions
     ]

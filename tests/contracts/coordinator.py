@@ -212,6 +212,58 @@ class CoordinatorContract(CommitContract, FailureContract):
         assert sum(outcomes) == 1
         assert len(outcomes) == 8
 
+    # --- clients that have gone ---
+
+    def test_a_retired_session_may_commit_and_holds_no_slot(self, coordinator, other, subscription, stream):
+        coordinator.retire(subscription, stream)
+        coordinator.retire(subscription, stream)
+        assert other.topology(subscription).sessions[stream].retired
+        assert other.commit(subscription, stream, [(A0, offset(1))]) == [True]
+        others = [name() for _ in ALL]
+        for each in others:
+            other.join(subscription, each)
+        for each in (coordinator, other):
+            assert set(each.topology(subscription).sessions) == set(others)
+            assert sorted(held.owner for held in each.topology(subscription).partitions.values()) == sorted(others)
+        with pytest.raises(Invalid, match=f"Session with stream id {stream} not found"):
+            coordinator.commit(subscription, stream, [(A0, offset(2))])
+
+    def test_what_a_retired_session_had_requested_can_be_requested(self, coordinator, other, subscription):
+        first, second = name(), name()
+        coordinator.join(subscription, first, [A0, A1])
+        coordinator.retire(subscription, first)
+        other.join(subscription, second, [A1])
+        assert set(coordinator.topology(subscription).sessions) == {second}
+        assert coordinator.topology(subscription).partitions[A1] == Assignment(second)
+
+    def test_a_join_that_is_refused_leaves_retired_sessions_as_they_are(self, coordinator, other, subscription):
+        first, second = name(), name()
+        coordinator.join(subscription, first, [A0])
+        other.join(subscription, second, [A1])
+        coordinator.retire(subscription, first)
+        with pytest.raises(Conflict):
+            other.join(subscription, name(), [A1])
+        assert set(coordinator.topology(subscription).sessions) == {first, second}
+        assert other.commit(subscription, first, [(A0, offset(1))]) == [True]
+
+    def test_a_retired_session_keeps_its_partitions_and_gets_no_others(self, coordinator, other, subscription):
+        retired, leaving, staying = name(), name(), name()
+        for each in (retired, leaving, staying):
+            coordinator.join(subscription, each)
+        for key, assignment in coordinator.topology(subscription).partitions.items():
+            coordinator.release(subscription, assignment.session, key)
+        had = {key for key, each in other.topology(subscription).partitions.items() if each.session == retired}
+        assert had
+        coordinator.retire(subscription, retired)
+        other.leave(subscription, leaving)
+        owners = {key: each.owner for key, each in coordinator.topology(subscription).partitions.items()}
+        assert owners == {key: retired if key in had else staying for key in ALL}
+
+    def test_unknown_sessions_do_not_retire(self, coordinator, other, subscription, stream):
+        other.retire(subscription, name())
+        other.retire(name(), stream)
+        assert not coordinator.topology(subscription).sessions[stream].retired
+
     # --- waking up ---
 
     def test_every_change_wakes_the_sessions_concerned(self, other, signals: Notifier, subscription):
@@ -223,6 +275,7 @@ class CoordinatorContract(CommitContract, FailureContract):
             lambda: other.commit(subscription, stream, [(A0, offset(1))]),
             lambda: other.commit(subscription, stream, [(A0, offset(1))]),
             lambda: other.release(subscription, stream, A0),
+            lambda: other.retire(subscription, stream),
             lambda: other.leave(subscription, stream),
         ):
             change()

@@ -13,6 +13,7 @@ from rioni.domain.errors import ConcurrentChange
 from rioni.domain.events import DomainEvent, Origin, stream_id
 from rioni.domain.hash_chain import GENESIS, LogHead
 from rioni.domain.ports.event_log import EventLog, LogEntry
+from tests.support.waiting import WAIT_S
 
 
 class Noted(DomainEvent, frozen=True, kw_only=True):
@@ -202,11 +203,11 @@ class EventLogContract:
         with ThreadPoolExecutor(1) as executor:
             with log.transaction() as transaction:
                 waiting = executor.submit(append_too)
-                assert begun.wait(20)
+                assert begun.wait(WAIT_S)
                 transaction.append(stream_id("note", "a"), 0, [Noted(name="a")], ORIGIN)
                 assert not waiting.done()
                 end = transaction.head
-            assert waiting.result(20) == end
+            assert waiting.result(WAIT_S) == end
         assert [entry.event.key for entry in read_all(log)] == ["a", "b"]
 
     # --- commits that were not answered ---
@@ -225,7 +226,7 @@ class EventLogContract:
                 asked = executor.submit(other_log.was_committed, ORIGIN.command_id, 0)
                 transaction.append(stream_id("note", "a"), 0, [Noted(name="a")], ORIGIN)
                 assert not asked.done()
-            assert asked.result(20)
+            assert asked.result(WAIT_S)
 
     # --- reading ---
 

@@ -5,6 +5,7 @@ Source: reference streams#dead-letter-handling, streams#failures.
 
 import pytest
 
+from rioni.domain.errors import Invalid
 from rioni.domain.ports.coordinator import DeliveryFailure
 from tests.contracts.coordination import A0, A1, A2, ENOUGH_S, CoordinationSuite, name, offset
 
@@ -106,4 +107,66 @@ class FailureContract(CoordinationSuite):
         other.record_delivery_attempt(subscription, stream, A1, offset(4))
         other.commit(subscription, stream, [(A1, offset(4))])
         other.close()
+        assert coordinator.delivery_failures(subscription) == {A0: DeliveryFailure(1, offset(4), "")}
+
+    def failed(self, coordinator, subscription, stream, *reasons):
+        """Fail partition A0 with a stream that gives reasons, by position."""
+        coordinator.record_delivery_attempt(subscription, stream, A0, offset(4))
+        coordinator.record_failure_reasons(subscription, stream, [(A0, offset(at), text) for at, text in reasons])
+        coordinator.leave(subscription, stream)
+
+    def test_a_partition_has_the_last_reason_of_its_consumers_with_the_offset_of_its_event(
+        self, coordinator, other, subscription, stream
+    ):
+        self.failed(coordinator, subscription, stream, (3, "first"), (2, "sécond 🙂"))
+        expected = DeliveryFailure(1, offset(4), "", offset(2), "sécond 🙂")
+        assert coordinator.delivery_failures(subscription) == other.delivery_failures(subscription) == {A0: expected}
+        second = name()
+        other.join(subscription, second)
+        self.failed(other, subscription, second)
+        assert coordinator.delivery_failures(subscription) == {A0: expected._replace(failures=2)}
+
+    @pytest.mark.parametrize(("position", "kept"), [(1, True), (2, False), (3, False)])
+    def test_a_commit_that_reaches_an_event_clears_its_reason(
+        self, coordinator, other, subscription, stream, position, kept
+    ):
+        coordinator.record_delivery_attempt(subscription, stream, A0, offset(4))
+        coordinator.record_failure_reasons(subscription, stream, [(A0, offset(2), "why")])
+        coordinator.commit(subscription, stream, [(A0, offset(position))])
+        coordinator.leave(subscription, stream)
+        reason = (offset(2), "why") if kept else ()
+        assert other.delivery_failures(subscription) == {A0: DeliveryFailure(1, offset(4), "", *reason)}
+
+    def test_a_reason_for_what_is_committed_changes_nothing(self, coordinator, subscription, stream):
+        coordinator.commit(subscription, stream, [(A0, offset(2))])
+        self.failed(coordinator, subscription, stream, (3, "why"), (2, "late"), (1, "later"))
+        expected = DeliveryFailure(1, offset(4), "", offset(3), "why")
+        assert coordinator.delivery_failures(subscription) == {A0: expected}
+        coordinator.join(subscription, second := name())
+        coordinator.record_failure_reasons(subscription, second, [(A0, offset(2), "latest")])
+        assert coordinator.delivery_failures(subscription) == {A0: expected}
+
+    def test_a_cursor_reset_clears_the_reasons_of_its_partitions(self, coordinator, subscription, stream):
+        coordinator.record_delivery_attempt(subscription, stream, A1, offset(4))
+        coordinator.record_failure_reasons(subscription, stream, [(A1, offset(3), "why")])
+        self.failed(coordinator, subscription, stream, (3, "why"))
+        coordinator.reset(subscription, {A0: offset(2)}, ENOUGH_S)
+        coordinator.join(subscription, second := name())
+        self.failed(coordinator, subscription, second)
+        assert coordinator.delivery_failures(subscription) == {
+            A0: DeliveryFailure(1, offset(4), ""),
+            A1: DeliveryFailure(1, offset(4), "", offset(3), "why"),
+        }
+
+    def test_only_the_owner_of_all_its_partitions_can_record_reasons(self, coordinator, other, subscription, stream):
+        coordinator.record_delivery_attempt(subscription, stream, A0, offset(4))
+        other.join(subscription, second := name(), [A1])
+        coordinator.release(subscription, stream, A1)
+        reasons = [(A0, offset(3), "why"), (A1, offset(3), "why")]
+        for each in (stream, second, name()):
+            with pytest.raises(Invalid):
+                coordinator.record_failure_reasons(subscription, each, reasons)
+        coordinator.leave(subscription, stream)
+        with pytest.raises(Invalid):
+            coordinator.record_failure_reasons(subscription, stream, reasons[:1])
         assert coordinator.delivery_failures(subscription) == {A0: DeliveryFailure(1, offset(4), "")}

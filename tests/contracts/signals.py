@@ -5,10 +5,7 @@ import threading
 import pytest
 
 from rioni.domain.ports.notifier import Notifier
-
-
-ENOUGH_S = 20
-"""A timeout that no machine exceeds."""
+from tests.support.waiting import WAIT_S
 
 
 class SignalsContract:
@@ -21,14 +18,14 @@ class SignalsContract:
         waiter = signals.watch(["a", "b"])
         for key in ("a", "b"):
             other.notify(key)
-            assert waiter.wait(ENOUGH_S)
+            assert waiter.wait(WAIT_S)
         waiter.close()
 
     def test_a_woken_waiter_finds_a_new_version(self, signals: Notifier, other: Notifier):
         waiter = signals.watch(["a", "b"])
         before = {key: signals.version(key) for key in ("a", "b")}
         other.notify("a")
-        assert waiter.wait(ENOUGH_S)
+        assert waiter.wait(WAIT_S)
         assert signals.version("a") != before["a"]
         assert signals.version("b") == before["b"]
         waiter.close()
@@ -45,7 +42,7 @@ class SignalsContract:
     def test_other_keys_wake_no_waiter(self, signals: Notifier, other: Notifier):
         waiter, witness = signals.watch(["a"]), signals.watch(["b"])
         other.notify("b")
-        assert witness.wait(ENOUGH_S)
+        assert witness.wait(WAIT_S)
         assert not waiter.wait(0)
         waiter.close()
         witness.close()
@@ -53,8 +50,8 @@ class SignalsContract:
     def test_a_notification_before_the_wait_is_not_missed(self, signals: Notifier, other: Notifier):
         waiter, witness = signals.watch(["a"]), signals.watch(["a"])
         other.notify("a")
-        assert witness.wait(ENOUGH_S)
-        assert waiter.wait(ENOUGH_S)
+        assert witness.wait(WAIT_S)
+        assert waiter.wait(WAIT_S)
         waiter.close()
         witness.close()
 
@@ -62,7 +59,7 @@ class SignalsContract:
         waiter = signals.watch(["a"])
         for _ in range(1000):
             signals.notify("a")
-        assert waiter.wait(ENOUGH_S)
+        assert waiter.wait(WAIT_S)
         assert not waiter.wait(0)
         waiter.close()
 
@@ -76,16 +73,14 @@ class SignalsContract:
         waiter.close()
         waiter.close()
         signals.notify("a")
-        assert witness.wait(ENOUGH_S)
+        assert witness.wait(WAIT_S)
         assert not waiter.wait(0)
         witness.close()
 
     def test_every_waiter_is_woken(self, signals: Notifier, other: Notifier):
         watches = [signals.watch(["a"]) for _ in range(10)]
         woken: list[bool] = []
-        threads = [
-            threading.Thread(target=lambda watch=waiter: woken.append(watch.wait(ENOUGH_S))) for waiter in watches
-        ]
+        threads = [threading.Thread(target=lambda watch=waiter: woken.append(watch.wait(WAIT_S))) for waiter in watches]
         for thread in threads:
             thread.start()
         other.notify("a")
@@ -99,7 +94,7 @@ class SignalsContract:
         waiter, witness = signals.watch(["a"]), signals.watch(["b"])
         signals.notify("nobody")
         signals.notify("b")
-        assert witness.wait(ENOUGH_S)
+        assert witness.wait(WAIT_S)
         assert not waiter.wait(0)
         waiter.close()
         witness.close()

@@ -1,10 +1,13 @@
 """Two archives of one event type never double an event: one of them fails at its commit."""
 
+import re
+import shutil
 from datetime import date
+from pathlib import Path
 
 import pytest
 
-from rioni.domain.errors import Conflict
+from rioni.domain.errors import Conflict, RioniError
 from rioni.lake.archive import open_lake
 from rioni.lake.broker import Broker
 from rioni.lake.event_tables import EventTables
@@ -12,7 +15,7 @@ from rioni.lake.location import parse_location
 from rioni.lake.reader import Reader
 from rioni.lake.table import EVENTS, WriterConflict
 from rioni.tools.load_client import Server
-from tests.support.lake import PROPERTIES, change_schema, create_orders, publish_orders, stored
+from tests.support.lake import PROPERTIES, ArchiveUnderTest, change_schema, create_orders, publish_orders, stored
 
 
 def opened(lake, name):
@@ -55,6 +58,30 @@ def test_an_event_type_that_was_created_anew_does_not_go_on_in_the_table_of_the_
     assert client.post("/event-types", json=body).status_code == 201
     with pytest.raises(Conflict, match="was deleted"):
         lake.archive(name)
+
+
+@pytest.mark.parametrize("how", ["copied", "moved", "linked"])
+def test_a_lake_at_another_place_goes_on_there_or_not_at_all(client, lake, tmp_path, how):
+    name = create_orders(client)
+    publish_orders(client, name, {"order": "a"})
+    lake.archive(name)
+    publish_orders(client, name, {"order": "b"})
+    first, other = Path(lake.to), tmp_path / "other"
+    {"copied": shutil.copytree, "moved": shutil.move, "linked": lambda old, new: new.symlink_to(old)}[how](first, other)
+    before = files_of(first)
+    there = ArchiveUnderTest(url=lake.url, to=str(other), format_=lake.format)
+    if lake.format == "iceberg" and how != "linked":
+        # Its metadata has whole paths.
+        with pytest.raises(RioniError, match=re.escape(str(first))):
+            there.archive(name)
+    else:
+        there.archive(name)
+        assert there.archived(name) == stored(client, name)
+    assert how == "linked" or files_of(first) == before
+
+
+def files_of(folder):
+    return {each for each in folder.rglob("*") if each.is_file()}
 
 
 def test_expired_days_are_removed_from_the_lake_alone(client, lake):

@@ -75,3 +75,15 @@ def test_what_fits_is_not_read_one_by_one(monkeypatch):
     monkeypatch.setattr(json_reader, "record_batch", lambda *_: pytest.fail("one by one"))
     together, _ = both([{"i": number, "t": "x" * number} for number in range(1_000)])
     assert together.column("i").to_pylist() == list(range(1_000))
+
+
+def test_what_has_no_column_is_not_read_one_by_one(monkeypatch):
+    events = [
+        {"i": number, "s": {"t": "x", "more": number}, "l": [{"n": 1}, {"k": 2}], "j": "x"} for number in range(9)
+    ]
+    _, single = both(events)
+    monkeypatch.setattr(json_reader, "record_batch", lambda *_: pytest.fail("one by one"))
+    texts = [orjson.dumps(each) for each in events]
+    together = read_batch(SCHEMA, "0", pa.array([str(number) for number in range(9)], TEXT), texts)
+    assert together.equals(single)
+    assert together.column("_rest")[8].as_py() == '{"s":{"more":8},"l":[null,{"k":2}]}'

@@ -4,6 +4,7 @@ Reference values-arrow#columns values-arrow#values-in-columns values-avro#column
 """
 
 import json
+import re
 from datetime import UTC, date, datetime
 from decimal import Decimal
 
@@ -146,3 +147,45 @@ def test_an_event_type_without_declared_members_keeps_its_content(client, lake):
     lake.archive(name)
     found = [canonical(json.loads(row["_rest"])) for row in lake.table(name).to_pylist()]
     assert sorted(found) == sorted(map(canonical, EVENTS))
+
+
+LINES = {"type": "array", "items": {"type": "object", "properties": {"n": {"type": "integer"}}}}
+ARRAYS = {
+    "order": {"type": "string"},
+    "flat": {"type": "array", "items": {"type": "integer"}},
+    "lines": LINES,
+    "deep": {"type": "array", "items": LINES},
+    "inner": {"type": "object", "properties": {"lines": LINES}},
+}
+MISSING_AND_EMPTY = {
+    "missing": {},
+    "null": {"flat": None, "lines": None, "deep": None, "inner": None},
+    "empty": {"flat": [], "lines": [], "deep": [], "inner": {}},
+    "with null": {"flat": [None], "lines": [None], "deep": [None, [], [None]], "inner": {"lines": None}},
+    "with empty": {"flat": [1], "lines": [{}], "deep": [[{}], [{"n": 1}, None]], "inner": {"lines": []}},
+    "full": {"flat": [1, 2], "lines": [{"n": 1}], "deep": [[{"n": 1}, {"n": 2}]], "inner": {"lines": [{"n": 3}]}},
+}
+
+
+def _filled(kind: pa.DataType, value):
+    """A value with null for each member of an object that is missing."""
+    if value is not None and pa.types.is_list(kind):
+        return [_filled(kind.value_type, each) for each in value]
+    if value is not None and pa.types.is_struct(kind):
+        return {field.name: _filled(field.type, value.get(field.name)) for field in kind}
+    return value
+
+
+def test_null_is_not_empty(client, lake):
+    """In the tables, and in the files that other engines read."""
+    schema = re.sub(r'"type": ("\w+")', r'"type": [\1, "null"]', json.dumps({"properties": ARRAYS}))
+    name = create_orders(client, schema={"type": "json_schema", "schema": schema})
+    events = [{"order": order, **members} for order, members in MISSING_AND_EMPTY.items()]
+    publish_orders(client, name, *events)
+    lake.archive(name)
+    kinds = {each.name: each.type for each in event_schema("json_schema", schema, "undefined") if each.name in ARRAYS}
+    wanted = {
+        event["order"]: {member: _filled(kind, event.get(member)) for member, kind in kinds.items()} for event in events
+    }
+    for rows in (lake.table(name).to_pylist(), lake.rows_of_files(name)):
+        assert {row["order"]: {member: row[member] for member in ARRAYS} for row in rows} == wanted

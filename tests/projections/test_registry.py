@@ -20,6 +20,7 @@ from rioni.projections.registry import MemoryRegistry
 from rioni.storage.log.event_log import SqlEventLog
 from rioni.storage.log.mapper import UnreadableEntry
 from tests.support.builders import SCHEMA, event_type_spec, origin, subscription_spec
+from tests.support.waiting import WAIT_S
 
 
 NAME = "order.created"
@@ -152,16 +153,16 @@ def test_requests_that_need_the_same_schema_wait_for_one_that_compiles_it(broker
     def compute(function):
         compiled.append(function)
         begun.set()
-        assert may_end.wait(10)
+        assert may_end.wait(WAIT_S)
         return function()
 
     registry = registry_with(broker, 10_000_000, compute)
     with ThreadPoolExecutor(8) as threads:
         first = threads.submit(registry.publish_rules, NAME)
-        assert begun.wait(10)
+        assert begun.wait(WAIT_S)
         others = [threads.submit(registry.publish_rules, NAME) for _ in range(7)]
         may_end.set()
-        assert {id(each.result(10)) for each in (first, *others)} == {id(first.result())}
+        assert {id(each.result(WAIT_S)) for each in (first, *others)} == {id(first.result())}
     assert len(compiled) == 1
 
 

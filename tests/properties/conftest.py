@@ -1,5 +1,5 @@
 from tests.support.campaigns import NIGHTLY
 
 
-# Its servers take minutes of CPU; its docstring names the tests of the same faults that run every time.
-collect_ignore = [] if NIGHTLY else ["test_faults.py"]
+# They take minutes; their docstrings name the tests of the same faults that run every time.
+collect_ignore = [] if NIGHTLY else ["test_faults.py", "test_outages.py"]

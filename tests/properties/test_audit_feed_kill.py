@@ -16,7 +16,7 @@ from rioni.domain.system.system_events import derived_eid
 from tests.support.builders import event_type_body
 from tests.support.campaigns import length
 from tests.support.server import count_events, open_stream, running_server
-from tests.support.waiting import wait_until
+from tests.support.waiting import WAIT_S, wait_until
 
 
 pytestmark = [pytest.mark.slow, pytest.mark.nightly]
@@ -44,7 +44,10 @@ class Administrator(threading.Thread):
         self.answers = 0
 
     def run(self) -> None:
-        with contextlib.suppress(httpx.HTTPError), httpx.Client(base_url=self.url, timeout=10, verify=False) as client:
+        with (
+            contextlib.suppress(httpx.HTTPError),
+            httpx.Client(base_url=self.url, timeout=WAIT_S, verify=False) as client,
+        ):
             while True:
                 name = f"test.{uuid4().hex[:8]}"
                 for method, path, body in (

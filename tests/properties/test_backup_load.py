@@ -14,7 +14,7 @@ from tests.properties.test_server_kill import NAME, PARTITIONS, SCHEMA, Publishe
 from tests.support.builders import event_type_body
 from tests.support.campaigns import length
 from tests.support.server import running_server
-from tests.support.waiting import wait_until
+from tests.support.waiting import WAIT_S, wait_until
 
 
 pytestmark = [pytest.mark.slow, pytest.mark.nightly]
@@ -35,7 +35,7 @@ class Committer(threading.Thread):
         path = f"/subscriptions/{self.subscription}"
         try:
             with (
-                httpx.Client(base_url=self.url, timeout=10, verify=False) as client,
+                httpx.Client(base_url=self.url, timeout=WAIT_S, verify=False) as client,
                 client.stream("GET", f"{path}/events?batch_limit=5&batch_flush_timeout=1") as response,
             ):
                 stream_id = response.headers["X-Nakadi-StreamId"]

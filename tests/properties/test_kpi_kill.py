@@ -14,6 +14,7 @@ from tests.acceptance.conftest import event
 from tests.support.builders import event_type_body
 from tests.support.campaigns import length
 from tests.support.server import count_events, open_stream, running_server
+from tests.support.waiting import WAIT_S
 
 
 pytestmark = [pytest.mark.slow, pytest.mark.nightly]
@@ -38,7 +39,7 @@ class Publisher(threading.Thread):
     def _publish(self) -> None:
         with (
             contextlib.suppress(httpx.ConnectError),
-            httpx.Client(base_url=self.url, timeout=10, verify=False) as client,
+            httpx.Client(base_url=self.url, timeout=WAIT_S, verify=False) as client,
         ):
             while True:
                 self.unknown += 3
@@ -73,10 +74,11 @@ def test_counts_equal_the_stored_events_despite_kills(tmp_path):
         body = {"owning_application": "auditor", "event_types": [KPI], "read_from": "begin"}
         subscription = client.post("/subscriptions", json=body).json()["id"]
         query = "batch_limit=100&max_uncommitted_events=1000000&batch_flush_timeout=1"
-        reports = []
         with open_stream(client, f"/subscriptions/{subscription}/events?{query}") as stream:
-            while sum(report["number_of_events"] for report in reports) < acknowledged:
-                reports += stream.batch().get("events", [])
+            reports = stream.events_until(
+                lambda reports: sum(report["number_of_events"] for report in reports) >= acknowledged,
+                f"reports of {acknowledged} events",
+            )
         stored = count_events(client, NAME)
         reported = 3 * count_events(client, KPI)
     assert len({report["metadata"]["eid"] for report in reports}) == len(reports)

@@ -16,8 +16,8 @@ import pytest
 from tests.acceptance.conftest import partitions
 from tests.support.builders import event_type_body
 from tests.support.campaigns import length
-from tests.support.server import count_events, running_server
-from tests.support.waiting import wait_until
+from tests.support.server import count_events, open_stream, running_server
+from tests.support.waiting import WAIT_S, wait_until
 
 
 pytestmark = [pytest.mark.slow, pytest.mark.nightly]
@@ -39,7 +39,10 @@ class Publisher(threading.Thread):
         self.unknown: list[int] = []
 
     def run(self) -> None:
-        with contextlib.suppress(httpx.HTTPError), httpx.Client(base_url=self.url, timeout=10, verify=False) as client:
+        with (
+            contextlib.suppress(httpx.HTTPError),
+            httpx.Client(base_url=self.url, timeout=WAIT_S, verify=False) as client,
+        ):
             while True:
                 numbers = list(range(self.next, self.next + 5))
                 self.next += 5
@@ -63,18 +66,13 @@ def stored(client):
     if not total:
         return {}
     cursors = json.dumps([{"partition": str(number), "offset": "BEGIN"} for number in range(PARTITIONS)])
-    query = f"batch_limit=100&stream_limit={max(total, 100)}&batch_flush_timeout=1&stream_timeout=5"
-    path = f"/event-types/{NAME}/events?{query}"
+    path = f"/event-types/{NAME}/events?batch_limit=100&batch_flush_timeout=1"
     found: dict[str, list[int]] = {}
-    read = 0
-    with client.stream("GET", path, headers={"X-Nakadi-Cursors": cursors}) as response:
-        for line in response.iter_lines():
-            for each in json.loads(line).get("events", []):
-                found.setdefault(each["order_id"], []).append(each["number"])
-                read += 1
-            if read == total:
-                break
-    assert read == total
+    with open_stream(client, path, headers={"X-Nakadi-Cursors": cursors}) as stream:
+        events = stream.events(total)
+    assert len(events) == total
+    for each in events:
+        found.setdefault(each["order_id"], []).append(each["number"])
     return found
 
 

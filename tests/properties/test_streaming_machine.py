@@ -277,7 +277,7 @@ class Streaming(RuleBasedStateMachine):
         runner = reader.runner
         runner._check_client(woken=woken)
         while not runner._done and (data := runner._execute()):
-            for line in data.splitlines():
+            for line in b"".join(data).splitlines():
                 self.receive(reader, json.loads(line))
         if runner._done:
             assert runner._machine._closing, "no end without a reason"

@@ -61,8 +61,8 @@ class Node:
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory, postgres_url, kafka_cluster) -> Iterator[Broker]:
-    with running_broker(tmp_path_factory.mktemp("data") / "data", database=postgres_url()) as broker:
+def broker(tmp_path_factory, lasting_postgres_url, kafka_cluster) -> Iterator[Broker]:
+    with running_broker(tmp_path_factory.mktemp("data") / "data", database=lasting_postgres_url()) as broker:
         for storage_id in ("kafka", "other-kafka"):
             configuration = {"topic_prefix": f"{uuid4()}-"}
             broker.do(

@@ -21,13 +21,13 @@ import pytest
 from tests.support.builders import event_type_body
 from tests.support.campaigns import length
 from tests.support.server import open_stream, running_server
+from tests.support.waiting import WAIT_S, wait_until
 
 
 pytestmark = [pytest.mark.slow, pytest.mark.nightly]
 
 KILLS = length(4, 200)
 PARTITIONS_MAX = 8
-ENOUGH_S = 60
 KILLS_MAX = 5 * KILLS
 """In case that none of them happens in time."""
 DELAY_MAX_S = 0.02
@@ -46,7 +46,7 @@ class Publisher(threading.Thread):
 
     def run(self):
         number = 0
-        with httpx.Client(base_url=self.url, timeout=ENOUGH_S, verify=False) as client:
+        with httpx.Client(base_url=self.url, timeout=WAIT_S, verify=False) as client:
             while not self.enough.is_set():
                 self.unknown.add(number)
                 with contextlib.suppress(httpx.HTTPError):
@@ -72,14 +72,14 @@ def repartition(client, partitions):
 
 def until_done(url, change):
     """Request a change until it is made, over its own connection; failed requests are repeated."""
-    deadline_s = time.monotonic() + ENOUGH_S
-    while True:
-        with contextlib.suppress(httpx.HTTPError), httpx.Client(base_url=url, timeout=ENOUGH_S, verify=False) as client:
+
+    def done():
+        with contextlib.suppress(httpx.HTTPError), httpx.Client(base_url=url, timeout=WAIT_S, verify=False) as client:
             response = change(client)
-            if response.is_success:
-                return response
-            assert response.status_code in (409, 503), response.text
-            assert time.monotonic() < deadline_s, response.text
+            assert response.is_success or response.status_code in (409, 503), response.text
+            return response if response.is_success else None
+
+    return wait_until(done)
 
 
 class Attempt(threading.Thread):
@@ -99,7 +99,7 @@ class Attempt(threading.Thread):
 
 def kill_during(server, change, partitions, chance):
     """Kill one worker or all during a change; return whether the change was not answered."""
-    with httpx.Client(base_url=server.url, timeout=ENOUGH_S, verify=False) as client:
+    with httpx.Client(base_url=server.url, timeout=WAIT_S, verify=False) as client:
         with contextlib.suppress(httpx.HTTPError):  # the other worker may just be dying
             client.get("/health")
         attempt = Attempt(client, change, partitions)
@@ -115,12 +115,13 @@ def kill_during(server, change, partitions, chance):
 def read(client, partition, enough):
     """The numbers of the events of a partition, from its beginning."""
     cursors = json.dumps([{"partition": partition, "offset": "BEGIN"}])
-    path = f"/event-types/{NAME}/events?batch_flush_timeout=1&batch_limit=100&stream_timeout=30"
-    found = []
+    path = f"/event-types/{NAME}/events?batch_flush_timeout=1&batch_limit=100"
     with open_stream(client, path, headers={"X-Nakadi-Cursors": cursors}) as stream:
-        while not enough(found):
-            found += [int(each["order_id"]) for each in stream.batch().get("events", [])]
-    return found
+        return numbers(stream.events_until(lambda events: enough(numbers(events)), "the events that were acknowledged"))
+
+
+def numbers(events):
+    return [int(each["order_id"]) for each in events]
 
 
 def audit_entries(data):

@@ -16,7 +16,7 @@ from tests.support.builders import event_type_body
 from tests.support.nodes import running_nodes
 from tests.support.recording import Publisher
 from tests.support.server import open_stream
-from tests.support.waiting import wait_until
+from tests.support.waiting import WAIT_S, wait_until
 
 
 pytestmark = [pytest.mark.slow, pytest.mark.kafka, pytest.mark.zookeeper, pytest.mark.postgres]
@@ -24,7 +24,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.kafka, pytest.mark.zookeeper, pytest
 NAME = "order.created"
 SCHEMA = '{"properties":{"number":{"type":"integer"}},"required":["number"]}'
 PARTITIONS = 2
-ENOUGH_S = 60
 HELD = 42
 HOLD_UP_COMPLETIONS = f"""
 CREATE FUNCTION held_up() RETURNS trigger LANGUAGE plpgsql AS
@@ -85,7 +84,7 @@ class Cluster:
 
 
 def _attempt(url: str, storage_id: str) -> None:
-    with contextlib.suppress(httpx.HTTPError), httpx.Client(base_url=url, timeout=ENOUGH_S, verify=False) as client:
+    with contextlib.suppress(httpx.HTTPError), httpx.Client(base_url=url, timeout=WAIT_S, verify=False) as client:
         switch(client, storage_id)
 
 
@@ -156,7 +155,7 @@ def read(stream, wanted: dict[str, int]) -> dict[str, list[int]]:
 
 def test_a_node_killed_during_a_switch_locks_and_loses_nothing(cluster, client, publishers, stop):
     begin = json.dumps([{"partition": str(number), "offset": "BEGIN"} for number in range(PARTITIONS)])
-    path = f"/event-types/{NAME}/events?batch_limit=50&batch_flush_timeout=1&stream_timeout={ENOUGH_S}"
+    path = f"/event-types/{NAME}/events?batch_limit=50&batch_flush_timeout=1&stream_timeout={WAIT_S}"
     first, second, staying = cluster.nodes.nodes
     with staying.client() as other, open_stream(other, path, headers={"X-Nakadi-Cursors": begin}) as reader:
         until_more(publishers)

@@ -20,6 +20,7 @@ from rioni.storage.embedded.coordination.coordinator import EmbeddedCoordinator
 from rioni.storage.embedded.data_directory import DataDirectory
 from rioni.storage.embedded.events.event_store import EmbeddedEventStore
 from tests.support.clock import ManualClock
+from tests.support.waiting import WAIT_S
 
 
 WRITES = 12
@@ -30,7 +31,7 @@ _pool = ThreadPoolExecutor(1)
 
 
 def _run_in_pool(function, *args, **kwargs):
-    return _pool.submit(function, *args, **kwargs).result(60)
+    return _pool.submit(function, *args, **kwargs).result(WAIT_S)
 
 
 class NoSignals:

@@ -11,6 +11,7 @@ import sys
 import gevent
 
 from rioni.storage.threads.greenlet_semaphore import ThreadSafeSemaphore
+from tests.support.waiting import WAIT_S
 
 
 THREADS, GREENLETS, TURNS = 6, 4, 2_000
@@ -42,7 +43,7 @@ def main() -> None:
     natives = [pool.spawn(take) for _ in range(THREADS)]
     greenlets = [gevent.spawn(take_and_rest) for _ in range(GREENLETS)]
     for each in (*natives, *greenlets):
-        each.get(timeout=60)
+        each.get(timeout=WAIT_S)
     assert turns == [THREADS * TURNS + GREENLETS * (TURNS // 100)]
     sys.stdout.write("all is well\n")
 

@@ -8,10 +8,7 @@ from rioni.domain.errors import OutcomeUnknown, Overloaded, Unavailable
 from rioni.domain.ports.thread_pool import direct
 from rioni.storage import group_commit
 from rioni.storage.group_commit import GroupCommit, Job
-from tests.support.waiting import wait_until
-
-
-ENOUGH_S = 20.0
+from tests.support.waiting import WAIT_S, wait_until
 
 
 class Writer:
@@ -45,13 +42,13 @@ def test_a_job_in_progress_is_passed_again_and_delays_no_other_one(writer, commi
     slow = Job(1)
     writer.slow.add(slow)
     with ThreadPoolExecutor() as pool:
-        waiting = pool.submit(commits.submit, slow, ENOUGH_S)
+        waiting = pool.submit(commits.submit, slow, WAIT_S)
         wait_until(lambda: writer.groups)
-        commits.submit(quick := Job(1), ENOUGH_S)
+        commits.submit(quick := Job(1), WAIT_S)
         assert not waiting.done()
         assert slow in next(group for group in writer.groups if quick in group)
         writer.slow.clear()
-        waiting.result(ENOUGH_S)
+        waiting.result(WAIT_S)
     commits.close()
 
 
@@ -60,13 +57,13 @@ def test_jobs_in_progress_count_as_waiting(writer, commits, monkeypatch):
     slow = Job(9)
     writer.slow.add(slow)
     with ThreadPoolExecutor() as pool:
-        waiting = pool.submit(commits.submit, slow, ENOUGH_S)
+        waiting = pool.submit(commits.submit, slow, WAIT_S)
         wait_until(lambda: writer.groups)
         with pytest.raises(Overloaded, match="write queue is full") as refused:
-            wait_until(lambda: commits.submit(Job(2), ENOUGH_S))
+            wait_until(lambda: commits.submit(Job(2), WAIT_S))
         assert refused.value.retry_after_s
         writer.slow.clear()
-        waiting.result(ENOUGH_S)
+        waiting.result(WAIT_S)
     commits.close()
 
 
@@ -74,12 +71,12 @@ def test_an_error_ends_jobs_in_progress_too(writer, commits):
     slow = Job(1)
     writer.slow.add(slow)
     with ThreadPoolExecutor() as pool:
-        waiting = pool.submit(commits.submit, slow, ENOUGH_S)
+        waiting = pool.submit(commits.submit, slow, WAIT_S)
         wait_until(lambda: writer.groups)
         writer.failing = True
         # It was handed over, so its outcome is not known yet.
         with pytest.raises(OutcomeUnknown):
-            waiting.result(ENOUGH_S)
+            waiting.result(WAIT_S)
     commits.close()
 
 
@@ -90,7 +87,7 @@ def test_a_writer_that_waits_for_others_gets_what_has_come_meanwhile(monkeypatch
 
     def write(group: list[Job]) -> Callable[[], None]:
         waits.set()
-        assert may_write.wait(ENOUGH_S)
+        assert may_write.wait(WAIT_S)
         commits.add_pending(group)
         groups.append(list(group))
         return lambda: None
@@ -98,15 +95,15 @@ def test_a_writer_that_waits_for_others_gets_what_has_come_meanwhile(monkeypatch
     commits = GroupCommit(write, direct)
     first, second, withdrawn, large = Job(1), Job(2), Job(3), Job(8)
     with ThreadPoolExecutor() as pool:
-        done = [pool.submit(commits.submit, first, ENOUGH_S)]
-        assert waits.wait(ENOUGH_S)
+        done = [pool.submit(commits.submit, first, WAIT_S)]
+        assert waits.wait(WAIT_S)
         with pytest.raises(Overloaded, match="nothing was written"):
             commits.submit(withdrawn, 0.01)
         for job in (second, large):
-            done.append(pool.submit(commits.submit, job, ENOUGH_S))
+            done.append(pool.submit(commits.submit, job, WAIT_S))
             wait_until(lambda job=job: job in commits._pending)
         may_write.set()
         for each in done:
-            each.result(ENOUGH_S)
+            each.result(WAIT_S)
     assert groups == [[first, second], [large]]
     commits.close()

@@ -20,10 +20,11 @@ from pathlib import Path
 
 import typer
 
+from tests.support.waiting import WAIT_S
+
 
 ROOT = Path(__file__).parents[2]
 MESSAGE_BYTES_MAX = 1_000_000
-STOP_TIMEOUT_S = 30
 _PROGRAM = """#!{python} -IS
 import json, os, signal, socket, sys
 connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -55,7 +56,7 @@ def commands_on_path(folder: Path) -> Iterator[Path]:
                 yield programs
             finally:
                 process.terminate()
-                process.wait(STOP_TIMEOUT_S)
+                process.wait(WAIT_S)
 
 
 def main(listener: socket.socket) -> None:

@@ -89,6 +89,7 @@ PICTURES: Mapping[str, Picture] = {
     "overview": Picture("/"),
     "overview-dark": Picture("/", "dark"),
     "event-types": Picture("/event-types"),
+    "create-event-type": Picture("/create-event-type"),
     "event-type": Picture("/event-types/order.created"),
     "schema": Picture("/event-types/order.created?tab=schema&against=1.0.0", "dark"),
     "partitions": Picture("/event-types/order.created?tab=partitions"),

@@ -1,10 +1,12 @@
 """Servers forked from one process that has imported everything: that takes a quarter of the CPU time of a new process.
 
-That process starts when a server is first needed, and ends with the test run, also when that dies. What it forks runs
-`rioni serve` in a session of its own, as if it had been executed. `tests/test_server.py` starts real processes.
+That process starts when a server is first needed, and ends with the test run, also when that dies, and so does what it
+has forked. That runs `rioni serve` in a session of its own, as if it had been executed. `tests/test_server.py` starts
+real processes.
 """
 
 import atexit
+import contextlib
 import functools
 import gc
 import importlib
@@ -126,6 +128,11 @@ def main(connection: socket.socket) -> None:
         if connection.fileno() in ready:
             message, files, _, _ = socket.recv_fds(connection, MESSAGE_BYTES_MAX, 2)
             if not message:
+                for pid in exit_code_ends:
+                    os.kill(pid, signal.SIGKILL)
+                    # It has no group of its own yet if it was forked a moment ago.
+                    with contextlib.suppress(ProcessLookupError):
+                        os.killpg(pid, signal.SIGKILL)
                 sys.exit()
             if (pid := fork()) == 0:
                 os.dup2(files[0], 1)

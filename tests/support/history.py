@@ -114,12 +114,17 @@ class Author:
         self._time += timedelta(milliseconds=self._random.randrange(1, 2_000 * self._seconds_between))
         origin = Origin(
             actor=self._random.choice(("unauthenticated", "rioni", "stups_shop", "jürgen")),
-            client=f"10.0.{self._random.randrange(4)}.{self._random.randrange(256)}",
+            client=self._client(),
             flow_id=f"flow-{self._serial}",
             command_id=self._uuid(),
             recorded_at=self._now(),
         )
         return origin, self._actions[action]()
+
+    def _client(self) -> str:
+        network, host = self._random.randrange(4), self._random.randrange(256)
+        # What each means: `rioni.domain.events.client_text`.
+        return f"10.0.{network}.{host}" + ("", " curl/8.5.0", "\nservices", " a b\nemployees")[host % 4]
 
     def commands(self) -> Iterator[Command]:
         """An endless sequence of commands."""

@@ -12,6 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
 
 from tests.support.http_servers import serving
+from tests.support.waiting import WAIT_S
 
 
 TIMEOUT_S = 60
@@ -34,7 +35,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.proxy.requested.append(f"{self.command} {self.path}")
         parts = urlsplit(self.path)
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        server = http.client.HTTPConnection("127.0.0.1", parts.port, timeout=TIMEOUT_S)
+        server = http.client.HTTPConnection("127.0.0.1", parts.port, timeout=WAIT_S)
         with contextlib.closing(server):
             server.request(self.command, parts._replace(scheme="", netloc="").geturl(), body, dict(self.headers))
             answer = server.getresponse()

@@ -1,16 +1,25 @@
-"""Kills a process at each of its changes of the file system, one after the other."""
+"""Kills a process at each of its changes of the file system, or of a database, one after the other."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from sqlalchemy.engine.default import DefaultDialect
 
-STEPS = ("pwrite", "ftruncate", "fsync", "rename", "replace", "unlink", "mkdir", "rmdir")
+
+Steps = Sequence[tuple[object, str]]
+"""Functions, each with what has it as an attribute."""
+
+FILE_STEPS: Steps = [
+    (os, name) for name in ("pwrite", "ftruncate", "fsync", "rename", "replace", "unlink", "mkdir", "rmdir")
+]
+SQL_STEPS: Steps = [(DefaultDialect, name) for name in ("do_execute", "do_executemany", "do_commit")]
+"""What SQLAlchemy calls for each statement, and to commit."""
 KILLED = 9
 
 
 def killed_at_each_step(
-    prepare: Callable[[int], Path], run: Callable[[Path], object], every: int = 1
+    prepare: Callable[[int], Path], run: Callable[[Path], object], every: int = 1, steps: Steps = FILE_STEPS
 ) -> Iterator[Path]:
     """Run a function in a forked process that dies before its n-th change, for each n; yield what it leaves.
 
@@ -18,12 +27,13 @@ def killed_at_each_step(
         prepare: makes the folder of a run by its number.
         run: works on the folder.
         every: by how many steps the next run gets further.
+        steps: what counts as a change.
     """
     number = 0
     while True:
         folder = prepare(number)
         if (pid := os.fork()) == 0:
-            _run_and_die(run, folder, number)
+            _run_and_die(run, folder, number, steps)
         _, status = os.waitpid(pid, 0)
         code = os.waitstatus_to_exitcode(status)
         assert code in {0, KILLED}, "the function failed"
@@ -34,8 +44,8 @@ def killed_at_each_step(
         number += every
 
 
-def _run_and_die(run: Callable[[Path], object], folder: Path, steps: int) -> None:
-    left = steps
+def _run_and_die(run: Callable[[Path], object], folder: Path, number: int, steps: Steps) -> None:
+    left = number
 
     def wrapped(change: Callable[..., object]) -> Callable[..., object]:
         def step(*args: object, **kwargs: object) -> object:
@@ -47,8 +57,8 @@ def _run_and_die(run: Callable[[Path], object], folder: Path, steps: int) -> Non
 
         return step
 
-    for name in STEPS:
-        setattr(os, name, wrapped(getattr(os, name)))
+    for owner, name in steps:
+        setattr(owner, name, wrapped(getattr(owner, name)))
     code = 1
     try:
         run(folder)

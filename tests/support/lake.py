@@ -7,6 +7,7 @@ from pathlib import Path
 import httpx
 import pyarrow as pa
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from pyiceberg.catalog import load_catalog
 
@@ -84,6 +85,10 @@ def move_to_kafka(client: httpx.Client, name: str, kafka: str) -> None:
     assert response.status_code == 201, response.text
 
 
+def _underscored(name: str) -> str:
+    return name.replace(".", "_").replace("-", "_")
+
+
 def canonical(event: dict) -> str:
     return json.dumps(event, sort_keys=True)
 
@@ -124,6 +129,14 @@ class ArchiveUnderTest:
         paths = [folder / each for each in json.loads(manifest.read_text())["files"]]
         parts = [ds.dataset(each, partitioning="hive", partition_base_dir=str(folder)).to_table() for each in paths]
         return pa.concat_tables(parts, promote_options="permissive") if parts else pa.table({})
+
+    def rows_of_files(self, name: str) -> list[dict]:
+        """The rows of the Parquet files of a table, as an engine finds them that does not know its format."""
+        folder = Path(self.to) if self.format == "iceberg" else Path(self.to) / name
+        files = [
+            each for each in folder.rglob("*.parquet") if self.format != "iceberg" or _underscored(name) in str(each)
+        ]
+        return [row for each in files for row in pq.ParquetFile(each).read().to_pylist()]
 
     def iceberg(self, name: str, kind: str, **options: str) -> pa.Table:
         catalog = load_catalog("rioni", type="sql", uri=self.catalog or f"sqlite:///{self.to}/catalog.db", **options)

@@ -9,6 +9,7 @@ import httpx
 
 from tests.support.conformance import check
 from tests.support.server import RunningServer, running_server
+from tests.support.waiting import WAIT_S
 
 
 NODES = "nodes"
@@ -44,7 +45,7 @@ class RunningNodes:
         """A client whose requests go to each node in turn."""
         return httpx.Client(
             base_url=f"http://{NODES}",
-            timeout=30,
+            timeout=WAIT_S,
             event_hooks={"response": [check]},
             verify=False,
             transport=_RoundRobinTransport([httpx.URL(node.url) for node in self.nodes]),

@@ -13,7 +13,8 @@ from sqlalchemy import make_url
 
 from rioni.storage.sql.engines import create_engine
 from rioni.storage.sql.migration import upgrade
-from rioni.tools.dev_cluster.cluster import running_postgres as running_server
+from rioni.tools.dev_cluster.postgres import running_postgres as running_server
+from tests.support.descendants import descendants
 from tests.support.waiting import wait_until
 
 
@@ -43,12 +44,26 @@ def crash(server: Any) -> None:
     """End a server without a checkpoint, and all its connections; blocks until it has ended.
 
     Args:
-        server: from `rioni.tools.dev_cluster.cluster.running_postgres`; its `ensure_postgres_running` starts it again,
+        server: from `rioni.tools.dev_cluster.postgres.running_postgres`; its `ensure_postgres_running` starts it again,
             which recovers what was committed.
     """
     pid = server.get_pid()
     os.kill(pid, signal.SIGQUIT)
     wait_until(lambda: not Path(f"/proc/{pid}").exists())
+
+
+@contextlib.contextmanager
+def suspended(server: Any) -> Iterator[None]:
+    """Suspend a server and all of its processes for the block, like an unreachable machine; `server` as for `crash`."""
+    pid = server.get_pid()
+    processes = [pid, *descendants(pid)]
+    try:
+        for each in processes:
+            os.kill(each, signal.SIGSTOP)
+        yield
+    finally:
+        for each in processes:
+            os.kill(each, signal.SIGCONT)
 
 
 MIGRATED = "migrated"
@@ -72,6 +87,17 @@ def fresh_database(url: str, *, migrated: bool = False) -> str:
         migrated: whether it has the current schema; otherwise it is empty.
     """
     return _create(url, f"test_{uuid4().hex}", MIGRATED if migrated else "template1")
+
+
+def drop_database(url: str) -> None:
+    """Drop a database of `fresh_database`, and end its connections; it stays where they do not end within 5 s."""
+    database = make_url(url)
+    server = database.set(drivername="postgresql", database="postgres").render_as_string(hide_password=False)
+    with (
+        psycopg.connect(server, autocommit=True) as connection,
+        contextlib.suppress(psycopg.errors.ObjectInUse),
+    ):
+        connection.execute(f"DROP DATABASE {database.database} WITH (FORCE)")
 
 
 def _create(url: str, name: str, template: str) -> str:

@@ -1,7 +1,8 @@
 """The routes that the application serves."""
 
 import dataclasses
-from collections.abc import Iterator
+import functools
+from collections.abc import Iterator, Sequence
 
 from falcon import inspect
 
@@ -11,8 +12,16 @@ from rioni.http.dependencies import Dependencies
 from rioni.http.metrics.collectors import Metrics
 
 
-def routed() -> Iterator[str]:
-    """Every method of every route of the application, as Falcon knows them, such as `GET /event-types/{name}`."""
+@functools.cache
+def routed() -> Sequence[str]:
+    """Every method of every route of the application, as Falcon knows them, such as `GET /event-types/{name}`.
+
+    PERF: asked once: Falcon parses the sources of all resources, which takes 0.4 s.
+    """
+    return tuple(_routed())
+
+
+def _routed() -> Iterator[str]:
     # No resource uses its dependencies, except for the settings, before there is a request.
     dependencies = Dependencies(
         **dict.fromkeys(field.name for field in dataclasses.fields(Dependencies))

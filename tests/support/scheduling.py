@@ -12,10 +12,22 @@ from xdist.scheduler import LoadFileScheduling
 SHARING: Mapping[str, Iterable[str]] = {
     "spark": (
         "tests/bulk/test_audit.py",
+        "tests/bulk/test_audit_table.py",
         "tests/bulk/test_commands.py",
+        "tests/bulk/test_generations.py",
+        "tests/bulk/test_histories.py",
         "tests/bulk/test_rebuild.py",
+        "tests/bulk/test_resuming.py",
+    ),
+    "registered": (
+        "tests/acceptance/test_base_path.py",
+        "tests/spark/test_event_reader_whole_events.py",
+        "tests/spark/test_event_values.py",
+        "tests/spark/test_json_columns.py",
         "tests/spark/test_source.py",
+        "tests/spark/test_source_kafka.py",
         "tests/spark/test_stream_reader.py",
+        "tests/spark/test_stream_reader_identity.py",
         "tests/spark/test_writer.py",
     ),
     "several_brokers": (
@@ -26,6 +38,7 @@ SHARING: Mapping[str, Iterable[str]] = {
     ),
     "other_kafka_cluster": (
         "tests/acceptance/test_kafka.py",
+        "tests/acceptance/test_outage_logs.py",
         "tests/acceptance/test_storage_hangs.py",
         "tests/acceptance/test_switching_under_load.py",
         "tests/bootstrap/consistency/test_kafka.py",
@@ -38,7 +51,10 @@ SHARING: Mapping[str, Iterable[str]] = {
 }
 """For each session-wide fixture that takes long to start: the files that use it."""
 SPLIT = ("tests/properties/test_soak.py",)
-"""Files whose tests go to several workers, since each of them is long and none shares anything."""
+"""Files whose tests go to several workers, since each of them is long and none shares anything.
+
+They mostly wait: so they come first, beside those that start Spark and compute.
+"""
 _GROUPS = {file: fixture for fixture, files in SHARING.items() for file in files}
 
 
@@ -77,13 +93,14 @@ def group_of(nodeid: str) -> str:
 def slow_first(items: list[pytest.Item]) -> None:
     """Move the tests of files with slow ones to the front, so that no worker begins with them at the end.
 
-    The tests of `LAST`, and those against nodes, come last, ordered in the same way.
+    Those of `SPLIT` come before them. The tests of `LAST`, and those against nodes, come last, ordered in the same way.
     """
     slow = {item.path for item in items if any(map(item.get_closest_marker, ("slow", "nightly", "spark")))}
 
     def turn(item: pytest.Item) -> tuple[bool, ...]:
         nodes = needs_nodes(item.nodeid)
-        return nodes or item.nodeid.startswith(LAST), not nodes, item.path not in slow
+        last = nodes or item.nodeid.startswith(LAST)
+        return last, not nodes, not item.nodeid.startswith(SPLIT), item.path not in slow
 
     items.sort(key=turn)
 

@@ -30,6 +30,8 @@ def move_to_memory() -> Path | None:
     if min(shutil.disk_usage(MEMORY).free, _available_bytes()) < ENOUGH_BYTES:
         return None
     folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=MEMORY))
+    # The PostgreSQL of root runs as another user.
+    folder.chmod(0o711)
     os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
     return folder
 

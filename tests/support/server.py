@@ -8,20 +8,21 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import httpx
 
 from tests.support.conformance import check
 from tests.support.forked_servers import ForkedProcess
+from tests.support.waiting import WAIT_S, Deadline, wait_until
 
 
-START_S = 60
+SHOWN = 20
+"""Batches of a stream that a failure shows."""
 PROMETHEUS = {"Accept": "text/plain"}
 """The headers of a request for metrics in Prometheus' text format."""
-STOP_S = 30
 
 
 class RunningServer:
@@ -39,11 +40,11 @@ class RunningServer:
         if self.url.startswith("http:"):
             # PERF: reading the certificates of all authorities, which no test uses, takes 24 ms for each client.
             options["verify"] = False
-        return httpx.Client(base_url=self.url, timeout=30, event_hooks=hooks, **options)
+        return httpx.Client(base_url=self.url, timeout=WAIT_S, event_hooks=hooks, **options)
 
     def metric(self, name: str) -> float:
         """The value of a metric, summed over the workers; 0 where nothing was counted yet."""
-        answer = httpx.get(f"{self.url}/metrics", timeout=START_S, headers=PROMETHEUS, verify=False)  # PERF: as above
+        answer = httpx.get(f"{self.url}/metrics", timeout=WAIT_S, headers=PROMETHEUS, verify=False)  # PERF: as above
         lines = answer.text.splitlines()
         values = [line.rpartition(" ")[2] for line in lines if line.startswith(f"{name} ")]
         return float(values[0]) if values else 0.0
@@ -55,13 +56,26 @@ class RunningServer:
 
     def kill(self) -> None:
         """Kill the server and its workers as a power cut would, without any chance to tidy up."""
+        workers: list[int] = []
+        with contextlib.suppress(OSError):  # its first process may have ended before
+            workers = self.workers()
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
+        # They hold the port until they have ended, too.
+        wait_until(lambda: not any(map(runs, workers)))
 
     def stop(self) -> int:
         """Ask the server to end, and return its exit code."""
         self.process.terminate()
-        return self.process.wait(STOP_S)
+        return self.process.wait(WAIT_S)
+
+
+def runs(pid: int) -> bool:
+    """Whether a process is there and has not ended."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
 
 
 @contextlib.contextmanager
@@ -98,11 +112,11 @@ def running_server(
         if process.poll() is None:
             process.terminate()
             try:
-                process.wait(STOP_S)
+                process.wait(WAIT_S)
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
-        drain.join(STOP_S)
+        drain.join(WAIT_S)
         process.stdout.close()
 
 
@@ -112,7 +126,7 @@ def refused_start(data: Path, *options: str, environment: dict[str, str] | None 
     process = ForkedProcess(arguments, {**os.environ, **(environment or {})})
     with process.stdout:
         try:
-            code = process.wait(START_S)
+            code = process.wait(WAIT_S)
         finally:
             process.terminate()
         said = process.stdout.read()
@@ -125,46 +139,92 @@ def _drain(process: subprocess.Popen | ForkedProcess, lines: list[str]) -> None:
 
 
 def _wait_for_url(process: subprocess.Popen | ForkedProcess, lines: list[str]) -> str:
-    deadline = time.monotonic() + START_S
-    while time.monotonic() < deadline:
-        for line in list(lines):
-            if found := re.search(r"serves (https?://\S+)", line):
-                return found[1]
-        if process.poll() is not None:
-            break
-        time.sleep(0.01)
-    raise AssertionError("the server did not start:\n" + "".join(lines))
+    def served() -> str | None:
+        # Whether it has ended is asked first: what it printed before may not have been read yet.
+        ended = process.poll() is not None
+        found = (re.search(r"serves (https?://\S+)", line) for line in list(lines))
+        url = next((each[1] for each in found if each), None)
+        assert url or not ended, "the server did not start:\n" + "".join(lines)
+        return url
+
+    return wait_until(served, lambda: "".join(lines))
 
 
 class Stream:
-    """An open stream, read batch by batch."""
+    """An open stream, read batch by batch; a read that waits fails as `tests.support.waiting` says."""
 
     def __init__(self, response: httpx.Response) -> None:
         self.response = response
         self._lines = response.iter_lines()
+        self._received: deque[str] = deque(maxlen=SHOWN)
 
     @property
     def stream_id(self) -> str:
         return self.response.headers["X-Nakadi-StreamId"]
 
+    def line(self) -> str:
+        """The next batch as it was sent."""
+        deadline = Deadline("another batch")
+        if (line := self._next_line(deadline)) is None:
+            deadline.fail("the stream has ended before it", self._shown())
+        return line
+
     def batch(self) -> dict:
-        """The next batch; StopIteration at the end."""
-        return json.loads(next(self._lines))
+        """The next batch, which may be a keep-alive."""
+        return self._next(Deadline("another batch"))
 
-    def batches(self) -> list[dict]:
-        """All further batches, up to the end of the stream."""
-        return [json.loads(line) for line in self._lines]
-
-    def batches_as_they_come(self) -> Iterator[dict]:
-        """All further batches, one after the other."""
-        return map(json.loads, self._lines)
+    def filled_batch(self) -> dict:
+        """The next batch that has events; keep-alives may come before it, however long its events take."""
+        deadline = Deadline("a batch with events")
+        while not (batch := self._next(deadline)).get("events"):
+            pass
+        return batch
 
     def events(self, count: int) -> list[dict]:
         """Read until this many events were received."""
-        events: list[dict] = []
-        while len(events) < count:
-            events += self.batch().get("events", [])
+        return self.events_until(lambda events: len(events) >= count, f"{count} events")
+
+    def events_until(self, enough: Callable[[list[dict]], object], awaited: str) -> list[dict]:
+        """Read until there are enough events, and return them; `enough` gets those that were read by this call."""
+        deadline, events = Deadline(awaited), []
+        while not enough(events):
+            events += self._next(deadline).get("events", [])
         return events
+
+    def batches(self) -> list[dict]:
+        """All further batches, up to the end of the stream, which must come."""
+        return [*self.batches_as_they_come()]
+
+    def batches_as_they_come(self) -> Iterator[dict]:
+        """All further batches, one after the other, up to the end of the stream, which must come after the events."""
+        deadline = Deadline("more events, or the end of the stream")
+        while (batch := self._next_or_none(deadline)) is not None:
+            yield batch
+            if batch.get("events"):
+                deadline.begin()
+
+    def _next(self, deadline: Deadline) -> dict:
+        if (batch := self._next_or_none(deadline)) is None:
+            deadline.fail("the stream has ended before it", self._shown())
+        return batch
+
+    def _next_or_none(self, deadline: Deadline) -> dict | None:
+        """The next batch; None at the end."""
+        line = self._next_line(deadline)
+        return None if line is None else json.loads(line)
+
+    def _next_line(self, deadline: Deadline) -> str | None:
+        deadline.check(self._shown)
+        try:
+            line = next(self._lines, None)
+        except httpx.ReadTimeout:
+            deadline.fail("nothing more came", self._shown())
+        if line is not None:
+            self._received.append(line)
+        return line
+
+    def _shown(self) -> str:
+        return "\n".join(self._received) or "no batch"
 
 
 def count_events(client: httpx.Client, event_type: str) -> int:

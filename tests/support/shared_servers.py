@@ -15,11 +15,12 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from tests.support.waiting import WAIT_S
+
 
 ROOT = Path(__file__).parents[2]
 ANSWER_TIMEOUT_S = 240
 """A server starts within 60 s, and two others may be started first."""
-STOP_TIMEOUT_S = 60
 CONNECTIONS_MAX = 500
 """Connections to PostgreSQL: every worker process of every node under test keeps some open."""
 
@@ -54,7 +55,7 @@ class SharedServers:
         if self._process is not None:
             assert self._process.stdin is not None
             self._process.stdin.close()
-            self._process.wait(STOP_TIMEOUT_S)
+            self._process.wait(WAIT_S)
 
 
 def address_of(server: str, path: str) -> str:

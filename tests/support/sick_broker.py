@@ -156,12 +156,15 @@ def sick_broker() -> dict[str, list[Answer]]:
             {"partition": "1", "stream_id": "s", "unconsumed_events": 5},
             {"partition": "2", "cursor_error": "The cursor is beyond the end."},
         ),
-        f"/subscriptions/{SUBSCRIPTION}/stats?show_time_lag=true": _statistics(
+        f"/subscriptions/{SUBSCRIPTION}/stats?show_time_lag=true&show_initial_lag=true": _statistics(
             {"partition": "0", "unconsumed_events": 5, "consumer_lag_seconds": 80_000},
             {"partition": "1", "stream_id": "s", "unconsumed_events": 8, "consumer_lag_seconds": 80_000},
             {"partition": "2", "cursor_error": "The cursor is beyond the end."},
         ),
         f"/subscriptions/{OTHER_SUBSCRIPTION}/stats": _statistics({"partition": "0"}),
+        f"/subscriptions/{OTHER_SUBSCRIPTION}/stats?show_time_lag=true&show_initial_lag=true": _statistics(
+            {"partition": "0", "unconsumed_events": 5, "consumer_lag_seconds": 80_000}
+        ),
         f"/subscriptions/{SUBSCRIPTION}/dead-letters": Answer(
             200,
             {

@@ -1,9 +1,9 @@
 """Spark's standalone master with two workers, as processes of this machine."""
 
+import contextlib
 import os
 import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -13,11 +13,11 @@ from urllib.request import urlopen
 import pyspark
 
 from tests.support.installing import install_example
+from tests.support.waiting import WAIT_S, wait_until
 
 
 HOST = "127.0.0.1"
 PACKAGES = "packages"
-START_S = 60
 
 
 @contextmanager
@@ -74,13 +74,9 @@ def standalone(folder: Path) -> Iterator[Standalone]:
 
 
 def _await_workers(page: str, log: Path) -> None:
-    deadline = time.monotonic() + START_S
-    while time.monotonic() < deadline:
-        try:
-            with urlopen(page, timeout=5) as answer:
-                if b'"aliveworkers" : 2' in answer.read():
-                    return
-        except OSError:
-            pass
-        time.sleep(0.2)
-    raise AssertionError(log.read_text())
+    def both_are_there() -> bool:
+        with contextlib.suppress(OSError), urlopen(page, timeout=WAIT_S) as answer:
+            return b'"aliveworkers" : 2' in answer.read()
+        return False
+
+    wait_until(both_are_there, log.read_text)

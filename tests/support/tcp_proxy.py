@@ -27,6 +27,7 @@ class TcpProxy:
         self.port: int = self._listener.getsockname()[1]
         self.address = f"{HOST}:{self.port}"
         self._there, self._back, self._closed = threading.Event(), threading.Event(), threading.Event()
+        self._refuses = threading.Event()
         self._awaited = b""
         self._connections: set[_Connection] = set()
         self.heal()
@@ -43,8 +44,14 @@ class TcpProxy:
         """Hold back the server's answers as soon as these bytes have been sent to it."""
         self._awaited = text
 
+    def refuse(self) -> None:
+        """Close all connections, and each new one at once, as if the server had ended."""
+        self._refuses.set()
+        self.break_off()
+
     def heal(self) -> None:
         """Restore the traffic; what was held back arrives first."""
+        self._refuses.clear()
         self._there.set()
         self._back.set()
 
@@ -72,7 +79,7 @@ class TcpProxy:
         with client, contextlib.suppress(OSError), _connected(self.target) as server:
             connection = _Connection(client, server)
             self._connections.add(connection)
-            if self._closed.is_set():
+            if self._closed.is_set() or self._refuses.is_set():
                 connection.end()
             answers = threading.Thread(target=connection.forward, args=(server, client, self._back), daemon=True)
             answers.start()

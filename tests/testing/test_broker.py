@@ -11,8 +11,9 @@ import pytest
 from rioni.client import ConnectionFailed, NotFound, Subscription, Unauthorized, Unavailable
 from rioni.testing import Broker, BrokerError
 from tests.support.certificates import authority
+from tests.support.server import Stream, runs
 from tests.support.tokens import write_tokens
-from tests.support.waiting import wait_until
+from tests.support.waiting import WAIT_S, wait_until
 
 
 RETENTION_MS = 3 * 3_600_000
@@ -95,10 +96,10 @@ def test_streams_that_commit_nothing_end_when_their_time_is_over():
         own.publish("order.created", {"order": 1})
         path = {"id": subscription.id}
         with client._transport.stream("GET", "/subscriptions/{id}/events", path=path) as response:
-            lines = response.iter_lines()
-            assert '"order":1' in next(lines)
+            stream = Stream(response)
+            assert stream.filled_batch()["events"][0]["order"] == 1
             own.advance(minutes=2)
-            assert "Commit timeout" in "".join(lines)
+            assert "Commit timeout" in stream.batches()[-1]["info"]["debug"]
 
 
 def test_with_tls_and_tokens_that_expire_when_the_time_is_moved(tmp_path: Path):
@@ -173,9 +174,9 @@ def test_open_connections_can_be_cut_streams_as_well(broker: Broker):
     consumes = threading.Event()
     thread = threading.Thread(target=consume)
     thread.start()
-    assert consumes.wait(30)
+    assert consumes.wait(WAIT_S)
     assert broker.drop_connections() >= 1
-    thread.join(30)
+    thread.join(WAIT_S)
     assert ended
 
 
@@ -202,7 +203,7 @@ def test_a_subscription_that_is_behind_fails_the_test(broker: Broker):
     with client._transport.stream(
         "GET", "/subscriptions/{id}/events", path={"id": subscription.id}, params={"batch_flush_timeout": 1}
     ) as response:
-        next(response.iter_lines())
+        Stream(response).line()
         with pytest.raises(AssertionError, match=r"left are 2 of order\.created:0"):
             broker.expect_consumed(subscription.id, within_s=0)
     with pytest.raises(NotFound):
@@ -218,7 +219,7 @@ def test_a_killed_test_process_takes_its_brokers_along(tmp_path: Path):
         pids = _using(folder)
         assert len(pids) == 2
         process.send_signal(signal.SIGKILL)
-    wait_until(lambda: not any(map(_runs, pids)))
+    wait_until(lambda: not any(map(runs, pids)))
     wait_until(lambda: not folder.exists())
 
 
@@ -230,10 +231,3 @@ def _using(folder: Path) -> list[int]:
             if path.readlink() == folder:
                 found.append(int(path.parent.name))
     return found
-
-
-def _runs(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False

@@ -36,3 +36,15 @@ def test_modules_of_the_working_directory_are_not_those_of_the_server(monkeypatc
     monkeypatch.chdir(tmp_path)
     with Broker() as broker:
         assert broker.client().event_types.list() == []
+
+
+def test_the_working_directory_may_be_removed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    launcher.stop()
+    (folder := tmp_path / "removed").mkdir()
+    with monkeypatch.context() as patched:
+        patched.chdir(folder)
+        launcher.start()
+        with Broker():
+            folder.rmdir()
+    with Broker() as broker:
+        assert broker.client().event_types.list() == []

@@ -29,8 +29,9 @@ filterwarnings = ["error"]
 def project(tmp_path: Path) -> Path:
     """A project of a user, with the files of the documentation."""
     (tmp_path / "pyproject.toml").write_text(CONFIGURATION)
-    for name, code in re.findall(r"^```python\n# (\w+\.py)\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE):
-        (tmp_path / name).write_text(code)
+    for name, text in re.findall(r"^```(?:python|yaml)\n# ([\w/.]+)\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
     return tmp_path
 
 
@@ -64,6 +65,30 @@ def test_the_types_of_the_documentation_are_right(project: Path):
     command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(project / "cache"), "."]
     done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_definitions_of_the_configuration_are_there_in_each_test(project: Path):
+    for each in project.glob("test_*.py"):
+        each.unlink()
+    setting = 'rioni_definitions = ["definitions"]\n'
+    (project / "pyproject.toml").write_text(CONFIGURATION + setting)
+    (project / "test_it.py").write_text(
+        "import pytest\n"
+        "from rioni.testing import Broker, BrokerError\n"
+        "def names(broker):\n"
+        "    return [each.name for each in broker.client().event_types.list()]\n"
+        "@pytest.mark.parametrize('number', [1, 2])\n"
+        "def test_it(rioni, number):\n"
+        "    assert names(rioni) == ['order.created']\n"
+        "    rioni.create_event_type('order.paid')\n"
+        "def test_wrong(rioni, tmp_path):\n"
+        "    (tmp_path / 'wrong.yaml').write_text('name: order.lost')\n"
+        "    with pytest.raises(BrokerError, match=r'wrong.yaml:1: order.lost: .*missing: owning_application'):\n"
+        "        rioni.apply(tmp_path)\n"
+        "    assert names(rioni) == ['order.created']\n"
+    )
+    done = run(project, "-q")
+    assert "3 passed" in done.stdout, done.stdout
 
 
 def test_a_test_that_fails_shows_what_the_broker_logged_meanwhile(tmp_path: Path):

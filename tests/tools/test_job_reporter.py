@@ -9,7 +9,7 @@ from rioni.domain.errors import Unavailable
 from rioni.domain.system.jobs import ARCHIVE, DETAIL_CHARACTERS_MAX, DONE, FAILED, RUNNING
 from rioni.tools import job_reporter
 from rioni.tools.job_reporter import JobReporter
-from tests.support.waiting import wait_until
+from tests.support.waiting import WAIT_S, wait_until
 
 
 @pytest.fixture(autouse=True)
@@ -68,9 +68,9 @@ def test_a_broker_that_hangs_delays_the_end_for_a_bounded_time(monkeypatch):
 
     def hang(_job, _report):
         hanging.set()
-        released.wait(60)
+        released.wait(WAIT_S)
 
     with JobReporter(hang, ARCHIVE, "lake"):
-        assert hanging.wait(60)
+        assert hanging.wait(WAIT_S)
     assert not released.is_set()
     released.set()

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from rioni.bootstrap.audit_table.manifests import Manifest, TableFile
 from rioni.domain.errors import Unavailable
+from rioni.installing import requirement
 
 
 try:
@@ -15,7 +16,7 @@ try:
     from deltalake.exceptions import DeltaError, TableNotFoundError
     from deltalake.transaction import AddAction, create_table_with_add_actions
 except ModuleNotFoundError as ex:
-    raise Unavailable("Tables in the Delta format need more packages: pip install 'rioni[lake]'") from ex
+    raise Unavailable(f"Tables in the Delta format need more packages: pip install {requirement('lake')}") from ex
 
 
 APPLICATION = "rioni/audit-table"

@@ -66,20 +66,21 @@ class StoreMarks:
         self._runner.run("recording positions of the stores", partial(self._note, everything=everything))
         self._runner.run("recording the position of ZooKeeper", self._note_zookeeper)
 
-    def _note_zookeeper(self) -> None:
+    def _note_zookeeper(self) -> bool:
         sequence = self._base.adapters.advance(self._installation)
         if sequence is not None:
             self._base.database_pool(raise_marks, self._engine, {ZOOKEEPER: {0: sequence}}, {})
+        return sequence is not None
 
-    def _note_appended(self) -> None:
-        """Raise the marks of the Kafka topics that this process has appended to."""
+    def _note_appended(self) -> bool:
+        """Raise the marks of the Kafka topics that this process has appended to; False where there are none."""
         clusters: dict[str, str] = {}
         for storage_id, store in self._base.adapters.stores.opened().items():
             if isinstance(store, Marked) and (taken := store.take_ends()) is not None:
                 clusters[cluster_mark(storage_id)], ends = taken
                 self._raise(self._ends, {topic_mark(topic): each for topic, each in ends.items()})
         if not self._ends:
-            return
+            return False
         writing, self._ends = self._ends, {}
         try:
             other = self._base.database_pool(raise_marks, self._engine, writing, clusters)
@@ -88,6 +89,7 @@ class StoreMarks:
             raise
         if other:
             raise Unavailable(f"A different Kafka cluster responds than before; the next start will fail: {other}.")
+        return True
 
     @staticmethod
     def _raise(known: dict[str, dict[int, int]], ends: Mapping[str, Mapping[int, int]]) -> None:

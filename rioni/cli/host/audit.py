@@ -10,7 +10,7 @@ from rioni.cli.host import checkpoints, history
 from rioni.cli.host.audit_trail import write_json_lines, write_table
 from rioni.cli.host.options import ConfigFile, Data, load_settings
 from rioni.cli.options import Json
-from rioni.cli.output import Output, opened, progress_bars
+from rioni.cli.output import Output, opened, progress_bars, say
 from rioni.cli.times import log_time
 
 
@@ -34,7 +34,8 @@ def audit(
     *,
     since: Annotated[str | None, typer.Option(help="First time, RFC 3339 or a day in UTC.", metavar="TIME")] = None,
     until: Annotated[str | None, typer.Option(help="End, not included.", metavar="TIME")] = None,
-    actor: Annotated[str | None, typer.Option(help="Only what this subject did.")] = None,
+    actor: Annotated[str | None, typer.Option(help="Only what subjects of this name did.")] = None,
+    realm: Annotated[str | None, typer.Option(help="Only what the actor of this realm did.")] = None,
     resource: Annotated[str | None, typer.Option(help="Name of what was changed, or `kind:name`.")] = None,
     form: Annotated[AuditFormat, typer.Option("--format", help="Parquet is written by Spark.")] = AuditFormat.TABLE,
     output: Annotated[Path | None, typer.Option(help="File to write; for Parquet a folder.")] = None,
@@ -42,15 +43,15 @@ def audit(
     config_file: ConfigFile = None,
     json: Json = False,
 ) -> None:
-    """Show or export who changed what, when, from where: every administrative change ever made.
+    """Read from the data on this host who changed what, when, from where: every administrative change ever made.
 
-    Of timelines also how: what an event type has moved from and to. This reads the data on the host of the broker, as
-    do the other commands here but `list` and `denials`, which ask a running broker over HTTP for what its users may
-    see. The format `jsonl` has the states before and after, `parquet` is written by Spark, partitioned by day.
+    Of timelines also how: what an event type has moved from and to. No broker is asked, nor by the other commands here
+    but `list` and `denials`, which ask a running broker over HTTP for what its users may see; standard error names the
+    source. The format `jsonl` has the states before and after, `parquet` is written by Spark, partitioned by day.
     """
     if context.invoked_subcommand is not None:
         return
-    wanted = {"since": _time(since), "until": _time(until), "actor": actor, "resource": resource}
+    wanted = {"since": _time(since), "until": _time(until), "actor": actor, "realm": realm, "resource": resource}
     if json and form is AuditFormat.TABLE:
         form = AuditFormat.JSONL
     if form is AuditFormat.PARQUET and output is None:
@@ -70,6 +71,9 @@ def audit(
     write = write_table if form is AuditFormat.TABLE else write_json_lines
     with opened(output) as file:
         write(admin_operations.audit(settings, **wanted), file)
+    if form is AuditFormat.TABLE:
+        source = settings.data if settings.database is None else "the database of its settings"
+        say(f"Read on this host from {source}; `rioni audit list` asks a running broker.", err=True)
 
 
 app.command(epilog="Example: rioni audit log event-type:order.created")(history.log)

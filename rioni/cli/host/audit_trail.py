@@ -18,7 +18,9 @@ def write_table(entries: Iterable[dict[str, Any]], file: TextIO) -> None:
         "resource": "resource",
     }
     table = plain_table(*columns, "how")
-    for entry in entries:
+    for found in entries:
+        realm = found["realm"]
+        entry = found | {"actor": f"{found['actor']} ({realm})"} if realm else found
         table.add_row(*(str(entry[name]) for name in columns.values()), _how(entry))
     console_on(file).print(table)
 

@@ -34,7 +34,7 @@ def backup(
     from rioni.domain.system.jobs import BACKUP
     from rioni.tools.job_reporter import JobReporter
 
-    with progress_bars(only_on_terminal=True) as show, JobReporter(host_jobs(settings), BACKUP, str(to)) as job:
+    with progress_bars() as show, JobReporter(host_jobs(settings), BACKUP, str(to)) as job:
 
         def progress(phase: str, done: int, total: int) -> None:
             show(phase, done, total)
@@ -90,7 +90,7 @@ def restore(
     settings = load_settings(config_file, data=data)
     from rioni.bootstrap.restore import restore as run
 
-    with progress_bars(only_on_terminal=True) as progress:
+    with progress_bars() as progress:
         report = run(source, settings.data, progress, accept_lost_events=accept_lost_events, delete_old=delete_old)
     output = Output(json)
     if report.lost:

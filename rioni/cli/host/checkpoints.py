@@ -100,7 +100,7 @@ def export(
 
         times = [None if text is None else log_time(text) for text in (since, until)]
         wanted = AuditFilter(since=times[0], until=times[1], actor=actor, resource=resource)
-        with progress_bars(only_on_terminal=True) as progress:
+        with progress_bars() as progress:
             report = export_operations.export(settings, to, wanted, progress)
         done = {"entries": report.entries, "size": report.size}
         said = f"{report.entries:,} of {report.size:,} entries exported"

@@ -82,7 +82,7 @@ def verify(
     settings = load_settings(config_file, data=data)
     from rioni.bootstrap import admin_operations
 
-    with progress_bars(only_on_terminal=True) as progress:
+    with progress_bars() as progress:
         problems = admin_operations.check(settings, progress, restored=restored, checkpoints=checkpoint, key=log_key)
         found = write_problems(problems, admin_operations.remarks(settings), as_json=json)
     if found:

@@ -12,6 +12,7 @@ from rioni.cli.output import Output, say
 from rioni.cli.remote.servers import server
 from rioni.cli.session import Session, connected
 from rioni.domain.addresses import host_and_port
+from rioni.installing import requirement
 
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def archive(
     try:
         from rioni.lake.archive import Archive, open_lake
     except ModuleNotFoundError as ex:
-        raise Unavailable(f"rioni archive needs {ex.name}: pip install 'rioni[lake]'") from ex
+        raise Unavailable(f"rioni archive needs {ex.name}: pip install {requirement('lake')}") from ex
     from msgspec.structs import asdict
 
     from rioni.domain.system.jobs import ARCHIVE

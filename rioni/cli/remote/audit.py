@@ -29,7 +29,8 @@ def list_changes(
     *,
     resource: Annotated[str | None, typer.Option(help="What was changed, such as `event-type:order.created`.")] = None,
     kind: Annotated[str | None, typer.Option(help="`event-type`, or more exactly `event-type.created`.")] = None,
-    actor: Annotated[str | None, typer.Option(help="Only what this subject did.")] = None,
+    actor: Annotated[str | None, typer.Option(help="Only what subjects of this name did.")] = None,
+    realm: Annotated[str | None, typer.Option(help="Only what the actor of this realm did.")] = None,
     flow_id: Annotated[str | None, typer.Option(help="Only what this request did.")] = None,
     since: Annotated[
         str | None, typer.Option(help="First time, RFC 3339 or a day in UTC.", metavar="TIME", parser=_time)
@@ -49,6 +50,7 @@ def list_changes(
         resource=resource,
         kind=kind,
         actor=actor,
+        realm=realm,
         flow_id=flow_id,
         since=since,
         until=until,
@@ -56,6 +58,7 @@ def list_changes(
         states=states,
         limit=None if everything else limit,
     )
+    _say_source(session)
     session.output.items(
         found,
         {
@@ -75,6 +78,7 @@ def list_changes(
 def denials(session: Session, *, limit: Limit = 100, everything: Everything = False) -> None:
     """Ask a running broker for requests that it refused with 401 or 403, newest first."""
     found: Iterator[Any] = session.client.audit.denials()
+    _say_source(session)
     session.output.items(
         found if everything else islice(found, limit),
         {
@@ -87,6 +91,12 @@ def denials(session: Session, *, limit: Limit = 100, everything: Everything = Fa
             "from": "address",
         },
     )
+
+
+def _say_source(session: Session) -> None:
+    if not session.output.json:
+        where = f"{session.connection.url} ({session.connection.origin})"
+        session.output.note(f"From the broker at {where}; `rioni audit` reads the data on this host.")
 
 
 def _changed(entry: Any) -> list[str]:

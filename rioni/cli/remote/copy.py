@@ -12,7 +12,15 @@ from rioni.cli.connection import resolve
 from rioni.cli.exit_codes import REFUSED
 from rioni.cli.meter import Meter, meter
 from rioni.cli.remote.event_files import REASONS_MAX, BatchSize, Continue
-from rioni.cli.remote.event_options import Filter, FromOffset, PartitionNames, Since, Until, selection
+from rioni.cli.remote.event_options import (
+    Filter,
+    FromOffset,
+    PartitionNames,
+    Since,
+    Until,
+    check_filter_option,
+    selection,
+)
 from rioni.cli.session import Session, connected
 from rioni.cli.streams import CannotWrite
 from rioni.domain.errors import Invalid, RioniError
@@ -90,12 +98,16 @@ def copy(
     Copies what is there when the command begins, or with `--follow` also what is published from then on. The events
     of a partition are published in their order; into which partitions they go is decided by the target's partition
     strategy, so that a target like the source keeps the order of each key. Metadata that the broker sets are set
-    anew by the target's broker. Deletions are not copied, as streams do not deliver them.
+    anew by the target's broker. Deletions are not copied, as streams do not deliver them. A `--filter` is
+    [compared with the schema](reference/subscriptions.md#filter-check) of the source first.
 
     With `--state` an interrupted copy goes on where it was, also after a crash: each batch is published under an
     [idempotency key](reference/publishing.md#idempotency-keys), so that a broker that knows such keys stores nothing
     twice, provided the command is run again within the time that it keeps them, by default 24 hours. Other servers may
     get the batches twice that were being published. Without a file the state is in memory.
+
+    A restart of a broker, or an outage of a minute, is no error: reading and publishing are tried again for two
+    minutes without progress.
 
     In the end the number of copied events is compared with the growth of the target. The exit code is 1 if events were
     refused, had expired before they could be read, or are missing from the target.
@@ -111,6 +123,8 @@ def copy(
     wanted, chosen = wanted_by(event_filter), selection(partition, since, until, from_offset)
     from_client, to_client = _clients(session, from_context, to_context, to_url)
     found = from_client.event_types.get(source)
+    if event_filter is not None:
+        check_filter_option(session.output.note, [found], event_filter)
     partitions = len(from_client.partitions.list(source))
     to, is_new = target_of(to_client, target, found, partitions, create=create)
     if is_new:
@@ -125,7 +139,10 @@ def copy(
             wanted=wanted,
             transform=Transformation(kept.state.id, to, keep_metadata),
             publisher=BatchPublisher(
-                lambda events, key: to_client.publish(target, events, idempotency_key=key), repeats=True, stop=stop
+                lambda events, key: to_client.publish(target, events, idempotency_key=key),
+                repeats=True,
+                stop=stop,
+                note=report.note,
             ),
             state=kept,
             batch=batch,

@@ -25,7 +25,7 @@ FromEventType = Annotated[
 FromPartition = Annotated[str | None, typer.Option("--partition", help="Only events of this partition.")]
 FromOffset = Annotated[str | None, typer.Option(help="Only events from this offset on.")]
 ToOffset = Annotated[str | None, typer.Option(help="Only events up to this offset.")]
-Reason = Annotated[str | None, typer.Option(help="Only events with exactly this error.")]
+Reason = Annotated[str | None, typer.Option(help="Only events with exactly this error, as the list shows it.")]
 Limit = Annotated[int, typer.Option(min=1, max=1_000, help="How many at most.")]
 
 
@@ -42,10 +42,10 @@ def list_dead_letters(
     reason: Reason = None,
     limit: Limit = 20,
     show_redriven: Annotated[
-        bool, typer.Option("--show-redriven", help="Say which were published again before.")
+        bool, typer.Option("--show-redriven", help="Also those that were published again before, and say which.")
     ] = False,
 ) -> None:
-    """Show [dead letters](concepts/dead-letters.md) of a subscription, oldest first."""
+    """Show [dead letters](concepts/dead-letters.md) of a subscription that were not published again, oldest first."""
     found = session.client.subscriptions.dead_letters(
         subscription,
         event_type=event_type,
@@ -55,6 +55,7 @@ def list_dead_letters(
         reason=reason,
         limit=limit,
         show_redriven=show_redriven,
+        only_open=not show_redriven,
     )
     marks = {"redriven": "redriven"} if show_redriven else {}
     session.output.items(
@@ -64,7 +65,7 @@ def list_dead_letters(
             "partition": "partition",
             "offset": "offset",
             "kept": "kept_at",
-            "error": "error.message",
+            "error": lambda letter: letter["error"].get("reason") or letter["error"].get("message"),
             **marks,
             "event": "event",
         },

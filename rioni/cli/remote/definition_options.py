@@ -75,7 +75,9 @@ def asked(kind: str, file: str | None, given: Mapping[str, Any]) -> "Definition"
         document = document._replace(value={"kind": kind, **kept, **options})
     found = definition(document, file or "options", anywhere="schema_file" in options)
     if not isinstance(found, Definition):
-        raise Invalid("\n".join(map(str, found)))
+        if file is None:
+            raise Invalid(f"{'; '.join(dict.fromkeys(each.text for each in found))}. See the options with --help.")
+        raise Invalid("; ".join(map(str, found)))
     return found
 
 

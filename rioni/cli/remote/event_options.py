@@ -8,13 +8,14 @@ import typer
 
 from rioni.cli import completions
 from rioni.cli.event_printing import shown_paths
+from rioni.cli.output import as_sentence
 from rioni.cli.times import point_in_time
 from rioni.domain.errors import Invalid
 
 
 if TYPE_CHECKING:
     from rioni.cli.session import Session
-    from rioni.client import Client
+    from rioni.client import Client, EventType
     from rioni.tools.events.ranges import Selection
     from rioni.tools.events.reading import Reader
 
@@ -79,16 +80,33 @@ def split_columns(columns: str | None) -> list[str]:
     return [name.strip() for name in (columns or "").split(",") if name.strip()]
 
 
-def check_shown(
-    session: "Session", event_types: Sequence[str], line_template: str | None, columns: Sequence[str]
+def check_asked(
+    session: "Session",
+    event_types: Sequence[str],
+    *,
+    line_template: str | None,
+    columns: Sequence[str],
+    event_filter: str | None = None,
 ) -> None:
-    """Check what is to be shown of events against their schemas; warns on stderr, raises Invalid."""
-    if not (paths := shown_paths(line_template, columns)):
+    """Check what is asked of events against their schemas; warns on stderr, raises Invalid."""
+    paths = shown_paths(line_template, columns)
+    if not paths and event_filter is None:
         return
     from rioni.tools.events.schema_paths import check_paths
 
-    for warning in check_paths([session.client.event_types.get(name) for name in event_types], paths):
+    found = [session.client.event_types.get(name) for name in event_types]
+    for warning in check_paths(found, paths):
         session.output.note(f"Warning: {warning}")
+    if event_filter is not None:
+        check_filter_option(session.output.note, found, event_filter)
+
+
+def check_filter_option(note: Callable[[str], None], event_types: "Sequence[EventType]", event_filter: str) -> None:
+    """Check a filter against the schemas of event types; warns, raises Invalid."""
+    from rioni.tools.events.schema_paths import check_filter_of
+
+    for warning in check_filter_of(event_types, event_filter):
+        note(f"Warning: {as_sentence(warning)}")
 
 
 def selection(

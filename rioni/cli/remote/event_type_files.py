@@ -1,13 +1,14 @@
 """Commands that compare files with a broker, and make it what the files say."""
 
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rioni.cli import completions
-from rioni.cli.connection import resolve
+from rioni.cli.connection import DEFAULT_ORIGIN, resolve
 from rioni.cli.exit_codes import FOUND
 from rioni.cli.options import Yes
 from rioni.cli.output import Output
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rioni.client import Client
+    from rioni.tools.definitions.definition import Definition, Problem
     from rioni.tools.definitions.planning import Plan, Prune
 
 app = typer.Typer(name="event-types")
@@ -88,20 +90,37 @@ def apply(
 
 @app.command(
     epilog="Example: rioni event-types check definitions/\n\n"
+    "Example: rioni event-types check definitions/ --against main/definitions/\n\n"
     "Example: rioni event-types show order.created --json | rioni event-types check - --context test"
 )
 @connected
-def check(session: Session, paths: Paths) -> None:
+def check(
+    session: Session,
+    paths: Paths,
+    *,
+    against: Annotated[
+        str | None,
+        typer.Option(help="Ask no broker: compare with the definitions in this file or folder.", metavar="PATH"),
+    ] = None,
+) -> None:
     """Check definitions as `rioni event-types apply` does, and change nothing; exit code 1 if anything is wrong.
 
-    Whether a changed schema is compatible is what the broker says, with an example of an event that would become
-    invalid where it finds one.
-    """
-    from rioni.tools.definitions.files import definitions_in
-    from rioni.tools.definitions.planning import plan
+    Where a broker is named, by an option, the environment or a context, the definitions are compared with what it has.
+    Otherwise no broker is needed: they are checked by the same rules, filters of subscriptions against the schemas of
+    their event types, and changed schemas against the definitions that `--against` names, such as those of the main
+    branch. What depends on the settings of a broker is not known then. Standard error says which of both was done.
 
+    A schema that is not compatible is shown with an example of an event that would become invalid, where one is found.
+    """
+    from rioni.tools.definitions.files import STANDARD_INPUT, definitions_in
+
+    if missing := [each for each in paths if each != STANDARD_INPUT and not os.access(each, os.R_OK)]:
+        # What it has is not known, so that nothing is wrong with it.
+        raise Invalid(f"{missing[0]} can't be read: there is no such file or folder, or no permission.")
     found, problems = definitions_in(paths)
-    problems = [*problems, *plan(session.client, found).problems]
+    if not found and not problems:
+        raise Invalid(f"There are no definitions in {', '.join(paths)}.")
+    problems = [*problems, *_problems_of(session, found, against)]
     columns = {"file": "file", "line": "line", "name": "name", "problem": "problem"}
     rows = [
         {"file": each.place.file, "line": each.place.line, "name": each.about, "problem": each.text}
@@ -211,6 +230,27 @@ def _plan(session: Session, paths: "Sequence[str]", prune: "Prune | None") -> "P
     if count := len(problems) + len(planned.problems):
         raise Invalid(f"{plans.counted(count, 'problem')}; nothing was changed.")
     return planned
+
+
+def _problems_of(session: Session, found: "Sequence[Definition]", against: str | None) -> "Sequence[Problem]":
+    """What is wrong with definitions; says on standard error what they were compared with."""
+    from rioni.tools.definitions.files import definitions_in
+    from rioni.tools.definitions.offline import check as check_offline
+    from rioni.tools.definitions.planning import plan
+
+    named = session.connection.origin != DEFAULT_ORIGIN
+    if against is None and named:
+        session.output.note(f"Compared with the broker at {session.connection.url} ({session.connection.origin}).")
+        return plan(session.client, found).problems
+    if against is not None and session.connection.origin == "--url":
+        raise Invalid("--against compares with definitions, --url with a broker: use one of both.")
+    before, wrong = definitions_in([against]) if against else ([], [])
+    if wrong:
+        raise Invalid(f"{wrong[0]}; definitions are compared with those that a broker took.")
+    session.output.note(f"Checked without a broker, {f'compared with {against}' if against else 'as new ones'}.")
+    problems, warnings = check_offline(found, before)
+    plans.report(session.output, warnings)
+    return problems
 
 
 def _prune(owning_application: str | None, *, event_types: bool, subscriptions: bool) -> "Prune | None":

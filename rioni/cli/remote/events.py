@@ -76,6 +76,7 @@ def delete(
         BatchPublisher(
             lambda events, batch_key: client.delete_events(event_type, events, idempotency_key=batch_key),
             stop=not go_on,
+            note=session.output.note,
         ),
         event_type=event_type,
         complete=Completion(event_type, key=key, partition=partition).complete,

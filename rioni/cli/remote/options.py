@@ -38,7 +38,7 @@ def read_json(file: Path) -> Any:
     Raises:
         Invalid: it can't be read, is not JSON, or has values that would be changed.
     """
-    from rioni.tools.definitions.files import json_values
+    from rioni.tools.definitions.json_text import json_values
     from rioni.tools.definitions.yaml_text import NotYaml
 
     try:

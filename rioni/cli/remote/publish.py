@@ -70,6 +70,8 @@ def publish(
     of the connection, run the same command again. Keep the same `--batch`, and do so within the time that the broker
     keeps keys, by default 24 hours. Servers that do not know such keys store batches again.
 
+    A restart of the broker, or an outage of a minute, is no error: a batch is sent again under its key for two minutes.
+
     `--dry-run` reads all of the input, and checks it against the schema and the partition strategy of the event type.
     """
     from rioni.client.encoding import CATEGORY_WITHOUT_METADATA
@@ -88,6 +90,7 @@ def publish(
             lambda events, batch_key: client.publish(event_type, events, idempotency_key=batch_key),
             repeats=once,
             stop=stop,
+            note=session.output.note,
         )
     completion = Completion(event_type, key=key, partition=partition)
     upload(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rioni.cli.exit_codes import FOUND
+from rioni.cli.output import as_sentence
 from rioni.cli.remote.options import AsOf, EventTypeName, read_json
 from rioni.cli.session import Session, connected
 from rioni.cli.tables import indented
@@ -47,9 +48,17 @@ def show(
 @connected
 def add(session: Session, event_type: EventTypeName, file: SchemaFile, *, kind: Kind = "json_schema") -> None:
     """Add a version of the schema, if the compatibility mode of the event type allows the change."""
+    import msgspec
+
+    from rioni.tools.events.schema_paths import filters_that_lose
+
     schema = _schema(file, kind)
+    before = session.client.event_types.get(event_type)
+    lost = filters_that_lose(session.client, before, msgspec.structs.replace(before, schema=schema))
     # Nakadi does not answer with the version.
     found = session.client.schemas.add(event_type, schema) or session.client.schemas.get(event_type)
+    for warning in lost:
+        session.output.note(f"Warning: {as_sentence(warning)}")
     session.output.line(found, f"{event_type} has the schema as version {found.version}.")
 
 

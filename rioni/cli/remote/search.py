@@ -20,7 +20,7 @@ from rioni.cli.remote.event_options import (
     Table,
     Template,
     Until,
-    check_shown,
+    check_asked,
     note_lost,
     readers,
     selection,
@@ -74,7 +74,7 @@ def search(
         metadata=metadata,
         with_event_type=len(event_types) > 1,
     )
-    check_shown(session, event_types, template, split_columns(columns))
+    check_asked(session, event_types, line_template=template, columns=split_columns(columns), event_filter=event_filter)
     wanted = selection(partition, since, until, from_offset)
     reading = readers(session.client, event_types, session.output.note)
     search_ = Search(reading, wanted, wanted_by(event_filter), by_time=sort)

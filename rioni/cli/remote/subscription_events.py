@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from rioni.cli.event_printing import event_writer
-from rioni.cli.remote.event_options import Columns, Limit, Metadata, Table, Template, check_shown, split_columns
+from rioni.cli.remote.event_options import Columns, Limit, Metadata, Table, Template, check_asked, split_columns
 from rioni.cli.remote.options import SubscriptionId
 from rioni.cli.session import Session, connected
 from rioni.domain.errors import Invalid
@@ -66,7 +66,8 @@ def consume(
         session.output, line_template=template, columns=names, table=table, metadata=metadata, with_event_type=True
     )
     if template or names:
-        check_shown(session, session.client.subscriptions.get(subscription).event_types, template, names)
+        event_types = session.client.subscriptions.get(subscription).event_types
+        check_asked(session, event_types, line_template=template, columns=names)
     shows_places = session.output.json or bool(template) or table or bool(names)
     # Brokers name the cursor of the last event of a batch only.
     batch_limit = 1 if shows_places else BATCH_EVENTS

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rioni.cli.exit_codes import FOUND
+from rioni.cli.output import as_sentence
 from rioni.cli.session import Session, connected
 
 
@@ -43,7 +44,7 @@ def try_filter(
 
     if event_type:
         for warning in session.client.subscriptions.check_filter(expression, event_type):
-            session.output.note(f"Warning: {warning}.")
+            session.output.note(f"Warning: {as_sentence(warning)}")
     events = [msgspec.json.decode(each) for each in json_events(file)]
     rows: list[tuple[Any, FilterEvaluation]] = []
     for start in range(0, len(events), EVENTS_AT_ONCE):

@@ -18,7 +18,7 @@ from rioni.cli.remote.event_options import (
     Table,
     Template,
     Until,
-    check_shown,
+    check_asked,
     note_lost,
     readers,
     selection,
@@ -80,7 +80,9 @@ def tail(
     columns also `time` (when the broker received it), `partition`, `offset`, `event_type` and `event` (all of it). A
     member of the event with such a name is `event.time`. A path that the schema excludes is an error; one that it does
     not declare is shown with a warning on stderr. `--filter` is the
-    [language of subscriptions](reference/subscriptions.md#filters): `event.total > 100 && metadata.flow_id != ''`.
+    [language of subscriptions](reference/subscriptions.md#filters): `event.total > 100 && metadata.flow_id != ''`. It
+    is [compared with the schema](reference/subscriptions.md#filter-check) as theirs are. An offset behind the end of
+    the partition is an error.
     """
     from rioni.tools.events.selecting import limited, wanted_by
     from rioni.tools.events.tailing import tailed
@@ -93,7 +95,7 @@ def tail(
         metadata=metadata,
         with_event_type=len(event_types) > 1,
     )
-    check_shown(session, event_types, template, split_columns(columns))
+    check_asked(session, event_types, line_template=template, columns=split_columns(columns), event_filter=event_filter)
     wanted = selection(partition, since, until, from_offset)
     if last is not None and (since is not None or from_offset is not None):
         raise Invalid("A read begins at one place: give --last, --since or --from-offset.")

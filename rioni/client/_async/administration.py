@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from rioni.client._async.transport import Transport, decode
-from rioni.client.errors import Conflict
+from rioni.client.errors import Conflict, UnexpectedAnswer
 from rioni.client.models.administration import (
     Admins,
     Blacklist,
@@ -244,4 +244,10 @@ class Monitoring:
     async def _health(self, template: str) -> Health:
         # A broker that is not ready answers 503 with the same members, which is no reason to ask again.
         response = await self._transport.request("GET", template, accept=(_SERVICE_UNAVAILABLE,))
-        return decode(response, Health)
+        try:
+            return decode(response, Health)
+        except UnexpectedAnswer as ex:
+            if response.is_success:
+                raise
+            # A proxy, or a broker that can't even say what is wrong.
+            raise self._transport.problem(response) from ex

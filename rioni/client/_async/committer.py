@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+from collections import Counter
 from collections.abc import Sequence
 
 from rioni.client._async import concurrency
@@ -9,6 +10,7 @@ from rioni.client._async.exchange import Exchange
 from rioni.client._async.stream_reader import StreamReader
 from rioni.client._async.subscriptions import Subscriptions
 from rioni.client.consumption.events import StreamPartition
+from rioni.client.consumption.reconnect import REFUSALS_MAX
 from rioni.client.consumption.state import Commit
 from rioni.client.errors import BadRequest, ClientError, Forbidden, NotFound, Unprocessable
 from rioni.client.models.events import Cursor
@@ -30,6 +32,7 @@ class Committer:
 
     def __init__(self, subscriptions: Subscriptions, exchange: Exchange, reader: StreamReader) -> None:
         self._subscriptions, self._exchange, self._reader = subscriptions, exchange, reader
+        self._refusals: Counter[StreamPartition] = Counter()
 
     @property
     def _subscription_id(self) -> str:
@@ -83,6 +86,8 @@ class Committer:
             with self._exchange.shared:
                 self._exchange.state.committed(commit, concurrency.now())
                 self._exchange.changed()
+            for cut in commit.cuts:
+                del self._refusals[cut.progress.partition]
 
     async def _refused(self, commit: Commit, ex: ClientError) -> None:
         """One cursor that is refused refuses all of them, and brokers do not name it."""
@@ -94,6 +99,10 @@ class Committer:
             self._exchange.state.refused(commit, str(ex))
             self._exchange.changed()
         _LOG.info("A cursor of stream %s is refused: %s", commit.session.stream_id, ex)
+        (cut,) = commit.cuts
+        self._refusals[cut.progress.partition] += not cut.events
+        if self._refusals[cut.progress.partition] > REFUSALS_MAX:
+            self._exchange.fail(ex)
 
     async def _stored(self, partitions: Sequence[StreamPartition]) -> list[Cursor]:
         """The cursors that the broker has; committing them once more asks it to be patient."""

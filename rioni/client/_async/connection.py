@@ -9,7 +9,7 @@ from typing import Any, cast
 import h11
 import httpx
 
-from rioni.client.http11 import Http11
+from rioni.client.http11 import Http11, host_and_port
 
 
 SECOND_ADDRESS_S = 0.25
@@ -31,7 +31,7 @@ async def open_connection(
                 Connection, host, port, ssl=trusted, server_hostname=server_name, happy_eyeballs_delay=delay_s
             )
     except TimeoutError:
-        raise httpx.ConnectTimeout(f"no connection to {host}:{port} in time") from None
+        raise httpx.ConnectTimeout(f"no connection to {host_and_port(host, port)} in time") from None
     except (OSError, UnicodeError) as ex:
         raise httpx.ConnectError(str(ex)) from ex
     return connection

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 
@@ -9,6 +10,7 @@ from rioni.client._async.transport import Transport, decode
 from rioni.client.errors import Conflict, PreconditionFailed
 from rioni.client.models.base import has_members
 from rioni.client.models.event_types import Consumers, EventType, EventTypeFacets, ProducingClient
+from rioni.client.models.events import StreamTicket
 
 
 _ITEM = "/event-types/{name}"
@@ -170,6 +172,10 @@ class EventTypes:
         """Delete an event type, its schemas and its events; raises Conflict if there are subscriptions to it."""
         await self._transport.delete(_ITEM, {"name": name})
 
+    async def stream_ticket(self, name: str) -> StreamTicket:
+        """A ticket with which a browser opens a low-level stream of an event type, once; of Rioni only."""
+        return await new_ticket(self._transport, f"/event-types/{quote(name, safe='')}/events")
+
     async def producers(self, name: str) -> Sequence[ProducingClient]:
         """The clients that published to an event type, by name."""
         template = f"{_ITEM}/producers"
@@ -201,3 +207,9 @@ def list_or_none(values: Sequence[str]) -> Sequence[str] | None:
 
 def _filters(*, labels: Sequence[str], annotations: Sequence[str], **others: str | int | None) -> dict[str, Any]:
     return {"label": list_or_none(labels), "annotation": list_or_none(annotations), **others}
+
+
+async def new_ticket(transport: Transport, path: str) -> StreamTicket:
+    """Ask for a ticket for the stream at a path."""
+    # It stores nothing: one that nobody uses is forgotten.
+    return await transport.fetch(StreamTicket, "POST", "/stream-tickets", body={"path": path}, repeatable=True)

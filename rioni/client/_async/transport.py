@@ -172,9 +172,14 @@ class Transport:
                 wait_s = attempts.failed(ex, began_s, time.monotonic())
                 self.failed(ex)
             else:
-                self._failure = None
+                self._succeeded(attempts)
                 return response
             await (sleep or self.pause)(wait_s)
+
+    def _succeeded(self, attempts: Attempts | None) -> None:
+        self._failure = None
+        if attempts is not None:
+            attempts.succeeded(time.monotonic())
 
     def failed(self, ex: errors.ClientError) -> None:
         """Note why a request is made again."""

@@ -73,7 +73,7 @@ class Workers:
                 if batch.dropped:
                     return False
                 if attempt == self._attempts:
-                    return self._failed(event, batch, ex)
+                    return await self._failed(event, batch, ex)
                 _LOG.warning("Attempt %d to handle %s failed: %r", attempt, _name(event), ex)
                 await self._exchange.pause(failures.retry_wait_s(attempt))
             else:
@@ -82,7 +82,7 @@ class Workers:
                 return False
         raise AssertionError
 
-    def _failed(self, event: Event[Any], batch: EventBatch[Any], ex: Exception) -> bool:
+    async def _failed(self, event: Event[Any], batch: EventBatch[Any], ex: Exception) -> bool:
         outcome = failures.outcome(self._on_error, event, ex)
         if outcome == failures.SKIP:
             _LOG.error("%s is skipped: %r", _name(event), ex)
@@ -94,6 +94,8 @@ class Workers:
         with self._exchange.shared:
             session = self._exchange.state.fail(batch)
         if session is not None:
+            # Before the stream ends: then the broker has the reason when it counts the failure.
+            await self._reader.explain(session, failures.reason_of(event, ex))
             self._reader.interrupt(session)
         return False
 

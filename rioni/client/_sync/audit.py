@@ -1,33 +1,25 @@
 """The audit trail, and the log behind it."""
 
 from collections.abc import Iterator, Sequence
-from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 
 from rioni.client._sync.transport import Transport
 from rioni.client.models.audit import AuditEntry, ConsistencyProof, Denial, InclusionProof, VerifierKey
+from rioni.client.models.links import Links
 
 
 PAGE = 1_000
 
 
-class _Link(msgspec.Struct):
-    href: str
-
-
-class _Links(msgspec.Struct):
-    next: _Link | None = None
-
-
 class _Entries(msgspec.Struct):
     items: list[AuditEntry]
-    links: _Links = msgspec.field(name="_links", default_factory=_Links)
+    links: Links = msgspec.field(name="_links", default_factory=Links)
 
 
 class _Denials(msgspec.Struct):
     items: list[Denial]
-    links: _Links = msgspec.field(name="_links", default_factory=_Links)
+    links: Links = msgspec.field(name="_links", default_factory=Links)
 
 
 class _Keys(msgspec.Struct):
@@ -50,6 +42,7 @@ class Audit:
         resource: str | None = None,
         kind: str | None = None,
         actor: str | None = None,
+        realm: str | None = None,
         flow_id: str | None = None,
         since: str | None = None,
         until: str | None = None,
@@ -63,6 +56,7 @@ class Audit:
             resource: such as `event-type:order.created`.
             kind: such as `event-type.created`, or `event-type`.
             actor: who did it.
+            realm: of the actor, who must be named, too.
             flow_id: of the request.
             since: first time, RFC 3339.
             until: end, not included.
@@ -74,6 +68,7 @@ class Audit:
             "resource": resource,
             "kind": kind,
             "actor": actor,
+            "realm": realm,
             "flow_id": flow_id,
             "since": since,
             "until": until,
@@ -88,7 +83,7 @@ class Audit:
             for entry in page.items[:left]:
                 yield entry
             left = None if left is None else left - len(page.items)
-            after = _after(page.links)
+            after = page.links.after()
             if after is None or (left is not None and left <= 0):
                 return
 
@@ -100,7 +95,7 @@ class Audit:
             page = self._transport.fetch(_Denials, "GET", "/audit/denials", params=params)
             for denial in page.items:
                 yield denial
-            after = _after(page.links)
+            after = page.links.after()
             if after is None:
                 return
 
@@ -161,10 +156,3 @@ class Log:
     def _text(self, template: str, params: dict[str, str | None]) -> str:
         headers = {"Accept": "*/*"}
         return (self._transport.request("GET", template, params=params, headers=headers)).text
-
-
-def _after(links: _Links) -> str | None:
-    """The position behind which the next page begins."""
-    if links.next is None:
-        return None
-    return next(iter(parse_qs(urlsplit(links.next.href).query).get("after", [])), None)

@@ -10,7 +10,7 @@ from typing import Any
 import h11
 import httpx
 
-from rioni.client.http11 import Http11
+from rioni.client.http11 import Http11, host_and_port
 
 
 PIECE_BYTES_MAX = 256 * 1024
@@ -27,7 +27,7 @@ def open_connection(host: str, port: int, trusted: ssl.SSLContext | None, timeou
                 connected = trusted.wrap_socket(connected, server_hostname=host)
             undo.pop_all()
     except TimeoutError:
-        raise httpx.ConnectTimeout(f"no connection to {host}:{port} in time") from None
+        raise httpx.ConnectTimeout(f"no connection to {host_and_port(host, port)} in time") from None
     except (OSError, UnicodeError) as ex:
         raise httpx.ConnectError(str(ex)) from ex
     return Connection(connected)

@@ -15,7 +15,7 @@ from rioni.client.consumption.events import StreamPartition
 from rioni.client.consumption.reconnect import REQUEST_S, Reconnect
 from rioni.client.consumption.session import BROKEN_MARGIN_S, Session
 from rioni.client.errors import ClientError, Conflict, UnexpectedAnswer
-from rioni.client.models.subscriptions import Subscription
+from rioni.client.models.subscriptions import FailureReason, Subscription
 
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger("rioni.client.consumer")
 _EVENTS = "/subscriptions/{subscription_id}/events"
+NEEDS_RESET = "Reset the cursors of the subscription"
+"""What a broker says that ends a stream, if an operator has to act before events come again."""
 
 
 class StreamReader:
@@ -63,6 +65,12 @@ class StreamReader:
         if response is not None and session in {None, self._session}:
             self._interrupted = True
             _disconnect(response)
+
+    def explain(self, session: Session, reason: FailureReason | None) -> None:
+        """Tell the broker why an event is left to it, if it takes that; others than Rioni do not."""
+        if reason is not None:
+            with contextlib.suppress(ClientError):
+                self._subscriptions.record_failures(self._exchange.subscription_id, session.stream_id, [reason])
 
     def _read(self) -> float:
         """Read one stream to its end; returns how long to wait before the next."""
@@ -138,7 +146,9 @@ class StreamReader:
             with exchange.shared:
                 while not exchange.state.has_room(session) and not exchange.stopping:
                     exchange.changes.wait(WAIT_MAX_S)
-            self._reconnect.received()
+            # Why a stream ends comes as a batch, too: one that ends at once must not be opened again at once.
+            if batch.events or not batch.info:
+                self._reconnect.received()
 
     def _close(self, session: Session, *, orderly: bool) -> None:
         exchange = self._exchange
@@ -146,7 +156,8 @@ class StreamReader:
             self._session = self._response = None
             exchange.state.closed(session, concurrency.now(), orderly=orderly)
             exchange.changed()
-        _LOG.info("Stream %s has ended%s", session.stream_id, f": {session.said}" if session.said else "")
+        level = logging.WARNING if NEEDS_RESET in session.said else logging.INFO
+        _LOG.log(level, "Stream %s has ended%s", session.stream_id, f": {session.said}" if session.said else "")
 
     def _request(self) -> dict[str, Any]:
         options = self._exchange.options

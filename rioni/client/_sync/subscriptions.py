@@ -2,15 +2,18 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 
-from rioni.client._sync.event_types import list_or_none
+from rioni.client._sync.event_types import list_or_none, new_ticket
 from rioni.client._sync.transport import Transport, decode
-from rioni.client.models.events import CommitResult, Cursor, CursorSpecification
+from rioni.client.models.events import CommitResult, Cursor, CursorSpecification, StreamTicket
+from rioni.client.models.links import Links
 from rioni.client.models.subscriptions import (
     DeadLetter,
     EndedStreams,
+    FailureReason,
     FilterEvaluation,
     Redriven,
     RedrivePreview,
@@ -20,6 +23,8 @@ from rioni.client.models.subscriptions import (
 
 
 PAGE = 1_000
+DEAD_LETTERS = 20
+"""How many are listed where nothing else is said, as the broker has it."""
 RESET_S = 90
 """How long a reset may take: the broker waits 61 s for commits by default."""
 
@@ -54,6 +59,7 @@ class _Evaluations(msgspec.Struct):
 
 class _DeadLetters(msgspec.Struct):
     items: list[DeadLetter]
+    links: Links = msgspec.field(name="_links", default_factory=Links)
 
 
 class Subscriptions:
@@ -182,6 +188,25 @@ class Subscriptions:
         path = {"subscription_id": subscription_id, "stream_id": stream_id}
         self._transport.delete(f"{_ITEM}/streams/{{stream_id}}", path, retry_s=self._retry_s)
 
+    def record_failures(self, subscription_id: str, stream_id: str, failures: Sequence[FailureReason]) -> None:
+        """Say why at most 100 events of an open stream can't be processed: their dead letters have it; of Rioni only.
+
+        Raises:
+            Unprocessable: the stream has ended, or a partition belongs to another one.
+        """
+        self._transport.request(
+            "POST",
+            f"{_ITEM}/streams/{{stream_id}}/failures",
+            path={"subscription_id": subscription_id, "stream_id": stream_id},
+            body={"items": [failure.members() for failure in failures]},
+            repeatable=True,
+            retry_s=self._retry_s,
+        )
+
+    def stream_ticket(self, subscription_id: str) -> StreamTicket:
+        """A ticket with which a browser opens a stream of a subscription, once; of Rioni only."""
+        return new_ticket(self._transport, f"/subscriptions/{quote(subscription_id, safe='')}/events")
+
     def try_filter(self, filter: str, events: Sequence[Mapping[str, Any]]) -> Sequence[FilterEvaluation]:  # noqa: A002
         """Whether each of at most 20 events matches a filter, and which part decides it; of Rioni only."""
         body = {"filter": filter, "events": events}
@@ -212,6 +237,7 @@ class Subscriptions:
         reason: str | None = None,
         limit: int | None = None,
         show_redriven: bool = False,
+        only_open: bool = False,
     ) -> Sequence[DeadLetter]:
         """Events that were never committed, oldest first.
 
@@ -224,6 +250,7 @@ class Subscriptions:
             reason: only those with exactly this message of their error.
             limit: how many at most, up to 1,000; the broker's default is 20.
             show_redriven: whether to tell which were published again before.
+            only_open: whether to leave out those that were published again before.
         """
         params = {
             "event_type": event_type,
@@ -233,10 +260,19 @@ class Subscriptions:
             "reason": reason,
             "limit": limit,
             "show_redriven": "true" if show_redriven else None,
+            "only_open": "true" if only_open else None,
         }
         path = {"subscription_id": subscription_id}
-        template = f"{_ITEM}/dead-letters"
-        return (self._transport.fetch(_DeadLetters, "GET", template, path=path, params=params)).items
+        wanted, found = DEAD_LETTERS if limit is None else limit, list[DeadLetter]()
+        while True:
+            page = self._transport.fetch(
+                _DeadLetters, "GET", f"{_ITEM}/dead-letters", path=path, params=params | {"limit": wanted - len(found)}
+            )
+            found += page.items
+            # Pages of large events are short.
+            if len(found) >= wanted or (after := page.links.after()) is None:
+                return found
+            params["after"] = after
 
     def redrive(
         self,

@@ -94,6 +94,8 @@ class Workers:
         with self._exchange.shared:
             session = self._exchange.state.fail(batch)
         if session is not None:
+            # Before the stream ends: then the broker has the reason when it counts the failure.
+            self._reader.explain(session, failures.reason_of(event, ex))
             self._reader.interrupt(session)
         return False
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
+from rioni.client.consumption import offsets
 from rioni.client.models.base import Model
 from rioni.client.models.events import Cursor
 
@@ -181,6 +182,12 @@ class Event(msgspec.Struct, Generic[T], eq=False):
     def cursor(self) -> Cursor:
         """That of the last event of the batch that this event came in: brokers name no others."""
         return self._batch.cursor
+
+    @property
+    def offset(self) -> str | None:
+        """That of this event; None where it can't be told, as others may have been removed or hidden before it."""
+        batch = self._batch
+        return offsets.of_event(batch.before, self._index, len(batch), batch.cursor.offset)
 
     def commit(self) -> None:
         """Say that this event is handled, and all before it in the partition; does not wait for the broker.

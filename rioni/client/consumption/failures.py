@@ -4,11 +4,13 @@ from collections.abc import Callable
 from typing import Any
 
 from rioni.client.consumption.events import Event
+from rioni.client.models.subscriptions import FailureReason
 
 
 STOP, SKIP, DEAD_LETTER = OUTCOMES = ("stop", "skip", "dead_letter")
 RETRY_FIRST_S = 0.1
 RETRY_MAX_S = 30.0
+REASON_CHARACTERS_MAX = 1_000
 
 OnError = str | Callable[[Event[Any], Exception], str]
 
@@ -27,6 +29,24 @@ def check_on_error(on_error: OnError) -> None:
 def outcome(on_error: OnError, event: Event[Any], ex: Exception) -> str:
     """What to do with an event after its last attempt; raises what a function of the application raises."""
     return _check(on_error(event, ex) if callable(on_error) else on_error)
+
+
+def reason_of(event: Event[Any], ex: Exception) -> FailureReason | None:
+    """What the broker is told of an event that is left to it; None where the offset of the event is not known."""
+    offset = event.offset
+    if offset is None:
+        return None
+    return FailureReason(event_type=event.event_type, partition=event.partition, offset=offset, reason=_text(ex))
+
+
+def _text(ex: Exception) -> str:
+    """Type and text of an error, as far as the broker takes it; the type alone where the error can't say its text."""
+    name = type(ex).__name__
+    try:
+        text = f"{name}: {ex}"
+    except Exception:  # noqa: BLE001 - it is the application's
+        text = name
+    return text[:REASON_CHARACTERS_MAX].encode(errors="replace").decode()
 
 
 def _check(name: str) -> str:

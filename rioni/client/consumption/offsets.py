@@ -49,6 +49,23 @@ def inside(before: str | None, count: int, end: str) -> str | None:
     return f"{first[1]}{position:018d}" if 0 <= position <= int(last[2]) else None
 
 
+def of_event(before: str | None, index: int, count: int, end: str) -> str | None:
+    """The offset of an event of a batch.
+
+    Args:
+        before: the offset before the batch, None if it is unknown.
+        index: of the event in the batch.
+        count: of the events of the batch.
+        end: the offset of the last one.
+
+    Returns:
+        None where it can't be told, as others may have been removed or hidden between.
+    """
+    if index == count - 1:
+        return end
+    return inside(before, index + 1, end) if inside(before, count, end) == end else None
+
+
 def passed(committed: str, count: int, end: str) -> int:
     """How many of the first events of a batch are known to be committed: never more than are.
 

@@ -19,6 +19,8 @@ REQUEST_S = 2.0
 """For how long a consumer makes a request again: then it goes on by itself, since it knows more and may be stopped."""
 DOUBTS_MAX = 10
 """How often in a row a stream may be refused for a reason that may be the error of this client."""
+REFUSALS_MAX = 10
+"""How often in a row the commits of a partition may be refused: each time its events come again in the next stream."""
 
 
 class Reconnect:

@@ -3,6 +3,8 @@
 from datetime import datetime
 from typing import Any
 
+import msgspec
+
 from rioni.client.models.access import Attribute
 from rioni.client.models.base import Model
 
@@ -37,7 +39,7 @@ class Feature(Model):
 
 
 class Rights(Model):
-    """What a client may do: `READ`, `WRITE`, `ADMIN`; `HISTORY` of the broker; `STREAM` of a subscription."""
+    """What a client may do now: `READ`, `WRITE`, `ADMIN`; broker: `HISTORY`; subscription: `STREAM`, `REDRIVE`."""
 
     subject: str
     broker: list[str]
@@ -45,6 +47,9 @@ class Rights(Model):
     """Of the event type that was named."""
     subscription: list[str] | None = None
     """Of the subscription that was named."""
+    operations: dict[str, str] = msgspec.field(default_factory=dict)
+    """For each operation on the broker, and on what was named, whether it is `allowed`; otherwise what refuses it:
+    `right`, `scope`, `blacklist` or `read_only`."""
 
 
 class Storage(Model):

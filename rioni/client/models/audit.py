@@ -34,6 +34,8 @@ class AuditEntry(Model):
     before: dict[str, Any] | None = None
     """The state before, if it was asked for."""
     after: dict[str, Any] | None = None
+    realm: str = ""
+    """In which the actor's name is unique; empty where there is none, or the broker does not say it."""
 
 
 class Denial(Model):
@@ -49,6 +51,8 @@ class Denial(Model):
     user_agent: str
     flow_id: str
     count: int
+    realm: str = ""
+    """As of an entry."""
 
 
 class VerifierKey(Model):

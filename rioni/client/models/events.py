@@ -1,5 +1,6 @@
 """Events as they are published and streamed: results, cursors and batches."""
 
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -62,3 +63,14 @@ class Distance(Model):
     initial_cursor: CursorSpecification
     final_cursor: CursorSpecification
     distance: int
+
+
+class StreamTicket(Model):
+    """Lets a browser open one stream without a token."""
+
+    ticket: str
+    """For the parameter `ticket`; it may read what the token of the client may, so it is a secret like that."""
+    path: str
+    """Of the stream, with the path of the broker."""
+    expires_at: datetime
+    """Until when a stream may begin with it."""

@@ -94,10 +94,23 @@ class EndedStreams(Model):
     """In which the name is unique; None where there is none."""
 
 
-class DeadLetterError(Model):
+class DeadLetterError(Model, omit_defaults=True):
     """Why an event became a dead letter."""
 
     message: str = ""
+    reason: str = ""
+    """What its consumer gave as the reason; empty if it has not. Of Rioni only."""
+
+
+class FailureReason(Model):
+    """Why an event of a stream could not be processed."""
+
+    event_type: str
+    partition: str
+    offset: str
+    """Of the event."""
+    reason: str
+    """1 to 1,000 characters."""
 
 
 class DeadLetter(Model):

@@ -19,6 +19,7 @@ from rioni.domain.ports.registry import Registry
 from rioni.domain.ports.topic_names import TopicNames
 from rioni.domain.timelines.position import BEFORE_FIRST
 from rioni.domain.timelines.topic_deletion import AbandonedTopic
+from rioni.failure_log import FailureLog
 
 
 REFUSALS_MAX = 3
@@ -28,6 +29,9 @@ RECORDED_AT_ONCE = 20
 """How many deleted topics one transaction records; it blocks other changes of the registry."""
 
 _log = structlog.get_logger("rioni.orphan_cleanup")
+_failures = FailureLog(_log)
+
+_NOT_DELETED = "could not delete a topic; retrying later"
 
 
 class OrphanCleaner:
@@ -107,10 +111,9 @@ class OrphanCleaner:
         try:
             self._stores.of(abandoned.storage_id).delete_topic(abandoned.topic)
         except RioniError as ex:
-            _log.warning(
-                "could not delete a topic; retrying later", reason=str(ex), **msgspec.structs.asdict(abandoned)
-            )
+            _failures.failed(_NOT_DELETED, ex, of=abandoned.storage_id, **msgspec.structs.asdict(abandoned))
             return False
+        _failures.succeeded(_NOT_DELETED, of=abandoned.storage_id, storage_id=abandoned.storage_id)
         return True
 
     def _delete_empty(self, storage_id: str, topic: str) -> bool:

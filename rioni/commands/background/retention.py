@@ -3,20 +3,28 @@
 Source: reference event-types#cleanup-policy, timelines#cleanup.
 """
 
+from contextlib import suppress
+
 import structlog
 
 from rioni.commands.bus import CommandBus
 from rioni.commands.context import Context
 from rioni.commands.timelines.timelines import CleanUpTimeline
-from rioni.domain.errors import EventTypeNotFound, NotFound, ReadOnly, RioniError, Unavailable
+from rioni.domain.errors import EventTypeNotFound, NotFound, ReadOnly, Unavailable
 from rioni.domain.event_types.event_type import EventType
 from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.event_stores import EventStores
 from rioni.domain.ports.registry import Registry
 from rioni.domain.timestamps import milliseconds
+from rioni.failure_log import FailureLog
 
 
 _log = structlog.get_logger("rioni.retention")
+_failures = FailureLog(_log)
+
+_NOT_DELETED = "could not delete expired events"
+_NOT_COMPACTED = "a timeline could not be compacted"
+_NOT_EXPIRED = "could not expire idempotency keys"
 
 
 UNDER_WAY_MS = 300_000
@@ -50,16 +58,13 @@ class Retention:
         """Delete expired events; a timeline where that fails is logged and retried in the next run."""
         self._registry.refresh()
         every = [self._registry.timelines(event_type.name) for event_type in self._registry.event_types()]
-        for name, order in [(each.event_type, timeline.order) for each in every for timeline in each.readable]:
-            try:
-                self._expire(name, order, context)
-            except EventTypeNotFound:
-                pass  # a moment ago
-            except ReadOnly:
-                # Paused until writing is allowed again (reference settings-and-storages#feature-effects).
-                pass
-            except RioniError as ex:
-                _tell("could not delete expired events", ex, event_type=name, order=order)
+        places = [(each.event_type, timeline.order) for each in every for timeline in each.readable]
+        with _failures.round(_NOT_DELETED) as attempt:
+            for name, order in places:
+                # Deleted a moment ago; or paused until writing is allowed again (reference
+                # settings-and-storages#feature-effects).
+                with attempt(event_type=name, order=order), suppress(EventTypeNotFound, ReadOnly):
+                    self._expire(name, order, context)
 
     def compact(self) -> None:
         """Remove superseded events of compacted event types after their retention; handles failures as `expire` does.
@@ -68,25 +73,25 @@ class Retention:
         """
         self._registry.refresh()
         before_ms = self._clock.now_ms() - self._compaction_lag_ms
-        for event_type in self._registry.event_types():
-            if event_type.cleanup_policy != "delete":
-                for timeline in self._registry.timelines(event_type.name).readable:
-                    try:
-                        store = self._stores.of(timeline.storage_id)
-                        store.compact(timeline.topic, before_ms, _keyed_since_ms(event_type))
-                    except RioniError as ex:
-                        _tell("a timeline could not be compacted", ex, event_type=event_type.name)
+        with _failures.round(_NOT_COMPACTED) as attempt:
+            for event_type in self._registry.event_types():
+                if event_type.cleanup_policy != "delete":
+                    for timeline in self._registry.timelines(event_type.name).readable:
+                        with attempt(event_type=event_type.name):
+                            store = self._stores.of(timeline.storage_id)
+                            store.compact(timeline.topic, before_ms, _keyed_since_ms(event_type))
 
     def expire_ids(self) -> None:
         """Delete idempotency keys older than the deduplication window."""
         timelines = (self._registry.timelines(event_type.name) for event_type in self._registry.event_types())
         # Keys outlive the events of timelines that were cleaned up.
-        for storage_id in {timeline.storage_id for each in timelines for timeline in each.timelines}:
-            if self._registry.storage(storage_id) is not None:
-                try:
-                    self._stores.of(storage_id).expire_ids(self._clock.now_ms() - self._idempotency_window_ms)
-                except RioniError as ex:
-                    _tell("could not expire idempotency keys", ex, storage_id=storage_id)
+        storage_ids = {timeline.storage_id for each in timelines for timeline in each.timelines}
+        before_ms = self._clock.now_ms() - self._idempotency_window_ms
+        with _failures.round(_NOT_EXPIRED) as attempt:
+            for storage_id in storage_ids:
+                with attempt(storage_id=storage_id):
+                    if self._registry.storage(storage_id) is not None:
+                        self._stores.of(storage_id).expire_ids(before_ms)
 
     def _expire(self, name: str, order: int, context: Context) -> None:
         # A round may be long, and the retention time may have been raised meanwhile.
@@ -118,8 +123,3 @@ def _keyed_since_ms(event_type: EventType) -> int:
     if event_type.cleanup_policy == "compact" or event_type.updated_at == event_type.created_at:
         return 0
     return milliseconds(event_type.updated_at) + UNDER_WAY_MS
-
-
-def _tell(what: str, ex: RioniError, **where: object) -> None:
-    """Log a failure: Unavailable as one sentence, any other error with its traceback."""
-    _log.error(what, reason=str(ex), exc_info=not isinstance(ex, Unavailable), **where)

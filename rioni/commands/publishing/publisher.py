@@ -13,6 +13,7 @@ from typing import TypeVar
 from rioni.commands.authorization import AccessPolicy
 from rioni.commands.publishing.timeline_appender import TimelineAppender
 from rioni.domain.access.authorization import Subject
+from rioni.domain.breaths import free
 from rioni.domain.errors import IdempotencyKeyReused, PartiallyStored
 from rioni.domain.limits import Limits
 from rioni.domain.ports.clock import Clock
@@ -105,8 +106,7 @@ class Publisher:
             QuotaExceeded: `charge` raises it; nothing was stored.
             Unavailable: the store can't write; nothing was stored.
         """
-        batch = self._admit(command, subject)
-        return self._publish(command, subject, batch, partial(self._prepare, prepare), charge)
+        return self._admit_and_publish(command, subject, prepare, charge)
 
     def delete(self, command: DeleteEvents, subject: Subject, charge: Charge | None = None) -> Published:
         """Store tombstones for all events of a batch, or none; raises what `publish` does.
@@ -114,8 +114,17 @@ class Publisher:
         Raises:
             Invalid: the batch is empty, and no event of this event type can be deleted.
         """
+        return self._admit_and_publish(command, subject, prepare_deletion, charge)
+
+    def _admit_and_publish(
+        self, command: PublishEvents, subject: Subject, prepare: Prepare[Batch], charge: Charge | None
+    ) -> Published:
         batch = self._admit(command, subject)
-        return self._publish(command, subject, batch, partial(self._prepare, prepare_deletion), charge)
+        try:
+            return self._publish(command, subject, batch, partial(self._prepare, prepare), charge)
+        finally:
+            if is_large(command.body):
+                free(batch.raw, batch.values)
 
     def _admit(self, command: PublishEvents, subject: Subject) -> Batch:
         """Read the batch and authorise the request, in the contract's order (reference publishing#steps)."""

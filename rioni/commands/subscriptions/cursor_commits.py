@@ -28,8 +28,18 @@ class CommitCursors:
     """With `event_type`, `partition` and `offset` each."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordFailureReasons:
+    """Remember why a stream's client could not process events."""
+
+    subscription_id: str
+    stream_id: str
+    failures: Sequence[Mapping[str, Any]]
+    """With `event_type`, `partition`, `offset` and `reason` each."""
+
+
 class Committer:
-    """Checks and commits cursors; blocks on the coordinator only."""
+    """Checks and commits cursors, and the reasons why others are not committed; blocks on the coordinator only."""
 
     def __init__(self, registry: Registry, access: AccessPolicy, coordinator: Coordinator) -> None:
         self._registry = registry
@@ -49,23 +59,37 @@ class Committer:
             AccessDenied: the subject may not read through it.
             Unavailable: the cursors can't be stored.
         """
+        offsets = self._checked(command.subscription_id, command.stream_id, command.cursors, subject)
+        return self._coordinator.commit(command.subscription_id, command.stream_id, offsets)
+
+    def record_failure_reasons(self, command: RecordFailureReasons, subject: Subject) -> None:
+        """Record why events could not be processed, all or none; those of committed events change nothing.
+
+        Raises as `commit` does.
+        """
+        offsets = self._checked(command.subscription_id, command.stream_id, command.failures, subject)
+        reasons = [(*place, each["reason"]) for place, each in zip(offsets, command.failures, strict=True)]
+        self._coordinator.record_failure_reasons(command.subscription_id, command.stream_id, reasons)
+
+    def _checked(
+        self, subscription_id: str, stream_id: str, cursors: Sequence[Mapping[str, Any]], subject: Subject
+    ) -> Sequence[tuple[EventTypePartition, str]]:
+        """The offsets that cursors name; raises as `commit` does."""
         self._registry.refresh()
         places = [
-            (EventTypePartition(cursor["event_type"], cursor["partition"]), self._place(cursor))
-            for cursor in command.cursors
+            (EventTypePartition(cursor["event_type"], cursor["partition"]), self._place(cursor)) for cursor in cursors
         ]
         if not places:
             raise Invalid("Cursors are empty")
         names = {partition.event_type for partition, _ in places}
         with contextlib.suppress(SubscriptionNotFound):
-            names.update(self._registry.subscription(command.subscription_id).event_types)
+            names.update(self._registry.subscription(subscription_id).event_types)
         self._access.blacklist("CONSUMER", subject, names, "Application or subscription is blocked")
-        self._access.subscription(subject, command.subscription_id)
+        self._access.subscription(subject, subscription_id)
         for partition, place in places:
             self._check_available(partition, place)
-        _check_stream_id(command.stream_id)
-        offsets = [(partition, place.offset) for partition, place in places]
-        return self._coordinator.commit(command.subscription_id, command.stream_id, offsets)
+        _check_stream_id(stream_id)
+        return [(partition, place.offset) for partition, place in places]
 
     def _place(self, cursor: Mapping[str, Any]) -> TimelinePosition:
         """The position that a cursor names, in an existing or former timeline."""

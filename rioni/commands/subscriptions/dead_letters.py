@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 from uuid import UUID
 
 import msgspec
@@ -48,6 +49,8 @@ from rioni.projections.queries.timeline_reader import offset_ranges_of, read_aft
 
 SCAN_BYTES = 1_000_000
 """Bytes of the queue that are read at a time."""
+PAGE_BYTES = 4_000_000
+"""After so many bytes of events a page of the list ends."""
 REASONS_MAX = 20
 """How many reasons a preview tells apart; messages may be long."""
 
@@ -117,13 +120,23 @@ class KeptDeadLetter(msgspec.Struct, frozen=True, kw_only=True):
         return Cursor(partition=str(self.queue_partition), offset=self.queue_position.offset)
 
 
+class DeadLetterPage(NamedTuple):
+    """Some of the dead letters of a subscription."""
+
+    items: Sequence[KeptDeadLetter]
+    after: Cursor | None = None
+    """The place in the queue behind which there may be more; None where all were looked at."""
+
+
 class DeadLetterQueue:
     """Writes to the dead letter queue; blocks on event stores."""
 
     def __init__(self, system_event_types: SystemEventTypes, publisher: SystemEventPublisher, clock: Clock) -> None:
         self._system_event_types, self._publisher, self._clock = system_event_types, publisher, clock
 
-    def keep(self, subscription_id: str, partition: EventTypePartition, event: Slice, sent: int) -> None:
+    def keep(
+        self, subscription_id: str, partition: EventTypePartition, event: Slice, sent: int, reason: str = ""
+    ) -> None:
         """Store an event in the queue durably, once.
 
         Args:
@@ -131,6 +144,7 @@ class DeadLetterQueue:
             partition: the partition of the event.
             event: a range of this event alone.
             sent: how often it was sent without being committed.
+            reason: why its consumer could not process it; empty if it has not said so.
 
         Raises:
             RioniError: it can't be stored now.
@@ -141,7 +155,10 @@ class DeadLetterQueue:
             event_type=partition.event_type,
             partition=partition.partition,
             offset=event.last.offset,
-            error={"message": f"The event was sent {sent} times without being committed"},
+            error={
+                "message": f"The event was sent {sent} times without being committed",
+                **({"reason": reason} if reason else {}),
+            },
             event=msgspec.Raw(event.chunk.cut(event.start, event.stop)),
         )
         kept = SystemEvent(
@@ -169,13 +186,24 @@ class DeadLetterRedriver:
         self._stores, self._timeline = stores, timeline
 
     def page(
-        self, subscription_id: str, wanted: DeadLetterFilter, limit: int, subject: Subject, *, marked: bool = False
-    ) -> list[KeptDeadLetter]:
-        """The first dead letters of a subscription that the subject may read.
+        self,
+        subscription_id: str,
+        wanted: DeadLetterFilter,
+        limit: int,
+        subject: Subject,
+        *,
+        after: Cursor | None = None,
+        marked: bool = False,
+        only_open: bool = False,
+    ) -> DeadLetterPage:
+        """The first dead letters of a subscription behind a place in the queue that the subject may read.
 
-        With `marked` each says whether it was redriven, for which the stores of its event type are asked.
+        With `marked` each says whether it was redriven, for which the stores of its event type are asked; with
+        `only_open` those that were redriven are left out. The page ends at `limit`, or with the event that makes it
+        longer than `PAGE_BYTES`.
 
         Raises:
+            InvalidCursor: the place is none of the queue.
             SubscriptionNotFound: there is no such subscription.
             Blocked: the application or an event type of the subscription is blocked.
             AccessDenied: the subject does not administer the subscription, or may not read one of its event types.
@@ -184,11 +212,16 @@ class DeadLetterRedriver:
         self._registry.refresh()
         self._access.dead_letters(subject, subscription_id)
         page: list[KeptDeadLetter] = []
-        for kept in self._scan(subscription_id, wanted, self._visible(subject, subscription_id)):
-            page.append(msgspec.structs.replace(kept, redriven=self._is_redriven(kept)) if marked else kept)
-            if len(page) == limit:
-                break
-        return page
+        size = 0
+        for kept in self._scan(subscription_id, wanted, self._visible(subject, subscription_id), after):
+            redriven = self._is_redriven(kept) if marked or only_open else None
+            if redriven and only_open:
+                continue
+            page.append(msgspec.structs.replace(kept, redriven=redriven) if marked else kept)
+            size += memoryview(kept.letter.event).nbytes
+            if len(page) == limit or size > PAGE_BYTES:
+                return DeadLetterPage(page, kept.cursor)
+        return DeadLetterPage(page)
 
     def redrive(self, command: RedriveDeadLetters, context: Context, charge: Charge | None = None) -> Redriven:
         """Publish dead letters again to their event types, visible to their subscription only.

@@ -9,6 +9,7 @@ from rioni.domain.errors import RioniError
 from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.thread_pool import ThreadPool
 from rioni.domain.subscriptions.activity import DAY_MS, RETENTION_MS, Activity, ActivityKey, LastActivity, merge
+from rioni.failure_log import FailureLog
 
 
 WRITE_EVERY_S = 1.0
@@ -19,6 +20,8 @@ PENDING_MAX = 10_000
 """Maximum number of distinct records that wait to be written; further ones are dropped."""
 
 _log = structlog.get_logger("rioni.client_activity")
+
+_FAILED = "could not persist client activity"
 
 
 class ActivityTracker:
@@ -34,6 +37,7 @@ class ActivityTracker:
         """
         self._activity, self._clock, self._pool = activity, clock, pool
         self._lock = threading.Lock()
+        self._failures = FailureLog(_log)
         self._pending: dict[ActivityKey, LastActivity] = {}
         self._write_at_s = self._forget_at_s = clock.monotonic()
         self._active: tuple[int, float, Collection[str]] = (0, 0.0, ())
@@ -95,6 +99,8 @@ class ActivityTracker:
     def tick(self) -> None:
         """Write and expire records if due; call it periodically. Blocks on the disk; logs and retries failures."""
         now_s = self._clock.monotonic()
+        if now_s < min(self._write_at_s, self._forget_at_s):
+            return
         try:
             if now_s >= self._write_at_s:
                 self._write_at_s = now_s + WRITE_EVERY_S
@@ -102,15 +108,17 @@ class ActivityTracker:
             if now_s >= self._forget_at_s:
                 self._forget_at_s = now_s + FORGET_EVERY_S
                 self._pool(self._activity.delete_before, self._clock.now_ms() - RETENTION_MS)
-        except RioniError:
-            _log.exception("could not persist client activity")
+        except RioniError as ex:
+            self._failures.failed(_FAILED, ex)
+        else:
+            self._failures.succeeded(_FAILED)
 
     def close(self) -> None:
         """Write pending records, as the last thing. Blocks on the disk; logs failures."""
         try:
             self.write()
-        except RioniError:
-            _log.exception("could not persist client activity")
+        except RioniError as ex:
+            self._failures.failed(_FAILED, ex)
 
     def _add(self, key: ActivityKey, seen: LastActivity) -> None:
         with self._lock:

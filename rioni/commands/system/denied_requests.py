@@ -15,6 +15,7 @@ from rioni.domain.events import printable
 from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.thread_pool import ThreadPool
 from rioni.domain.timestamps import rfc3339
+from rioni.failure_log import FailureLog
 
 
 WRITE_EVERY_S = 5.0
@@ -28,7 +29,8 @@ RECORDS_PER_SUBJECT_MAX = 1_000
 """Likewise of one subject: more of it leave room for the others."""
 SUBJECTS_MAX = 1_000
 """Subjects that may be counted together so; more are counted by status alone."""
-CHARACTERS_MAX = 200
+BYTES_MAX = 200
+"""Of each text of a record, in UTF-8: so bounds of records are bounds of bytes."""
 
 
 class Key(NamedTuple):
@@ -44,6 +46,8 @@ class Key(NamedTuple):
 
 _log = structlog.get_logger("rioni.denied_requests")
 
+_LOST = "records of refused requests were lost"
+
 
 class DeniedRequests:
     """The refused requests of this process, and, some seconds late, of all others."""
@@ -58,6 +62,7 @@ class DeniedRequests:
         """
         self._store, self._clock, self._pool = store, clock, pool
         self._lock = threading.Lock()
+        self._failures = FailureLog(_log)
         self._pending: dict[Key, Denial] = {}
         self._of_address: Counter[str] = Counter()
         self._of_subject: Counter[str] = Counter()
@@ -67,7 +72,7 @@ class DeniedRequests:
         self, status: int, method: str, path: str, *, subject: str, address: str, user_agent: str, flow_id: str
     ) -> None:
         """Record a refused request; `subject` is the key of the caller, or empty. Never blocks. PERF: 3 µs."""
-        key = Key(status, method[:CHARACTERS_MAX], path[:CHARACTERS_MAX], subject, address)
+        key = Key(status, _cut(method), _cut(path), subject, _cut(address))
         now = rfc3339(self._clock.now_ms())
         with self._lock:
             key = self._with_room(key)
@@ -78,9 +83,10 @@ class DeniedRequests:
                 self._of_subject[key.subject] += 1
             else:
                 self._of_address[key.address] += 1
-            actor, _ = name_and_realm(key.subject)
-            texts = (key.method, key.path, actor, key.address, user_agent, flow_id)
-            method, path, actor, address, user_agent, flow_id = (printable(text, CHARACTERS_MAX) for text in texts)
+            texts = (key.method, key.path, *name_and_realm(key.subject), key.address, user_agent, flow_id)
+            method, path, actor, realm, address, user_agent, flow_id = (
+                _cut(printable(text, BYTES_MAX)) for text in texts
+            )
             self._pending[key] = Denial(
                 first_at=now,
                 last_at=now,
@@ -88,6 +94,7 @@ class DeniedRequests:
                 method=method,
                 path=path,
                 actor=actor,
+                realm=realm,
                 address=address,
                 user_agent=user_agent,
                 flow_id=flow_id,
@@ -119,8 +126,10 @@ class DeniedRequests:
         self._write_at_s = now_s + WRITE_EVERY_S
         try:
             self.write()
-        except RioniError:
-            _log.exception("records of refused requests were lost")
+        except RioniError as ex:
+            self._failures.failed(_LOST, ex)
+        else:
+            self._failures.succeeded(_LOST)
 
     def _with_room(self, key: Key) -> Key:
         """The key under which a request is counted."""
@@ -145,3 +154,11 @@ class DeniedRequests:
             if merged in self._pending or not full:
                 return merged
         return Key(key.status, "", "", "", "")
+
+
+def _cut(text: str) -> str:
+    """The beginning of a text, of at most `BYTES_MAX` bytes."""
+    # PERF: most are short, and ASCII.
+    if len(text) <= BYTES_MAX and text.isascii():
+        return text
+    return text[:BYTES_MAX].encode(errors="replace")[:BYTES_MAX].decode(errors="ignore")

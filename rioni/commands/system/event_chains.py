@@ -84,7 +84,8 @@ class ChainAnchoring:
         self._registry.refresh()
         return sorted(self._registry.storages(), key=lambda storage: storage.storage_type != EMBEDDED)
 
-    def _anchor(self, storage: StorageEntry) -> None:
+    def _anchor(self, storage: StorageEntry) -> bool:
+        """Whether the storage was asked for anything."""
         if storage.storage_type == EMBEDDED:
             store = self._stores.of(storage.id)
             assert isinstance(store, Chained), "embedded storages have hash chains"
@@ -93,6 +94,9 @@ class ChainAnchoring:
             store = self._stores.of(storage.id)
             assert isinstance(store, Ranged), "storages of type kafka have ranges"
             self._anchor_ranges(storage.id, store.ranges(topics))
+        else:
+            return False
+        return True
 
     def _anchor_chains(self, storage_id: str, store: Chained) -> None:
         for _ in range(ROUNDS_MAX):

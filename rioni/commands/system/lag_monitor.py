@@ -26,6 +26,7 @@ from rioni.domain.subscriptions.lag import NEVER, Lag, committed_place, unconsum
 from rioni.domain.subscriptions.starts import start_offsets
 from rioni.domain.timelines.position import Bounds, EventTypePartition
 from rioni.domain.timelines.timeline import Timelines
+from rioni.failure_log import FailureLog
 from rioni.projections.queries.timeline_reader import newest_in, offset_ranges_of, recorded_at_ms_after
 
 
@@ -41,7 +42,8 @@ REST = 10.0
 
 T = TypeVar("T")
 
-_log = structlog.get_logger("rioni.lags")
+_failures = FailureLog(structlog.get_logger("rioni.lags"))
+_UNREADABLE = "lags of subscriptions can't be read"
 
 
 class LagMonitor:
@@ -223,12 +225,14 @@ class LagMonitor:
         if begin_s < self._resting_until_s.get(server, begin_s):
             return None
         try:
-            return ask()
+            answer = ask()
         except Unavailable as ex:
             end_s = self._clock.monotonic()
             self._resting_until_s[server] = end_s + REST * (end_s - begin_s)
-            _log.warning("lags of subscriptions can't be read", server=server, reason=str(ex))
+            _failures.failed(_UNREADABLE, ex, of=server, server=server)
             return None
+        _failures.succeeded(_UNREADABLE, of=server, server=server)
+        return answer
 
     def _lag(
         self,

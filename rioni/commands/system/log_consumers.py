@@ -62,12 +62,14 @@ class LogConsumers:
         """Process new entries. A consumer that fails is logged, and resumes at its checkpoint."""
         self._runner.run("feeds", self._go_on)
 
-    def _go_on(self) -> None:
+    def _go_on(self) -> bool:
+        """Whether this process runs them."""
         if not self._leadership.held():
-            return
+            return False
         self._runner.run("event types", self._system_event_types.ensure)
         for name, follower in self._followers.items():
             self._runner.run(name, follower.go_on)
+        return True
 
     def close(self) -> None:
         """Let another process run them."""

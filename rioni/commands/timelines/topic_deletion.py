@@ -15,9 +15,12 @@ from rioni.domain.errors import RioniError
 from rioni.domain.timelines.timeline import Timeline
 from rioni.domain.timelines.topic_creation import TopicCreation
 from rioni.domain.timelines.topic_deletion import TopicAbandoned, TopicDeleted
+from rioni.failure_log import FailureLog
 
 
-_log = structlog.get_logger("rioni.topics")
+_failures = FailureLog(structlog.get_logger("rioni.topics"))
+
+_NOT_DELETED = "could not delete a topic; the background job will retry"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,4 +54,6 @@ def _delete(owner: Timeline | TopicCreation, unit_of_work: UnitOfWork) -> None:
     try:
         unit_of_work.stores.of(owner.storage_id).delete_topic(owner.topic)
     except RioniError as ex:
-        _log.warning("could not delete a topic; the background job will retry", topic=owner.topic, reason=str(ex))
+        _failures.failed(_NOT_DELETED, ex, of=owner.storage_id, topic=owner.topic)
+    else:
+        _failures.succeeded(_NOT_DELETED, of=owner.storage_id)

@@ -4,6 +4,8 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import structlog
+
 from rioni.commands.bus import CommandBus
 from rioni.commands.context import Context
 from rioni.commands.job_runner import LoggedJobRunner
@@ -16,7 +18,12 @@ from rioni.domain.ports.registry import Registry
 from rioni.domain.system.storages import KAFKA
 from rioni.domain.timelines.timeline import Timeline, TimelineDigested
 from rioni.domain.timelines.topic_digests import DigestedBlock, DigestsTopics
+from rioni.failure_log import FailureLog
 
+
+_log = structlog.get_logger("rioni.topics")
+
+_FAILED = "could not make digests of closed topics; trying again in a minute"
 
 BLOCK_POSITIONS, BLOCK_BYTES = 10_000, 2**24
 """Maximum size of a block. What retention has left of one can't be verified any more, so blocks are small."""
@@ -97,7 +104,7 @@ class TopicDigests:
     ) -> None:
         self._registry, self._stores, self._bus, self._clock = registry, stores, bus, clock
         self._leadership, self._context = leadership, context
-        self._runner = LoggedJobRunner()
+        self._runner, self._failures = LoggedJobRunner(), FailureLog(_log)
         self._look_at_s = clock.monotonic()
         self._waiting: deque[tuple[str, int]] = deque()
         """Event type and order of timelines that are to be read."""
@@ -112,14 +119,18 @@ class TopicDigests:
         if self._leadership.held():
             self._runner.run("making digests of closed topics", self._work)
 
-    def _work(self) -> None:
-        if self._reading is None and not self._waiting and self._clock.monotonic() >= self._look_at_s:
+    def _work(self) -> bool:
+        """Whether there was something to do."""
+        if self._reading is None and not self._waiting:
+            if self._clock.monotonic() < self._look_at_s:
+                return False
             self._look_at_s = self._clock.monotonic() + LOOK_EVERY_S
             self._failed.clear()
             self._look()
         until_s = self._clock.monotonic() + BUSY_S
         while (self._reading is not None or self._waiting) and self._clock.monotonic() < until_s:
             self._step()
+        return True
 
     def _look(self) -> None:
         """Find the timelines to read. PERF: 10,000 event types take some milliseconds of the hub."""
@@ -145,11 +156,13 @@ class TopicDigests:
                 self._read_block(reading)
         except (EventTypeNotFound, NotFound):
             self._reading = None
-        except RioniError:
-            if self._reading is not None:
-                self._failed.add(self._reading.timeline.storage_id)
+        except RioniError as ex:
+            if self._reading is None:
+                raise
+            storage = self._reading.timeline.storage_id
+            self._failed.add(storage)
             self._reading = None
-            raise
+            self._failures.failed(_FAILED, ex, of=storage, storage=storage)
 
     def _begin(self, name: str, order: int) -> None:
         timelines = self._registry.timelines(name)
@@ -180,6 +193,7 @@ class TopicDigests:
         assert isinstance(store, DigestsTopics), "storages of type kafka make digests"
         first = reading.next[number]
         block = store.digest(timeline.topic, number, first, min(first + BLOCK_POSITIONS, ends[number]), BLOCK_BYTES)
+        self._failures.succeeded(_FAILED, of=timeline.storage_id, storage=timeline.storage_id)
         if block is None:
             # Retention was faster: the next look finds what is left.
             self._record(reading)

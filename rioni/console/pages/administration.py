@@ -39,7 +39,7 @@ FEATURES = {
 JOBS_SHOWN = 20
 """Of each kind."""
 _UNPROCESSABLE = 422
-_WRITE = Right("broker", "WRITE")
+_ENTRY = "/settings/blacklist/{blacklist_type}/{name}"
 
 
 def _refused(title: str, detail: str) -> ApiProblem:
@@ -148,10 +148,10 @@ SETTINGS = Page(
     "Settings",
     _settings,
     {
-        "switch": Action(_switch, _WRITE),
-        "admins": Action(_set_admins, Right("broker", "ADMIN")),
-        "block": Action(_block, _WRITE),
-        "unblock": Action(_unblock, _WRITE),
+        "switch": Action(_switch, Right("broker", "WRITE", "POST /settings/features")),
+        "admins": Action(_set_admins, Right("broker", "ADMIN", "POST /settings/admins")),
+        "block": Action(_block, Right("broker", "WRITE", f"PUT {_ENTRY}")),
+        "unblock": Action(_unblock, Right("broker", "WRITE", f"DELETE {_ENTRY}")),
     },
 )
 STORAGES = Page(
@@ -160,9 +160,9 @@ STORAGES = Page(
     "Storages",
     _storages,
     {
-        "add": Action(_add_storage, _WRITE),
-        "default": Action(_set_default, _WRITE),
-        "delete": Action(_delete_storage, _WRITE),
+        "add": Action(_add_storage, Right("broker", "WRITE", "POST /storages")),
+        "default": Action(_set_default, Right("broker", "WRITE", "PUT /storages/default/{storage_id}")),
+        "delete": Action(_delete_storage, Right("broker", "WRITE", "DELETE /storages/{storage_id}")),
     },
 )
 JOBS = Page("/jobs", "jobs.html.jinja", "Jobs", _jobs)

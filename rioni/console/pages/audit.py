@@ -6,7 +6,8 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from rioni.console.api import ApiProblem
-from rioni.console.pages.event_type import difference, readable_schema
+from rioni.console.differences import difference
+from rioni.console.pages.event_type import readable_schema
 from rioni.console.pages.page import Page, Visit
 from rioni.console.rendering import pretty
 

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+from urllib.parse import quote
 
 import orjson
 
@@ -14,8 +15,8 @@ from rioni.console.pages.paging import number_of
 SHOWN = 100
 BYTES_MAX = 5_000_000
 """Where larger events are shown, there are fewer of them."""
-REASON_CHARACTERS_MAX = 1_000
-"""Longer reasons don't fit into an address."""
+REASON_BYTES_MAX = 4_000
+"""Longer reasons, as an address has them, don't fit into one."""
 STEPS_MAX = 100
 """How many requests, of at most 1,000 dead letters each, follow each other without being asked for."""
 NOTHING_LEFT = {"redriven": 0, "already_redriven": 0, "without_event_type": 0, "more": False, "reasons": []}
@@ -28,7 +29,7 @@ def load(visit: Visit) -> dict[str, Any]:
     wanted = _wanted(visit)
     found = visit.api.attempt(_path(visit), limit=SHOWN + 1, show_redriven="true", **wanted)
     if "items" in found:
-        found |= _shown(found["items"])
+        found |= _shown(found["items"], more="_links" in found)
     data = {"wanted": wanted, "force": _is_forced(visit), "dead_letters": found, "so_far": _so_far(visit)}
     data["after"] = _after(visit)
     if visit.as_of is None and ("redriven" in visit.outcome or visit.params.get("preview")):
@@ -86,15 +87,20 @@ def _preview(visit: Visit) -> Any:
         return ex.as_object()
 
 
-def _shown(items: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Those that fit on the page, whether there are more, and how many of them have each reason."""
-    shown = [*_fitting(items[:SHOWN])]
-    reasons = Counter(each["error"].get("message", "") for each in shown)
+def _shown(items: Sequence[Mapping[str, Any]], *, more: bool) -> dict[str, Any]:
+    """Those that fit on the page, whether there are more than these, or than `items`, and how many have each reason."""
+    shown = [{**each, "reason": _reason(each["error"])} for each in _fitting(items[:SHOWN])]
+    reasons = Counter(each["reason"] for each in shown)
     counts = [
-        {"reason": reason, "count": count, "is_link": 0 < len(reason) <= REASON_CHARACTERS_MAX}
+        {"reason": reason, "count": count, "is_link": 0 < len(quote(reason)) <= REASON_BYTES_MAX}
         for reason, count in reasons.most_common()
     ]
-    return {"items": shown, "more": len(shown) < len(items), "reasons": counts}
+    return {"items": shown, "more": more or len(shown) < len(items), "reasons": counts}
+
+
+def _reason(error: Mapping[str, Any]) -> str:
+    """Why an event is here, in the words of its consumer where there are any."""
+    return str(error.get("reason") or error.get("message", ""))
 
 
 def _fitting(items: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:

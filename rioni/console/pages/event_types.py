@@ -3,6 +3,7 @@
 from typing import Any
 
 from rioni.console.charts import sparklines
+from rioni.console.pages.example_event import FIRST, example
 from rioni.console.pages.page import Page, Visit
 from rioni.console.pages.paging import PAGE, offset_of, page
 
@@ -22,7 +23,14 @@ def _load(visit: Visit) -> dict[str, Any]:
     facets = None if visit.as_of else visit.api.attempt("/event-type-facets", **wanted | {"limit": VALUES})
     shown = page(found, offset)
     rates = sparklines(visit, "published_events", "event_type", [each["name"] for each in shown["items"]])
-    return shown | {"facets": facets, "shown_facets": FACETS, "kept": kept, "rates": rates}
+    return shown | {
+        "facets": facets,
+        "shown_facets": FACETS,
+        "kept": kept,
+        "rates": rates,
+        "first": FIRST,
+        "event": example(FIRST),
+    }
 
 
 EVENT_TYPES = Page("/event-types", "event_types.html.jinja", "Event types", _load)

@@ -1,15 +1,15 @@
 """Events of an event type: the newest, the oldest, or those from a time or an offset on; and publishing one."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
-from uuid import uuid4
 
 import orjson
 
 from rioni.console.api import ApiProblem, path_of
+from rioni.console.pages.event_order import newest_first, newest_places
+from rioni.console.pages.example_event import DATA, WITHOUT_METADATA, example, new_metadata
 from rioni.console.pages.page import Action, Done, Page, Right, Visit
 
 
@@ -19,11 +19,11 @@ EVALUATED = 20
 """Events on which the API tries a filter at once."""
 BYTES_MAX = 1_000_000
 """Where larger events are shown, there are fewer of them."""
+FEWER = 4
+"""Of so large events that not all fit, only every so many-th is asked for."""
 COLUMNS = 5
 STARTS = ("newest", "oldest", "time", "offset")
 SYMBOLIC = ("BEGIN", "END")
-WITHOUT_METADATA, DATA = "undefined", "data"
-"""Categories of event types."""
 
 
 def _load(visit: Visit) -> dict[str, Any]:
@@ -32,8 +32,9 @@ def _load(visit: Visit) -> dict[str, Any]:
     data = {
         "event_type": event_type,
         "starts": STARTS,
-        "start": visit.params.get("start", STARTS[0]),
+        "start": _start_of(visit),
         "columns": _columns(event_type),
+        "within": DATA if event_type["category"] == DATA else "",
         "example": example(event_type),
         "draft": visit.form.get("event", ""),
     }
@@ -41,7 +42,7 @@ def _load(visit: Visit) -> dict[str, Any]:
 
 
 def _columns(event_type: Mapping[str, Any]) -> Sequence[str]:
-    """Members of the schema that become columns."""
+    """Members of the schema that become columns; in the category `data` it is the schema of the member `data`."""
     try:
         schema = orjson.loads(event_type["schema"]["schema"])
     except orjson.JSONDecodeError:
@@ -54,15 +55,13 @@ def _events(visit: Visit, path: str) -> dict[str, Any]:
     try:
         partitions = [each["partition"] for each in visit.api.get(f"{path}/partitions")]
         wanted = [each for each in partitions if visit.params.get("partition") in (None, "", each)]
-        cursors, count = _start(visit, path, wanted)
-        items = [*_read(visit, path, cursors, count)] if count else []
+        items = _newest(visit, path, wanted) if _start_of(visit) == STARTS[0] else _from(visit, path, wanted)
         evaluations = _evaluations(visit, items)
     except ApiProblem as ex:
         ex.detail = _once(ex.detail)
         return ex.as_object() | {"partitions": [], "items": [], "matching": 0}
     for item, evaluation in zip(items, evaluations, strict=True):
         item["evaluation"] = evaluation
-    items.sort(key=_time, reverse=True)
     return {"partitions": partitions, "items": items, "matching": sum(each["matches"] for each in evaluations)}
 
 
@@ -88,28 +87,41 @@ def _evaluations(visit: Visit, items: Sequence[Mapping[str, Any]]) -> list[dict[
     return found
 
 
-def _time(item: Mapping[str, Any]) -> tuple[str, str]:
-    metadata = item["event"].get("metadata")
-    received = metadata.get("received_at", "") if isinstance(metadata, dict) else ""
-    return str(received), item["cursor"]["offset"]
+def _start_of(visit: Visit) -> str:
+    start = visit.params.get("start")
+    return start if start in STARTS else STARTS[0]
 
 
-def _start(visit: Visit, path: str, partitions: Sequence[str]) -> tuple[list[dict[str, Any]], int]:
-    """The cursors behind which the page begins, and how many events there are to show."""
+def _newest(visit: Visit, path: str, partitions: Sequence[str]) -> list[Any]:
+    """The newest events of all partitions together; of large ones fewer, but none that is older than one left out."""
     shown = 1 if visit.params.get("only") else SHOWN
-    each = max(1, shown // max(len(partitions), 1))
-    match visit.params.get("start"):
-        case "oldest":
-            places = [{"partition": partition, "offset": "BEGIN"} for partition in partitions]
+    while True:
+        places = newest_places(visit.api, path, partitions, shown)
+        items, whole = _read(visit, path, *_readable(visit, path, places, shown))
+        if whole or shown == 1:
+            return newest_first(visit.api, path, items)[:shown]
+        shown = max(1, shown // FEWER)
+
+
+def _from(visit: Visit, path: str, partitions: Sequence[str]) -> list[Any]:
+    """The first events of each partition behind the place that the page begins at."""
+    shown = 1 if visit.params.get("only") else SHOWN
+    match _start_of(visit):
         case "time":
             places = [{"partition": partition, "timestamp": visit.params.get("time", "")} for partition in partitions]
         case "offset":
             places = [_at(partition, visit.params.get("offset", "")) for partition in partitions]
         case _:
-            begins = [{"partition": partition, "offset": "BEGIN"} for partition in partitions]
-            lags = visit.api.send("POST", f"{path}/cursors-lag", body=begins).json()
-            shifts = [max(0, lag["unconsumed_events"] - each) for lag in lags]
-            places = [begin | {"shift": shift} for begin, shift in zip(begins, shifts, strict=True)]
+            places = [{"partition": partition, "offset": "BEGIN"} for partition in partitions]
+    each = max(1, shown // max(len(partitions), 1))
+    items, _ = _read(visit, path, *_readable(visit, path, places, each))
+    return newest_first(visit.api, path, items)
+
+
+def _readable(
+    visit: Visit, path: str, places: Sequence[Mapping[str, Any]], each: int
+) -> tuple[list[dict[str, Any]], int]:
+    """The cursors of places behind which there are events, and how many there are to read, so many of each at most."""
     # Only this operation takes times and shifts; streams begin at offsets.
     cursors = visit.api.send("POST", f"{path}/shifted-cursors", body=places).json()
     lags = visit.api.send("POST", f"{path}/cursors-lag", body=cursors).json()
@@ -124,8 +136,16 @@ def _at(partition: str, offset: str) -> dict[str, Any]:
     return place if offset in SYMBOLIC else place | {"shift": -1}
 
 
-def _read(visit: Visit, path: str, cursors: Sequence[Mapping[str, Any]], count: int) -> Iterator[dict[str, Any]]:
-    """The events after cursors, each with its cursor; ends when all have come, or nothing came for a second."""
+def _read(
+    visit: Visit, path: str, cursors: Sequence[Mapping[str, Any]], count: int
+) -> tuple[list[dict[str, Any]], bool]:
+    """The events after cursors, each with its cursor, and whether they are all that were wanted.
+
+    Ends when all have come, when nothing came for a second, or when they are large.
+    """
+    found: list[dict[str, Any]] = []
+    if not count:
+        return found, True
     params = {
         "batch_limit": 1,
         "stream_limit": count,
@@ -140,11 +160,12 @@ def _read(visit: Visit, path: str, cursors: Sequence[Mapping[str, Any]], count: 
         *lines, rest = (rest + piece).split(b"\n")
         size += len(piece)
         for batch in map(orjson.loads, lines):
-            yield from ({"cursor": batch["cursor"], "event": event} for event in batch.get("events", ()))
+            found += [{"cursor": batch["cursor"], "event": event} for event in batch.get("events", ())]
         if size > BYTES_MAX:
-            break
+            return found, len(found) >= count
     if status >= HTTPStatus.BAD_REQUEST:
         raise ApiProblem(status, orjson.loads(rest or b"{}"))
+    return found, True
 
 
 # --- publishing ---
@@ -170,23 +191,14 @@ def _publish(visit: Visit) -> Done:
     return Done("The event is published", f"{path}/events")
 
 
-def example(event_type: Mapping[str, Any]) -> dict[str, Any]:
-    """An event that the category of an event type permits, for the command that publishes one."""
-    event: dict[str, Any] = {"order": "A-1"}
-    if event_type["category"] == DATA:
-        event = {"data_type": event_type["name"], "data_op": "C", "data": event}
-    return _completed(event, event_type["category"])
-
-
 def _completed(event: dict[str, Any], category: str) -> dict[str, Any]:
     """An event with the metadata that publishers have to send."""
     if category == WITHOUT_METADATA:
         return event
-    now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     given = event.get("metadata") or {}
     if not isinstance(given, dict):
         raise _refused("The metadata of an event are a JSON object.")
-    return event | {"metadata": {"eid": str(uuid4()), "occurred_at": now} | given}
+    return event | {"metadata": new_metadata() | given}
 
 
 def _refused(detail: str) -> ApiProblem:
@@ -198,5 +210,5 @@ EVENTS = Page(
     "events.html.jinja",
     "Events of {name}",
     _load,
-    {"publish": Action(_publish, Right("event_type", "WRITE"))},
+    {"publish": Action(_publish, Right("event_type", "WRITE", "POST /event-types/{name}/events"))},
 )

@@ -18,6 +18,7 @@ from rioni.console.charts import (
     last,
 )
 from rioni.console.pages.audit import moment
+from rioni.console.pages.example_event import beginning
 from rioni.console.pages.page import Page, Visit
 
 
@@ -32,7 +33,7 @@ CHARTS = (
     Chart(
         "Publishing takes",
         DURATION,
-        (Line("publish_seconds", "99 %", "0.99"), Line("publish_seconds", "half", "0.5")),
+        (Line("publish_seconds", "99th percentile", "0.99"), Line("publish_seconds", "median", "0.5")),
     ),
     Chart("Unconsumed", COUNT, (Line("lag_events", "events of all subscriptions"),)),
     Chart("Behind by", DURATION, (Line("lag_seconds", "the oldest unconsumed event"),)),
@@ -45,13 +46,15 @@ SILENT_S = 20
 
 def _load(visit: Visit) -> dict[str, Any]:
     now = visit.as_of is None
+    lagging, busiest = (_lagging(visit), _largest(visit, "published_events")) if now else ([], [])
     return {
         "version": visit.api.attempt("/version"),
         "ready": _ready(visit),
         "nodes": _nodes(visit) if now else {"items": []},
         "charts": charts(visit, CHARTS, total="true") if now else [],
-        "lagging": _lagging(visit) if now else [],
-        "busiest": _largest(visit, "published_events") if now else [],
+        "lagging": lagging,
+        "busiest": busiest,
+        "beginning": beginning(visit) if now and not (lagging and busiest) else None,
         "changes": visit.api.attempt("/audit", limit=10, after=None if now else moment(visit) + 1),
     }
 

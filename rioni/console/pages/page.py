@@ -4,16 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from rioni.console.api import Api
-
-
-Compute = Callable[..., Any]
-"""Calls a function with arguments where it blocks nobody else: `compute(function, *arguments)`."""
-
-
-def in_place(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call it here, in processes that serve nobody else."""
-    return function(*arguments)
+from rioni.console.api import Api, Compute, in_place
 
 
 @dataclass(frozen=True)
@@ -49,12 +40,14 @@ Load = Callable[[Visit], dict[str, Any]]
 
 
 class Right(NamedTuple):
-    """A right, as `GET /rights` names it."""
+    """A right to an operation, as `GET /rights` names both."""
 
     of: str
     """`broker`, or that which the path names: `event_type` or `subscription`."""
     name: str
     """Such as `ADMIN`."""
+    operation: str
+    """What the action asks the API for, as `GET /rights` names it."""
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,9 @@
 """What the user may not do on a page, said before it fails. Whether it may be done, the API alone decides."""
 
-import functools
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 from rioni.console.api import ApiProblem
-from rioni.console.pages.page import Page, Visit
+from rioni.console.pages.page import Page, Right, Visit
 
 
 RESOURCES: Mapping[str, str] = {
@@ -15,29 +13,35 @@ RESOURCES: Mapping[str, str] = {
 }
 
 
-def lacking(page: Page, visit: Visit) -> Callable[[str], str]:
-    """Return a function that names the right that the user lacks for an action of the page; an empty text for none.
+REFUSALS: Mapping[str, str] = {
+    "right": "",
+    "scope": ", and a token with the scope for it",
+    "blacklist": ", and no entry on the blacklist that forbids it",
+    "read_only": ", while writing is not switched off",
+}
+"""What is missing besides the right, by what refuses the operation."""
 
-    The API is asked at the first such question, so pages without actions don't ask.
+
+def lacking(page: Page, visit: Visit) -> Mapping[str, str]:
+    """For each action of the page what the user lacks; an empty text for nothing.
+
+    Pages without actions do not ask the API.
     """
-    held = functools.cache(functools.partial(_held, visit))
-
-    def lacks(action: str) -> str:
-        needed = page.actions[action].needs
-        if needed is None or needed.name in held().get(needed.of, (needed.name,)):
-            return ""
-        return f"{needed.name} of {RESOURCES[needed.of]}"
-
-    return lacks
+    needs = {name: action.needs for name, action in page.actions.items()}
+    held = _held(visit) if any(needs.values()) else {}
+    return {name: "" if needed is None else _lacking(needed, held) for name, needed in needs.items()}
 
 
-def _held(visit: Visit) -> Mapping[str, Any]:
-    """The rights of the user; without those that are unknown, such as while everybody may do everything."""
-    if not visit.api.has_token:
-        return {}
+def _lacking(needed: Right, held: Mapping[str, str]) -> str:
+    outcome = held.get(needed.operation, "allowed")
+    return "" if outcome == "allowed" else f"{needed.name} of {RESOURCES[needed.of]}{REFUSALS[outcome]}"
+
+
+def _held(visit: Visit) -> Mapping[str, str]:
+    """The operations that concern the page, with what refuses them; none if that is not known."""
     named = {"event_type": visit.path.get("name"), "subscription_id": visit.path.get("id")}
     try:
-        found: Mapping[str, Any] = visit.api.get("/rights", **named)
+        found: Mapping[str, str] = visit.api.get("/rights", **named)["operations"]
     except ApiProblem:
         return {}
     return found

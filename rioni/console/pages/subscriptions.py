@@ -6,6 +6,7 @@ from typing import Any
 from rioni.console.api import ApiProblem, path_of
 from rioni.console.charts import COUNT, DURATION, Chart, Line, charts, partition_sparklines, sparklines
 from rioni.console.pages import dead_letters, ended_streams
+from rioni.console.pages.example_event import beginning
 from rioni.console.pages.page import Action, Done, Page, Right, Visit
 from rioni.console.pages.paging import PAGE, offset_of, page
 
@@ -13,7 +14,7 @@ from rioni.console.pages.paging import PAGE, offset_of, page
 TABS = ("partitions", "reset", "dead letters", "definition")
 PLACES = ("begin", "end", "time")
 _UNPROCESSABLE = 422
-_ADMIN = Right("subscription", "ADMIN")
+_PATH = "/subscriptions/{subscription_id}"
 
 
 def _list(visit: Visit) -> dict[str, Any]:
@@ -28,7 +29,7 @@ def _list(visit: Visit) -> dict[str, Any]:
         subscription["assigned"] = sum(1 for each in partitions if each["stream_id"])
     shown = page(found, offset)
     lags = sparklines(visit, "lag_events", "subscription", [each["id"] for each in shown["items"]])
-    return shown | {"lags": lags}
+    return shown | {"lags": lags, "beginning": None if found else beginning(visit)}
 
 
 def _load(visit: Visit) -> dict[str, Any]:
@@ -175,11 +176,11 @@ SUBSCRIPTION = Page(
     _load,
     {
         "preview": Action(_show_preview, None),
-        "reset": Action(_reset, _ADMIN),
-        "close": Action(_close_stream, Right("subscription", "READ")),
-        "delete": Action(_delete, _ADMIN),
-        "filter": Action(_set_filter, _ADMIN),
+        "reset": Action(_reset, Right("subscription", "ADMIN", f"PATCH {_PATH}/cursors")),
+        "close": Action(_close_stream, Right("subscription", "READ", f"DELETE {_PATH}/streams/{{stream_id}}")),
+        "delete": Action(_delete, Right("subscription", "ADMIN", f"DELETE {_PATH}")),
+        "filter": Action(_set_filter, Right("subscription", "ADMIN", f"PUT {_PATH}")),
         "clone": Action(_clone, None),
-        "redrive": Action(dead_letters.redrive, _ADMIN),
+        "redrive": Action(dead_letters.redrive, Right("subscription", "REDRIVE", f"POST {_PATH}/dead-letters/redrive")),
     },
 )

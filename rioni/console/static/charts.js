@@ -58,6 +58,13 @@ function clock(seconds) {
 
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
+// The places of values between two gaps, which have no line.
+function isolated(plot, series) {
+  const values = plot.data[series];
+  const isGap = (at) => values[at] === null || values[at] === undefined;
+  return values.flatMap((_value, at) => (!isGap(at) && isGap(at - 1) && isGap(at + 1) ? [at] : []));
+}
+
 function options(figure, lines, unit, place) {
   const axis = { stroke: () => colour("--soft"), grid: { stroke: () => colour("--line"), width: 1 }, ticks: { show: false }, font: "12px system-ui, sans-serif" };
   return {
@@ -69,7 +76,7 @@ function options(figure, lines, unit, place) {
     scales: { y: { range: (_plot, _least, most) => [0, most > 0 ? most * 1.1 : 1] } },
     padding: [8, 28, 0, 0],
     axes: [{ ...axis, space: 70, size: 24, values: (_plot, times) => times.map((time) => clock(time).slice(0, times[1] - times[0] < 60 ? 8 : 5)) }, { ...axis, size: 54, space: 34, ...(unit === "duration" && { incrs: durations }), values: (_plot, values) => values.map((value) => onAxis(value, unit)) }],
-    series: [{}, ...lines.map((_line, number) => ({ stroke: () => colour(colours[number]), width: 1.5, points: { show: false }, fill: number || lines.length > 1 ? undefined : () => `${colour(colours[0])}22` }))],
+    series: [{}, ...lines.map((_line, number) => ({ stroke: () => colour(colours[number]), width: 1.5, points: { show: false, filter: isolated, size: 5, width: 0, fill: () => colour(colours[number]) }, fill: number || lines.length > 1 ? undefined : () => `${colour(colours[0])}22` }))],
     hooks: { setCursor: [(plot) => showValues(figure, plot)] },
   };
 }
@@ -122,7 +129,7 @@ function draw(figure, history) {
 async function refresh() {
   const figures = [...document.querySelectorAll("figure.chart")];
   for (const query of new Set(figures.map((figure) => figure.dataset.query))) {
-    const answer = await fetch(`/console/api/metrics/history?${query}`).catch(() => null);
+    const answer = await fetch(`${document.documentElement.dataset.console}/api/metrics/history?${query}`).catch(() => null);
     // What is shown remains; the broker may be restarting, and a login may have ended.
     if (!answer?.ok) continue;
     const history = await answer.json();

@@ -1,6 +1,8 @@
 // What every page does with scripts: keys, commands, theme, local times, copying. Pages work without it.
 
 const goTimeoutMs = 1500;
+// Where the console is, such as /console.
+const base = document.documentElement.dataset.console;
 let pausing = null;
 let goUntil = 0;
 
@@ -44,7 +46,7 @@ function commands() {
 function showCommands(list, text) {
   const wanted = text.trim().toLowerCase();
   const found = commands().filter(({ title }) => title.toLowerCase().includes(wanted));
-  if (wanted) found.push({ title: `Search event types for “${text.trim()}”`, href: `/console/event-types?q=${encodeURIComponent(text.trim())}` });
+  if (wanted) found.push({ title: `Search event types for “${text.trim()}”`, href: `${base}/event-types?q=${encodeURIComponent(text.trim())}` });
   list.replaceChildren(...found.slice(0, 12).map(command));
 }
 
@@ -61,10 +63,10 @@ function command({ title, href }) {
 async function showEventTypes(list, input) {
   const text = input.value.trim();
   if (text.length < 2 || new URLSearchParams(location.search).has("as_of")) return;
-  const answer = await fetch(`/console/api/event-types?limit=5&name=${encodeURIComponent(`*${text}*`)}`).catch(() => null);
+  const answer = await fetch(`${base}/api/event-types?limit=5&name=${encodeURIComponent(`*${text}*`)}`).catch(() => null);
   const found = answer?.ok ? await answer.json() : [];
   if (input.value.trim() !== text) return;
-  list.lastElementChild.before(...found.map(({ name }) => command({ title: name, href: `/console/event-types/${encodeURIComponent(name)}` })));
+  list.lastElementChild.before(...found.map(({ name }) => command({ title: name, href: `${base}/event-types/${encodeURIComponent(name)}` })));
 }
 
 function moveInPalette(event, input, list) {
@@ -149,7 +151,7 @@ document.addEventListener("input", (event) => {
   }
   output.textContent = place;
   resting = setTimeout(async () => {
-    const answer = await fetch(`/console/api/audit?order=asc&limit=1&after=${slider.value - 1}`).catch(() => null);
+    const answer = await fetch(`${base}/api/audit?order=asc&limit=1&after=${slider.value - 1}`).catch(() => null);
     const [entry] = answer?.ok ? (await answer.json()).items : [];
     if (!entry || String(entry.position) !== slider.value) return;
     output.textContent = `${place}: ${entry.recorded_at.slice(0, 19).replace("T", " ")} UTC, ${entry.kind} ${entry.resource}`;

@@ -35,12 +35,8 @@ function time(text, both) {
   return element;
 }
 
-function addRow(body, columns, cursor, event) {
+function addRow(body, columns, within, cursor, event) {
   const row = body.insertRow(0);
-  cell(row, cursor.partition);
-  cell(row, cursor.offset, true);
-  row.insertCell().append(time(event.metadata?.received_at, false));
-  for (const column of columns) cell(row, shown(event[column] ?? "-"));
   const details = document.createElement("details");
   details.append(Object.assign(document.createElement("summary"), { textContent: shown(event) }));
   // Most rows are never opened: what is in them is made when they are.
@@ -57,6 +53,11 @@ function addRow(body, columns, cursor, event) {
     details.append(block);
   });
   row.insertCell().append(details);
+  row.insertCell().append(time(event.metadata?.received_at, false));
+  cell(row, cursor.partition);
+  cell(row, cursor.offset, true);
+  const members = within ? event[within] : event;
+  for (const column of columns) cell(row, shown(members?.[column] ?? "-"));
 }
 
 function number(value) {
@@ -78,7 +79,7 @@ function draw() {
   }
   const columns = table.dataset.columns ? table.dataset.columns.split("\n") : [];
   const body = table.tBodies[0];
-  for (const [cursor, event] of view.pending.slice(-rowsMax)) addRow(body, columns, cursor, event);
+  for (const [cursor, event] of view.pending.slice(-rowsMax)) addRow(body, columns, table.dataset.within, cursor, event);
   view.pending = [];
   while (body.rows.length > rowsMax) body.deleteRow(-1);
   body.dispatchEvent(new CustomEvent("rioni:rows", { bubbles: true }));

@@ -12,7 +12,8 @@ import msgspec
 KEPT_MAX = 10_000
 """Records of clients that are not known that are kept, the newest ones."""
 KEPT_OF_KNOWN_MAX = 100_000
-"""Likewise of known subjects, whom the others can't push out: at most some 50 MB."""
+"""Likewise of known subjects, whom the others can't push out: at most 150 MB, since each text of a
+record has a bound in bytes."""
 
 
 class Denial(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,6 +28,8 @@ class Denial(msgspec.Struct, frozen=True, kw_only=True):
     """Without the query; empty where requests to several paths are counted together."""
     actor: str
     """Empty where the client is not known."""
+    realm: str = ""
+    """In which the actor's name is unique; empty where there is none."""
     address: str
     """Of the client; empty where requests of several are counted together."""
     user_agent: str

@@ -39,6 +39,8 @@ class Session(NamedTuple):
     id: str
     requested: frozenset[EventTypePartition] = frozenset()
     """The requested partitions; empty for automatic assignment."""
+    retired: bool = False
+    """Whether its client has gone: it may still commit, and gives way to the next stream."""
 
 
 class Topology(msgspec.Struct, frozen=True):
@@ -65,6 +67,14 @@ class DeliveryFailure(NamedTuple):
     """The offset up to which events were sent last; empty if unknown."""
     search_until: str
     """The offset up to which events are sent one at a time; empty for none."""
+    reason_offset: str = ""
+    """The offset of the uncommitted event that a consumer gave a reason for last; empty for none."""
+    reason: str = ""
+    """Why the consumer could not process that event, in its own words."""
+
+    def reason_for(self, offset: str) -> str:
+        """Why the event at an offset could not be processed; empty where no consumer has said so."""
+        return self.reason if offset == self.reason_offset else ""
 
 
 class Coordinator(Protocol):
@@ -92,7 +102,7 @@ class Coordinator(Protocol):
         """
 
     def join(self, subscription_id: str, stream_id: str, requested: Collection[EventTypePartition] = ()) -> None:
-        """Begin a session and rebalance (reference streams#checks, streams#shares).
+        """Begin a session and rebalance (reference streams#checks, streams#shares); ends the retired sessions.
 
         Args:
             subscription_id: an initialised subscription.
@@ -106,6 +116,12 @@ class Coordinator(Protocol):
 
     def leave(self, subscription_id: str, stream_id: str) -> None:
         """End a session at once and rebalance; uncommitted events are delivered again. No-op for unknown sessions."""
+
+    def retire(self, subscription_id: str, stream_id: str) -> None:
+        """Keep a session whose client has gone for its commits alone: it holds no slot, and ends when another joins.
+
+        No-op for unknown sessions.
+        """
 
     def release(self, subscription_id: str, stream_id: str, *partitions: EventTypePartition) -> None:
         """Hand partitions over to the streams that wait for them; no-op if none waits or another stream owns them."""
@@ -169,6 +185,22 @@ class Coordinator(Protocol):
             partition: one that the stream owns.
             offset: of the last event to be sent.
             search_until: reset the failures, and store this offset; None to leave both unchanged.
+        """
+
+    def record_failure_reasons(
+        self, subscription_id: str, stream_id: str, reasons: Sequence[tuple[EventTypePartition, str, str]]
+    ) -> None:
+        """Record durably why a stream could not process events, all in one transaction.
+
+        Each partition has the last reason only. It is cleared by a commit that reaches its event, and by a reset.
+
+        Args:
+            subscription_id: an initialised subscription.
+            stream_id: the session.
+            reasons: partition, offset of the event, and text of each; those of committed events change nothing.
+
+        Raises:
+            Invalid: the session has ended, or does not own a partition; nothing was written.
         """
 
     def delivery_failures(self, subscription_id: str) -> Mapping[EventTypePartition, DeliveryFailure]:

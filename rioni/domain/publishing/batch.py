@@ -72,10 +72,12 @@ def split(body: bytes, limits: Limits = _DEFAULTS, *, depth_max: int = DEPTH_MAX
         )
     if len(body) <= PART_BYTES and (batch := _split_fast(body, events_max, depth_max)) is not None:
         return batch
+    reader = _Reader(body, events_max, depth_max)
     try:
-        return _Reader(body, events_max, depth_max).read()
-    except JsonError as ex:
-        raise Malformed(f"Error occurred when parsing event(s). {ex}") from ex
+        return reader.read()
+    except (JsonError, TooLarge) as ex:
+        reader.forget()
+        raise ex if isinstance(ex, TooLarge) else Malformed(f"Error occurred when parsing event(s). {ex}") from ex
 
 
 def one_line(events: list[bytes]) -> list[bytes]:
@@ -236,6 +238,12 @@ class _Reader:
         if end > len(self._body) or self._position < len(self._body):
             raise JsonError("Array of events should end with ]", self._characters(self._content_end()))
         return self._batch
+
+    def forget(self) -> None:
+        """Free the events. PERF: else the error keeps them until it is answered; then the hub takes 20 ms for them."""
+        for events in (self._batch.raw, self._batch.values):
+            while events:
+                events.pop()
 
     def _next(self) -> bytes:
         return self._body[self._position : self._position + 1]

@@ -18,7 +18,7 @@ class StreamSlots:
     """Stream slots of a subscription."""
 
     def __init__(self, subscription_id: str, topology: Topology) -> None:
-        """Start with the present streams.
+        """Start with the present streams; retired ones have no slot.
 
         Raises:
             SubscriptionNotFound: it is not initialised.
@@ -27,7 +27,9 @@ class StreamSlots:
             raise SubscriptionNotFound(subscription_id)
         self._subscription_id, self._resetting = subscription_id, topology.resetting
         self._total = len(topology.partitions)
-        sessions = topology.sessions.values()
+        sessions = [session for session in topology.sessions.values() if not session.retired]
+        self.retired = [session.id for session in topology.sessions.values() if session.retired]
+        """The sessions that must end when another one begins."""
         self._requested = {partition for session in sessions for partition in session.requested}
         self._automatic = sum(not session.requested for session in sessions)
 

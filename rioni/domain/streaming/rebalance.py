@@ -14,7 +14,8 @@ def rebalance(partitions: Assignments, sessions: Iterable[Session]) -> Assignmen
 
     Direct requests always win; of several streams that request the same partition one gets it. The others are shared
     by the automatic sessions, in equal numbers as far as possible; surplus sessions get none. A partition with a live
-    owner is handed over: the owner keeps it until it releases it. Balanced input is returned unchanged.
+    owner is handed over: the owner keeps it until it releases it. Retired sessions keep theirs, and get no more.
+    Balanced input is returned unchanged.
 
     Args:
         partitions: the current assignment, in a stable order.
@@ -24,7 +25,8 @@ def rebalance(partitions: Assignments, sessions: Iterable[Session]) -> Assignmen
     current = {partition: _without_dead(assignment, alive) for partition, assignment in partitions.items()}
     wanted = _requested(current, alive)
     pool = {partition: assignment for partition, assignment in current.items() if partition not in wanted}
-    wanted |= _shared(pool, sorted(session.id for session in alive.values() if not session.requested))
+    sharing = (session.id for session in alive.values() if not (session.requested or session.retired))
+    wanted |= _shared(pool, sorted(sharing))
     return {
         partition: _moved(assignment, wanted.get(partition, assignment.session))
         for partition, assignment in current.items()
@@ -33,6 +35,8 @@ def rebalance(partitions: Assignments, sessions: Iterable[Session]) -> Assignmen
 
 def _without_dead(assignment: Assignment, alive: Mapping[str, Session]) -> Assignment:
     session, next_session = (name if name in alive else "" for name in assignment)
+    if next_session and alive[next_session].retired:
+        next_session = ""
     return Assignment(session, next_session) if session else Assignment(next_session)
 
 
@@ -43,8 +47,9 @@ def _moved(assignment: Assignment, target: str) -> Assignment:
 
 
 def _requested(current: Assignments, alive: Mapping[str, Session]) -> dict[EventTypePartition, str]:
-    wanted: dict[EventTypePartition, str] = {}
-    for session in sorted(alive.values()):
+    """The sessions of partitions that are not shared."""
+    wanted = {key: each.session for key, each in current.items() if each.session and alive[each.session].retired}
+    for session in sorted(each for each in alive.values() if not each.retired):
         for partition in session.requested & current.keys():
             if session.id == current[partition].owner:
                 wanted[partition] = session.id

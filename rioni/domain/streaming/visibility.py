@@ -3,22 +3,16 @@
 Source: reference low-level-streams#flushing, streams#hidden-events.
 """
 
-import time
 from collections.abc import Sequence
 from itertools import islice, repeat
 
 import msgspec
 
 from rioni.domain.access.authorization import Subject, permits
+from rioni.domain.breaths import Breaths
 from rioni.domain.ports.event_store import Chunk
 from rioni.domain.publishing.headers import NO_HEADERS, Headers
 from rioni.domain.subscriptions.event_filter import EventFilter
-
-
-TURN_S = 0.01
-"""Time of filtering before other greenlets may run."""
-BREATH_S = 0.001
-"""Sleeping for zero seconds would run ready greenlets only, and no expired timers."""
 
 
 class Visibility(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,7 +41,7 @@ class Visibility(msgspec.Struct, frozen=True, kw_only=True):
         first = max(first, chunk.first)
         skipped = first - chunk.first
         start, begin = first, chunk.ends[skipped - 1] + 1 if skipped else 0
-        turn_ends_s = time.monotonic() + TURN_S
+        breathe = Breaths()
         headers = chunk.headers or repeat(NO_HEADERS, len(chunk.ends))
         events = zip(chunk.ends, headers, strict=True)
         for position, (end, each) in enumerate(islice(events, skipped, None), first):
@@ -56,9 +50,8 @@ class Visibility(msgspec.Struct, frozen=True, kw_only=True):
                     found.append((start, position))
                 start = position + 1
             begin = end + 1
-            if self.wanted is not None and time.monotonic() > turn_ends_s:
-                time.sleep(BREATH_S)
-                turn_ends_s = time.monotonic() + TURN_S
+            if self.wanted is not None:
+                breathe()
         if start == first:
             return None
         if start < chunk.next:

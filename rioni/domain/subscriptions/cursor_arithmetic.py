@@ -140,7 +140,8 @@ def readable_place(
         elif offset_range.oldest + BEFORE_FIRST <= position <= offset_range.newest:
             return place
     named = {"event_type": event_type, "partition": partition}
-    raise UnavailableCursor(event_type, partition, str(place.position), named | available(ranges))
+    last = newest(ranges).offset if place > end(ranges) else None
+    raise UnavailableCursor(event_type, partition, str(place.position), named | available(ranges), last)
 
 
 def beyond_end(key: EventTypePartition, committed: str, newest: TimelinePosition) -> str:

@@ -64,7 +64,7 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     offset: str
     """Of the event in its own partition."""
     error: Mapping[str, str]
-    """`message` says why it is here."""
+    """`message` says why it is here; `reason` is what its consumer gave as the reason, if it did."""
     event: msgspec.Raw
     """The event itself, byte by byte."""
 
@@ -75,8 +75,8 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def reason(self) -> str:
-        """Why it is here; empty where that is not known."""
-        return self.error.get("message", "")
+        """Why it is here, in the words of its consumer where there are any; empty where that is not known."""
+        return self.error.get("reason") or self.error.get("message", "")
 
 
 LIST_DEFAULT, LIST_MAX = 20, 1_000

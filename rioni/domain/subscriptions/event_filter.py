@@ -119,22 +119,24 @@ class EventFilter:
 
     def _outcome(self, members: dict[str, Any]) -> "Outcome":
         try:
-            value = self._evaluate(members)
+            result = self._evaluate(members)
+            value = result.value()
         except RuntimeError as ex:
             return self._failed(str(ex), is_wanted=True)
         if value is True:
             return _WANTED
         if value is False:
             return _NOT_WANTED
-        text = str(value)
-        return self._failed(text, is_wanted=_NOT_CARRIED in text)
+        if result.type().name() == "ERROR":
+            return self._failed(value, is_wanted=_NOT_CARRIED in value)
+        return self._failed(f"it gives {result.type().name()}, which is neither true nor false", is_wanted=False)
 
     def _failed(self, text: str, *, is_wanted: bool) -> "Outcome":
         self.failures += 1
         return Outcome(is_wanted, explained(text))
 
     def _evaluate(self, members: dict[str, Any]) -> Any:
-        return self._program.eval(data={"event": members, "metadata": members.get("metadata", {})}).value()
+        return self._program.eval(data={"event": members, "metadata": members.get("metadata", {})})
 
     def _check_result(self) -> None:
         """Reject expressions that are not boolean whatever the event has."""

@@ -86,6 +86,24 @@ def filter_warnings(expression: str, schemas: Mapping[str, EffectiveSchema | Non
         return [str(ex)]
 
 
+def newly_excluded(
+    expression: str, event_type: str, before: EffectiveSchema | None, after: EffectiveSchema | None
+) -> Sequence[str]:
+    """What of a filter in use can be true for no event any more after a change of a schema, and could be before.
+
+    Args:
+        expression: the filter.
+        event_type: the name.
+        before: the schema; None where it is not a JSON schema: nothing is said then.
+        after: the same.
+    """
+    if before is None or after is None:
+        return []
+    root = checked_tree(expression)
+    known = set(_Check(event_type, before).findings(root).errors)
+    return [each for each in _distinct(_Check(event_type, after).findings(root).errors) if each not in known]
+
+
 def _distinct(texts: Iterable[str]) -> list[str]:
     return [*dict.fromkeys(texts)][:FINDINGS_MAX]
 
@@ -102,7 +120,11 @@ class _Check:
     def findings(self, root: Node) -> Findings:
         """What is wrong."""
         try:
-            self._kinds(root)
+            kinds = self._kinds(root)
+            if kinds is not None and kinds.isdisjoint(_BOOLEAN):
+                self._found.errors.append(
+                    f"it gives {_listed(kinds)} by the schema of {self._event_type}, and boolean is needed"
+                )
         except TooMuchToLookFor:
             self._found.warnings.append(f"the schema of {self._event_type} is too entangled to be compared with it")
         return self._found

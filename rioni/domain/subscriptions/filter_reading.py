@@ -1,5 +1,6 @@
 """Reads an expression of a filter: what of the event it looks at, what that may cost, and what filters may not have."""
 
+import math
 import re
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -46,7 +47,7 @@ _TOKEN = re.compile(
     r"""
     (?P<space>(?:\s|//[^\n]*)+)
     | (?P<string>"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')
-    | (?P<number>\d[\w.]*)
+    | (?P<number>\d+(?:\.\d+)?(?:[eE][+-]?\d+)?\w*)
     | (?P<name>[A-Za-z_]\w*)
     | (?P<mark>[=!<>]=|&&|\|\||.)
     """,
@@ -127,6 +128,8 @@ class Reading:
             self._scopes.pop()
         elif text == "+":
             self._grows = True
+        elif kind == "number" and _is_infinite(text):
+            raise invalid_filter(f"the number {text} is too large for a double")
         elif kind == "name" and behind.text == "(":
             self._read_call(index)
         elif kind == "name" and before.text != "." and text not in _LITERALS:
@@ -204,3 +207,10 @@ class Reading:
             raise invalid_filter("name the member of the event that you ask for: event.member or event['member']")
         else:
             raise invalid_filter(f"{name} is unknown; there are event and metadata")
+
+
+def _is_infinite(number: str) -> bool:
+    try:
+        return math.isinf(float(number))
+    except ValueError:
+        return False  # as 0xFF and 12u

@@ -8,6 +8,7 @@ from typing import Any
 
 import falcon
 
+from rioni.domain.access.addresses import address_key
 from rioni.domain.errors import Overloaded, RioniError, TooManyStreams
 from rioni.http.problems import on_rioni_error
 
@@ -26,7 +27,10 @@ Wsgi = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
 class AnswerBudget:
-    """The bytes of all answers of a worker that are made or sent now."""
+    """The bytes of all answers of a worker that are made or sent now.
+
+    A client that has unread answers may have as many bytes as leave the same number for others, as with bodies.
+    """
 
     def __init__(self, worker_bytes_max: int = WORKER_BYTES_MAX, client_bytes_max: int = CLIENT_BYTES_MAX) -> None:
         self._worker_bytes_max, self._client_bytes_max = worker_bytes_max, client_bytes_max
@@ -82,9 +86,9 @@ class AnswerBudget:
 
     def _refusal(self, client: str, size: int) -> RioniError | None:
         # A client that has nothing unread gets an answer of any size: otherwise there would be no way to it.
-        of_client = self._of_clients.get(client, 0)
-        if of_client and of_client + size > self._client_bytes_max:
-            return TooManyAnswers(of_client, self._client_bytes_max)
+        of_client, free = self._of_clients.get(client, 0), self._worker_bytes_max - self._total
+        if of_client and of_client + size > (share := min(self._client_bytes_max, max(0, free))):
+            return TooManyAnswers(of_client, share)
         if self._total and self._total + size > self._worker_bytes_max:
             return Overloaded(
                 f"This process holds {self._total} bytes of answers that clients have not read, of at most "
@@ -118,8 +122,8 @@ class TooManyAnswers(TooManyStreams):
 
     def __init__(self, held: int, bytes_max: int) -> None:
         super().__init__(
-            f"This process holds {held} bytes of answers that this client has not read, of at most {bytes_max}. Read "
-            "them first, and ask for less at a time."
+            f"This process holds {held} bytes of answers that this client has not read, of at most {bytes_max} now. "
+            "Read them first, and ask for less at a time."
         )
 
 
@@ -128,10 +132,11 @@ def hold_answer(
 ) -> None:
     """Count the body of an answer, which is in memory, until it is sent; in its place a problem if that is too much.
 
-    Answers to requests that change something are never refused: they were obeyed.
+    Answers to requests that change something are never refused: they were obeyed. Those that are the same for all are
+    in memory once.
     """
     size = len(resp.data or resp.text or "")
-    if size < COUNTED_BYTES_MIN:
+    if size < COUNTED_BYTES_MIN or getattr(req.context, "answers_all", False):
         return
     if req.method not in ("GET", "HEAD"):
         req.env[_HELD] = budget.take(client(req), size)
@@ -160,7 +165,7 @@ class PageBudget:
     ) -> None:
         """Count it until it is sent."""
         if resp.stream is None:
-            hold_answer(req, resp, self._budget, lambda req: req.remote_addr or "-")
+            hold_answer(req, resp, self._budget, lambda req: address_key(req.remote_addr))
 
 
 def released_when_sent(app: Wsgi) -> Wsgi:

@@ -3,6 +3,7 @@
 import gzip
 import time
 import zlib
+from collections import deque
 from collections.abc import Iterator
 
 import falcon
@@ -47,6 +48,8 @@ class GzipStream:
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
         self._pieces = pieces
+        self._rest: deque[bytes] = deque()
+        """Of a piece that takes long to compress."""
         self._deflate = zlib.compressobj(LEVEL, wbits=zlib.MAX_WBITS | 16)
         self._ended = False
 
@@ -57,10 +60,13 @@ class GzipStream:
         if self._ended:
             raise StopIteration
         try:
-            piece = next(self._pieces)
+            piece = self._rest.popleft() if self._rest else next(self._pieces)
         except StopIteration:
             self._ended = True
             return self._deflate.flush()
+        if len(piece) > STEP_BYTES:
+            piece, *rest = (piece[start : start + STEP_BYTES] for start in range(0, len(piece), STEP_BYTES))
+            self._rest.extend(rest)
         if not piece:
             return piece
         return self._deflate.compress(piece) + self._deflate.flush(zlib.Z_SYNC_FLUSH)

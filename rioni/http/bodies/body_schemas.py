@@ -1,6 +1,7 @@
 """JSON types of the members of the API's request bodies.
 
 They are fixed, so each is compiled once, when it is first used. Unknown members are ignored, null means absent.
+Titles are names in the description of the API.
 """
 
 from functools import cached_property
@@ -33,15 +34,19 @@ def _nullable(kind: str, **keywords: Any) -> dict[str, Any]:
     return {"type": [kind, "null"], **keywords}
 
 
+def _item(title: str, **properties: Any) -> dict[str, Any]:
+    return {"title": title, "type": "object", "properties": properties}
+
+
 STRING = _nullable("string")
 INTEGER = _nullable("integer")
 STRINGS = _nullable("array", items={"type": "string"})
 STRING_MAP = _nullable("object", additionalProperties={"type": "string"})
-ATTRIBUTES = _nullable("array", items={"type": "object", "properties": {"data_type": STRING, "value": STRING}})
+ATTRIBUTES = _nullable("array", items=_item("SubmittedAttribute", data_type=STRING, value=STRING))
 
 
-def _object(**properties: Any) -> dict[str, Any]:
-    return _nullable("object", properties=properties)
+def _object(title: str, /, **properties: Any) -> dict[str, Any]:
+    return _nullable("object", title=title, properties=properties)
 
 
 def _shape(**properties: Any) -> Shape:
@@ -64,41 +69,46 @@ EVENT_TYPE = _shape(
     cleanup_policy=STRING,
     ordering_key_fields=STRINGS,
     ordering_instance_ids=STRINGS,
-    schema=_object(**_SCHEMA),
-    default_statistic=_object(**dict.fromkeys(STATISTIC, INTEGER)),
-    options=_object(retention_time=INTEGER),
-    authorization=_object(admins=ATTRIBUTES, readers=ATTRIBUTES, writers=ATTRIBUTES),
+    schema=_object("SubmittedEventTypeSchema", **_SCHEMA),
+    default_statistic=_object("SubmittedStatistic", **dict.fromkeys(STATISTIC, INTEGER)),
+    options=_object("SubmittedOptions", retention_time=INTEGER),
+    authorization=_object("SubmittedEventTypeAuthorization", admins=ATTRIBUTES, readers=ATTRIBUTES, writers=ATTRIBUTES),
     annotations=STRING_MAP,
     labels=STRING_MAP,
     compatibility_mode=STRING,
     audience=STRING,
-    event_owner_selector=_object(type=STRING, name=STRING, value=STRING),
+    event_owner_selector=_object("SubmittedEventOwnerSelector", type=STRING, name=STRING, value=STRING),
 )
 SUBMITTED_SCHEMA = _shape(**_SCHEMA)
 _CURSOR = {"partition": STRING, "offset": STRING, "event_type": STRING}
 CURSOR_MEMBERS = tuple(_CURSOR)
 SHIFT = _nullable("integer", minimum=SHIFT_MIN, maximum=SHIFT_MAX)
-_NAMED_PLACE = {"type": "object", "properties": {**_CURSOR, "timestamp": STRING, "shift": SHIFT}}
+_NAMED_PLACE = _item("SubmittedPlace", **_CURSOR, timestamp=STRING, shift=SHIFT)
 SUBSCRIPTION = _shape(
     owning_application=STRING,
     event_types=STRINGS,
     consumer_group=STRING,
     read_from=STRING,
     initial_cursors=_nullable("array", items=_NAMED_PLACE),
-    authorization=_object(admins=ATTRIBUTES, readers=ATTRIBUTES),
+    authorization=_object("SubmittedSubscriptionAuthorization", admins=ATTRIBUTES, readers=ATTRIBUTES),
     annotations=STRING_MAP,
     labels=STRING_MAP,
     filter=STRING,
 )
-_COMMITTED_CURSOR = {"type": "object", "properties": {**_CURSOR, "cursor_token": STRING}}
+_COMMITTED_CURSOR = _item("SubmittedCursor", **_CURSOR, cursor_token=STRING)
 COMMITTED_MEMBERS = (*CURSOR_MEMBERS, "cursor_token")
 CURSORS = _shape(items=_nullable("array", items=_COMMITTED_CURSOR))
+FAILURES_MAX = 100
+"""How many failures a request explains at most."""
+REASON_CHARACTERS_MAX = 1_000
+_FAILURE = _item("SubmittedFailure", **_CURSOR, reason=_nullable("string", maxLength=REASON_CHARACTERS_MAX))
+FAILURE_MEMBERS = tuple(_FAILURE["properties"])
+FAILURES = _shape(items=_nullable("array", items=_FAILURE, minItems=1, maxItems=FAILURES_MAX))
 NAMED_PLACES = _shape(items=_nullable("array", items=_NAMED_PLACE))
 _PLACE = {"partition": STRING, "offset": STRING, "timestamp": STRING}
-CURSOR_LIST = _list_shape({"type": "object", "properties": {**_PLACE, "shift": SHIFT}})
-CURSOR_PAIRS = _list_shape(
-    {"type": "object", "properties": {"initial_cursor": _object(**_PLACE), "final_cursor": _object(**_PLACE)}}
-)
+CURSOR_LIST = _list_shape(_item("SubmittedShift", **_PLACE, shift=SHIFT))
+_PAIR_CURSOR = _object("SubmittedPairCursor", **_PLACE)
+CURSOR_PAIRS = _list_shape(_item("SubmittedCursorPair", initial_cursor=_PAIR_CURSOR, final_cursor=_PAIR_CURSOR))
 ADMINS = _shape(admins=ATTRIBUTES, readers=ATTRIBUTES, writers=ATTRIBUTES)
 STORAGE = _shape(id=STRING, storage_type=STRING, default=_nullable("boolean"), kafka_configuration=_nullable("object"))
 TIMELINE = _shape(storage_id=STRING)
@@ -114,18 +124,19 @@ REDRIVE = _shape(
     reason=STRING,
     limit=_nullable("integer", minimum=1, maximum=REDRIVE_MAX),
     force=_nullable("boolean"),
-    after=_object(partition=STRING, offset=STRING),
+    after=_object("SubmittedAfter", partition=STRING, offset=STRING),
 )
 _COUNT = _nullable("integer", minimum=0, maximum=jobs.COUNT_MAX)
 JOB = _shape(
-    kind=_nullable("string", enum=[jobs.ARCHIVE, None]),
+    kind=_nullable("string", title="SubmittedJobKind", enum=[jobs.ARCHIVE, None]),
     name=_nullable("string", minLength=1, maxLength=jobs.NAME_CHARACTERS_MAX),
-    state=_nullable("string", enum=[*jobs.STATES, None]),
+    state=_nullable("string", title="SubmittedJobState", enum=[*jobs.STATES, None]),
     phase=_nullable("string", maxLength=jobs.NAME_CHARACTERS_MAX),
     done=_COUNT,
     total=_COUNT,
     detail=_nullable("string", maxLength=jobs.DETAIL_CHARACTERS_MAX),
 )
+STREAM_TICKET = _shape(path=STRING)
 FILTER_EVALUATION = _shape(
     filter=STRING,
     events=_nullable("array", items={"type": "object"}),

@@ -2,7 +2,7 @@
 
 Received bytes of a body count, inflated, from their arrival until the request is answered; so a slow client is charged
 for what it has sent, not for the length that it announces. Bodies are inflated in steps; those of all requests run one
-after the other, each followed by a pause in which other greenlets run: however many compressed bodies come at once, the
+after the other, with pauses in which other greenlets run: however many compressed bodies come at once, the
 worker stays responsive.
 """
 
@@ -18,6 +18,7 @@ import falcon
 import zstandard
 from gunicorn.http.errors import ParseException
 
+from rioni.domain.breaths import BREATH_S, TURN_S, Breaths
 from rioni.domain.errors import Malformed, Overloaded, RequestTimeout, TooLarge, TooManyStreams
 from rioni.http.caller import client_key
 
@@ -31,16 +32,9 @@ DEFINITION_BYTES_MAX = 2_000_000
 """Of an event type: a schema of the largest size fits, whatever way its characters are escaped."""
 
 READ_BYTES = 65_536
-STEP_BYTES = 1_000_000
-"""Bytes after which other greenlets run."""
-BREATH_S = 0.001
-"""Sleeping for zero seconds would run ready greenlets only, and no expired timers."""
-
-INFLATED_STEP_BYTES = 500_000
-"""PERF: inflating so much takes 1 to 5 ms; then other greenlets run."""
-LONG_BYTES = 50_000
-"""Bytes that are not worth a pause."""
-TURN_S = 30.0
+INFLATED_STEP_BYTES = 131_072
+"""PERF: inflating so much takes 1 ms; the steps of a turn are followed by a pause, in which other greenlets run."""
+TURN_WAIT_S = 30.0
 """Time limit of waiting for the steps of other requests."""
 TURN_RETRY_AFTER_S = 5
 RATIO_MAX, RATIO_BYTES_MIN = 200, 10_000_000
@@ -75,8 +69,9 @@ def read_body(req: falcon.Request, bytes_max: int) -> bytes:
     read = _pieces(req, bytes_max)
     if encoding and (bodies := getattr(req.context, "bodies", None)) is not None:
         read = bodies.inflater.inflated(read, encoding, partial(hold, req))
-    body, size = BytesIO(), 0
+    body, size, breathe = BytesIO(), 0, Breaths()
     for piece in read:
+        breathe()
         if size + len(piece) > bytes_max:
             raise _too_large(bytes_max)
         hold(req, len(piece))
@@ -90,7 +85,7 @@ def _pieces(req: falcon.Request, bytes_max: int) -> Iterator[bytes]:
     stream = req.env["wsgi.input"] if req.env.get("wsgi.input_terminated") else req.bounded_stream
     size = 0
     try:
-        for piece in pieces(stream.read):
+        for piece in iter(partial(stream.read, READ_BYTES), b""):
             # Counted as they come, too: compressed ones may inflate to nothing, and those without a length go on.
             size += len(piece)
             if size > bytes_max:
@@ -104,17 +99,6 @@ def _pieces(req: falcon.Request, bytes_max: int) -> Iterator[bytes]:
 
 def _too_large(bytes_max: int) -> TooLarge:
     return TooLarge(f"The body is larger than {bytes_max} bytes; send less in one request")
-
-
-def pieces(read: Callable[[int], bytes]) -> Iterator[bytes]:
-    """Yield the pieces that `read` returns until the end of the body; raises what it raises."""
-    size, step_ends = 0, STEP_BYTES
-    while piece := read(READ_BYTES):
-        size += len(piece)
-        yield piece
-        if size > step_ends:
-            step_ends = size + STEP_BYTES
-            time.sleep(BREATH_S)
 
 
 def hold(req: falcon.Request, size: int) -> None:
@@ -207,6 +191,8 @@ class Inflater:
     def __init__(self) -> None:
         # Held by greenlets, for one step and its break; nothing in between waits for a client.
         self._turn = threading.Lock()
+        self._worked_s = 0.0
+        """Time of steps since the last break."""
 
     def inflated(self, pieces: Iterator[bytes], coding: str, reserve: Callable[[int], None]) -> Iterator[bytes]:
         """Yield the pieces of a body without its content coding.
@@ -265,12 +251,15 @@ class Inflater:
 
     def _step(self, decompress: Callable[..., bytes], *args: bytes | int) -> bytes:
         """Run one step, when it is this request's turn."""
-        if not self._turn.acquire(timeout=TURN_S):
+        if not self._turn.acquire(timeout=TURN_WAIT_S):
             raise Overloaded("Too many compressed bodies come at once; try again later", TURN_RETRY_AFTER_S)
         try:
+            begun_s = time.monotonic()
             inflated = decompress(*args)
-            if len(inflated) > LONG_BYTES:
+            self._worked_s += time.monotonic() - begun_s
+            if self._worked_s > TURN_S:
                 time.sleep(BREATH_S)
+                self._worked_s = 0.0
             return inflated
         finally:
             self._turn.release()

@@ -4,12 +4,14 @@ If a proxy in front finds other bounds than the broker, one client's bytes can b
 """
 
 import re
+from functools import partial
 from typing import Any
 
 from gunicorn.http.errors import InvalidHeader, ParseException
 from gunicorn.http.message import Request
 
-from rioni.http.bodies.reading import pieces
+from rioni.domain.breaths import Breaths
+from rioni.http.bodies.reading import READ_BYTES
 from rioni.http.connection.known_heads import KnownHead, KnownHeads, head_of
 
 
@@ -89,9 +91,10 @@ def discard_rest(req: Any) -> bool:
     """
     if req.body.failed:
         return False
-    rest_bytes = 0
+    rest_bytes, breathe = 0, Breaths()
     try:
-        for piece in pieces(req.body.reader.read):
+        for piece in iter(partial(req.body.reader.read, READ_BYTES), b""):
+            breathe()
             rest_bytes += len(piece)
             if rest_bytes > REST_BYTES_MAX:
                 return False

@@ -40,7 +40,7 @@ class DeadlineSocket:
         self._sock = sock
         self._deadlines = deadlines
         self._monotonic_s = monotonic_s
-        self._in_body = self._ended = False
+        self._in_body = self._answered = self._ended = False
         self._begin_s: float | None = None
         self._received_bytes = 0
         self._head = b""
@@ -60,9 +60,10 @@ class DeadlineSocket:
         with timeout(self._deadlines.header_s):
             self._sock.do_handshake()
 
-    def expect_body(self) -> None:
-        """Apply the deadline of the body from now on."""
+    def expect_body(self, *, answered: bool = False) -> None:
+        """Apply the deadline of the body from now on; or of what is left of it once the request is answered."""
         self._in_body, self._begin_s, self._received_bytes = True, self._monotonic_s(), 0
+        self._answered = answered
 
     def expect_request(self) -> None:
         """Expect the next request from now on."""
@@ -72,6 +73,11 @@ class DeadlineSocket:
     def idle(self) -> bool:
         """Whether no byte of a next request was received."""
         return self._begin_s is None
+
+    @property
+    def waits(self) -> bool:
+        """Whether no request is being served: the client loses nothing but time if the connection ends."""
+        return not self._ended and (self._answered or not self._in_body)
 
     def stop_reading(self) -> None:
         """Let the connection end here, as if the client had closed it."""

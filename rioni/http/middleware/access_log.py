@@ -17,6 +17,7 @@ from rioni.domain.access.authorization import NOBODY, is_anonymous
 from rioni.domain.ports.clock import Clock
 from rioni.domain.system.kpis import RequestServed
 from rioni.http.caller import subject_of
+from rioni.http.stream_tickets import without_tickets
 
 
 NONE = "-"
@@ -73,7 +74,7 @@ class AccessMiddleware:
             flow_id=req.context.flow_id,
             method=req.method,
             path=req.path,
-            query=f"?{req.query_string}" if req.query_string else "",
+            query=f"?{without_tickets(req.query_string)}" if req.query_string else "",
             user_agent=req.user_agent or NONE,
             app=subject_of(req).name,
             status_code=status,

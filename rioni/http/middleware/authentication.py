@@ -7,10 +7,12 @@ from typing import Any
 import falcon
 
 from rioni.domain.access.authentication import UID_SCOPE, Mode, TokenInfo, TokenPolicy, Tokens
-from rioni.domain.errors import InsufficientToken, TokensUnavailable, Unauthenticated
+from rioni.domain.errors import InsufficientToken, Malformed, TokensUnavailable, Unauthenticated
 from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.thread_pool import CLIENT
 from rioni.http.caller import ANYBODY, Caller, client_key
+from rioni.http.stream_tickets import PARAMETER, StreamTickets, Ticket
+from rioni.http.streaming.server_sent_events import last_event, wants_events
 
 
 PUBLIC = frozenset(("/health", "/livez", "/readyz", "/docs", "/openapi.json"))
@@ -38,6 +40,7 @@ SCOPES: tuple[tuple[str, re.Pattern[str], str], ...] = (
     ("POST", re.compile(r"/subscriptions/{subscription_id}/dead-letters/redrive"), STREAM_WRITE),
     ("GET", re.compile(r"/event-types/{name}/(events|partitions|partitions/{partition})"), STREAM_READ),
     ("GET POST", re.compile(r"/event-types/{name}/(cursor-distances|shifted-cursors|cursors-lag)"), STREAM_READ),
+    ("POST", re.compile(r"/stream-tickets"), STREAM_READ),
     ("GET POST PUT PATCH DELETE", re.compile(r"/subscriptions(/.*)?"), STREAM_READ),
     ("DELETE", re.compile(r"/event-types/{name}"), CONFIG_WRITE),
     ("POST PUT", re.compile(r"/event-types(/.*)?"), EVENT_TYPE_WRITE),
@@ -71,6 +74,13 @@ class _TokenCaller(Caller):
         self._scope = scope
         self._authentication.policy.check(self._info, scope)
 
+    def has_scope(self, scope: str) -> bool:
+        try:
+            self._authentication.policy.check(self._info, scope)
+        except InsufficientToken:
+            return False
+        return True
+
     def is_expired(self) -> bool:
         clock, end_ms = self._authentication.clock, self._info.expires_at_ms
         if end_ms is not None and clock.now_ms() >= end_ms:
@@ -92,6 +102,19 @@ class _TokenCaller(Caller):
         return False
 
 
+class _TicketCaller(_TokenCaller):
+    """The subject for which a ticket was made."""
+
+    def __init__(
+        self, ticket: Ticket, tickets: StreamTickets, info: TokenInfo, authentication: "Authentication"
+    ) -> None:
+        super().__init__(ticket.token, info, authentication)
+        self._ticket, self._tickets = ticket, tickets
+
+    def resume(self) -> str:
+        return self._tickets.resume(self._ticket)
+
+
 class Authentication:
     """Determines the caller of a request."""
 
@@ -111,28 +134,74 @@ class Authentication:
             return ANYBODY
         if authorization is None:
             raise Unauthenticated
-        found = BEARER.fullmatch(authorization)
-        if found is None or len(found[1]) > TOKEN_CHARACTERS_MAX:
+        token = bearer_token(authorization)
+        if token is None:
             raise Unauthenticated(MALFORMED)
-        info = self.tokens.inspect(found[1])
+        return _TokenCaller(token, self._info(token), self)
+
+    def holder(self, text: str, path: str, resume: str, tickets: StreamTickets) -> Caller:
+        """Authenticate a ticket, and spend it unless it resumes its stream.
+
+        Args:
+            text: the ticket.
+            path: of the stream.
+            resume: what the client returns of the last id that it has received; empty if there is none.
+            tickets: of the installation.
+
+        Raises:
+            Unauthenticated: it opens no stream at the path now, or the token behind it is no longer valid.
+            TokensUnavailable: no token source is available.
+            TooManyStreams: the client uses too many tickets.
+            Unavailable: the use can't be noted.
+        """
+        if self.policy.mode is Mode.OFF:
+            return ANYBODY
+        ticket, resumes = tickets.open(text, path, resume)
+        caller = _TicketCaller(ticket, tickets, self._info(ticket.token), self)
+        if not resumes:
+            tickets.spend(ticket, caller.subject.key)
+        return caller
+
+    def _info(self, token: str) -> TokenInfo:
+        info = self.tokens.inspect(token)
         if info is None:
-            raise Unauthenticated(OVER if self.tokens.is_over(found[1]) else UNKNOWN)
-        return _TokenCaller(found[1], info, self)
+            raise Unauthenticated(OVER if self.tokens.is_over(token) else UNKNOWN)
+        return info
+
+
+def bearer_token(authorization: str | None) -> str | None:
+    """The token in the header `Authorization`; None if it has none, or not in the form that it must have."""
+    found = BEARER.fullmatch(authorization or "")
+    return None if found is None or len(found[1]) > TOKEN_CHARACTERS_MAX else found[1]
 
 
 class AuthenticationMiddleware:
     """Authenticates requests to all resources but the public one."""
 
-    def __init__(self, authentication: Authentication) -> None:
-        self._authentication = authentication
+    def __init__(self, authentication: Authentication, tickets: StreamTickets) -> None:
+        self._authentication, self._tickets = authentication, tickets
 
     def process_request(self, req: falcon.Request, _resp: falcon.Response) -> None:
         """Authenticate before routing, so that clients without a token learn nothing about paths."""
-        if req.path not in PUBLIC:
-            req.context.caller = self._authentication.caller(req.get_header("Authorization"))
+        # Until it is known whose a token is, it is one of this address.
         CLIENT.set(client_key(req))
+        if req.path not in PUBLIC:
+            req.context.caller = self._caller(req)
+            CLIENT.set(client_key(req))
 
     def process_resource(self, req: falcon.Request, _resp: falcon.Response, _resource: Any, _params: Any) -> None:
         """Check the scope, once the route is known."""
         if req.path not in PUBLIC:
             req.context.caller.check(scope_of(req.method, req.uri_template or ""))
+
+    def _caller(self, req: falcon.Request) -> Caller:
+        authorization = req.get_header("Authorization")
+        opens = authorization is None and req.method == "GET" and wants_events(req)
+        ticket = req.get_param(PARAMETER) if opens else None
+        if not ticket:
+            return self._authentication.caller(authorization)
+        try:
+            resume = last_event(req).resume
+        except Malformed:
+            resume = ""
+        return self._authentication.holder(ticket, req.path, resume, self._tickets)

@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 import falcon
 
 from rioni.config.settings import Config
+from rioni.domain.access.addresses import is_loopback
 from rioni.domain.access.authentication import Mode
-from rioni.domain.access.loopback import is_loopback
 from rioni.domain.errors import CrossSite, ForeignHost
 
 

@@ -20,7 +20,8 @@ MAY_BE_EMPTY = "x-may-be-empty"
 STRING: Json = {"type": "string"}
 INTEGER: Json = {"type": "integer"}
 BOOLEAN: Json = {"type": "boolean"}
-FLAG: Json = {"enum": ["true", "false"], "default": "false"}
+BINARY: Json = {"type": "string", "format": "binary"}
+FLAG: Json = BOOLEAN | {"default": False}
 TIMESTAMP: Json = {"type": "string", "format": "date-time", "examples": ["2026-11-20T10:00:00.000Z"]}
 
 PROBLEMS: Mapping[int, str] = {
@@ -120,9 +121,9 @@ def or_problem(described: Json) -> Json:
     return described | {"content": described["content"] | {PROBLEM_JSON: _media(schema("Problem"), None)}}
 
 
-def also(described: Json, media: str) -> Json:
-    """A body or an answer that may be of another media type as well, which no schema describes."""
-    return described | {"content": {**described["content"], media: {}}}
+def also(described: Json, media: str, schema: Json | None = None) -> Json:
+    """A body or an answer that may be of another media type as well, which mostly no schema describes."""
+    return described | {"content": {**described["content"], media: {} if schema is None else {"schema": schema}}}
 
 
 def problem_name(status: int) -> str:
@@ -174,8 +175,17 @@ def array(items: Json, **keywords: Any) -> Json:
     return {"type": "array", "items": items, **keywords}
 
 
+def one_of(title: str, literals: Iterable[str | int]) -> Json:
+    """The schema of a text, or a number, that is one of a few; `title` is its name in `components`."""
+    values = [*literals]
+    return {"title": title, "type": "string" if isinstance(values[0], str) else "integer", "enum": values}
+
+
 def structure(properties: Json, *, optional: Iterable[str] = (), **keywords: Any) -> Json:
-    """The schema of an object that the broker writes: its members are there unless they are named as optional."""
+    """The schema of an object that the broker writes: its members are there unless they are named as optional.
+
+    The keyword `title` is its name in `components`, which every one needs that has no place there already.
+    """
     excluded = set(optional)
     required = [name for name in properties if name not in excluded]
     return {"type": "object", "properties": properties, "required": required, **keywords}

@@ -5,6 +5,7 @@ descriptions, literals and defaults that these can't express.
 """
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import msgspec
 
@@ -24,11 +25,12 @@ from rioni.http.openapi.builders import (
     Json,
     answer,
     array,
+    one_of,
     problem_name,
     schema,
     structure,
 )
-from rioni.http.openapi.notes import Notes
+from rioni.http.openapi.notes import Notes, described
 from rioni.http.problems import PROBLEM_JSON
 
 
@@ -47,6 +49,8 @@ _ANSWERED: Mapping[str, Notes] = {
 }
 
 
+_NAMES = {"Schema": "EventTypeSchema", "Admins": "Administrators"}
+"""Structs whose names would meet others in generated clients: Pydantic's `Schema`, and a member `admins`."""
 _LAGS = ("unconsumed_events", "consumer_lag_seconds")
 _UNAVAILABLE = {
     "event_type": "Of a cursor that can't be read from.",
@@ -55,24 +59,6 @@ _UNAVAILABLE = {
     "newest_available_offset": "Of the last one.",
 }
 """What a problem tells programs about a cursor that has expired, or does not exist yet."""
-
-
-def described(plain: Json, words: Notes) -> Json:
-    """A schema with notes on its members, and on the members of the objects in it."""
-    if "items" in plain:
-        return plain | {"items": described(plain["items"], words)}
-    if "properties" not in plain:
-        return plain
-    members = plain["properties"].items()
-    return plain | {"properties": {name: _member(name, member, words.get(name, {})) for name, member in members}}
-
-
-def _member(name: str, plain: Json, note: Json) -> Json:
-    """One member with its note; where null stands for absent it stays a literal."""
-    noted = described(plain, notes.WITHIN.get(name, {})) | note
-    if "enum" in noted and "null" in plain.get("type", ()):
-        noted["enum"] = [*noted["enum"], None]
-    return noted
 
 
 def _request(shape: body_schemas.Shape, words: Notes, required: Iterable[str] = (), description: str = "") -> Json:
@@ -91,16 +77,36 @@ _TIMELINE: Json = {
     "created_at": TIMESTAMP,
     "switched_at": TIMESTAMP,
     "cleaned_up_at": TIMESTAMP | {"type": ["string", "null"]},
-    "latest_position": structure({"offsets": array(INTEGER)}) | {"type": ["object", "null"]},
+    "latest_position": structure({"offsets": array(INTEGER)}, title="LatestPosition") | {"type": ["object", "null"]},
 }
 
 
 def schemas() -> Json:
-    """All schemas by name."""
+    """All schemas by name, but for those within others that have a title."""
+    return _answered() | _accepted() | _composed()
+
+
+def _answered() -> Json:
     structs = (EventType, Subscription, Admins, ItemResult)
     _, written = msgspec.json.schema_components(structs, ref_template="#/components/schemas/{name}")
-    answered = {name: described(plain, _ANSWERED.get(name, {})) for name, plain in written.items()}
-    return answered | _accepted() | _composed()
+    answered = {
+        _NAMES.get(name, name): described(_renamed(plain), _ANSWERED.get(name, {})) for name, plain in written.items()
+    }
+    status = array(schema("Assignments"), description="With `show_status` only.")
+    listed = answered["Subscription"] | {"properties": answered["Subscription"]["properties"] | {"status": status}}
+    return answered | {"ListedSubscription": listed}
+
+
+def _renamed(part: Any) -> Any:
+    match part:
+        case {"$ref": str(target)}:
+            name = target.rpartition("/")[2]
+            return part | schema(_NAMES.get(name, name))
+        case dict():
+            return {key: _renamed(value) for key, value in part.items()}
+        case list():
+            return [_renamed(each) for each in part]
+    return part
 
 
 def _accepted() -> Json:
@@ -118,9 +124,14 @@ def _accepted() -> Json:
             body_schemas.SUBSCRIPTION, notes.SUBSCRIPTION, ("owning_application", "event_types")
         ),
         "SubmittedCursors": _request(body_schemas.CURSORS, {}, ("items",), every_item),
+        "SubmittedFailures": _request(
+            body_schemas.FAILURES,
+            {},
+            ("items",),
+            f"Each item has {', '.join(body_schemas.FAILURE_MEMBERS)}, which is text of 1 to "
+            f"{body_schemas.REASON_CHARACTERS_MAX:,} characters.",
+        ),
         "SubmittedPlaces": _request(body_schemas.NAMED_PLACES, notes.CURSOR, ("items",), every_place),
-        "SubmittedCursorList": _request(body_schemas.CURSOR_LIST, notes.CURSOR),
-        "SubmittedCursorPairs": _request(body_schemas.CURSOR_PAIRS, notes.CURSOR),
         "SubmittedAdmins": _request(body_schemas.ADMINS, notes.AUTHORIZATION),
         "SubmittedFeature": _request(body_schemas.FEATURE, notes.FEATURE, ("feature",)),
         "SubmittedTimeline": _request(body_schemas.TIMELINE, notes.TIMELINE, ("storage_id",)),
@@ -131,6 +142,7 @@ def _accepted() -> Json:
         "SubmittedFilterEvaluation": _request(
             body_schemas.FILTER_EVALUATION, {}, ("filter", "events"), "At most 20 events and 100 event types."
         ),
+        "SubmittedStreamTicket": _request(body_schemas.STREAM_TICKET, notes.STREAM_TICKET, ("path",)),
         "SubmittedJob": _request(body_schemas.JOB, {}, ("kind", "name", "state"), "What it does now."),
         "SubmittedStorage": _request(body_schemas.STORAGE, notes.STORAGE, ("id", "storage_type")),
     }
@@ -153,25 +165,26 @@ def _composed() -> Json:
     realm = {"realm": STRING | {"description": "In which the name is unique; absent where there is none."}}
     attending = {"client": STRING, **realm, "last_streamed_at": TIMESTAMP, "last_committed_at": TIMESTAMP}
     committed = {**cursor, "event_type": STRING, "cursor_token": STRING}
-    named = structure(cursor | {"timestamp": STRING}, optional=("offset", "timestamp"))
-    blocked = structure({"event_types": array(STRING), "apps": array(STRING)})
+    named = structure(cursor | {"timestamp": STRING}, optional=("offset", "timestamp"), title="NamedCursor")
+    blocked = structure({"event_types": array(STRING), "apps": array(STRING)}, title="Blocked")
     statistics = {
         "partition": STRING,
-        "state": {"enum": ["unassigned", "reassigning", "assigned"]},
+        "state": one_of("AssignmentState", ("unassigned", "reassigning", "assigned")),
         "unconsumed_events": INTEGER
         | {"description": "Absent until the subscription was first streamed, unless `show_initial_lag` is true."},
         "consumer_lag_seconds": INTEGER | {"description": "The age of the first unconsumed event, if asked for."},
         "stream_id": STRING | {"description": "The stream that reads the partition; empty if none does."},
-        "assignment_type": {"enum": ["auto", "direct"], "description": "Whether the stream asked for the partition."},
+        "assignment_type": one_of("AssignmentType", ("auto", "direct"))
+        | {"description": "Whether the stream asked for the partition."},
         "cursor_error": STRING | {"description": "Why nothing can be said of the lag; absent where all is well."},
     }
     known_later = (*_LAGS, "assignment_type", "cursor_error")
-    assigned = structure(statistics, optional=known_later)
+    assigned = structure(statistics, optional=known_later, title="AssignedPartition")
     assignments = structure({"event_type": STRING, "partitions": array(assigned)})
-    link = structure({"href": STRING})
+    link = structure({"href": STRING}, title="Hyperlink")
     metadata = {"type": "object", "description": "At least `eid` and `occurred_at`; the broker adds the rest."}
-    event: Json = {"type": "object", "properties": {"metadata": metadata}}
-    batch = {"cursor": schema("Cursor"), "events": array(event), "info": {"type": "object"}}
+    event: Json = {"type": "object", "properties": {"metadata": metadata}, "additionalProperties": True}
+    batch = {"cursor": schema("Cursor"), "events": array(schema("Event")), "info": {"type": "object"}}
     storage = {"id": STRING, "storage_type": STRING, "default": BOOLEAN, "kafka_configuration": {"type": "object"}}
     return {
         "Problem": structure(
@@ -180,7 +193,7 @@ def _composed() -> Json:
                 "title": STRING | {"description": "The words for the status."},
                 "status": INTEGER,
                 "detail": STRING | {"description": "What is wrong, and often what to do."},
-                "violations": array(structure({"field": STRING, "message": STRING})),
+                "violations": array(structure({"field": STRING, "message": STRING}, title="Violation")),
                 **{name: STRING | {"description": text} for name, text in _UNAVAILABLE.items()},
             },
             optional=("type", "detail", "violations", *_UNAVAILABLE),
@@ -195,7 +208,7 @@ def _composed() -> Json:
         ),
         "CommittedCursor": structure(committed),
         "CommitResult": structure(
-            {"cursor": schema("CommittedCursor"), "result": {"enum": ["committed", "outdated"]}},
+            {"cursor": schema("CommittedCursor"), "result": one_of("CommitOutcome", ("committed", "outdated"))},
         ),
         "Producer": structure(
             {"client": STRING, **realm, "last_published_at": TIMESTAMP, **counted}, optional=("realm",)
@@ -207,8 +220,12 @@ def _composed() -> Json:
                 "owning_application": STRING,
                 "consumer_group": STRING,
                 "streams": INTEGER | {"description": "How many there are now."},
-                "partitions": array(structure(lagging, optional=_LAGS)),
-                "clients": array(structure(attending, optional=("realm", "last_streamed_at", "last_committed_at"))),
+                "partitions": array(structure(lagging, optional=_LAGS, title="ConsumedPartition")),
+                "clients": array(
+                    structure(
+                        attending, optional=("realm", "last_streamed_at", "last_committed_at"), title="ConsumerClient"
+                    )
+                ),
                 "unconsumed_events": INTEGER
                 | {"description": "In all; before it is first streamed, all that it would begin with."},
                 "consumer_lag_seconds": INTEGER
@@ -221,20 +238,16 @@ def _composed() -> Json:
         "ShiftedCursor": structure(cursor),
         "Distance": structure({"initial_cursor": named, "final_cursor": named, "distance": INTEGER}),
         "Assignments": assignments,
-        "ListedSubscription": {
-            "allOf": [schema("Subscription")],
-            "properties": {"status": array(schema("Assignments"), description="With `show_status` only.")},
-        },
         "Links": structure({"prev": link, "next": link}, optional=("prev", "next")),
         "Blacklist": structure({"producers": blocked, "consumers": blocked}),
-        "Feature": described(structure({"feature": STRING, "enabled": BOOLEAN}), notes.FEATURE),
+        "FeatureSwitch": described(structure({"feature": STRING, "enabled": BOOLEAN}), notes.FEATURE),
         "Storage": described(structure(storage, optional=("kafka_configuration",)), notes.STORAGE),
         "Timeline": described(structure(_TIMELINE), notes.TIMELINE),
-        "AvroSchema": structure({"avro_schema": {"type": "object"}, "version": STRING}),
+        "BatchAvroSchema": structure({"avro_schema": {"type": "object"}, "version": STRING}),
         "Compatibility": structure(
             {
                 "compatible": BOOLEAN,
-                "compatibility_mode": {"enum": [*rules.COMPATIBILITY_MODES]},
+                "compatibility_mode": one_of("CompatibilityMode", rules.COMPATIBILITY_MODES),
                 "validated_against_version": STRING,
                 "error": STRING,
             },
@@ -301,7 +314,7 @@ PARAMETERS: Json = {
         "name": "Content-Encoding",
         "in": "header",
         "description": "How the body is compressed, if it is.",
-        "schema": {"enum": ["gzip", "zstd"]},
+        "schema": one_of("ContentEncoding", ("gzip", "zstd")),
     },
 }
 SECURITY_SCHEMES: Json = {

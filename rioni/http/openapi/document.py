@@ -10,6 +10,7 @@ from rioni.http.middleware.authentication import PUBLIC, scope_of
 from rioni.http.middleware.requests import ANY_MEDIA
 from rioni.http.openapi import components
 from rioni.http.openapi.builders import Json, problem, reference
+from rioni.http.openapi.named_schemas import NamedSchemas
 from rioni.http.openapi.paths import (
     administration,
     audit,
@@ -68,13 +69,22 @@ HEAD is allowed wherever GET is; it answers with the same status and headers, an
 Bodies are JSON in UTF-8. Refusals are problems (RFC 9457) whose `detail` says what to do."""
 
 
-def document() -> Json:
-    """The whole document, newly made, of plain JSON values."""
+def document(base_path: str = "") -> Json:
+    """The whole document, newly made, of plain JSON values.
+
+    Args:
+        base_path: the path below which the broker is served; empty for `/`.
+    """
     paths = {
         path: {method: _completed(path, method, operation) for method, operation in methods.items()}
         for path, methods in _paths()
     }
     used = {reference.rpartition("/")[2] for reference in _references(paths)}
+    responses = {name: _with_headers(each) for name, each in components.responses().items() if name in used}
+    named = NamedSchemas()
+    schemas = {name: named.members_of(schema) for name, schema in components.schemas().items()}
+    paths, parameters = named.referring(paths), named.referring(components.PARAMETERS)
+    assert not schemas.keys() & named.found.keys()
     described = {
         "openapi": "3.1.0",
         "info": {
@@ -84,14 +94,14 @@ def document() -> Json:
             "description": _DESCRIPTION,
             "license": {"name": "MIT", "identifier": "MIT"},
         },
-        "servers": [{"url": "/", "description": "This broker."}],
+        "servers": [{"url": base_path or "/", "description": "This broker."}],
         "tags": [{"name": name, "description": description} for name, description in _TAGS.items()],
         "paths": paths,
         "components": {
-            "schemas": components.schemas(),
-            "responses": {name: _with_headers(each) for name, each in components.responses().items() if name in used},
+            "schemas": schemas | named.found,
+            "responses": responses,
             "headers": components.HEADERS,
-            "parameters": components.PARAMETERS,
+            "parameters": parameters,
             "securitySchemes": components.SECURITY_SCHEMES,
         },
     }

@@ -43,8 +43,8 @@ class Member(NamedTuple):
     default: str
 
 
-def render(document: Json) -> str:
-    """The page for a document; every text of it is shown as text."""
+def render(document: Json, base_path: str = "") -> str:
+    """The page for a document, which is served below a base path; every text of it is shown as text."""
     # PERF: the import takes 40 ms of every start, and few brokers are asked for the page.
     from jinja2 import Environment  # noqa: PLC0415
 
@@ -55,18 +55,20 @@ def render(document: Json) -> str:
         "pretty": pretty,
         "type": resolve.type_of,
         "component": resolve.component_of,
+        "inlined": resolve.inlined,
         "anchor": anchor,
     }
     template = environment.from_string(_FOLDER.joinpath("page.html.jinja").read_text())
     return template.render(
         document=document,
+        base_path=base_path,
         style=Markup(_STYLE),  # noqa: S704 - a file of this package
         common={str(status): PROBLEMS[status] for status in sorted(COMMON)},
         parts=list(_parts(document, resolve)),
         schemas={
             name: list(resolve.members(schema))
             for name, schema in document["components"]["schemas"].items()
-            if not name.startswith(SUBMITTED)
+            if not name.startswith(SUBMITTED) and "properties" in schema
         },
     )
 
@@ -146,8 +148,9 @@ class _Resolver:
             yield from self.members(self.part(part), prefix, depth)
         if "items" in schema:
             yield from self.members(self.part(schema["items"]) if not depth else schema["items"], prefix + "[]", depth)
-        for name, member in schema.get("properties", {}).items():
+        for name, declared in schema.get("properties", {}).items():
             path = f"{prefix}.{name}" if prefix else name
+            member = self.inlined(declared)
             yield Member(
                 path=path,
                 type=self.type_of(member),
@@ -158,6 +161,18 @@ class _Resolver:
             )
             if depth < DEPTH_MAX and "$ref" not in member and "description" in member:
                 yield from self.members(member, path, depth + 1)
+
+    def inlined(self, schema: Json) -> Json:
+        """A schema with what its name stands for, where that is shown in the place: literals and bodies of requests."""
+        if "items" in schema:
+            return schema | {"items": self.inlined(schema["items"])}
+        reference: Json = next((each for each in schema.get("anyOf", (schema,)) if "$ref" in each), {})
+        found = self.part(reference)
+        if "enum" not in found and not self.component_of(reference).startswith(SUBMITTED):
+            return schema
+        kinds = [found["type"], "null"] if "anyOf" in schema else found["type"]
+        about = {key: value for key, value in schema.items() if key not in ("$ref", "anyOf")}
+        return found | {"type": kinds} | about
 
 
 def _parts(document: Json, resolve: _Resolver) -> Iterator[Json]:

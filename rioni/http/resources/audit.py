@@ -11,7 +11,7 @@ from rioni.domain.aggregates import AGGREGATES, TOPICS
 from rioni.domain.errors import Malformed, NotAcceptable, TooManyStreams
 from rioni.http.answers.compression import GzipStream, accepts_gzip
 from rioni.http.audit_entries import rendered
-from rioni.http.caller import caller_of
+from rioni.http.caller import caller_of, client_key
 from rioni.http.dependencies import Dependencies
 from rioni.http.history import LOG_POSITION, check_history, time_from
 from rioni.http.request_parsing import integer, integer_within
@@ -23,8 +23,12 @@ from rioni.projections.queries.audit_pages import AuditQuery, Place
 
 PAGE_MAX = 1_000
 PAGE_DEFAULT = 20
-EXPORTS_MAX = 4
-"""Exports at the same time in each worker process: each may hold states of 2 MB, and what it makes of them."""
+EXPORTS_MAX = 8
+"""Exports at the same time in each worker process: each may hold states of 2 MB, and what it makes of them.
+
+As with bodies in flight, a client may have as many as leave the same number for others: one that does not read its
+exports is not in the way of another one.
+"""
 
 
 class AuditResource(Resource):
@@ -58,13 +62,18 @@ class AuditResource(Resource):
     ) -> None:
         if place.before is not None:
             raise Malformed(f"before is for pages; {NDJSON} goes on from after")
-        if len(self._exports) >= EXPORTS_MAX:
-            raise TooManyStreams(f"This process is writing {EXPORTS_MAX} exports of the audit trail. Try again later")
+        of_client = sum(each.client == client_key(req) for each in self._exports)
+        if of_client >= EXPORTS_MAX - len(self._exports):
+            raise TooManyStreams(
+                f"This process is writing {len(self._exports)} exports of the audit trail, {of_client} of them yours; "
+                "try again later"
+            )
         stream = AuditExport(
             self._dependencies,
             wanted,
             place,
             caller_of(req),
+            client_key(req),
             lambda after: _href(req, "after", after, None),
             states=states,
         )
@@ -106,11 +115,15 @@ def _query(req: falcon.Request) -> AuditQuery:
             f"kind: '{kind}' is neither a topic such as event-type.created nor one of {', '.join(AGGREGATES)}"
         )
     since, until = req.get_param("since"), req.get_param("until")
+    actor, realm = req.get_param("actor"), req.get_param("realm")
+    if realm is not None and actor is None:
+        raise Malformed("realm: name the actor, too, who is known by its name and its realm")
     return AuditQuery(
         resource=None if resource is None else _resource(resource),
         kind=kind if kind in AGGREGATES else None,
         topic=kind if kind in TOPICS else None,
-        actor=req.get_param("actor"),
+        actor=actor,
+        realm=realm,
         flow_id=req.get_param("flow_id"),
         since=None if since is None else time_from(since, "since"),
         until=None if until is None else time_from(until, "until"),
@@ -153,4 +166,4 @@ def _wants_lines(req: falcon.Request) -> bool:
 def _href(req: falcon.Request, name: str, position: int, limit: int | None) -> str:
     kept = [(each, value) for each, value in parse_qsl(req.query_string) if each not in ("after", "before", "limit")]
     size = [] if limit is None else [("limit", limit)]
-    return f"{req.path}?{urlencode([*kept, (name, position), *size])}"
+    return f"{req.root_path}{req.path}?{urlencode([*kept, (name, position), *size])}"

@@ -32,6 +32,7 @@ class AuditExport:
         wanted: AuditQuery,
         place: Place,
         caller: Caller,
+        client: str,
         href: Callable[[int], str],
         *,
         states: bool,
@@ -43,12 +44,13 @@ class AuditExport:
             wanted: the filters.
             place: where to begin, and the order.
             caller: whose rights are checked again before each page.
+            client: what it counts for.
             href: where the entries after a position are.
             states: whether to show both states of each entry.
         """
         self._dependencies, self._wanted, self._states = dependencies, wanted, states
         self._place: Place | None = place
-        self._caller, self._href = caller, href
+        self._caller, self.client, self._href = caller, client, href
         self._started = False
         self._ends_at_s = dependencies.clock.monotonic() + EXPORT_S
 

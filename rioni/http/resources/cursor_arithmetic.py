@@ -4,18 +4,20 @@ Source: reference cursors#arithmetic-requests.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import falcon
 import orjson
 
 from rioni.commands.subscriptions.cursor_resolution import CursorResolver
+from rioni.domain.breaths import Breaths
 from rioni.domain.errors import Invalid
 from rioni.domain.subscriptions.cursor_arithmetic import available, distance, newest, shifted
 from rioni.http.bodies import parsing
 from rioni.http.bodies.reading import read_json
 from rioni.http.caller import subject_of
+from rioni.http.request_parsing import parsed
 from rioni.http.resources.resource import Resource
 
 
@@ -27,9 +29,17 @@ class _CursorsResource(Resource, ABC):
         dependencies = self._dependencies
         dependencies.registry.refresh()
         dependencies.access.event_type(subject_of(req), name, "READ")
-        items = self._read(read_json(req))
+        items = parsed(self._read, read_json(req), dependencies)
         places = CursorResolver(dependencies.registry.timelines(name), dependencies.stores)
-        resp.data = orjson.dumps([self._answer(item, places) for item in items])
+        resp.data = orjson.dumps(self._answers(items, places))
+
+    def _answers(self, items: Sequence[Mapping[str, Any]], places: CursorResolver) -> list[dict[str, Any]]:
+        answers: list[dict[str, Any]] = []
+        breathe = Breaths()
+        for item in items:
+            answers.append(self._answer(item, places))
+            breathe()
+        return answers
 
     @abstractmethod
     def _read(self, body: bytes) -> list[dict[str, Any]]:

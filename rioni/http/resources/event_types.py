@@ -13,11 +13,12 @@ from rioni.domain.event_types.event_type import EventType, EventTypeSpec, entity
 from rioni.domain.event_types.filters import EVERYTHING, page
 from rioni.http.answers.lists import answer_list
 from rioni.http.bodies import parsing
-from rioni.http.bodies.reading import DEFINITION_BYTES_MAX, JSON_BYTES_MAX, read_json
+from rioni.http.bodies.reading import DEFINITION_BYTES_MAX, read_json
 from rioni.http.dependencies import Dependencies
 from rioni.http.event_type_selection import filter_from, unused_days_from, unused_for
 from rioni.http.history import as_of
-from rioni.http.request_parsing import dispatch, integer, integer_within
+from rioni.http.request_parsing import dispatch, integer, integer_within, parsed
+from rioni.http.resources.filter_evaluations import SchemaChange, warning
 from rioni.http.resources.resource import Resource
 from rioni.projections.queries import event_types
 
@@ -80,11 +81,12 @@ class EventTypeResource(Resource):
         spec = _spec(req, self._dependencies)
         expected = None if req.if_match is None or "*" in req.if_match else list(map(str, req.if_match))
         self._dependencies.registry.refresh()
+        change = SchemaChange(self._dependencies, name)
         event_type = dispatch(ChangeEventType(name=name, spec=spec, expected_tags=expected), req, self._dependencies)
         if "return_body_on_create_update_event_type" in self._dependencies.registry.settings.features:
             resp.data = msgspec.json.encode(event_type)
         resp.etag = event_type.entity_tag
-        resp.set_header("Warning", _warning(event_type))
+        resp.set_header("Warning", ", ".join([_warning(event_type), *map(warning, change.warnings())]))
 
     def on_delete(self, req: falcon.Request, _resp: falcon.Response, name: str) -> None:
         """Delete an event type."""
@@ -125,7 +127,7 @@ def _link(req: falcon.Request, resp: falcon.Response, offset: int, limit: int, *
         places["next"] = offset + limit
     kept = [(name, value) for name, value in parse_qsl(req.query_string) if name not in ("offset", "limit")]
     links = [
-        f'<{req.path}?{urlencode([*kept, ("offset", place), ("limit", limit)])}>; rel="{rel}"'
+        f'<{req.root_path}{req.path}?{urlencode([*kept, ("offset", place), ("limit", limit)])}>; rel="{rel}"'
         for rel, place in places.items()
     ]
     if links:
@@ -144,11 +146,7 @@ def _answer(req: falcon.Request, resp: falcon.Response, body: bytes | None, tag:
 
 
 def _spec(req: falcon.Request, dependencies: Dependencies) -> EventTypeSpec:
-    body = read_json(req, DEFINITION_BYTES_MAX)
-    # PERF: 100 kB of labels take 5 ms.
-    if len(body) > JSON_BYTES_MAX:
-        return dependencies.compute_pool(parsing.event_type_spec, body)
-    return parsing.event_type_spec(body)
+    return parsed(parsing.event_type_spec, read_json(req, DEFINITION_BYTES_MAX), dependencies)
 
 
 def _warning(event_type: EventType) -> str:

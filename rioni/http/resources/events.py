@@ -5,6 +5,7 @@ Sources: reference publishing#publish-events, low-level-streams#checks.
 
 import contextlib
 import time
+from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -15,12 +16,12 @@ from rioni.commands.publishing.publisher import DeleteEvents, Published, Publish
 from rioni.domain.avro.batches import MEDIA_TYPE
 from rioni.domain.errors import EventTypeNotFound
 from rioni.domain.publishing import consumer_tag, idempotency
+from rioni.domain.publishing.results import ItemResult
 from rioni.domain.subscriptions.activity import PUBLISH, resource_of
 from rioni.domain.system.kpis import BatchPublished
 from rioni.http.bodies.reading import read_body
 from rioni.http.caller import subject_of
 from rioni.http.dependencies import Dependencies
-from rioni.http.metrics.collectors import Metrics
 from rioni.http.middleware.access_log import ms_spent, slo_bucket
 from rioni.http.request_parsing import media_type
 from rioni.http.resources.resource import Resource
@@ -28,6 +29,8 @@ from rioni.http.resources.streams.low_level import open_low_level_stream
 from rioni.http.resources.streams.stream_client import stream_counters
 
 
+RESULTS_MAX = 5_000
+"""PERF: writing so many results takes 1 ms; more are written in a thread."""
 READ_FIRST_BYTES_MAX = 65_536
 """Bodies of at most this length are read before authorization."""
 
@@ -49,7 +52,7 @@ class EventsResource(Resource):
         published = _publisher(req, self._dependencies).publish(
             command, subject_of(req), self._dependencies.quotas.publishing(req)
         )
-        _answer(resp, name, published, self._dependencies.metrics)
+        _answer(resp, name, published, self._dependencies)
         _report(req, self._dependencies, command, published)
         seconds = time.monotonic() - req.context.started_at
         self._dependencies.metrics.publish_seconds.labels(slo_bucket(len(command.body))).observe(seconds)
@@ -70,7 +73,7 @@ class DeletedEventsResource(Resource):
         deleted = _publisher(req, self._dependencies).delete(
             command, subject_of(req), self._dependencies.quotas.publishing(req)
         )
-        _answer(resp, name, deleted, self._dependencies.metrics)
+        _answer(resp, name, deleted, self._dependencies)
         _report(req, self._dependencies, command, deleted)
         if deleted.events:
             self._dependencies.metrics.event_types.add(name, deleted=deleted.events)
@@ -109,16 +112,31 @@ def _body(req: falcon.Request, name: str, dependencies: Dependencies) -> bytes:
     return read_body(req, dependencies.config.body_bytes_max)
 
 
-def _answer(resp: falcon.Response, name: str, published: Published, metrics: Metrics) -> None:
+def _answer(resp: falcon.Response, name: str, published: Published, dependencies: Dependencies) -> None:
+    metrics = dependencies.metrics
     if published.rejected:
         metrics.event_types.add(name, refused=1)
         resp.status = HTTPStatus.UNPROCESSABLE_ENTITY.value
-        resp.data = msgspec.json.encode(published.rejected)
+        resp.data = _encoded(published.rejected, dependencies)
     elif published.partly:
         resp.status = HTTPStatus.MULTI_STATUS.value
-        resp.data = msgspec.json.encode(published.partly)
+        resp.data = _encoded(published.partly, dependencies)
     if published.duplicates:
         metrics.event_types.add(name, duplicates=published.duplicates)
+
+
+def _encoded(results: Sequence[ItemResult], dependencies: Dependencies) -> bytes:
+    if len(results) <= RESULTS_MAX:
+        return msgspec.json.encode(results)
+    return dependencies.compute_pool(_encoded_in_parts, results)
+
+
+def _encoded_in_parts(results: Sequence[ItemResult]) -> bytes:
+    """The same as in one call, in which no other thread could run."""
+    starts = range(0, len(results), RESULTS_MAX)
+    return (
+        b"[" + b",".join([msgspec.json.encode(results[start : start + RESULTS_MAX])[1:-1] for start in starts]) + b"]"
+    )
 
 
 def _report(

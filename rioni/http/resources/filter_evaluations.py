@@ -8,10 +8,11 @@ import msgspec
 import orjson
 
 from rioni.domain.avro.as_json_schema import schemas_in_json
-from rioni.domain.errors import Invalid
+from rioni.domain.errors import EventTypeNotFound, Invalid
+from rioni.domain.event_types.event_type import EventType
 from rioni.domain.schemas.effective_schema import EffectiveSchema
 from rioni.domain.subscriptions.event_filter import Outcome
-from rioni.domain.subscriptions.filter_check import check_filter, filter_warnings
+from rioni.domain.subscriptions.filter_check import check_filter, filter_warnings, newly_excluded
 from rioni.domain.subscriptions.filter_explanation import ExplainedFilter
 from rioni.http.bodies import parsing
 from rioni.http.bodies.reading import JSON_BYTES_MAX, read_json
@@ -22,6 +23,9 @@ from rioni.http.resources.resource import Resource
 EVENTS_MAX = 20
 """So that the parts of a filter take about a second at the most."""
 EVENT_TYPES_MAX = 100
+FILTERS_MAX = 50
+"""Of subscriptions to an event type that are compared with a change of its schema."""
+WARNINGS_MAX = 5
 
 
 class FilterEvaluationsResource(Resource):
@@ -29,13 +33,14 @@ class FilterEvaluationsResource(Resource):
 
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Evaluate a filter; nothing is stored."""
-        wanted, events, event_types = parsing.filter_evaluation(read_json(req, JSON_BYTES_MAX))
+        run = self._dependencies.evaluation_pool
+        wanted, events, event_types = run(parsing.filter_evaluation, read_json(req, JSON_BYTES_MAX))
         if len(events) > EVENTS_MAX:
             raise Invalid(f"There may be {EVENTS_MAX} events, and there are {len(events)}.")
         if len(event_types) > EVENT_TYPES_MAX:
             raise Invalid(f"There may be {EVENT_TYPES_MAX} event types, and there are {len(event_types)}.")
-        schemas = schemas_of(self._dependencies, event_types)
-        resp.data = orjson.dumps(self._dependencies.compute_pool(_evaluated, wanted, events, schemas))
+        found = [self._dependencies.registry.event_type(name) for name in event_types]
+        resp.data = orjson.dumps(run(_evaluated, wanted, events, found))
 
 
 def schemas_of(dependencies: Dependencies, event_types: Sequence[str]) -> Mapping[str, EffectiveSchema | None]:
@@ -61,7 +66,49 @@ def warn_of_filter(
         resp.set_header("Warning", ", ".join(map(warning, warnings)))
 
 
-def _evaluated(wanted: str, events: list[msgspec.Raw], schemas: Mapping[str, EffectiveSchema | None]) -> dict[str, Any]:
+class SchemaChange:
+    """Looks at the filters of subscriptions that read what a change of a schema excludes (reference #filter-check)."""
+
+    def __init__(self, dependencies: Dependencies, name: str) -> None:
+        """Begin before the change."""
+        self._dependencies, self._name = dependencies, name
+        self._before = self._event_type()
+
+    def warnings(self) -> Sequence[str]:
+        """What readers lose by the change that was made; blocks until it is found out."""
+        self._dependencies.registry.refresh()
+        before, after = self._before, self._event_type()
+        if before is None or after is None or before.schema == after.schema:
+            return []
+        used: dict[str, str] = {}
+        for each in self._dependencies.registry.subscriptions():
+            if each.filter and self._name in each.event_types:
+                # Names are any text, and this becomes a header.
+                user = ascii(f"{each.owning_application}/{each.consumer_group}")[1:-1].replace('"', "'")
+                used.setdefault(each.filter, user)
+        if not used:
+            return []
+        return self._dependencies.compute_pool(_lost, dict(list(used.items())[:FILTERS_MAX]), before, after)
+
+    def _event_type(self) -> EventType | None:
+        try:
+            return self._dependencies.registry.event_type(self._name)
+        except EventTypeNotFound:
+            return None
+
+
+def _lost(used: Mapping[str, str], before: EventType, after: EventType) -> Sequence[str]:
+    old, new = (schemas_in_json([each])[each.name] for each in (before, after))
+    found = [
+        f"the filter of {user} matches nothing: {error}"
+        for expression, user in used.items()
+        for error in newly_excluded(expression, after.name, old, new)
+    ]
+    return found[:WARNINGS_MAX]
+
+
+def _evaluated(wanted: str, events: list[msgspec.Raw], event_types: Sequence[EventType]) -> dict[str, Any]:
+    schemas = schemas_in_json(event_types)
     compiled = ExplainedFilter(wanted)
     return {"items": _items(compiled, events), "warnings": check_filter(wanted, schemas)}
 

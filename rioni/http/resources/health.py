@@ -69,6 +69,9 @@ class MetricsResource(Resource):
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """All metrics of all worker processes, as JSON or in a format of Prometheus."""
-        resp.data, resp.content_type = rendered_metrics(self._dependencies.metrics.registry(), req.accept)
+        # PERF: 40 ms with 1,000 event types and as many subscriptions.
+        resp.data, resp.content_type = self._dependencies.compute_pool(
+            rendered_metrics, self._dependencies.metrics.registry(), req.accept
+        )
         resp.set_header("Cache-Control", "must-revalidate,no-cache,no-store")
         resp.append_header("Vary", "Accept")

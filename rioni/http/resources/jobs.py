@@ -11,6 +11,7 @@ from rioni.http.bodies import parsing
 from rioni.http.bodies.reading import read_json
 from rioni.http.caller import subject_of
 from rioni.http.history import check_history
+from rioni.http.request_parsing import parsed
 from rioni.http.resources.resource import Resource
 
 
@@ -35,5 +36,5 @@ class JobResource(Resource):
             UUID(job_id)
         except ValueError:
             raise Malformed(f"'{job_id}' is not a UUID") from None
-        report = parsing.job_report(read_json(req))
+        report = parsed(parsing.job_report, read_json(req), self._dependencies)
         resp.data = msgspec.json.encode(self._dependencies.jobs.report(job_id, report, subject_of(req)))

@@ -3,17 +3,18 @@
 import falcon
 import msgspec
 
-from rioni.http.caller import subject_of
+from rioni.http.caller import caller_of
+from rioni.http.operations import allowed_operations
 from rioni.http.resources.resource import Resource
 
 
 class RightsResource(Resource):
-    """The rights of the caller to the broker, and to an event type or a subscription."""
+    """What the caller may do with the broker, and with an event type or a subscription."""
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """List them."""
         self._dependencies.registry.refresh()
-        rights = self._dependencies.access.rights(
-            subject_of(req), req.get_param("event_type"), req.get_param("subscription_id")
+        found = allowed_operations(
+            self._dependencies.access, caller_of(req), req.get_param("event_type"), req.get_param("subscription_id")
         )
-        resp.data = msgspec.json.encode(rights)
+        resp.data = msgspec.json.encode(found)

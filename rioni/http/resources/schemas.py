@@ -15,7 +15,8 @@ from rioni.http.answers.lists import answer_list
 from rioni.http.bodies import parsing
 from rioni.http.bodies.reading import DEFINITION_BYTES_MAX, read_json
 from rioni.http.history import AS_OF, as_of
-from rioni.http.request_parsing import dispatch, integer
+from rioni.http.request_parsing import dispatch, integer, parsed
+from rioni.http.resources.filter_evaluations import SchemaChange, warning
 from rioni.http.resources.resource import Resource
 from rioni.projections.queries import schemas
 
@@ -37,7 +38,7 @@ class SchemasResource(Resource):
         at = as_of(req, resp, self._dependencies)
         came, more = self._dependencies.query(schemas.page, name, offset, limit, at)
         when = "" if at is None else f"&{AS_OF}={at.position}"
-        links = _links(f"/event-types/{name}/schemas", offset, limit, when, empty=not came, more=more)
+        links = _links(f"{req.root_path}/event-types/{name}/schemas", offset, limit, when, empty=not came, more=more)
         answer_list(
             req,
             resp,
@@ -50,11 +51,15 @@ class SchemasResource(Resource):
 
     def on_post(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
         """Add a version; with `fetch` only find the one that is the same."""
-        submitted = parsing.submitted_schema(read_json(req, DEFINITION_BYTES_MAX))
+        submitted = parsed(parsing.submitted_schema, read_json(req, DEFINITION_BYTES_MAX), self._dependencies)
         if req.get_param_as_bool("fetch"):
             resp.data = self._dependencies.query(schemas.body_like, name, submitted).encode()
             return
+        self._dependencies.registry.refresh()
+        change = SchemaChange(self._dependencies, name)
         schema, added = dispatch(AddSchema(name=name, schema=submitted), req, self._dependencies)
+        if added and (warnings := change.warnings()):
+            resp.set_header("Warning", ", ".join(map(warning, warnings)))
         resp.status = (HTTPStatus.CREATED if added else HTTPStatus.OK).value
         resp.data = msgspec.json.encode(schema)
 
@@ -73,7 +78,7 @@ class CompatibilityCheckResource(Resource):
 
     def on_post(self, req: falcon.Request, resp: falcon.Response, name: str, version: str) -> None:
         """Say whether the event type's mode lets a schema follow a version, and if not why."""
-        submitted = parsing.submitted_schema(read_json(req, DEFINITION_BYTES_MAX))
+        submitted = parsed(parsing.submitted_schema, read_json(req, DEFINITION_BYTES_MAX), self._dependencies)
         if submitted.schema is None:
             raise InvalidFields([("schema", "must not be null")])
         self._dependencies.registry.refresh()

@@ -15,7 +15,7 @@ from rioni.http.bodies.reading import read_json
 from rioni.http.caller import subject_of
 from rioni.http.dependencies import Dependencies
 from rioni.http.history import AS_OF, as_of
-from rioni.http.request_parsing import dispatch
+from rioni.http.request_parsing import dispatch, parsed
 from rioni.http.resources.resource import Resource
 from rioni.projections.queries.settings import settings_at
 
@@ -30,7 +30,7 @@ class AdminsResource(Resource):
 
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Replace the list of administrators."""
-        submitted = parsing.admins(read_json(req))
+        submitted = parsed(parsing.admins, read_json(req), self._dependencies)
         admins = dispatch(SetAdmins(admins=submitted), req, self._dependencies)
         resp.data = _admins_body(admins, self._dependencies)
 
@@ -75,7 +75,7 @@ class FeaturesResource(Resource):
 
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Switch a feature."""
-        feature, enabled = parsing.feature(read_json(req))
+        feature, enabled = parsed(parsing.feature, read_json(req), self._dependencies)
         dispatch(SwitchFeature(feature=feature, enabled=enabled), req, self._dependencies)
         # At once, so that clients can subscribe; if that fails, a background job retries.
         with contextlib.suppress(ReadOnly):

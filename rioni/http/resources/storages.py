@@ -14,7 +14,7 @@ from rioni.domain.system.storages import EMBEDDED, KAFKA, StorageEntry
 from rioni.http.bodies import parsing
 from rioni.http.bodies.reading import read_json
 from rioni.http.history import as_of
-from rioni.http.request_parsing import dispatch
+from rioni.http.request_parsing import dispatch, parsed
 from rioni.http.resources.resource import Resource
 from rioni.http.resources.settings import settings_for
 from rioni.projections.queries import storages
@@ -34,7 +34,7 @@ class StoragesResource(Resource):
 
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Add a storage."""
-        submitted = parsing.storage(read_json(req))
+        submitted = parsed(parsing.storage, read_json(req), self._dependencies)
         if submitted.storage_type == EMBEDDED and self._dependencies.config.clustered:
             raise Invalid(
                 "This broker has several nodes, and a storage of type embedded is in the data directory of one node. "

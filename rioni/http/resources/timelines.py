@@ -18,7 +18,7 @@ from rioni.domain.timestamps import milliseconds, rfc3339
 from rioni.http.bodies import parsing
 from rioni.http.bodies.reading import read_json
 from rioni.http.history import as_of
-from rioni.http.request_parsing import context_of, dispatch
+from rioni.http.request_parsing import context_of, dispatch, parsed
 from rioni.http.resources.resource import Resource
 from rioni.http.resources.settings import settings_for
 from rioni.projections.queries.timelines import timelines_at
@@ -42,7 +42,7 @@ class TimelinesResource(Resource):
     def on_post(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
         """Switch to a new timeline; publishers wait meanwhile."""
         dependencies = self._dependencies
-        storage_id = parsing.timeline_request(read_json(req))
+        storage_id = parsed(parsing.timeline_request, read_json(req), self._dependencies)
         with _detail_without_full_stop():
             dependencies.timeline_switcher.switch(
                 StartSwitch(event_type=name, storage_id=storage_id), context_of(req, dependencies)
@@ -56,7 +56,7 @@ class PartitionCountResource(Resource):
     def on_put(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
         """Add partitions; streams of subscriptions end, so that their clients come back for them."""
         dependencies = self._dependencies
-        count = parsing.partition_count(read_json(req))
+        count = parsed(parsing.partition_count, read_json(req), self._dependencies)
         dispatch(Repartition(event_type=name, partition_count=count), req, dependencies)
         dependencies.registry.refresh()
         # Even if nothing was added: the process that added them may have died before this.

@@ -40,7 +40,7 @@ class AvroFrames:
         """Nothing."""
         return b""
 
-    def write(self, send: Send) -> bytes:
+    def write(self, send: Send) -> list[bytes]:
         """The message of a batch."""
         cursor = {
             "partition": send.partition.partition,
@@ -49,7 +49,7 @@ class AvroFrames:
             "cursor_token": self._token() if self._token else "",
         }
         left_out = f"events left out, count: {send.left_out}" if send.left_out else ""
-        return write_batch(cursor, list(_blocks(send)), "; ".join(filter(None, (send.info, left_out))))
+        return [write_batch(cursor, list(_blocks(send)), "; ".join(filter(None, (send.info, left_out))))]
 
 
 class LengthPrefixedAvroFrames(AvroFrames):
@@ -57,10 +57,10 @@ class LengthPrefixedAvroFrames(AvroFrames):
 
     MEDIA_TYPE: ClassVar[str] = f"{MEDIA_TYPE}; framing=length"
 
-    def write(self, send: Send) -> bytes:
+    def write(self, send: Send) -> list[bytes]:
         """The message of a batch, its length in front."""
-        message = super().write(send)
-        return len(message).to_bytes(LENGTH_BYTES, "big") + message
+        pieces = super().write(send)
+        return [sum(map(len, pieces)).to_bytes(LENGTH_BYTES, "big"), *pieces]
 
 
 def _blocks(send: Send) -> Iterator[bytes]:

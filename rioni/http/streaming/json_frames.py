@@ -3,7 +3,7 @@
 Source: reference low-level-streams#json-batches, streams#json-batches.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import ClassVar, Protocol
 from uuid import uuid4
 
@@ -26,8 +26,8 @@ class FrameWriter(Protocol):
     def begin(self) -> bytes:
         """The bytes in front of all batches, which the client gets at once."""
 
-    def write(self, send: Send) -> bytes:
-        """The bytes of a batch."""
+    def write(self, send: Send) -> Sequence[bytes]:
+        """The bytes of a batch, in pieces: it may be as large as the memory of the stream."""
 
 
 class Frames:
@@ -53,8 +53,11 @@ class Frames:
         """Nothing."""
         return b""
 
-    def write(self, send: Send) -> bytes:
-        """The line of a batch, line feed included."""
+    def write(self, send: Send) -> list[bytes]:
+        """The line of a batch, line feed included, in pieces.
+
+        PERF: they are the chunks as they are stored; joining those of 50 MB took 50 ms.
+        """
         key, place, slices, info, left_out = send
         begin, middle = self._fixed.get(key) or self._fix(key)
         pieces = [begin, place.offset.encode(), middle]
@@ -69,7 +72,7 @@ class Frames:
             said = {"debug": info, "left_out": left_out}
             pieces += (b',"info":', orjson.dumps({name: value for name, value in said.items() if value}))
         pieces.append(b"}\n")
-        return b"".join(pieces)
+        return pieces
 
     def _fix(self, key: EventTypePartition) -> tuple[bytes, bytes]:
         begin = b'{"cursor":{"partition":%b,"offset":"' % orjson.dumps(key.partition)

@@ -71,5 +71,8 @@ class LowLevelStream(StreamRunner):
     def _owns_partitions(self) -> bool:
         return True  # any number of streams may read a partition
 
+    def _retire(self) -> None:
+        raise AssertionError("a low-level stream whose client has gone ends at once")
+
     def _leave(self) -> None:
         pass

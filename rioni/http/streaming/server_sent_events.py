@@ -16,6 +16,7 @@ import orjson
 from rioni.domain.errors import Conflict, Malformed, RioniError, TooManyStreams, Unavailable
 from rioni.domain.streaming.messages import Send
 from rioni.domain.timelines.position import EventTypePartition, TimelinePosition
+from rioni.http.caller import caller_of
 from rioni.http.streaming.json_frames import Frames
 
 
@@ -47,6 +48,8 @@ class LastEvent(NamedTuple):
     """The stream of a subscription that wrote the id; empty if the id does not name it."""
     proof: str = ""
     """Shows that the client was sent the id; see `Resumption`."""
+    resume: str = ""
+    """The same for the ticket that has opened the stream; see `StreamTickets`."""
 
 
 def last_event(req: falcon.Request) -> LastEvent:
@@ -62,9 +65,9 @@ def last_event(req: falcon.Request) -> LastEvent:
         items = orjson.loads(text)
         if isinstance(items, list):
             origin = items.pop(0) if items and "proof" in items[0] else {}
-            found = LastEvent(items, origin.get("stream_id", ""), origin.get("proof", ""))
+            found = LastEvent(items, origin.get("stream_id", ""), origin.get("proof", ""), origin.get("resume", ""))
             texts = [each[name] for each in items for name in ("partition", "offset")]
-            if all(isinstance(each, str) for each in (*texts, found.stream_id, found.proof)):
+            if all(isinstance(each, str) for each in (*texts, found.stream_id, found.proof, found.resume)):
                 return found
     except (orjson.JSONDecodeError, TypeError, KeyError, AttributeError):
         pass
@@ -84,7 +87,10 @@ def sends_refusal(req: falcon.Request, resp: falcon.Response, error: RioniError,
         return False
     retry_ms = 1_000 * (error.retry_after_s or RETRY_REFUSED_S)
     resp.status = falcon.HTTP_200
-    resp.data = b"retry: %d\nevent: problem\ndata: %b\n\n" % (retry_ms, problem)
+    resume = "" if req.get_header(LAST_EVENT_ID) else caller_of(req).resume()
+    # The ticket is spent: without an id the browser could not come back with it.
+    spent = b"id: %b\n" % orjson.dumps([{"proof": "", "resume": resume}]) if resume else b""
+    resp.data = b"retry: %d\n%bevent: problem\ndata: %b\n\n" % (retry_ms, spent, problem)
     set_headers(resp)
     return True
 
@@ -109,6 +115,7 @@ class ServerSentEvents:
         places: Mapping[EventTypePartition, TimelinePosition] | None = None,
         stream_id: str = "",
         proof: str = "",
+        resume: Callable[[], str] | None = None,
     ) -> None:
         """Begin.
 
@@ -117,13 +124,15 @@ class ServerSentEvents:
             places: for a low-level stream, where it begins to read each partition.
             stream_id: for a subscription's stream; sent in an event of its own, since scripts see no headers.
             proof: goes into ids, for a client that resumes; empty if nothing can be proven.
+            resume: makes what goes into ids of a stream that a ticket has opened, each time anew; None for others.
         """
         self._lines = Frames(token)
         self._low_level = token is None
         self._places = dict(places or {})
         self._stream_id = stream_id
         named = {"stream_id": stream_id} if stream_id else {}
-        self._origin = [{**named, "proof": proof}] if proof else []
+        self._origin = [{**named, "proof": proof}] if proof or resume else []
+        self._resume = resume
 
     def begin(self) -> bytes:
         """The time after which to reconnect, and an id: what comes after a break is not lost, even before any event."""
@@ -132,7 +141,7 @@ class ServerSentEvents:
             beginning += b"event: stream\ndata: %b\n" % orjson.dumps({"stream_id": self._stream_id})
         return beginning + b"\n"
 
-    def write(self, send: Send) -> bytes:
+    def write(self, send: Send) -> list[bytes]:
         """The event of a batch; a keep-alive is a comment with an id, which makes no event in a browser."""
         delivers = bool(send.slices or send.left_out)
         # What was said to be left out is not counted again after a reconnect.
@@ -143,8 +152,8 @@ class ServerSentEvents:
             self._places.pop(send.partition, None)
             self._places[send.partition] = send.place
         if not delivers and not send.info:
-            return b": keep-alive\n%b\n" % self._id()
-        return b"%bdata: %b\n" % (self._id(), self._lines.write(send))
+            return [b": keep-alive\n%b\n" % self._id()]
+        return [self._id(), b"data: ", *self._lines.write(send), b"\n"]
 
     def _id(self) -> bytes:
         encoded = self._encoded()
@@ -155,6 +164,8 @@ class ServerSentEvents:
         return b"id: %b\n" % encoded
 
     def _encoded(self) -> bytes:
+        if self._resume:
+            self._origin[0]["resume"] = self._resume()
         return orjson.dumps([*self._origin, *(self._cursor(*item) for item in self._places.items())])
 
     def _cursor(self, key: EventTypePartition, place: TimelinePosition) -> dict[str, str]:

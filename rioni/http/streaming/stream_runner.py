@@ -9,15 +9,17 @@ that, then the server calls `close`.
 """
 
 import contextlib
-import logging
 import math
 import time
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Self
 
-from rioni.domain.errors import NotFound, RioniError
+import structlog
+
+from rioni.domain.errors import NotFound, RioniError, Unavailable
 from rioni.domain.ports.notifier import Waiter
 from rioni.domain.streaming.messages import (
     Close,
@@ -39,6 +41,7 @@ from rioni.domain.streaming.parameters import StreamParameters
 from rioni.domain.streaming.session import StreamMachine
 from rioni.domain.subscriptions.dead_letter_policy import Policy
 from rioni.domain.timelines.position import BEFORE_FIRST, EventTypePartition, TimelinePosition
+from rioni.failure_log import FailureLog
 from rioni.http.streaming.json_frames import FrameWriter
 from rioni.http.streaming.shared_reads import PartitionTail, topic_key
 from rioni.http.streaming.stream_context import StreamClient, StreamPorts
@@ -60,7 +63,12 @@ CHECK_CLIENT_BUSY_EVERY_S = 0.05
 CHECK_EVENTS_EVERY_S = 5.0
 """How often a stream looks for new events and assignments without having been woken: notifications may be lost."""
 
-_log = logging.getLogger(__name__)
+_log = structlog.get_logger(__name__)
+_failures = FailureLog(_log)
+
+_FAILED = "A stream failed"
+_COORDINATION, _EVENTS = "coordination", "events"
+"""What a stream needs a store for: where one stream failed, another one that gets there says that it works again."""
 
 
 class StreamRunner(ABC):
@@ -81,8 +89,12 @@ class StreamRunner(ABC):
         self._machine = StreamMachine(parameters, ports.clock.monotonic(), start, self._visibility, policy)
         self._frames, self._ports, self._client = frames, ports, client
         self._outputs: list[Output] = []
+        self._unsent: deque[bytes] = deque()
+        """Pieces of the batches that were written last, of at most the memory of the stream."""
         self._fetches: dict[EventTypePartition, Fetch] = {}
-        self._started = self._done = self._closed = False
+        self._started = self._done = self._closed = self._client_gone = False
+        self._needs = _COORDINATION
+        """What it is asking a store for."""
         self._tails = self._current_tails({key.event_type for key in partitions})
         self._keys = (*keys, *client.keys)
         self._waiter = self._new_waiter()
@@ -101,10 +113,16 @@ class StreamRunner(ABC):
             return self._frames.begin()
         # A stream that always has something to send must let other greenlets run.
         time.sleep(0)
-        if data := self._advance():
-            return data
-        self.close()
-        raise StopIteration
+        if not self._unsent:
+            self._unsent.extend(self._advance())
+        if not self._unsent:
+            self.close()
+            raise StopIteration
+        pieces, size = [], 0
+        while self._unsent and size < WRITE_BYTES:
+            pieces.append(self._unsent.popleft())
+            size += len(pieces[-1])
+        return b"".join(pieces)
 
     def close(self) -> None:
         """End the stream; the session of a client that has gone stays as long as it may still commit."""
@@ -136,13 +154,17 @@ class StreamRunner(ABC):
         """Whether this stream certainly still owns the partitions."""
 
     @abstractmethod
+    def _retire(self) -> None:
+        """Give way to the next stream, as the client has gone; only what was sent can still be committed."""
+
+    @abstractmethod
     def _leave(self) -> None:
         """End the session."""
 
     # --- the loop ---
 
-    def _advance(self) -> bytes:
-        """Advance until there is something to write; empty at the end."""
+    def _advance(self) -> Sequence[bytes]:
+        """Advance until there is something to write, in pieces; empty at the end."""
         try:
             while not self._done:
                 if data := self._execute():
@@ -152,14 +174,15 @@ class StreamRunner(ABC):
         except NotFound:
             return self._fail(Reason.EVENT_TYPE_DELETED)
         except RioniError as ex:
-            _log.exception("A stream failed")
+            # What another stream can do says nothing of an error that is this one's alone.
+            _failures.failed(_FAILED, ex, of=self._needs if isinstance(ex, Unavailable) else "")
             return self._fail(Reason.FAILURE, str(ex))
-        except Exception:  # noqa: BLE001 - on any error the client gets a message and the session ends
-            _log.exception("A stream failed")
+        except Exception as ex:  # noqa: BLE001 - on any error the client gets a message and the session ends
+            _failures.failed(_FAILED, ex)
             return self._fail(Reason.FAILURE)
-        return b""
+        return ()
 
-    def _fail(self, reason: Reason, detail: str = "") -> bytes:
+    def _fail(self, reason: Reason, detail: str = "") -> Sequence[bytes]:
         self._outputs.clear()
         self._fetches.clear()
         try:
@@ -179,7 +202,7 @@ class StreamRunner(ABC):
         if count := self._machine.expired_unread - expired_unread:
             self._client.on_expired_unread(count)
 
-    def _execute(self) -> bytes:
+    def _execute(self) -> Sequence[bytes]:
         """Execute the decisions until there is something to write, or none is left."""
         lines: list[bytes] = []
         size = 0
@@ -196,18 +219,20 @@ class StreamRunner(ABC):
                     self._fetches.clear()
                     self._step(End(Reason.SESSION_ENDED))
                 case Send() as send:
-                    lines.append(self._frames.write(send))
-                    size += len(lines[-1])
+                    pieces = self._frames.write(send)
+                    written = sum(map(len, pieces))
+                    lines += pieces
+                    size += written
                     if send.slices:
                         events = sum([part.stop - part.start for part in send.slices])
-                        self._client.on_batch(send.partition.event_type, events, len(lines[-1]))
+                        self._client.on_batch(send.partition.event_type, events, written)
                 case Release() as release if lines:
                     # What is said about a partition is said while it is still this stream's.
                     self._outputs.insert(0, release)
                     break
                 case output:
                     self._do(output)
-        return b"".join(lines)
+        return lines
 
     def _do(self, output: Output) -> None:
         match output:
@@ -223,12 +248,15 @@ class StreamRunner(ABC):
                     del self._outputs[0]
                 self._release(partitions)
             case Close(reason):
-                self._client.on_end(reason)
+                # Its session was kept for commits, until another stream began.
+                given_way = self._client_gone and reason is Reason.SESSION_ENDED
+                self._client.on_end(Reason.CLIENT_GONE if given_way else reason)
                 self._done = True
 
     def _fetch(self) -> None:
         fetches, self._fetches = self._fetches, {}
         runs = []
+        self._needs = _EVENTS
         for fetch in fetches.values():
             tail, number = self._tails[fetch.partition.event_type], int(fetch.partition.partition)
             prefetch = partial(_places_in, fetch.partition.event_type, fetches)
@@ -236,6 +264,8 @@ class StreamRunner(ABC):
             begun = TimelinePosition(order, BEFORE_FIRST)
             expired_unread = tail.timelines.distance(number, fetch.after, begun) if order > fetch.after.order else 0
             runs.append(Run(fetch, order, chunks, expired_unread))
+        self._needs = _COORDINATION
+        _failures.succeeded(_FAILED, of=_EVENTS)
         self._step(Fetched(runs))
         if self._outputs and isinstance(self._outputs[0], Fetch):
             # All events were hidden: a stream that skips many of them must let other greenlets run.
@@ -259,15 +289,19 @@ class StreamRunner(ABC):
         if woken or switched or now_s >= self._check_events_at_s:
             self._check_events_at_s = now_s + CHECK_EVENTS_EVERY_S
             self._check_events()
+            _failures.succeeded(_FAILED, of=_COORDINATION)
         else:
             self._step(Tick())
         if end:
             self._step(end)
-        # PERF: a tenth of what it takes to send an event to many streams.
-        if now_s >= self._checked_connection_at_s + CHECK_CLIENT_EVERY_S:
+        # PERF: not at each wake-up, for that is a tenth of what it takes to send an event to many streams.
+        if now_s >= self._checked_connection_at_s + (CHECK_CLIENT_BUSY_EVERY_S if woken else CHECK_CLIENT_EVERY_S):
             self._checked_connection_at_s = now_s
-            if self._closed or self._client.is_disconnected():
+            if not self._client_gone and (self._closed or self._client.is_disconnected()):
+                self._client_gone = True
                 self._step(End(Reason.CLIENT_GONE))
+                if self._machine.deadline_s() < math.inf:
+                    self._retire()
 
     def _new_waiter(self) -> Waiter:
         return self._ports.signals.watch({*self._keys, *(topic_key(tail.timelines) for tail in self._tails.values())})

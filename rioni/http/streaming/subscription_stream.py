@@ -1,11 +1,12 @@
 """A stream of a subscription: the coordinator keeps its assignment and its committed cursors."""
 
 import contextlib
-import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from rioni.domain.errors import Invalid, RioniError
+import structlog
+
+from rioni.domain.errors import Invalid, RioniError, Unavailable
 from rioni.domain.ports.coordinator import DeliveryFailure, Topology
 from rioni.domain.ports.notifier import SUBSCRIPTION
 from rioni.domain.streaming.batching import Slice
@@ -25,13 +26,20 @@ from rioni.domain.subscriptions.cursor_arithmetic import beyond_end
 from rioni.domain.subscriptions.dead_letter_policy import Policy
 from rioni.domain.timelines.position import BEFORE_FIRST, EventTypePartition, TimelinePosition, parse_offset
 from rioni.domain.timelines.timeline import FIRST_ORDER
+from rioni.failure_log import FailureLog
 from rioni.http.streaming.json_frames import random_token
 from rioni.http.streaming.stream_context import StreamClient, StreamPorts
 from rioni.http.streaming.stream_runner import StreamRunner
 from rioni.projections.queries.timeline_reader import newest_consistent
 
 
-_log = logging.getLogger(__name__)
+GIVES_WAY_AFTER_S = 2.0
+"""How long the session of a client that has gone stays beside other streams, so that its last commits come in time."""
+
+_log = structlog.get_logger(__name__)
+_failure_log = FailureLog(_log)
+
+_NOT_KEPT = "A dead letter can't be kept"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +85,7 @@ class SubscriptionStream(StreamRunner):
         self._owned: Collection[EventTypePartition] = ()
         # Before the client learns the stream's id: from then on it may commit ahead of the end, as the API allows.
         self._begun_at: Mapping[EventTypePartition, str] = ports.coordinator.cursors(subscription_id)
+        self._retired_at_s: float | None = None
         self._unchecked: dict[EventTypePartition, str] = {}
         """The cursors of partitions that the stream was given, as long as it is not known whether they exist."""
         # If it ends before any position is known: a position before all that can be committed.
@@ -94,6 +103,9 @@ class SubscriptionStream(StreamRunner):
             self._step(End(Reason.SUBSCRIPTION_DELETED))
             return
         if self._stream_id not in topology.sessions:
+            self._step(End(Reason.SESSION_ENDED))
+            return
+        if self._retired_at_s is not None and self._gives_way(topology, self._retired_at_s):
             self._step(End(Reason.SESSION_ENDED))
             return
         if self._seen is None or topology is not self._seen[0] or cursors is not self._seen[1]:
@@ -159,10 +171,11 @@ class SubscriptionStream(StreamRunner):
         assert self._dead_letters, "only streams with a policy have dead letters"
         try:
             self._dead_letters.handle(partition, event, self._dead_letters.policy.send_count)
-        except RioniError:
+        except RioniError as ex:
             # The other partitions go on; this one waits until the machine tries again.
-            _log.exception("A dead letter can't be kept")
+            _failure_log.failed(_NOT_KEPT, ex)
         else:
+            _failure_log.succeeded(_NOT_KEPT)
             self._commit([(partition, event.last)])
             self._check_events_at_s = self._ports.clock.monotonic()
 
@@ -179,6 +192,22 @@ class SubscriptionStream(StreamRunner):
 
     def _owns_partitions(self) -> bool:
         return self._ports.coordinator.owns(self._stream_id)
+
+    def _retire(self) -> None:
+        self._retired_at_s = self._check_events_at_s = self._ports.clock.monotonic()
+        # If it can't be stored, the next stream waits for the end of the commit timeout.
+        with contextlib.suppress(Unavailable):
+            self._ports.coordinator.retire(self._subscription_id, self._stream_id)
+
+    def _gives_way(self, topology: Topology, retired_at_s: float) -> bool:
+        """Whether others wait for what the client that has gone had, or it has had the time for its last commits."""
+        if any(each.session == self._stream_id and each.next_session for each in topology.partitions.values()):
+            return True
+        until_s = retired_at_s + GIVES_WAY_AFTER_S
+        if self._ports.clock.monotonic() < until_s:
+            self._check_events_at_s = until_s
+            return False
+        return any(name != self._stream_id and not each.retired for name, each in topology.sessions.items())
 
     def _leave(self) -> None:
         self._ports.coordinator.leave(self._subscription_id, self._stream_id)

@@ -13,6 +13,7 @@ from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as f
 
 from rioni.domain.errors import Conflict
+from rioni.domain.events import REALM_MARK
 from rioni.domain.hash_chain import LogHead
 from rioni.projections.bulk import loading
 from rioni.projections.bulk.executors import rows_of
@@ -107,9 +108,14 @@ def audit_rows(_number: int, log: Iterable[LogRow], *, schema: pa.Schema) -> Ite
 
 
 def _with_client_parts(rows: DataFrame) -> DataFrame:
-    """What `rioni.domain.events.client_parts` gives, in two columns."""
-    user_agent = f.regexp_extract("client", "^[^ ]* (.*)$", 1)
-    return rows.withColumns({"client": f.substring_index("client", " ", 1), "user_agent": user_agent})
+    """What `rioni.domain.events.client_parts` and `realm_of` give, in three columns."""
+    text = f.substring_index("client", REALM_MARK, 1)
+    parts = {
+        "client": f.substring_index(text, " ", 1),
+        "user_agent": f.regexp_extract(text, "^[^ ]* (.*)$", 1),
+        "realm": f.regexp_extract("client", f"{REALM_MARK}(.*)$", 1),
+    }
+    return rows.withColumns(parts)
 
 
 def _write(rows: DataFrame, folder: Path, tasks: int) -> None:
@@ -123,6 +129,8 @@ def _matches(wanted: AuditFilter, first: int, last: int) -> Column:
     condition = f.col("position").between(first, last)
     if wanted.actor is not None:
         condition &= f.col("actor") == wanted.actor
+    if wanted.realm is not None:
+        condition &= f.col("client").endswith(f"{REALM_MARK}{wanted.realm}")
     if wanted.resource is not None:
         kind, colon, key = wanted.resource.partition(":")
         named = f.col("resource") == wanted.resource

@@ -15,7 +15,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from rioni.domain.errors import Unavailable
+from rioni.domain.errors import Conflict, Unavailable
+from rioni.installing import requirement
 
 
 try:
@@ -27,7 +28,7 @@ try:
     from pyspark.sql.utils import is_remote
 except ModuleNotFoundError as ex:
     # The package `rioni.projections.bulk` imports this module first: whatever of it is wanted, this is what one reads.
-    raise Unavailable("This needs Spark, which is not installed. Do: pip install 'rioni[spark]'") from ex
+    raise Unavailable(f"This needs Spark, which is not installed. Do: pip install {requirement('spark')}") from ex
 
 
 JAVA_VERSION_MIN = 17
@@ -81,7 +82,7 @@ HERE = SparkOptions()
 
 @contextmanager
 def spark_session(scratch: Path, options: SparkOptions = HERE) -> Iterator[SparkSession]:
-    """The running Spark session, or else a new one that ends with the block, its Java process included.
+    """The running Spark session of this process, or else a new one that ends with the block, its Java process included.
 
     Starting one blocks for several seconds. What Java and the executors write to stderr goes to `spark.log` in the
     scratch folder: the terminal stays clean.
@@ -93,14 +94,15 @@ def spark_session(scratch: Path, options: SparkOptions = HERE) -> Iterator[Spark
     Raises:
         Unavailable: there is no suitable Java, or no such server; says what to do. Or Java has ended, or Spark has
             failed, within the block.
+        Conflict: the running session has another master, or another value of a setting.
     """
     with warnings.catch_warnings():
         # PySpark warns about every pandas from 3.0 on; we hand over Arrow, never pandas.
         warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
-        if SparkContext._active_spark_context is not None:  # noqa: SLF001 - there is no public question
-            yield SparkSession.builder.getOrCreate()
-            return
         _check_answers(options.master)
+        if SparkContext._active_spark_context is not None:  # noqa: SLF001 - there is no public question
+            yield _running(options)
+            return
         if options.master.startswith(CONNECT) or SUBMITTED in os.environ:
             with _failures_reported(f"Spark ({options.master or 'spark-submit'})"):
                 session = _join(options)
@@ -127,6 +129,19 @@ def spark_session(scratch: Path, options: SparkOptions = HERE) -> Iterator[Spark
             root.removeFilter(_is_not_from_py4j)
             if signal.getsignal(signal.SIGINT) is not interrupt:
                 signal.signal(signal.SIGINT, interrupt)
+
+
+def _running(options: SparkOptions) -> SparkSession:
+    """The session that runs already, if it is as the options say."""
+    session = SparkSession.builder.getOrCreate()
+    wanted = {**options.settings, **({"spark.master": options.master} if options.master else {})}
+    for name, value in wanted.items():
+        if (found := session.conf.get(name, None)) != value:
+            raise Conflict(
+                f"A Spark session runs in this process already, with {name}={found}, not {value}. "
+                "Stop it before, or leave this setting out."
+            )
+    return session
 
 
 def _check_answers(master: str) -> None:

@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection, select
 
-from rioni.domain.events import client_parts
+from rioni.domain.events import client_parts, realm_of
 from rioni.projections.queries import positions
+from rioni.projections.queries.audit_pages import of_realm
 from rioni.projections.tables import AUDIT_LOG
 
 
@@ -26,6 +27,8 @@ class AuditFilter(msgspec.Struct, frozen=True, kw_only=True):
     until: str | None = None
     """RFC 3339, not included."""
     actor: str | None = None
+    realm: str | None = None
+    """Of the actor."""
     resource: str | None = None
     """A natural key such as an event type's name, or `<kind>:<key>`."""
 
@@ -33,7 +36,7 @@ class AuditFilter(msgspec.Struct, frozen=True, kw_only=True):
 def entries(begin: Begin, wanted: AuditFilter, *, after: int = 0) -> Iterator[dict[str, Any]]:
     """Yield the entries after a log position that match, in order, `before` and `after` as JSON text.
 
-    The address of the client and what it calls itself are `client` and `user_agent`.
+    The address of the client, what it calls itself, and the realm of its subject are `client`, `user_agent`, `realm`.
 
     Args:
         begin: begins a transaction that reads. There are many short ones, so that slow consumers of the entries don't
@@ -56,6 +59,8 @@ def _page(begin: Begin, wanted: AuditFilter, after: int, last: int | None) -> li
         query = query.where(columns.position <= last)
     if wanted.actor is not None:
         query = query.where(columns.actor == wanted.actor)
+    if wanted.realm is not None:
+        query = query.where(of_realm(columns.client, wanted.realm))
     if wanted.resource is not None:
         kind, colon, key = wanted.resource.partition(":")
         matches = (columns.resource == key) & (columns.resource_type == kind)
@@ -66,4 +71,4 @@ def _page(begin: Begin, wanted: AuditFilter, after: int, last: int | None) -> li
 
 def _entry(row: dict[str, Any]) -> dict[str, Any]:
     client, user_agent = client_parts(row["client"])
-    return row | {"client": client, "user_agent": user_agent}
+    return row | {"client": client, "user_agent": user_agent, "realm": realm_of(row["client"])}

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import msgspec
 from sqlalchemy import ColumnElement, Connection, Select, and_, func, select
 
+from rioni.domain.events import REALM_MARK
 from rioni.projections.queries import positions
 from rioni.projections.tables import AUDIT_LOG
 
@@ -35,6 +36,8 @@ class AuditQuery(msgspec.Struct, frozen=True, kw_only=True):
     topic: str | None = None
     """The topic of the domain event."""
     actor: str | None = None
+    realm: str | None = None
+    """Of the actor, who must be named, too."""
     flow_id: str | None = None
     since: str | None = None
     """As `rioni.domain.timestamps.rfc3339` writes it; included."""
@@ -102,6 +105,8 @@ def _matching(
 ) -> tuple[Sequence[int], int | None]:
     """The positions of the next entries that match, and the last one that was looked at if there may be more."""
     conditions = _conditions(wanted)
+    has_realm = wanted.realm is not None
+    assert conditions or not has_realm, "a realm without an actor"
     if not among:
         return (), None
     if not conditions:
@@ -109,17 +114,21 @@ def _matching(
         found: Sequence[int] = (among[::-1] if descending else among)[:limit]
         return found, found[-1] if len(among) > limit else None
     within = _C.position.between(among[0], among[-1])
-    counts = [(_count(connection, each, within), number) for number, each in enumerate(conditions)]
-    scanned, fewest = min(counts) if len(counts) > 1 else (0, 0)
+    if len(conditions) > 1 or has_realm:
+        scanned, fewest = min((_count(connection, each, within), n) for n, each in enumerate(conditions))
+    else:
+        scanned, fewest = 0, 0
     driving = _on(conditions.pop(fewest), _C)
     order = _C.position.desc() if descending else _C.position
-    if not conditions:
+    if not conditions and not has_realm:
         query: Select[Any] = select(_C.position).where(driving, within).order_by(order).limit(limit + 1)
         found = list(connection.scalars(query))
         return found[:limit], found[limit - 1] if len(found) > limit else None
-    columns = (_C.position, _C.actor, _C.flow_id, _C.topic, _C.resource_type, _C.resource)
+    columns = (_C.position, _C.actor, _C.client, _C.flow_id, _C.topic, _C.resource_type, _C.resource)
     looked_at = select(*columns).where(driving, within).order_by(order).limit(SCANNED_MAX).subquery()
     others = [_on(each, looked_at.c) for each in conditions]
+    if wanted.realm is not None:
+        others.append(of_realm(looked_at.c.client, wanted.realm))
     place = looked_at.c.position
     matching = select(place).where(*others).order_by(place.desc() if descending else place).limit(limit + 1)
     found = list(connection.scalars(matching))
@@ -149,6 +158,12 @@ def _conditions(wanted: AuditQuery) -> list[Condition]:
 
 def _on(condition: Condition, columns: Any) -> ColumnElement[bool]:
     return and_(*(columns[name] == value for name, value in condition))
+
+
+def of_realm(client: ColumnElement[str], realm: str) -> ColumnElement[bool]:
+    """Whether clients are of a realm."""
+    end = f"{REALM_MARK}{realm}"
+    return func.substr(client, func.length(client) - (len(end) - 1)) == end
 
 
 def _count(connection: Connection, condition: Condition, within: ColumnElement[bool]) -> int:

@@ -85,8 +85,8 @@ def snapshots(paths: Sequence[Path]) -> Iterator[list[Snapshot]]:
         paths: of files in WAL mode, whose writers hold the lock `<path>-lock`.
 
     Raises:
-        Unavailable: a lock is not released, or readers keep a write-ahead log from being emptied.
-        sqlite3.Error: a file can't be used.
+        Unavailable: a lock is not released, readers keep a write-ahead log from being emptied, or a file can't be
+            used; the text names it.
     """
     frozen = _freeze(paths)
     try:
@@ -99,16 +99,18 @@ def _freeze(paths: Sequence[Path]) -> list[Snapshot]:
     for _ in range(ATTEMPTS_MAX):
         # One after the other first: what takes long is done before all writers have to wait.
         for path in paths:
-            with FileLock(Path(f"{path}-lock")).held(), contextlib.closing(Snapshot(path)) as snapshot:
+            with _named(path), _lock_of(path), contextlib.closing(Snapshot(path)) as snapshot:
                 empty_log(snapshot.connection, BUSY_TIMEOUT_MS)
         opened: list[Snapshot] = []
         with contextlib.ExitStack() as locks:
             for path in paths:
-                locks.enter_context(FileLock(Path(f"{path}-lock")).held())
+                locks.enter_context(_lock_of(path))
             try:
                 for path in paths:
-                    opened.append(Snapshot(path))
-                    if not opened[-1].freeze():
+                    with _named(path):
+                        opened.append(Snapshot(path))
+                        is_frozen = opened[-1].freeze()
+                    if not is_frozen:
                         break
                 else:
                     return opened
@@ -124,5 +126,25 @@ def _freeze(paths: Sequence[Path]) -> list[Snapshot]:
 
 def _close(frozen: Sequence[Snapshot]) -> None:
     for each in frozen:
-        with FileLock(Path(f"{each.path}-lock")).held():
+        with _lock_of(each.path):
             each.close()
+
+
+@contextlib.contextmanager
+def _lock_of(path: Path) -> Iterator[None]:
+    """Hold the lock of a file."""
+    lock = Path(f"{path}-lock")
+    with contextlib.ExitStack() as held:
+        try:
+            held.enter_context(FileLock(lock).held())
+        except OSError as ex:
+            raise Unavailable(f"{lock} can't be used: {ex.strerror}. Take away what is there, and try again.") from ex
+        yield
+
+
+@contextlib.contextmanager
+def _named(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as ex:
+        raise Unavailable(f"{path} can't be read: {ex}. Run `rioni verify`.") from ex

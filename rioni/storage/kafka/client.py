@@ -32,6 +32,15 @@ UNKNOWN = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaErr
 TIMED_OUT = {KafkaError._MSG_TIMED_OUT, KafkaError.REQUEST_TIMED_OUT}  # noqa: SLF001
 """Error codes that leave the outcome of an append unknown."""
 
+SILENCE = {
+    KafkaError._TIMED_OUT,  # noqa: SLF001 - as the client calls it
+    KafkaError._MSG_TIMED_OUT,  # noqa: SLF001 - likewise
+    KafkaError._TRANSPORT,  # noqa: SLF001 - likewise
+    KafkaError._RESOLVE,  # noqa: SLF001 - likewise
+    KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001 - likewise
+}
+"""Error codes of the client itself where no broker answers."""
+
 MOVED = {
     KafkaError._NOENT,  # noqa: SLF001 - as the client calls it
     KafkaError.LEADER_NOT_AVAILABLE,
@@ -97,7 +106,13 @@ class Connection(msgspec.Struct, frozen=True):
         return {**usual, **self.options, **own, **settings}
 
     def copies(self, brokers: int) -> tuple[int, int]:
-        """Return the number of replicas of a new topic and its min.insync.replicas, given the number of brokers."""
+        """Return the number of replicas of a new topic and its min.insync.replicas, given the number of brokers.
+
+        Raises:
+            Unavailable: Kafka names no broker at present, so nothing says how many copies there can be.
+        """
+        if brokers < 1:
+            raise Unavailable("Kafka names none of its brokers as alive. Try again later.")
         copies = self.replication_factor or min(COPIES, brokers)
         return copies, min(copies, self.min_insync_replicas or max(1, copies - 1))
 
@@ -173,5 +188,10 @@ def translate_errors(question: Callable[[], T], topic: str) -> T:
 
 
 def to_unavailable(error: KafkaError) -> Unavailable:
-    """Translate an error of Kafka to the broker's error."""
-    return Unavailable(f"Kafka rejected the request: {error.str().rstrip('.')}. Try again later.")
+    """Translate an error of Kafka to the broker's error, which says whether Kafka has answered."""
+    what = "Kafka rejected the request"
+    if error.code() in SILENCE:
+        what = "Kafka does not answer"
+    elif error.code() in MOVED:
+        what = "Kafka has no leader for a partition at the moment"
+    return Unavailable(f"{what}: {error.str().rstrip('.')}. Try again later.")

@@ -19,8 +19,9 @@ from itertools import repeat
 import structlog
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from rioni.domain.errors import NotFound, PartiallyStored, RioniError, TooLarge, TopicClosed
+from rioni.domain.errors import NotFound, PartiallyStored, RioniError, TooLarge, TopicClosed, Unavailable
 from rioni.domain.publishing.headers import NO_HEADERS, Headers
+from rioni.failure_log import FailureLog
 from rioni.storage.group_commit import Job
 from rioni.storage.kafka.client import (
     RECORD_BYTES_MAX,
@@ -66,6 +67,9 @@ Delivered = Callable[[KafkaError | None, Message], None]
 RecordHeaders = list[tuple[str, str | bytes | None]]
 
 _log = structlog.get_logger("rioni.kafka")
+_failures = FailureLog(_log)
+_NOT_STORED, _REPLACED = "Kafka did not store all events of a batch", "replacing the Kafka producer"
+_WRONG_TIME = "Kafka rejected event timestamps"
 
 
 class Part:
@@ -222,7 +226,7 @@ class Delivery:
         if batch.unanswered:
             if time.monotonic() < batch.deadline_s:
                 return
-            self._replace(batch.producer)
+            self._replace(batch.producer, "no answer in time")
             if batch.producer in self._renumbered:
                 batch.producer.purge()
             self._unanswered.setdefault(batch.producer, []).append(batch)
@@ -250,7 +254,7 @@ class Delivery:
             each for each in group if each.under_way and each.producer is producer and each.topic != refused.topic
         ]
         if others:
-            self._replace(producer)
+            self._replace(producer, "a record was refused, and those that follow it would be stored twice")
             self._renumbered.add(producer)
         for batch in others:
             batch.deadline_s = min(batch.deadline_s, batch.begun_s + RENUMBERED_S)
@@ -279,10 +283,10 @@ class Delivery:
             part.begin()
             self._produce(batch, place, part)
 
-    def _replace(self, producer: Producer) -> None:
+    def _replace(self, producer: Producer, reason: str) -> None:
         """Use a new producer for further batches; pending messages of the old one may still be stored, once."""
         if producer is self._producer:
-            _log.warning("replacing the Kafka producer")
+            _failures.failed(_REPLACED, Unavailable(f"Kafka: {reason}"))
             self._replaced.add(producer)
             self._producer = Producer(self._settings)
 
@@ -310,8 +314,7 @@ class Delivery:
             producer.poll(wait_s)
         except KafkaException as ex:
             # It reports once that it accepts no more; outcomes of pending records are still delivered.
-            _log.error("fatal Kafka producer error", reason=ex.args[0].str())
-            self._replace(producer)
+            self._replace(producer, f"a fatal error ({ex.args[0].str()})")
 
     def _produce(self, batch: ProduceBatch, place: TopicPartitionRef, part: Part) -> None:
         produce, record_headers, now_ms = batch.producer.produce, part.record_headers, batch.now_ms
@@ -344,9 +347,11 @@ def refused(error: KafkaError) -> bool:
 def _outcome(batch: ProduceBatch) -> RioniError | None:
     failed = {place.partition: part.error for place, part in batch.parts.items() if part.error is not None}
     if not failed:
+        for message in (_NOT_STORED, _REPLACED, _WRONG_TIME):
+            _failures.succeeded(message)
         return None
     if any(error.code() == KafkaError.INVALID_TIMESTAMP for error in failed.values()):
-        _log.error("Kafka rejected event timestamps: the clocks of this machine and of the brokers differ too much")
+        _failures.failed(_WRONG_TIME, Unavailable("The clocks of this machine and of the brokers differ too much."))
     stored = {place.partition: len(part.offsets) for place, part in batch.parts.items() if part.offsets}
     if all(part.closed for part in batch.parts.values() if part.error is not None):
         return TopicClosed(batch.topic, stored)
@@ -357,11 +362,9 @@ def _outcome(batch: ProduceBatch) -> RioniError | None:
         if codes & UNKNOWN:
             return NotFound(f"topic {batch.topic} or one of its partitions does not exist")
         return to_unavailable(next(iter(failed.values())))
-    _log.warning(
-        "Kafka did not store all events of a batch",
-        topic=batch.topic,
-        errors={number: error.str() for number, error in failed.items()},
-        written=stored,
+    errors = {number: error.str() for number, error in failed.items()}
+    _failures.failed(
+        _NOT_STORED, to_unavailable(next(iter(failed.values()))), topic=batch.topic, errors=errors, written=stored
     )
     return PartiallyStored(
         {number: "timed out" if error.code() in TIMED_OUT else "internal error" for number, error in failed.items()}

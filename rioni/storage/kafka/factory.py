@@ -9,6 +9,7 @@ from rioni.domain.errors import Unavailable
 from rioni.domain.ports.event_store import EventStore
 from rioni.domain.ports.thread_pool import StorePools, in_place
 from rioni.domain.system.storages import StorageEntry
+from rioni.installing import requirement
 from rioni.storage.kafka.options import options_of, read_options
 
 
@@ -29,7 +30,7 @@ def event_importer(
         from rioni.storage.kafka.client import connection_of  # noqa: PLC0415 - as above
         from rioni.storage.kafka.event_import import EventImporter  # noqa: PLC0415 - an extra
     except ImportError as ex:
-        raise Unavailable("To move to Kafka needs its driver: pip install 'rioni[cluster]'") from ex
+        raise Unavailable(f"To move to Kafka needs its driver: pip install {requirement('cluster')}") from ex
     of_clients = partial(options_of, read_options(options_file))
     return EventImporter(
         connection_of(storage.configuration, default_servers, of_clients, request_timeout_s=request_timeout_s)
@@ -59,7 +60,9 @@ def inspected(
         from rioni.storage.kafka.client import connection_of  # noqa: PLC0415 - as above
         from rioni.storage.kafka.topics.inspection import inspect  # noqa: PLC0415 - as above
     except ImportError as ex:
-        raise Unavailable(f"The storage {storage.id} needs the driver of Kafka: pip install 'rioni[cluster]'") from ex
+        raise Unavailable(
+            f"The storage {storage.id} needs the driver of Kafka: pip install {requirement('cluster')}"
+        ) from ex
     connection = connection_of(storage.configuration, default_servers, partial(options_of, read_options(options_file)))
     try:
         return inspect(connection, topics, ended, reach_s=reach_s, timeout_s=timeout_s)
@@ -102,7 +105,7 @@ def opener(
             from rioni.storage.kafka.idempotence.idempotency_index import empty_index, open_index  # noqa: PLC0415 - as above
         except ImportError as ex:
             raise Unavailable(
-                f"The storage {storage.id} needs the driver of Kafka: pip install 'rioni[cluster]'"
+                f"The storage {storage.id} needs the driver of Kafka: pip install {requirement('cluster')}"
             ) from ex
         connection = connection_of(
             storage.configuration,

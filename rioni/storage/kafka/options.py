@@ -28,7 +28,7 @@ def read_options(path: Path | None) -> Options:
     if path is None:
         return {}
     try:
-        tables: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+        tables: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as ex:
         raise Unavailable(f"kafka_options: {path} can't be read: {ex.strerror}.") from ex
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as ex:

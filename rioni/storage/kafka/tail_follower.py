@@ -17,6 +17,7 @@ from rioni.domain.ports.event_store import Chunk
 from rioni.domain.ports.store_measurements import StoreMeasurements
 from rioni.domain.ports.thread_pool import StorePools, without_deadline
 from rioni.domain.timelines.position import Bounds
+from rioni.failure_log import FailureLog
 from rioni.storage.chunk_cache import ChunkCache
 from rioni.storage.kafka.client import END, Connection, TopicPartitionRef
 from rioni.storage.kafka.records import Record, chunks_of, record_of
@@ -45,6 +46,8 @@ BUFFER_KB = 16_384
 """How much unread data the consumer may buffer."""
 
 _log = structlog.get_logger("rioni.kafka")
+
+_FAILED = "tail consumer failed; restarting"
 
 
 @dataclass(slots=True)
@@ -209,13 +212,15 @@ class TailFollower:
         consumer = Consumer(
             self._connection.consumer(**{"queued.max.messages.kbytes": BUFFER_KB, "fetch.wait.max.ms": FETCH_WAIT_MS})
         )
+        failures = FailureLog(_log, KafkaException)
         while not self._closed:
             try:
                 self._take(follow(_poll, consumer, self._changes, self._read))
                 self._drop_idle()
-            except Exception:  # noqa: BLE001 - nothing may end this
+                failures.succeeded(_FAILED)
+            except Exception as ex:  # noqa: BLE001 - nothing may end this
                 # Partially processed records would look like a gap left by compaction: restart all topics.
-                _log.exception("tail consumer failed; restarting")
+                failures.failed(_FAILED, ex)
                 for topic in [*self._topics]:
                     self.drop(topic)
         follow(consumer.close)

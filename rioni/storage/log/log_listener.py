@@ -9,6 +9,8 @@ from typing import Any
 import structlog
 from sqlalchemy import Engine, exc
 
+from rioni.domain.errors import Unavailable
+from rioni.failure_log import FailureLog
 from rioni.storage.sql.engines import unpooled_connection
 
 
@@ -29,6 +31,8 @@ CLOSE_WAIT_S = 5.0
 """How long closing waits for a server that hangs."""
 
 _log = structlog.get_logger("rioni.storage")
+
+_LOST = "LISTEN connection lost; polling instead"
 
 
 class PostgresLogListener:
@@ -75,20 +79,20 @@ class PostgresLogListener:
             self._thread.join(CLOSE_WAIT_S)
 
     def _run(self) -> None:
-        warned = False
+        failures = FailureLog(_log)
         while not self._closed.is_set():
             try:
                 with contextlib.closing(unpooled_connection(self._engine)) as connection:
-                    self._follow(connection)
+                    self._follow(connection, lambda: failures.succeeded(_LOST))
             except self._errors as ex:
-                if self._connected or not warned:
-                    _log.warning("LISTEN connection lost; polling instead", error=str(ex).strip())
-                warned = True
+                lost = Unavailable("PostgreSQL has closed the connection, or accepts none.")
+                lost.add_note(str(ex))
+                failures.failed(_LOST, lost)
             finally:
                 self._connected, self._trusted_until_s = False, 0.0
             self._closed.wait(RETRY_S)
 
-    def _follow(self, connection: Any) -> None:
+    def _follow(self, connection: Any, connected: Callable[[], object]) -> None:
         connection.autocommit = True
         # Later commits wait for this listener; earlier ones are found by the query below.
         self._notify(connection, 0)
@@ -98,6 +102,7 @@ class PostgresLogListener:
             asked_s = time.monotonic()
             (self._position,) = connection.execute("SELECT position FROM head").fetchone()
             self._connected, self._trusted_until_s = True, asked_s + TRUST_S
+            connected()
             if self._position != notified:
                 notified = self._position
                 self._notify(connection, notified)

@@ -1,6 +1,7 @@
 """Stores records of refused requests in a table of the registry database, which all processes share."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 from sqlalchemy import (
@@ -11,6 +12,7 @@ from sqlalchemy import (
     Engine,
     Integer,
     MetaData,
+    RowMapping,
     Table,
     Text,
     delete,
@@ -18,6 +20,7 @@ from sqlalchemy import (
     select,
 )
 
+from rioni.domain.access.authorization import Subject, name_and_realm
 from rioni.domain.audit.denials import KEPT_MAX, KEPT_OF_KNOWN_MAX, Denial
 from rioni.storage.sql.engines import reading, writing
 
@@ -65,7 +68,7 @@ class SqlDenials:
     def add(self, denials: Sequence[Denial]) -> None:
         """Add records, and forget the oldest; see the port."""
         with writing(self._engine, durable=False) as connection:
-            connection.execute(insert(DENIALS), [msgspec.structs.asdict(each) for each in denials])
+            connection.execute(insert(DENIALS), [_row(each) for each in denials])
             # PERF: each looks through all records, for some ms.
             for known in {each.actor != "" for each in denials}:
                 connection.execute(_OLD[known])
@@ -77,4 +80,17 @@ class SqlDenials:
             query = query.where(DENIALS.c.id < before)
         with reading(self._engine) as connection:
             rows = connection.execute(query).mappings()
-            return [(row["id"], Denial(**{name: row[name] for name in Denial.__struct_fields__})) for row in rows]
+            return [(row["id"], _denial(row)) for row in rows]
+
+
+def _row(denial: Denial) -> dict[str, Any]:
+    """The columns of a record; `actor` is the key of the subject."""
+    row = msgspec.structs.asdict(denial)
+    realm = row.pop("realm")
+    return row | {"actor": Subject(name=denial.actor, realm=realm).key}
+
+
+def _denial(row: RowMapping) -> Denial:
+    actor, realm = name_and_realm(row["actor"])
+    members = {name: row[name] for name in Denial.__struct_fields__ if name not in ("actor", "realm")}
+    return Denial(actor=actor, realm=realm, **members)

@@ -18,6 +18,7 @@ from sqlalchemy.engine import URL
 
 from rioni.domain.errors import CommitOutcomeUnknown, RioniError, TransactionConflict, Unavailable
 from rioni.file_locks import try_lock, unlock
+from rioni.installing import requirement
 from rioni.sql_engines import WRITES, begin_explicitly, parse_url, with_driver
 from rioni.storage.sql import postgres_connections
 from rioni.storage.sql.pool import GeventConnectionPool
@@ -139,7 +140,7 @@ def _postgresql_engine(url: URL, lock_wait_s: float, connections_max: int) -> En
             execution_options={_WAIT: lock_wait_s, _TURN: ThreadSafeSemaphore()},
         )
     except ImportError as ex:
-        raise DriverMissing("PostgreSQL needs a driver: pip install 'rioni[cluster]'") from ex
+        raise DriverMissing(f"PostgreSQL needs a driver: pip install {requirement('cluster')}") from ex
     event.listen(engine, "do_connect", _connect_postgresql)
     return engine
 

@@ -59,7 +59,10 @@ class PostgresTopicNews:
             found = {topic for payload in self._payloads() for topic in payload.split("\n")}
         except self._errors as ex:
             self.close()
-            raise Unavailable(f"PostgreSQL does not tell what other nodes append to: {str(ex).strip()}") from ex
+            unavailable = Unavailable("PostgreSQL does not tell what other nodes append to.")
+            # As in `translate_errors`: only the operator may see hosts and roles.
+            unavailable.add_note(str(ex))
+            raise unavailable from ex
         return found if connected and ALL not in found else None
 
     def close(self) -> None:

@@ -1,5 +1,6 @@
 """Caches token lookups, and limits concurrent lookups."""
 
+import contextlib
 import hashlib
 import threading
 from collections import OrderedDict
@@ -8,6 +9,7 @@ from typing import NamedTuple
 from rioni.domain.access.authentication import TokenInfo, Tokens
 from rioni.domain.errors import TokensUnavailable
 from rioni.domain.ports.clock import Clock
+from rioni.storage.tokens.by_client import ByClient
 
 
 ACCEPTED_S = 30.0
@@ -19,6 +21,8 @@ REFUSED_MAX = 1_000
 """Separate from the accepted ones, which a flood of bad tokens must not evict."""
 QUESTIONS_MAX = 16
 """Of known tokens, which the source has accepted before, and as many of all others: strangers leave room for them."""
+QUESTIONS_OF_CLIENT_MAX = 8
+"""Of these of all others, which a client asks at a time: it leaves room for other clients."""
 WAITING_MAX = 1_000
 """Maximum number of requests of each kind waiting for a lookup; further ones are rejected at once."""
 WAIT_S = 5.0
@@ -34,8 +38,8 @@ class _Answer(NamedTuple):
 class _Turns:
     """Limits how many lookups run and wait at a time."""
 
-    def __init__(self) -> None:
-        self._turn = threading.BoundedSemaphore(QUESTIONS_MAX)
+    def __init__(self, at_a_time: int) -> None:
+        self._turn = threading.BoundedSemaphore(at_a_time)
         self._waiting = 0
 
     def __enter__(self) -> None:
@@ -60,7 +64,8 @@ class CachedTokens:
     def __init__(self, source: Tokens, clock: Clock) -> None:
         self._source = source
         self._clock = clock
-        self._of_known, self._of_others = _Turns(), _Turns()
+        self._of_known, self._of_others = _Turns(QUESTIONS_MAX), _Turns(QUESTIONS_MAX)
+        self._of_client = ByClient(lambda: _Turns(QUESTIONS_OF_CLIENT_MAX))
         self._lock = threading.Lock()
         self._accepted: OrderedDict[bytes, _Answer] = OrderedDict()
         self._refused: OrderedDict[bytes, _Answer] = OrderedDict()
@@ -71,7 +76,9 @@ class CachedTokens:
         if (answer := self._remembered(key)) is not None:
             return answer.info
         # Answers that are too old stay until others take their place: they tell who is known.
-        with self._of_known if key in self._accepted else self._of_others:
+        is_known = key in self._accepted
+        first = contextlib.nullcontext() if is_known else self._of_client()
+        with first, self._of_known if is_known else self._of_others:
             # Many requests with the same token may have waited for one answer.
             answer = self._remembered(key) or self._fetch(key, token)
         return answer.info

@@ -12,7 +12,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 FAILURES_MAX = 5
-PAUSE_S = 5.0
+PAUSE_S = 2.0
 
 
 class CircuitBreaker:

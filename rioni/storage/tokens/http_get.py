@@ -15,7 +15,7 @@ from functools import cache
 from typing import NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
-from rioni.domain.access.loopback import is_loopback
+from rioni.domain.access.addresses import is_loopback
 from rioni.domain.errors import TokensUnavailable
 
 

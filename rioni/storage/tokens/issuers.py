@@ -71,7 +71,7 @@ def read_issuers(path: Path) -> tuple[Issuer, ...]:
         TokensUnavailable: the file can't be used; the text says why.
     """
     try:
-        issuers = msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), _File).issuer
+        issuers = msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8-sig")), _File).issuer
         _check(issuers)
     except (OSError, ValueError) as ex:  # also errors of TOML, UTF-8 and validation
         reason = ex.strerror if isinstance(ex, OSError) else str(ex)

@@ -11,11 +11,15 @@ from jwt.exceptions import PyJWTError
 
 from rioni.domain.errors import TokensUnavailable
 from rioni.domain.ports.clock import Clock
+from rioni.failure_log import FailureLog
+from rioni.storage.tokens.by_client import ByClient
 from rioni.storage.tokens.http_get import Get, why_unusable
 
 
 FETCH_AGAIN_S = 30.0
-"""Minimum time between fetches, regardless of the number of tokens with unknown keys."""
+"""Minimum time between fetches for one client, regardless of the number of its tokens with unknown keys."""
+FETCH_FOR_ANY_S = 1.0
+"""Minimum time between fetches for all clients together."""
 FRESH_S = 600.0
 """Age at which keys are refetched: revoked keys are rejected from then on."""
 FETCH_WAIT_S = 10.0
@@ -27,7 +31,15 @@ OK = 200
 KEY_TYPES = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}
 """Key types by prefix of the algorithm; never a shared secret."""
 
-_log = structlog.get_logger("rioni.tokens")
+_failures = FailureLog(structlog.get_logger("rioni.tokens"))
+
+_NOT_FETCHED = "keys can't be fetched"
+
+
+class _Tries:
+    """When keys were last fetched for a client."""
+
+    last_s = float("-inf")
 
 
 class KeySet:
@@ -49,16 +61,20 @@ class KeySet:
         self._lock = threading.Lock()
         self._keys: Mapping[str, Sequence[Mapping[str, Any]]] = {}
         self._fetched_at_s = self._tried_at_s = float("-inf")
+        # Strangers must not use up what a client needs whose new token names a new key.
+        self._tries = ByClient(_Tries)
 
     def find(self, kid: str, algorithm: str) -> PyJWK | None:
         """Return the key with this id, if it is valid for this algorithm; may fetch keys.
 
         Raises:
-            TokensUnavailable: the issuer has been unreachable for too long.
+            TokensUnavailable: the issuer has been unreachable for too long, or has just been asked for another client.
         """
-        now_s = self._clock.monotonic()
+        now_s, tries = self._clock.monotonic(), self._tries()
         if kid not in self._keys or now_s - self._fetched_at_s >= FRESH_S:
-            self._renew(now_s)
+            may_ask = now_s - tries.last_s >= FETCH_AGAIN_S
+            if may_ask and not self._renew(now_s, tries) and kid not in self._keys:
+                raise TokensUnavailable("The keys of the issuer are being fetched for another client")
         if self._clock.monotonic() - self._fetched_at_s >= STALE_S:
             raise TokensUnavailable("The keys of the issuer can't be fetched")
         for data in self._keys.get(kid, ()):
@@ -66,20 +82,24 @@ class KeySet:
                 return key
         return None
 
-    def _renew(self, now_s: float) -> None:
+    def _renew(self, now_s: float, tries: _Tries) -> bool:
+        """Fetch the keys, unless that is done for another client or was a moment ago; whether it was tried."""
         # With cached keys, a request does not wait for another one that fetches new keys.
         if not self._lock.acquire(timeout=0 if self._keys else FETCH_WAIT_S):
-            return
+            return False
         try:
-            if now_s - self._tried_at_s < FETCH_AGAIN_S:
-                return
-            self._tried_at_s = now_s
+            if now_s - self._tried_at_s < FETCH_FOR_ANY_S:
+                return False
+            self._tried_at_s = tries.last_s = now_s
             self._keys = self._fetch()
             self._fetched_at_s = self._clock.monotonic()
         except TokensUnavailable as ex:
-            _log.warning("keys can't be fetched", issuer=self._issuer, reason=str(ex))
+            _failures.failed(_NOT_FETCHED, ex, of=self._issuer, issuer=self._issuer)
+        else:
+            _failures.succeeded(_NOT_FETCHED, of=self._issuer, issuer=self._issuer)
         finally:
             self._lock.release()
+        return True
 
     def _fetch(self) -> Mapping[str, Sequence[Mapping[str, Any]]]:
         url = self._jwks

@@ -7,10 +7,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import orjson
+import structlog
 
 from rioni.domain.access.authentication import TokenInfo, is_realm, is_uid, scopes_of
 from rioni.domain.errors import TokensUnavailable
 from rioni.domain.ports.clock import Clock
+from rioni.failure_log import FailureLog
+from rioni.storage.tokens.by_client import ByClient
 from rioni.storage.tokens.circuit_breaker import CircuitBreaker
 from rioni.storage.tokens.http_get import Get, Response
 
@@ -21,6 +24,10 @@ REFUSED = frozenset((400, 401, 403, 413, 414, 422, 431))
 ERRORS = 500
 """Status codes from here on say that the service does not work."""
 KNOWN_MAX = 10_000
+
+_failures = FailureLog(structlog.get_logger("rioni.tokens"))
+
+_NOT_ASKED = "tokens can't be looked up"
 
 
 class TokenInfoService:
@@ -37,15 +44,16 @@ class TokenInfoService:
         self._url = url
         self._get = get
         self._clock = clock
-        # What strangers send may make the service fail, which must not keep the tokens from it that it has accepted.
-        self._of_known, self._of_others = CircuitBreaker(clock), CircuitBreaker(clock)
+        # What strangers send may make the service fail, which must not keep the tokens from it that it has accepted,
+        # nor new ones of other clients.
+        self._of_known, self._of_others = CircuitBreaker(clock), ByClient(lambda: CircuitBreaker(clock))
         self._known: OrderedDict[bytes, None] = OrderedDict()
         self._lock = threading.Lock()
 
     def inspect(self, token: str) -> TokenInfo | None:
         """See the port."""
         key = hashlib.sha256(token.encode()).digest()
-        breaker = self._of_known if key in self._known else self._of_others
+        breaker = self._of_known if key in self._known else self._of_others()
         info = self._understood(breaker.call(self._ask, token))
         with self._lock:
             self._known.pop(key, None)
@@ -60,10 +68,15 @@ class TokenInfoService:
         return False
 
     def _ask(self, token: str) -> Response:
-        """The answer of a service that works; anything else counts for the circuit breaker."""
-        response = self._get(self._url, {"Authorization": f"Bearer {token}"})
-        if response.status >= ERRORS:
-            raise TokensUnavailable(f"The token info service answers with status {response.status}")
+        """The answer of a service that works; anything else counts for the circuit breaker, and is logged."""
+        try:
+            response = self._get(self._url, {"Authorization": f"Bearer {token}"})
+            if response.status >= ERRORS:
+                raise TokensUnavailable(f"The token info service answers with status {response.status}")  # noqa: TRY301
+        except TokensUnavailable as ex:
+            _failures.failed(_NOT_ASKED, ex, of=self._url, service=self._url)
+            raise
+        _failures.succeeded(_NOT_ASKED, of=self._url, service=self._url)
         return response
 
     def _understood(self, response: Response) -> TokenInfo | None:

@@ -16,12 +16,15 @@ from rioni.domain.access.authentication import TokenInfo, is_realm, is_uid
 from rioni.domain.errors import TokensUnavailable, Unavailable
 from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.thread_pool import ThreadPool, direct
+from rioni.failure_log import FailureLog
 
 
 LOOK_EVERY_S = 1.0
 """Interval of checking the file: a removed token is rejected from then on."""
 
-_log = structlog.get_logger("rioni.tokens")
+_failures = FailureLog(structlog.get_logger("rioni.tokens"))
+
+_NOT_READ = "tokens can't be read"
 
 
 class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -92,11 +95,11 @@ class TokensFile:
             if found is not None:
                 self._seen, self._tokens = found
             self._problem = None
+            _failures.succeeded(_NOT_READ)
         except (OSError, ValueError, Unavailable) as ex:  # also errors of TOML, UTF-8 and validation
             reason = ex.strerror if isinstance(ex, OSError) else str(ex)
-            if self._problem is None:
-                _log.error("tokens can't be read", file=str(self._path), reason=reason)
             self._problem = TokensUnavailable(f"The file of tokens {self._path} can't be used: {reason}")
+            _failures.failed(_NOT_READ, self._problem)
         finally:
             self._lock.release()
 
@@ -114,7 +117,7 @@ def _read(path: Path) -> Mapping[bytes, TokenInfo]:
 
 def parsed(text: str) -> Mapping[bytes, TokenInfo]:
     """The tokens of the text of a file, by their SHA-256; raises ValueError with what is wrong."""
-    content: dict[str, Any] = tomllib.loads(text)
+    content: dict[str, Any] = tomllib.loads(text.removeprefix("\ufeff"))
     entries = msgspec.convert(content, _File).token
     for number, entry in enumerate(entries, 1):
         if not is_uid(entry.uid):

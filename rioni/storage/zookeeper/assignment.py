@@ -31,6 +31,8 @@ class SubscriptionAssignment(msgspec.Struct, frozen=True, omit_defaults=True):
     """The partitions requested by each stream. Streams without an ephemeral node are dead."""
     reset: str = ""
     """The name of the ephemeral node of a reset in progress."""
+    retired: tuple[str, ...] = ()
+    """The streams that give way to the next one, as their clients have gone."""
 
     def encoded(self) -> bytes:
         """Return the stored form."""
@@ -41,7 +43,10 @@ class SubscriptionAssignment(msgspec.Struct, frozen=True, omit_defaults=True):
         return Topology(
             epoch,
             {share.partition: Assignment(share.session, share.next_session) for share in self.shares},
-            {name: Session(name, frozenset(requested)) for name, requested in sorted(self.sessions.items())},
+            {
+                name: Session(name, frozenset(requested), name in self.retired)
+                for name, requested in sorted(self.sessions.items())
+            },
             bool(self.reset),
         )
 
@@ -55,6 +60,7 @@ class SubscriptionAssignment(msgspec.Struct, frozen=True, omit_defaults=True):
             self.reset != before.reset
             or len(self.shares) != len(before.shares)
             or before.sessions.keys() - self.sessions
+            or self.retired != before.retired
         ):
             return None
         changed = [pair for pair in zip(self.shares, before.shares, strict=True) if pair[0] != pair[1]]
@@ -88,7 +94,8 @@ class AssignmentUpdate:
         if assignment is not None and assignment.needs() - {*living}:
             sessions = {name: wanted for name, wanted in assignment.sessions.items() if name in living}
             reset = assignment.reset if assignment.reset in living else ""
-            self._assignment = msgspec.structs.replace(assignment, sessions=sessions, reset=reset)
+            retired = tuple(name for name in assignment.retired if name in living)
+            self._assignment = msgspec.structs.replace(assignment, sessions=sessions, reset=reset, retired=retired)
             self._rebalance = True
 
     def finished(self) -> SubscriptionAssignment | None:
@@ -115,15 +122,27 @@ class AssignmentUpdate:
         self._change(sessions=sessions)
         self.created[session.id] = True
         self._rebalance = True
+        for retired in self._stream_slots.retired:
+            self.leave(retired)
 
     def leave(self, stream_id: str) -> None:
         """End a session; see the port."""
         if self._assignment is None or stream_id not in self._assignment.sessions:
             return
-        self._change(sessions={name: wanted for name, wanted in self._assignment.sessions.items() if name != stream_id})
+        self._change(
+            sessions={name: wanted for name, wanted in self._assignment.sessions.items() if name != stream_id},
+            retired=tuple(name for name in self._assignment.retired if name != stream_id),
+        )
         self._stream_slots = None
         self._end(stream_id)
         self._rebalance = True
+
+    def retire(self, stream_id: str) -> None:
+        """Let a session give way to the next one; see the port."""
+        assignment = self._assignment
+        if assignment is not None and stream_id in assignment.sessions and stream_id not in assignment.retired:
+            self._change(retired=(*assignment.retired, stream_id))
+            self._stream_slots = None
 
     def release(self, stream_id: str, partitions: Collection[EventTypePartition]) -> None:
         """Hand partitions over; see the port."""

@@ -8,7 +8,7 @@ from rioni.domain.errors import Invalid, Overloaded, Unavailable
 from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.coordinator import Topology
 from rioni.domain.ports.thread_pool import direct
-from rioni.domain.streaming.admission import check_commit, compare
+from rioni.domain.streaming.admission import Cursors, check_commit, compare
 from rioni.domain.timelines.position import EventTypePartition
 from rioni.storage.group_commit import GroupCommit, Job, no_follow_up
 from rioni.storage.zookeeper.paths import cursor_path, living_path, plan_path
@@ -47,15 +47,8 @@ class _Commit(_Write):
         self.advanced: Sequence[bool] = [False] * len(cursors)
 
     def changes(self, topology: Topology, terms: Terms, stand: Stand) -> Stand:
-        owners = topology.partitions
         try:
-            check_commit(
-                self.stream_id,
-                self._cursors,
-                is_alive=self.stream_id in topology.sessions,
-                # A partition without a stored offset is just being added or deleted.
-                owner=lambda key: owners[key].session if key in owners and key in stand else None,
-            )
+            _check(self.stream_id, self._cursors, topology, stand)
         except Invalid:
             if not self.unanswered or any(
                 key not in stand or stand[key].offset < offset for key, offset in self._cursors
@@ -97,6 +90,33 @@ class _Attempt(_Write):
         return {key: stand[key].attempted(self._offset, terms[key], self._search_until)}
 
 
+class _Reasons(_Write):
+    def __init__(
+        self, subscription_id: str, stream_id: str, reasons: Sequence[tuple[EventTypePartition, str, str]]
+    ) -> None:
+        super().__init__(subscription_id, stream_id, {key for key, _, _ in reasons})
+        self._reasons = reasons
+
+    def changes(self, topology: Topology, terms: Terms, stand: Stand) -> Stand:  # noqa: ARG002 - as the others
+        _check(self.stream_id, [(key, offset) for key, offset, _ in self._reasons], topology, stand)
+        changed: dict[EventTypePartition, Progress] = {}
+        for key, offset, reason in self._reasons:
+            changed[key] = changed.get(key, stand[key]).explained(offset, reason)
+        return {key: progress for key, progress in changed.items() if progress != stand[key]}
+
+
+def _check(stream_id: str, cursors: Cursors, topology: Topology, stand: Stand) -> None:
+    """Raise Invalid if a stream may not commit cursors."""
+    owners = topology.partitions
+    check_commit(
+        stream_id,
+        cursors,
+        is_alive=stream_id in topology.sessions,
+        # A partition without a stored offset is just being added or deleted.
+        owner=lambda key: owners[key].session if key in owners and key in stand else None,
+    )
+
+
 class Commits:
     """Writes commits and delivery attempts of owners, checking ownership in the same transaction."""
 
@@ -117,6 +137,12 @@ class Commits:
     ) -> None:
         """Record what is about to be sent; see the port `Coordinator`."""
         self._group.submit(_Attempt(subscription_id, stream_id, partition, offset, until), COMMIT_TIMEOUT_S)
+
+    def record_failure_reasons(
+        self, subscription_id: str, stream_id: str, reasons: Sequence[tuple[EventTypePartition, str, str]]
+    ) -> None:
+        """Record why events could not be processed; see the port `Coordinator`."""
+        self._group.submit(_Reasons(subscription_id, stream_id, reasons), COMMIT_TIMEOUT_S)
 
     def close(self) -> None:
         """Write pending commits."""

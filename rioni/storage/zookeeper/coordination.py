@@ -115,6 +115,11 @@ class ZooKeeperCoordinator:
         self._leaving.discard(stream_id)
 
     @run_on_hub
+    def retire(self, subscription_id: str, stream_id: str) -> None:
+        """Let a session give way to the next one; see the port."""
+        self._writer.make(subscription_id, lambda draft: draft.retire(stream_id))
+
+    @run_on_hub
     def release(self, subscription_id: str, stream_id: str, *partitions: EventTypePartition) -> None:
         """Hand partitions over in one transaction; see the port."""
         self._writer.make(subscription_id, lambda draft: draft.release(stream_id, partitions))
@@ -225,6 +230,15 @@ class ZooKeeperCoordinator:
     ) -> None:
         """Record what is about to be sent; see the port."""
         self._commits.record_delivery_attempt(subscription_id, stream_id, partition, offset, search_until)
+
+    @run_on_hub
+    def record_failure_reasons(
+        self, subscription_id: str, stream_id: str, reasons: Sequence[tuple[EventTypePartition, str, str]]
+    ) -> None:
+        """Record why events could not be processed; see the port."""
+        if stream_id in self._leaving:
+            raise session_not_found(stream_id)
+        self._commits.record_failure_reasons(subscription_id, stream_id, reasons)
 
     @run_on_hub
     def delivery_failures(self, subscription_id: str) -> Mapping[EventTypePartition, DeliveryFailure]:

@@ -8,6 +8,7 @@ from rioni.domain.ports.coordinator import Coordinator
 from rioni.domain.ports.leadership import Leadership
 from rioni.domain.ports.notifier import Notifier
 from rioni.domain.ports.quota import ConnectionQuota
+from rioni.installing import requirement
 from rioni.storage.clock import SystemClock
 from rioni.storage.embedded.signals import EmbeddedSignals
 from rioni.storage.zookeeper.session.options import ZooKeeperOptions
@@ -56,7 +57,7 @@ def open_shared(
         from rioni.storage.zookeeper.session.session import ZooKeeperSession  # noqa: PLC0415 - as above
         from rioni.storage.zookeeper.signals import ZooKeeperSignals  # noqa: PLC0415 - as above
     except ImportError as ex:
-        raise Unavailable("The setting `zookeeper` needs a driver: pip install 'rioni[cluster]'") from ex
+        raise Unavailable(f"The setting `zookeeper` needs a driver: pip install {requirement('cluster')}") from ex
     driver: dict[str, Any] = {}
     if options.user:
         acl = make_acl("auth", "", all=True)

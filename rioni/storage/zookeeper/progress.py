@@ -22,6 +22,10 @@ class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
     """Offset up to which events are sent one at a time."""
     heartbeats: int = 0
     """How many commits repeated the committed offset."""
+    reason_offset: str = ""
+    """Offset of the uncommitted event that `reason` is about; empty for none."""
+    reason: str = ""
+    """Why its consumer could not process it."""
 
     def encoded(self) -> bytes:
         """Return the stored form."""
@@ -38,11 +42,18 @@ class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def advanced(self, offset: str, term: int) -> "Progress":
         """Return the progress with an advanced offset, committed by the owner of a term."""
-        return msgspec.structs.replace(self.settled(term), offset=offset, failures=0)
+        advanced = msgspec.structs.replace(self.settled(term), offset=offset, failures=0)
+        return (
+            msgspec.structs.replace(advanced, reason_offset="", reason="") if self.reason_offset <= offset else advanced
+        )
 
     def confirmed(self) -> "Progress":
         """Return the progress after the committed offset was committed again."""
         return msgspec.structs.replace(self, heartbeats=self.heartbeats + 1)
+
+    def explained(self, offset: str, reason: str) -> "Progress":
+        """Return the progress with why an event could not be processed, unless it is committed."""
+        return msgspec.structs.replace(self, reason_offset=offset, reason=reason) if offset > self.offset else self
 
     def attempted(self, offset: str, term: int, search_until: str | None) -> "Progress":
         """Return the progress with what the owner of a term is about to send."""
@@ -55,7 +66,7 @@ class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
         """Return the delivery failure as defined by the port; None if there is none."""
         known = self.settled(term)
         if known.failures > 0 or known.search_until > known.offset:
-            return DeliveryFailure(known.failures, known.sent, known.search_until)
+            return DeliveryFailure(known.failures, known.sent, known.search_until, known.reason_offset, known.reason)
         return None
 
 

@@ -120,6 +120,8 @@ class _Brokers:
     def load(self) -> None:
         """Load the server; takes most of the time of a start."""
         patch()
+        # At its import gunicorn notes the working directory; that of the tests may be removed before a broker begins.
+        os.chdir("/")
         from rioni.testing.server.application import run  # noqa: PLC0415 - after patching
 
         self._run = run

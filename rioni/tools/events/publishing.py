@@ -5,6 +5,8 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from rioni.client import BadRequest, ClientError, Problem, PublishingFailed, TooLarge, Unprocessable
+from rioni.client.retries import may_help
+from rioni.tools.events.patience import Patience
 
 
 BATCH_BYTES_MAX = 4_000_000
@@ -52,12 +54,19 @@ class BatchPublisher:
             one, even if the time in its metadata is another.
         stop: whether to stop at the first event that is refused.
         sleep: waits so many seconds.
+        note: tells people why it takes so long.
     """
 
     def __init__(
-        self, send: Send, *, repeats: bool = False, stop: bool = True, sleep: Callable[[float], None] = time.sleep
+        self,
+        send: Send,
+        *,
+        repeats: bool = False,
+        stop: bool = True,
+        sleep: Callable[[float], object] = time.sleep,
+        note: Callable[[str], object] = str,
     ) -> None:
-        self._send, self._repeats, self._stop, self._sleep = send, repeats, stop, sleep
+        self._send, self._repeats, self._stop, self._sleep, self._note = send, repeats, stop, sleep, note
 
     def publish(self, events: Sequence[bytes], key: str) -> Outcome:
         """Publish a batch; blocks until its outcome is known.
@@ -70,7 +79,7 @@ class BatchPublisher:
             key: the idempotency key.
 
         Raises:
-            ClientError: the broker does not answer, or refuses for another reason than the events.
+            ClientError: the broker does not answer for two minutes, or refuses for another reason than the events.
         """
         stored = 0
         refused: list[Refusal] = []
@@ -115,11 +124,24 @@ class BatchPublisher:
         """Send a batch again that was stored in part: under the same key what is missing is added."""
         for attempt in range(ATTEMPTS_MAX):
             try:
-                self._send(events, key)
+                self._send_patiently(events, key)
             except PublishingFailed as ex:
                 if _first(ex).step != _PARTLY or attempt == ATTEMPTS_MAX - 1:
                     raise
                 self._sleep(PAUSE_FIRST_S * 2**attempt)
+            else:
+                return
+
+    def _send_patiently(self, events: Sequence[bytes], key: str) -> None:
+        """Send a batch again while the broker can't be reached, or is unavailable: its key lets that do no harm."""
+        patience = Patience(self._note, self._sleep)
+        while True:
+            try:
+                self._send(events, key)
+            except ClientError as ex:
+                if not may_help(ex, again=True):
+                    raise
+                patience.failed(ex)
             else:
                 return
 

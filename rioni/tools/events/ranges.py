@@ -54,7 +54,7 @@ def starts(locator: Locator, bounds: Mapping[str, Bounds], wanted: Selection, *,
         from_end: where nothing is said about it, whether to begin with what is published from now on.
 
     Raises:
-        Invalid: the offset is none, or does not say of which partition it is.
+        Invalid: the offset is none, does not say of which partition it is, or lies behind the end of the partition.
     """
     if wanted.since is not None:
         return locator.at(bounds, wanted.since)
@@ -66,7 +66,15 @@ def starts(locator: Locator, bounds: Mapping[str, Bounds], wanted: Selection, *,
     if len(bounds) > 1:
         raise Invalid(f"{asked} is an offset of one partition: name that by --partition.")
     first = place(asked)
-    return {name: TimelinePosition(first.order, max(first.position - 1, -1)) for name in bounds}
+    after = TimelinePosition(first.order, max(first.position - 1, -1))
+    for name, each in bounds.items():
+        # The next event may be waited for; a later one is that of another broker, or a typo.
+        if after > max(each.newest, each.before_oldest):
+            raise Invalid(
+                f"--from-offset {asked} lies behind the end of partition {name} of {locator.event_type}, which is "
+                f"{each.newest.offset}. To begin with what is published from now on, say end."
+            )
+    return dict.fromkeys(bounds, after)
 
 
 def ends(locator: Locator, bounds: Mapping[str, Bounds], wanted: Selection) -> Places:

@@ -96,7 +96,7 @@ class Reader:
         """The events of a range, in their order; blocks until they come.
 
         Raises:
-            ClientError: the broker refuses, or does not answer for about a minute.
+            ClientError: the broker refuses, or does not answer for two minutes.
             Invalid: the event type was deleted and created again since the reader began.
         """
         after, count = part.after, part.positions

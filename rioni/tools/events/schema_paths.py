@@ -1,10 +1,10 @@
-"""Checks paths of members that people write, such as those of columns, against the schemas of event types."""
+"""Checks what people write about events, such as paths of columns and filters, against the schemas of event types."""
 
 import difflib
 from collections.abc import Iterator, Sequence
 from itertools import product
 
-from rioni.client import EventType
+from rioni.client import Client, EventType
 from rioni.domain.errors import Invalid
 from rioni.domain.schemas.effective_schema import EffectiveSchema
 from rioni.domain.schemas.field_path import TooMuchToLookFor
@@ -36,6 +36,44 @@ def check_paths(event_types: Sequence[EventType], paths: Sequence[str]) -> list[
         return []
     names = " or ".join(each.name for each in event_types)
     return [warning for path in paths if (warning := _checked(known, path, names)) is not None]
+
+
+def check_filter_of(event_types: Sequence[EventType], expression: str) -> Sequence[str]:
+    """Check a filter by the rule of subscriptions.
+
+    Args:
+        event_types: whose events are filtered.
+        expression: in CEL.
+
+    Returns:
+        Warnings about paths that no schema declares, or that only some of the schemas exclude.
+
+    Raises:
+        Invalid: it is not such an expression, or it can be true for no valid event.
+    """
+    # PERF: 0.3 s, which only those wait for who have a filter.
+    from rioni.domain.subscriptions.filter_check import check_filter  # noqa: PLC0415
+
+    return check_filter(expression, {each.name: _schema_of(each) for each in event_types})
+
+
+def filters_that_lose(client: Client, before: EventType, after: EventType) -> list[str]:
+    """Warnings about filters of subscriptions that read what a change of a schema excludes.
+
+    Args:
+        client: of the broker; asked for the subscriptions.
+        before: the event type as it is.
+        after: as it will be.
+    """
+    from rioni.domain.subscriptions.filter_check import newly_excluded  # noqa: PLC0415 - as above
+
+    old, new = _schema_of(before), _schema_of(after)
+    return [
+        f"the filter of {each.owning_application}/{each.consumer_group} matches nothing then: {error}"
+        for each in client.subscriptions.list(event_types=[after.name])
+        if each.filter
+        for error in newly_excluded(each.filter, after.name, old, new)
+    ]
 
 
 def _schema_of(event_type: EventType) -> EffectiveSchema | None:

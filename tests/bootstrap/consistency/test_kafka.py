@@ -27,7 +27,7 @@ from rioni.domain.timelines.position import TimelinePosition
 from rioni.projections.queries.timeline_reader import read_after
 from rioni.storage.kafka.topics.topics import UNCLEAN
 from tests.support.builders import event_type_spec
-from tests.support.waiting import wait_until
+from tests.support.waiting import WAIT_S, wait_until
 
 
 pytestmark = pytest.mark.kafka
@@ -117,10 +117,10 @@ def broker(tmp_path, kafka_cluster) -> Installation:
 def empty(admin: AdminClient, topic: str, *, recreate: bool = True) -> None:
     """Delete a topic, and create it again."""
     admin.delete_topics([topic])[topic].result()
-    wait_until(lambda: topic not in admin.list_topics(timeout=10).topics)
+    wait_until(lambda: topic not in admin.list_topics(timeout=WAIT_S).topics)
     if recreate:
         admin.create_topics([NewTopic(topic, 1, 1, config={UNCLEAN: "false"})])[topic].result()
-        wait_until(lambda: topic in admin.list_topics(timeout=10).topics)
+        wait_until(lambda: topic in admin.list_topics(timeout=WAIT_S).topics)
 
 
 def test_a_kafka_with_all_published_events_is_accepted(broker, admin):

@@ -30,7 +30,7 @@ from rioni.storage.kafka.topics.topics import UNCLEAN
 from rioni.storage.sql.read_only import read_only_engine
 from tests.support.builders import event_type_spec
 from tests.support.server import running_server
-from tests.support.waiting import wait_until
+from tests.support.waiting import WAIT_S, wait_until
 
 
 pytestmark = pytest.mark.kafka
@@ -88,7 +88,7 @@ class Installation:
 
     def delete_before(self, topic: str, position: int) -> None:
         place = TopicPartition(topic, 0, position)
-        self.admin.delete_records([place])[place].result(20)
+        self.admin.delete_records([place])[place].result(WAIT_S)
 
     def anchor(self) -> None:
         with self.running() as base:
@@ -96,10 +96,10 @@ class Installation:
 
     def replace(self, events: list[bytes], *, transaction: bool = False) -> None:
         """Delete the closed topic and create it again; the record that ends a transaction takes a position."""
-        self.admin.delete_topics([self.closed])[self.closed].result(20)
-        wait_until(lambda: self.closed not in self.admin.list_topics(timeout=10).topics)
-        self.admin.create_topics([NewTopic(self.closed, 1, 1, config={UNCLEAN: "false"})])[self.closed].result(20)
-        wait_until(lambda: self.closed in self.admin.list_topics(timeout=10).topics)
+        self.admin.delete_topics([self.closed])[self.closed].result(WAIT_S)
+        wait_until(lambda: self.closed not in self.admin.list_topics(timeout=WAIT_S).topics)
+        self.admin.create_topics([NewTopic(self.closed, 1, 1, config={UNCLEAN: "false"})])[self.closed].result(WAIT_S)
+        wait_until(lambda: self.closed in self.admin.list_topics(timeout=WAIT_S).topics)
         settings = {"bootstrap.servers": self.config.kafka} | ({"transactional.id": self.prefix} if transaction else {})
         producer = Producer(settings)
         if transaction:

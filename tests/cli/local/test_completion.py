@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from tests.support.http_servers import serving
+from tests.support.waiting import WAIT_S
 
 
 TIMEOUT_S = 60
@@ -89,7 +90,7 @@ def shell(run, tmp_path, hostile):
             capture_output=True,
             text=True,
             check=False,
-            timeout=TIMEOUT_S,
+            timeout=WAIT_S,
             cwd=tmp_path,
         )
         assert done.returncode == 0, done.stderr

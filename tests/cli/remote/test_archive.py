@@ -16,7 +16,7 @@ from rioni.cli.remote.archive import _check_lost, _show
 from rioni.lake.event_type_archive import Outcome
 from tests.support.lake import ArchiveUnderTest, create_orders, publish_orders
 from tests.support.server import running_server
-from tests.support.waiting import wait_until
+from tests.support.waiting import WAIT_S, wait_until
 
 
 pytestmark = pytest.mark.slow
@@ -38,7 +38,9 @@ def test_once_it_archives_what_is_there_and_names_what_failed(server, tmp_path):
         publish_orders(client, name, {"order": "a"}, {"order": "b"})
     missing = f"missing-{uuid.uuid4().hex[:8]}"
     options = ["--once", "--format", "delta", "--event-type", missing, "--event-type", name]
-    done = subprocess.run(command(server, tmp_path, *options), capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        command(server, tmp_path, *options), capture_output=True, text=True, timeout=WAIT_S, check=False
+    )
     assert done.returncode == 2, done.stderr
     assert f"{name}: 2 events archived" in done.stdout
     assert missing in done.stderr
@@ -80,7 +82,7 @@ def test_a_service_archives_what_comes_until_it_is_told_to_end(server, tmp_path)
             assert f'rioni_archive_retention_seconds{{event_type="{name}"}}' in archived()
             (job,) = (each for each in client.get("/jobs").json()["items"] if each["state"] == "running")
             process.send_signal(signal.SIGTERM)
-            assert process.wait(30) == 0
+            assert process.wait(WAIT_S) == 0
         (ended,) = (each for each in client.get("/jobs").json()["items"] if each["id"] == job["id"])
         assert (ended["state"], ended["detail"]) == ("done", "2 events archived")
     table = ArchiveUnderTest(url=server.url, to=str(tmp_path), format_="parquet").table(name)

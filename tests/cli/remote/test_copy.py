@@ -12,6 +12,7 @@ import pytest
 from rioni.client import EventType, Schema, Statistic
 from rioni.testing import Broker
 from tests.support.campaigns import length
+from tests.support.waiting import wait_until
 
 
 KILLS = length(3, 200)
@@ -136,8 +137,7 @@ def test_a_copy_that_is_killed_at_random_moments_copies_everything_once(
             # So many changes of the state, whatever the speed, and then a part of a batch.
             for _ in range(random.randrange(1, 40)):
                 before = _changed_ns(state)
-                while copying.poll() is None and _changed_ns(state) == before:
-                    time.sleep(0.001)
+                wait_until(lambda before=before: copying.poll() is not None or _changed_ns(state) != before)
             time.sleep(random.random() / 100)
             copying.kill()
     code, out, err = rioni("copy", source, target, "--batch", "10", "--state", str(state), "--json")

@@ -135,7 +135,9 @@ def test_all_problems_are_reported_together_and_nothing_is_changed(rioni, client
         ("d/syntax.yaml", 1),
         ("d/unknown.yaml", 2),
     ]
-    assert rioni("event-types", "check", "d/mode.yaml") == (0, "Nothing is wrong with 1 definition.\n", "")
+    code, out, err = rioni("event-types", "check", "d/mode.yaml")
+    assert (code, out) == (0, "Nothing is wrong with 1 definition.\n")
+    assert err.startswith("Compared with the broker at http://")
 
 
 def test_what_was_interrupted_can_be_repeated(rioni, client, name, files):
@@ -263,3 +265,92 @@ def test_what_cannot_be_compared_is_an_error(rioni, arguments, error):
     code, out, err = rioni("event-types", "diff", *arguments)
     assert (code, out) == (2, "")
     assert error in err
+
+
+FILTERED = """
+name: NAME.order
+owning_application: NAME
+schema: {schema: {properties: {total: {type: integer}}, additionalProperties: false}}
+---
+kind: subscription
+owning_application: NAME
+event_types: [NAME.order]
+filter: FILTER
+"""
+OFFLINE = {
+    "a schema that is none": (PAID.replace("title: paid", "type: 3"), 'root element in schema can only be "object"'),
+    "a rule": (PAID + "partition_strategy: hash\n", "partition_key_fields"),
+    "a member": (PAID + "colour: red\n", "unknown member colour"),
+    "YAML": ("name: [", "parsing a flow"),
+    "a filter that is none": (FILTERED.replace("FILTER", '"event. >"'), "The filter can't be used"),
+    "a filter that the schema excludes": (FILTERED.replace("FILTER", "event.totl > 1"), "did you mean total?"),
+    "an event type": (ORDERS.replace("NAME.order, ", "NAME.absent, "), "there is no event type NAME.absent"),
+    "a change": (PAID.replace("title: paid", "properties: {paid: {type: integer}}"), "schema types must be the same"),
+}
+BEFORE = PAID.replace("title: paid", "properties: {paid: {type: string}}")
+
+
+@pytest.mark.parametrize("case", OFFLINE)
+def test_definitions_are_checked_without_a_broker(run, name, files, monkeypatch, case):
+    monkeypatch.delenv("RIONI_URL", raising=False)
+    text, said = OFFLINE[case]
+    files(before=BEFORE)
+    Path("d").rename("before")
+    files(a=text)
+    code, out, err = run("event-types", "check", "d", "--against", "before", "--json")
+    assert (code, err) == (1, "Checked without a broker, compared with before.\n")
+    (problem,) = lines(out)
+    assert said.replace("NAME", name) in problem["problem"]
+    assert problem["file"] == "d/a.yaml"
+    # As new ones they may be anything that is valid.
+    assert run("event-types", "check", "d")[0] == (0 if case == "a change" else 1)
+
+
+def test_what_a_broker_would_take_is_right_without_one(run, name, files, monkeypatch):
+    monkeypatch.delenv("RIONI_URL", raising=False)
+    files(a=FILTERED.replace("FILTER", "event.total > 1"), before=BEFORE)
+    assert run("event-types", "check", "d") == (
+        0,
+        "Nothing is wrong with 3 definitions.\n",
+        "Checked without a broker, as new ones.\n",
+    )
+    assert run("event-types", "check", "d", "--against", "d")[:2] == (0, "Nothing is wrong with 3 definitions.\n")
+    for wrong in (["--against", "absent"], ["--against", "d", "--url", "http://localhost:1"]):
+        code, out, err = run("event-types", "check", "d", *wrong)
+        assert (code, out) == (2, "")
+        assert err.startswith("Error: ")
+
+
+def test_without_a_broker_the_verdict_is_that_of_the_broker(rioni, name, files, monkeypatch):
+    """What the broker refuses of new definitions, the check refuses without it, in the same words."""
+    for case, (text, _) in OFFLINE.items():
+        if case in {"an event type", "a change", "a filter that the schema excludes"}:
+            continue
+        files(a=text)
+        asked = rioni("event-types", "check", "d", "--json")
+        with monkeypatch.context() as without:
+            without.delenv("RIONI_URL")
+            assert rioni("event-types", "check", "d", "--json")[:2] == asked[:2], case
+
+
+def test_changes_of_schemas_warn_of_filters_that_read_what_they_exclude(rioni, client, name, files):
+    definition = """
+name: NAME.order
+owning_application: NAME
+compatibility_mode: none
+schema: {schema: {properties: {order: {type: string}, country: {type: string}}}}
+---
+kind: subscription
+owning_application: NAME
+event_types: [NAME.order]
+filter: "event.country == 'no'"
+"""
+    files(orders=definition)
+    assert rioni("event-types", "apply", "d", "--yes")[0] == 0
+    closed = "{properties: {order: {type: string}}, additionalProperties: false}"
+    files(orders=definition.replace("{properties: {order: {type: string}, country: {type: string}}}", closed))
+    why = f"the filter of {name}/default matches nothing then: event.country: the schema of {name}.order excludes it"
+    assert f"warning: {why}" in rioni("event-types", "apply", "d", "--dry-run")[1]
+    schema = json.dumps({"properties": {"order": {"type": "string"}}, "additionalProperties": False})
+    code, _, err = rioni("schemas", "add", f"{name}.order", "-", stdin=schema)
+    assert (code, f"Warning: {why}" in err) == (0, True)

@@ -13,6 +13,7 @@ import pytest
 
 from rioni.client import EventType, Schema, Statistic
 from tests.support.campaigns import length
+from tests.support.waiting import WAIT_S
 
 
 SCHEMA = {
@@ -216,7 +217,7 @@ def test_events_from_a_pipe_are_published_while_it_is_open(broker, orders, store
         os.write(publishing.stdin.fileno(), _lines(_order("A")).encode())
         while stored(orders) != [_order("A")]:
             assert publishing.poll() is None
-        publishing.communicate(_lines(_order("B")).encode(), timeout=60)
+        publishing.communicate(_lines(_order("B")).encode(), timeout=WAIT_S)
     assert publishing.returncode == 0
     assert stored(orders) == [_order("A"), _order("B")]
 
@@ -228,7 +229,7 @@ def test_a_refused_event_ends_the_command_although_the_pipe_is_open(broker, orde
     ) as publishing:
         publishing.stdin.write("{}\n")
         publishing.stdin.flush()
-        assert publishing.wait(60) == 1
+        assert publishing.wait(WAIT_S) == 1
         assert publishing.stderr.read().count("\n") == 1
 
 

@@ -15,6 +15,7 @@ import pytest
 
 from rioni.client import EventType, Schema
 from tests.support.value_tables import rows_of, unescaped
+from tests.support.waiting import WAIT_S
 
 
 SCHEMA = {"properties": {"id": {"type": "string"}, "total": {"type": "number"}}}
@@ -131,7 +132,7 @@ def test_batches_before_a_line_that_can_not_be_read_are_stored_only_of_a_pipe(br
             **({"stdin": file} if redirected else {"input": content}),
             capture_output=True,
             check=False,
-            timeout=60,
+            timeout=WAIT_S,
         )
     assert done.returncode == 2
     assert b"Error: stdin:5: " in done.stderr
@@ -143,7 +144,7 @@ def test_a_file_of_standard_input_is_published_from_where_it_is(broker, rioni, o
     fd = os.open("orders", os.O_RDONLY)
     os.lseek(fd, len("this is no event\n"), os.SEEK_SET)
     command = [sys.executable, "-m", "rioni", "publish", orders, "--url", broker.url]
-    done = subprocess.run(command, stdin=fd, capture_output=True, check=False, timeout=60)
+    done = subprocess.run(command, stdin=fd, capture_output=True, check=False, timeout=WAIT_S)
     os.close(fd)
     assert done.returncode == 0
     assert len(rioni("tail", orders, "--no-follow")[1].splitlines()) == 2

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from rioni.client import EventType, Schema, Subscription
+from tests.support.waiting import WAIT_S
 
 
 @pytest.fixture
@@ -51,7 +52,7 @@ def test_what_could_not_be_written_comes_again(rioni, broker, subscription):
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as consuming:
         consuming.stdout.close()
         consuming.stdout = None
-        assert consuming.communicate(timeout=60) == (None, "")
+        assert consuming.communicate(timeout=WAIT_S) == (None, "")
         assert consuming.returncode == 141
     assert _numbers(rioni("subscriptions", "consume", subscription, "--limit", "5")[1]) == list(range(5))
 

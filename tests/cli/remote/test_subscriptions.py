@@ -7,6 +7,8 @@ import httpx
 import pytest
 
 from rioni.client import EventType, NotFound, Schema, metadata
+from tests.support.server import Stream
+from tests.support.waiting import WAIT_S
 
 
 @pytest.fixture
@@ -109,9 +111,9 @@ def test_cursors_are_committed_for_a_stream_which_is_then_closed(rioni, client, 
     subscription = create("--read-from", "begin")
     client.publish(orders, [{"metadata": metadata()}, {"metadata": metadata()}])
     url = f"{broker.url}/subscriptions/{subscription}/events?batch_limit=2"
-    with httpx.stream("GET", url, timeout=30) as stream:
-        batches = stream.iter_lines()
-        offset = json.loads(next(batches))["cursor"]["offset"]
+    with httpx.stream("GET", url, timeout=WAIT_S) as stream:
+        batches = Stream(stream)
+        offset = batches.filled_batch()["cursor"]["offset"]
         stream_id = stream.headers["X-Nakadi-StreamId"]
         commit = ["subscriptions", "commit", subscription, "--stream-id", stream_id]
         code, out, _ = rioni(*commit, f"0:{offset}", "--json")
@@ -123,7 +125,7 @@ def test_cursors_are_committed_for_a_stream_which_is_then_closed(rioni, client, 
         assert json.loads(out)["streams"] == [stream_id]
         code, out, _ = rioni("subscriptions", "close-stream", subscription)
         assert (code, out) == (0, f"The stream {stream_id} is closed.\n")
-        assert all("events" not in json.loads(line) for line in batches if line)
+        assert all("events" not in batch for batch in batches.batches())
     code, out, _ = rioni("subscriptions", "ended-streams", subscription)
     assert code == 0
     assert out.splitlines()[0].split() == ["client", "reason", "streams", "first", "last"]

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from rioni.client import EventType, Schema, Statistic
+from tests.support.waiting import WAIT_S
 
 
 @pytest.fixture
@@ -112,7 +113,7 @@ def test_forms_of_output(rioni, event_type, snapshot):
         (["--since", "yesterday"], "10m for ten minutes ago"),
         (["--partition", "7"], "has no partition 7; it has 0, 1"),
         (["--from-offset", "001-0001-000000000000000001"], "name that by --partition"),
-        (["-p", "0", "--from-offset", "x"], "invalid offset x"),
+        (["-p", "0", "--from-offset", "x"], "'x' is no offset"),
         (["--filter", "event.number >"], "The filter can't be used"),
     ],
 )
@@ -153,7 +154,7 @@ def test_events_are_shown_when_they_are_published_until_ctrl_c(started, event_ty
         client.publish(name, [{"number": number, "key": "a"}])
         assert _numbers(tailing.stdout.readline()) == [number]
     tailing.send_signal(signal.SIGINT)
-    out, err = tailing.communicate(timeout=60)
+    out, err = tailing.communicate(timeout=WAIT_S)
     assert (tailing.returncode, out, err.strip()) in [(130, "", ""), (130, "", "Aborted.")]
 
 
@@ -161,7 +162,7 @@ def test_following_ends_at_a_time(started, event_type, client):
     until = datetime.now(UTC) + timedelta(seconds=3)
     tailing = started("tail", name := event_type([0]), "--from-offset", "begin", "--until", until.isoformat())
     assert _numbers(tailing.stdout.readline()) == [0]
-    out, err = tailing.communicate(timeout=60)
+    out, err = tailing.communicate(timeout=WAIT_S)
     assert (tailing.returncode, out, err) == (0, "", "")
     assert datetime.now(UTC) >= until
     assert name in [each.name for each in client.event_types.list()]
@@ -171,7 +172,7 @@ def test_a_program_that_has_read_enough_ends_the_command_silently(started, event
     tailing = started("tail", event_type(range(2)), "--from-offset", "begin", "--no-follow")
     tailing.stdout.close()
     tailing.stdout = None
-    assert tailing.communicate(timeout=60) == (None, "")
+    assert tailing.communicate(timeout=WAIT_S) == (None, "")
     assert tailing.returncode == 141
 
 
@@ -210,6 +211,61 @@ def test_paths_are_checked_against_the_schema(rioni, event_type, command, option
     code, _, err = rioni(command, orders, *options, option, form.format("cursor.offsetx"))
     assert code == 2
     assert "cursor has event_type, partition, offset" in err
+
+
+def _filtering(command, orders, expression):
+    """A command with a filter, as far as it begins."""
+    words = {"tail": ("tail", orders, "--no-follow"), "search": ("search", orders)}
+    words["copy"] = ("copy", orders, f"{orders}-copy", "--create")
+    return (*words[command], "--filter", expression)
+
+
+@pytest.mark.parametrize("command", ["tail", "search", "copy"])
+def test_filters_are_checked_against_the_schema_as_those_of_subscriptions(rioni, client, event_type, command):
+    orders = event_type([1])
+    code, out, err = rioni(*_filtering(command, orders, "event.number.digits > 1"))
+    assert (code, out) == (2, "")
+    assert f"event.number.digits: the schema of {orders} excludes it" in " ".join(err.split())
+    code, out, err = rioni(*_filtering(command, orders, "event.number == 'a'"))
+    assert (code, out) == (2, "")
+    assert "is compared with string" in " ".join(err.split())
+    assert orders in [each.name for each in client.event_types.list()]
+    assert f"{orders}-copy" not in [each.name for each in client.event_types.list()]
+    _, _, err = rioni(*_filtering(command, orders, "event.numberx == 1"))
+    assert f"Warning: event.numberx: the schema of {orders} does not declare it; did you mean number?\n" in err
+    assert "Warning" not in rioni(*_filtering(command, orders, "event.number == 1"))[2]
+
+
+@pytest.mark.parametrize("command", ["tail", "search"])
+def test_filters_over_several_event_types_need_one_that_has_the_path(rioni, event_type, command):
+    one, two = event_type([1]), event_type([2], suffix="-two")
+    code, _, err = rioni(*_filtering(command, one, "event.number.digits > 1"), two)
+    assert code == 2
+    assert one in err
+
+
+@pytest.mark.parametrize("command", ["tail", "search", "copy"])
+@pytest.mark.parametrize(("ahead", "refused"), [(0, False), (1, True), (1_000_000, True)])
+def test_an_offset_behind_the_end_is_an_error(rioni, client, event_type, command, ahead, refused):
+    orders = event_type([0, 2, 4])  # all in partition 1
+    (partition,) = (each for each in client.partitions.list(orders) if each.partition == "1")
+    next_ = int(partition.newest_available_offset[-18:]) + 1
+    offset = f"001-0001-{next_ + ahead:018}"
+    words = _filtering(command, orders, "true")
+    code, out, err = rioni(*words, "-p", "1", "--from-offset", offset)
+    assert out == "" or not refused
+    assert (code == 2) == refused
+    said = f"{offset} lies behind the end of partition 1 of {orders}, which is {partition.newest_available_offset}"
+    assert (said in " ".join(err.split())) == refused
+
+
+@pytest.mark.parametrize("command", ["tail", "search", "copy"])
+@pytest.mark.parametrize("offset", ["abc", "1x", "-5", "001-0001", "٣"])
+def test_what_is_no_offset_is_named(rioni, event_type, command, offset):
+    words = _filtering(command, event_type([1]), "true")
+    code, out, err = rioni(*words, "-p", "1", f"--from-offset={offset}")
+    assert (code, out) == (2, "")
+    assert f"{offset!r} is no offset: write one that the broker shows, or begin or end." in " ".join(err.split())
 
 
 @pytest.mark.parametrize("template", ["{}", "{a..b}", "{a!r}", "{a", "{.a}"])

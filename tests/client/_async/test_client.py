@@ -179,7 +179,10 @@ def test_settings_and_storages(client):
     client.settings.unblock("CONSUMER_APP", "client-tests")
     assert "client-tests" not in client.settings.blacklist().consumers.apps
     assert "kpi_collection" in {feature.feature for feature in client.settings.features()}
-    assert client.settings.rights() == Rights(subject="unauthenticated", broker=["READ", "WRITE", "ADMIN", "HISTORY"])
+    rights = client.settings.rights()
+    everything = ["READ", "WRITE", "ADMIN", "HISTORY"]
+    assert rights == Rights(subject="unauthenticated", broker=everything, operations=rights.operations)
+    assert set(rights.operations.values()) == {"allowed"}
     with pytest.raises(Problem):
         client.storages.delete("no-such-storage")
     if "client-tests" not in {storage.id for storage in client.storages.list()}:

@@ -14,7 +14,9 @@ import pytest
 
 from rioni.client._async import connections as for_asyncio
 from rioni.client._async.connection import UNREAD_BYTES_MAX
+from rioni.client._async.connection import open_connection as open_for_asyncio
 from rioni.client._sync import connections as for_threads
+from rioni.client._sync.connection import open_connection as open_for_threads
 from rioni.client.http11 import HEADERS_BYTES_MAX, INTERIM_MAX
 from tests.support.scripted_server import Answer, scripted_server
 
@@ -467,3 +469,14 @@ def test_a_server_that_does_not_shake_hands_is_not_waited_for_longer_than_allowe
 
     with pytest.raises(httpx.ConnectTimeout):
         asyncio.run(test())
+
+
+@pytest.mark.parametrize(("host", "shown"), [("127.0.0.1", "127.0.0.1"), ("::1", "[::1]"), ("localhost", "localhost")])
+@pytest.mark.parametrize("kind", ["asyncio", "threads"])
+def test_a_host_that_does_not_answer_is_named_as_urls_have_it(kind, host, shown):
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.create_server((host, 0), family=family) as silent:
+        wanted = host, silent.getsockname()[1], httpx.create_ssl_context(), AT_ONCE_S
+        with pytest.raises(httpx.ConnectTimeout) as caught:
+            asyncio.run(open_for_asyncio(*wanted)) if kind == "asyncio" else open_for_threads(*wanted)
+    assert str(caught.value) == f"no connection to {shown}:{wanted[1]} in time"

@@ -9,7 +9,16 @@ import time
 import msgspec
 import pytest
 
-from rioni.client import Client, CursorSpecification, NotFound, StreamPartition, Subscription
+from rioni.client import (
+    Client,
+    CursorSpecification,
+    NotFound,
+    StreamPartition,
+    Subscription,
+    Unprocessable,
+    _async,
+    _sync,
+)
 
 
 EID = "00000000-0000-4000-8000-{:012d}"
@@ -279,6 +288,58 @@ def test_an_event_that_can_not_be_handled_becomes_a_dead_letter(client, subscrip
     assert left(client, created) == 0
     (letter,) = client.subscriptions.dead_letters(created.id)
     assert letter.data(Numbered) == Numbered(1)
+
+
+def test_each_dead_letter_has_the_reason_of_its_own_event(client, subscription):
+    wanted = Subscription(owning_application="", event_types=[]).with_dead_letters(sends=2)
+    created = subscription(5, annotations=wanted.annotations)
+    consumer = client.subscription(created.id, batch_limit=5)
+
+    def handle(event):
+        if event.data["number"] in {1, 3}:
+            raise ValueError(f"no customer {event.data['number']}")
+        if event.data["number"] == 4:
+            consumer.stop()
+
+    consumer.run(handle, attempts=1, on_error="dead_letter")
+    letters = client.subscriptions.dead_letters(created.id)
+    assert {each.event["number"]: each.error.reason for each in letters} == {
+        1: "ValueError: no customer 1",
+        3: "ValueError: no customer 3",
+    }
+
+
+def test_a_broker_that_takes_no_reasons_gets_none(client, subscription, monkeypatch):
+    wanted = Subscription(owning_application="", event_types=[]).with_dead_letters(sends=2)
+    created = subscription(3, annotations=wanted.annotations)
+    consumer, seen, told = client.subscription(created.id, batch_limit=3), [], []
+
+    def refuse(*_):
+        told.append(True)
+        raise NotFound(404, {}, request="POST", retry_after_s=None)
+
+    for kind in (_async.subscriptions.Subscriptions, _sync.subscriptions.Subscriptions):
+        monkeypatch.setattr(kind, "record_failures", refuse)
+    consumer.run(failing(consumer, seen, 2), attempts=1, on_error="dead_letter")
+    (letter,) = client.subscriptions.dead_letters(created.id)
+    assert (told[:1], letter.error.reason) == ([True], "")
+
+
+def test_commits_that_are_refused_again_and_again_end_the_consumer(client, subscription, monkeypatch):
+    created = subscription(2)
+
+    def refuse(*_):
+        raise Unprocessable(422, {"detail": "no such cursor"}, request="POST", retry_after_s=None)
+
+    for kind in (_async.subscriptions.Subscriptions, _sync.subscriptions.Subscriptions):
+        monkeypatch.setattr(kind, "commit", refuse)
+    for module in ("_async", "_sync"):
+        monkeypatch.setattr(f"rioni.client.{module}.committer.REFUSALS_MAX", 1)
+    with (
+        client.subscription(created.id, batch_limit=2, commit_timeout=1) as consumer,
+        pytest.raises(Unprocessable, match="no such cursor"),
+    ):
+        read(consumer, 1_000)
 
 
 def test_without_a_policy_of_the_subscription_there_are_no_dead_letters(client, subscription):

@@ -70,12 +70,14 @@ def publish(client, numbers):
     """Publish one batch, again and again until it is stored; its key has it stored once."""
     first = numbers[0]
     events = [{"number": n, "metadata": metadata(n)} for n in numbers]
-    for _ in range(200):
+
+    def published():
         with contextlib.suppress(ClientError):
             client.publish(EVENT_TYPE, events, idempotency_key=f"batch-{first}")
-            return
-        time.sleep(0.1)
-    raise AssertionError("the broker did not come back")
+            return True
+        return False
+
+    wait_until(published)
 
 
 def metadata(number):

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 import socket
 import subprocess
 import sys
@@ -26,6 +27,7 @@ from rioni.client import (
 from tests.support.scripted_server import DROP, Answer, scripted_server
 
 
+TIMEOUT_S = 60.0
 OK = Answer(200)
 EVENT_TYPE = Answer(
     200,
@@ -86,6 +88,16 @@ def test_a_batch_is_sent_again_under_its_key(produce, server):
     assert len({request.body for request in server.requests[1:]}) == 1
 
 
+def test_a_long_outage_is_logged_at_its_begin_and_at_its_end(produce, monkeypatch, caplog):
+    monkeypatch.setattr("rioni.client.retries.SILENT_S", 0.0)
+    with caplog.at_level(logging.WARNING, "rioni.client"):
+        assert produce(1, BUSY, BUSY, BUSY, OK) == [None]
+        assert produce(1, OK) == [None]
+    begin, end = caplog.messages
+    assert begin.startswith("Failing since 0 s")
+    assert end.startswith("Works again after ")
+
+
 def test_each_batch_has_a_key_of_its_own(produce, server):
     assert produce(4, OK, batch_events=2) == [None] * 4
     assert len(set(_keys(server))) == 2
@@ -107,8 +119,10 @@ def test_without_keys_only_what_failed_is_sent_again(produce, server):
     assert _sent(server) == [[0, 1, 2], [1, 2], [1]]
 
 
-def test_what_fails_until_the_deadline_has_the_reason_of_the_broker(produce):
-    stored, failed = produce(2, Answer(207, [STORED, LOST]), timeout_s=0.5)
+def test_what_fails_until_the_deadline_has_the_reason_of_the_broker(produce, monkeypatch):
+    for kind in ("_async", "_sync"):
+        monkeypatch.setattr(f"rioni.client.{kind}.batch_sender.backoff_s", lambda n: 0.001 if n < 3 else TIMEOUT_S)
+    stored, failed = produce(2, Answer(207, [STORED, LOST]), timeout_s=TIMEOUT_S)
     assert stored is None
     assert isinstance(failed, EventFailed)
     assert (failed.step, failed.detail, failed.event[:6]) == ("publishing", "timed out", b'{"n":1')

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rioni.client.consumption.offsets import again, inside, passed
+from rioni.client.consumption.offsets import again, inside, of_event, passed
 
 
 def written(position, timeline=1):
@@ -24,6 +24,26 @@ def test_an_offset_inside_a_batch_is_never_behind_what_is_handled(before, gaps, 
         assert written(before) <= offset <= written(positions[handled - 1] if handled else before)
         if set(gaps) == {1}:
             assert offset == written(before + handled)
+
+
+@given(
+    unknown=st.booleans(),
+    before=st.integers(-1, 1_000),
+    behind=st.integers(0, 3),
+    gaps=st.lists(st.integers(1, 2), min_size=1, max_size=20),
+)
+def test_the_offset_of_an_event_is_its_own_or_not_known(unknown, before, behind, gaps):
+    positions = [before + behind + sum(gaps[: n + 1]) for n in range(len(gaps))]
+    known = None if unknown else written(before)
+    found = [of_event(known, index, len(gaps), written(positions[-1])) for index in range(len(gaps))]
+    assert all(offset in {None, written(position)} for offset, position in zip(found, positions, strict=True))
+    assert found[-1] == written(positions[-1])
+    if not (unknown or behind) and set(gaps) == {1}:
+        assert None not in found
+
+
+def test_the_offset_of_the_last_event_is_known_however_it_is_written():
+    assert [of_event("3", index, 2, "5") for index in range(2)] == [None, "5"]
 
 
 @pytest.mark.parametrize(

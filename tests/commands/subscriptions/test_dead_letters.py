@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 
 from rioni.commands.event_types import CreateEventType, DeleteEventType
 from rioni.commands.subscriptions.dead_letters import (
+    PAGE_BYTES,
     REASONS_MAX,
+    DeadLetterPage,
     DeadLetterQueue,
     DeadLetterRedriver,
     ReasonCount,
@@ -97,6 +99,26 @@ def keep(queue, subscription, *positions, event=EVENT, headers=None, origin=("a"
     for position in positions:
         one = Slice(1, chunk(position, [event], headers=headers), position, position + 1)
         queue.keep(subscription, EventTypePartition(*origin), one, sent)
+
+
+def test_the_reason_of_a_consumer_is_beside_the_message_and_goes_before_it(queue, dead_letters, broker, subscription):
+    for position, reason in enumerate(("why", "", "why")):
+        one = Slice(1, chunk(position, [EVENT]), position, position + 1)
+        queue.keep(subscription, EventTypePartition("a", "0"), one, 3, reason)
+    message = "The event was sent 3 times without being committed"
+    page = dead_letters.page(subscription, ANYTHING, 10, UNAUTHENTICATED)
+    errors = [kept.letter.error for kept in page.items]
+    assert errors == [
+        {"message": message, "reason": "why"},
+        {"message": message},
+        {"message": message, "reason": "why"},
+    ]
+    for reason, count in (("why", 2), (message, 1)):
+        found = dead_letters.page(subscription, DeadLetterFilter(reason=reason), 10, UNAUTHENTICATED)
+        assert len(found.items) == count
+    command = RedriveDeadLetters(subscription_id=subscription, wanted=ANYTHING, limit=10)
+    preview = dead_letters.preview(command, UNAUTHENTICATED)
+    assert preview.reasons == [ReasonCount(reason="why", count=2), ReasonCount(reason=message, count=1)]
 
 
 def stored(broker, name):
@@ -279,9 +301,26 @@ def test_a_list_marks_what_was_redriven_where_that_is_asked_for(broker, queue, d
     keep(queue, subscription, 4, 5)
     keep(queue, subscription, 6, origin=("deleted", "0"))
     redrive(broker, dead_letters, subscription, limit=1)
-    page = dead_letters.page(subscription, ANYTHING, 10, UNAUTHENTICATED, marked=True)
+    page = dead_letters.page(subscription, ANYTHING, 10, UNAUTHENTICATED, marked=True).items
     assert [each.redriven for each in page] == [True, False, False]
-    assert {each.redriven for each in dead_letters.page(subscription, ANYTHING, 10, UNAUTHENTICATED)} == {None}
+    assert {each.redriven for each in dead_letters.page(subscription, ANYTHING, 10, UNAUTHENTICATED).items} == {None}
+
+
+def test_a_page_of_large_events_is_short_and_the_next_goes_on_behind_it(queue, dead_letters, subscription):
+    """However many dead letters are asked for, an answer has a bounded size, and nothing is left out or twice there."""
+    large = b'{"text":"%b"}' % (b"x" * (PAGE_BYTES // 3))
+    keep(queue, subscription, *range(1, 8), event=large)
+    sizes, seen, after = [], [], None
+    while True:
+        page = dead_letters.page(subscription, ANYTHING, 1_000, UNAUTHENTICATED, after=after)
+        sizes.append(len(page.items))
+        seen += [each.letter.offset for each in page.items]
+        if (after := page.after) is None:
+            break
+    assert sizes == [3, 3, 1]
+    assert seen == [f"001-0001-{position:018}" for position in range(1, 8)]
+    of_two = dead_letters.page(subscription, ANYTHING, 2, UNAUTHENTICATED)
+    assert of_two.after == of_two.items[-1].cursor
 
 
 def test_an_event_of_the_maximum_depth_is_kept(broker, queue, subscription):
@@ -294,6 +333,6 @@ def test_dead_letters_of_other_subscriptions_are_not_shown(broker, queue, dead_l
     other, _ = broker.do(CreateSubscription(spec=SubscriptionSpec(owning_application="y", event_types=("a",))))
     broker.registry.refresh()
     keep(queue, subscription, 4)
-    assert dead_letters.page(other.id, ANYTHING, 10, UNAUTHENTICATED) == []
-    (kept,) = dead_letters.page(subscription, ANYTHING, 10, UNAUTHENTICATED)
+    assert dead_letters.page(other.id, ANYTHING, 10, UNAUTHENTICATED) == DeadLetterPage([])
+    (kept,) = dead_letters.page(subscription, ANYTHING, 10, UNAUTHENTICATED).items
     assert bytes(kept.letter.event) == EVENT

@@ -95,7 +95,7 @@ def test_dead_letters_of_owners_whom_the_subject_may_not_read_are_neither_listed
     keep(queue, subscription, 2, headers=[Headers(owner=OTHER)])
     keep(queue, subscription, 3)
     command = RedriveDeadLetters(subscription_id=subscription, wanted=ANYTHING, limit=10)
-    assert [each.owner for each in dead_letters.page(subscription, ANYTHING, 10, SUBJECT)] == [JANE, None]
+    assert [each.owner for each in dead_letters.page(subscription, ANYTHING, 10, SUBJECT).items] == [JANE, None]
     assert dead_letters.preview(command, SUBJECT).redriven == 2
     assert dead_letters.redrive(command, broker.context(SUBJECT)).redriven == 2
     assert {headers.owner for _, headers in stored(broker, "a")} == {JANE, None}

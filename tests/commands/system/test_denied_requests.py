@@ -5,6 +5,7 @@ import itertools
 import pytest
 
 from rioni.commands.system.denied_requests import (
+    BYTES_MAX,
     RECORDS_MAX,
     RECORDS_OF_KNOWN_MAX,
     RECORDS_PER_ADDRESS_MAX,
@@ -54,6 +55,19 @@ def test_repeated_requests_are_one_record_with_a_count(denied, clock):
     assert (repeated.count, repeated.path, repeated.actor) == (3, "/audit", "jane")
     assert repeated.first_at < repeated.last_at
     assert other.flow_id == "a??b" + 196 * "x"
+
+
+@pytest.mark.parametrize("letter", ["x", "\xe9", "\u20ac", "\U0001f600", "\udc80", "\0"])
+def test_a_record_has_a_bounded_number_of_bytes(denied, letter):
+    """The number of records is bounded, so that of bytes is."""
+    text = letter * 100_000
+    denied.record(403, text, text, subject=letter * 255, address=text, user_agent=text, flow_id=text)
+    denied.record(403, text, text, subject=letter * 255, address=text, user_agent=text, flow_id=text)
+    ((_, found),) = denied.newest(None, 10)
+    assert found.count == 2
+    texts = (found.method, found.path, found.actor, found.address, found.user_agent, found.flow_id)
+    sizes = [len(each.encode()) for each in texts]
+    assert all(BYTES_MAX - 4 < size <= BYTES_MAX for size in sizes)
 
 
 def test_a_flood_keeps_few_records_and_counts_all(denied):

@@ -223,3 +223,22 @@ def test_topics_that_are_gone_or_too_short_do_not_keep_others_from_being_read(
     assert logged == []
     assert [recorded(name) for name in ("a", "deleted", "short", "z")] == [[], [], [[(0, 5)]], [[(0, 7)]]]
     assert stores["near"].asked.count(gone) == 1
+
+
+def test_between_two_looks_nothing_works_again(monkeypatch, broker, leader, closed, recorded):
+    closed()
+    job = leader()
+    with monkeypatch.context() as away, capture_logs() as logged:
+
+        def refresh():
+            raise Unavailable("out of reach")
+
+        away.setattr(broker.registry, "refresh", refresh)
+        for _ in range(3):
+            later(broker, job)
+            job.tick()
+        assert {line["event"] for line in logged} == {"job failed; retrying"}
+    with capture_logs() as logged:
+        later(broker, job)
+    assert [(line["event"], line["failures"]) for line in logged] == [("works again", 3)]
+    assert recorded() == [[(0, 7)]]

@@ -1,14 +1,19 @@
 """Dead letters in the console, without scripts: the list, the preview and the redrive, which the address selects."""
 
+import json
 import re
+import subprocess
+import sys
 
 import pytest
 
+from rioni.client import Client
 from rioni.console.pages.dead_letters import STEPS_MAX
 from tests.console.dead_letters import letters_of
 from tests.console.markup import active
 from tests.console.sample import HOSTILE
 from tests.support.dead_letters import REASON
+from tests.support.waiting import WAIT_S
 
 
 @pytest.fixture
@@ -160,3 +165,34 @@ def test_what_was_can_be_looked_at_only(visitor, letters):
     page = visitor.get(f"{letters.path}&preview=yes&as_of={now}").text
     assert "Dead letters are shown as they are now." in page
     assert 'value="redrive"' not in page
+
+
+def test_the_error_of_a_handler_is_what_every_way_shows(visitor, broker, letters):
+    with broker.client() as api:
+        api.post(f"/event-types/{letters.event_type}/events", json=[{"order": 0}, {"order": 1}]).raise_for_status()
+    with Client(broker.url) as client:
+        consumer = client.subscription(letters.id)
+
+        def handle(event):
+            if event.data["order"] == 0:
+                raise ValueError(f"no such customer \u202e{HOSTILE}")
+            consumer.stop()
+
+        consumer.run(handle, attempts=1, on_error="dead_letter")
+    reason = f"ValueError: no such customer \u202e{HOSTILE}"
+    with broker.client() as api:
+        (letter,) = api.get(f"/subscriptions/{letters.id}/dead-letters", params={"reason": reason}).json()["items"]
+    assert letter["error"] == {"message": REASON, "reason": reason}
+    assert shown(visitor, letters, preview="yes", reason=reason)["preview"]["reasons"] == [
+        {"reason": reason, "count": 1}
+    ]
+    page = visitor.get(letters.path).text
+    assert "ValueError: no such customer \\u202e&lt;img" in page
+    assert active(page) == []
+    command = [sys.executable, "-m", "rioni", "dead-letters", "list", letters.id, "--url", broker.url]
+    table = subprocess.run(command, capture_output=True, check=True, text=True, timeout=WAIT_S).stdout
+    assert "no such customer" in " ".join(table.split())
+    assert "\u202e" not in table
+    command = [*command, "--json", "--reason", reason]
+    listed = subprocess.run(command, capture_output=True, check=True, text=True, timeout=WAIT_S).stdout
+    assert json.loads(listed)["error"] == letter["error"]

@@ -1,9 +1,14 @@
 """Events in the console: a page of large events stays small, and leads to each of them."""
 
 import re
+from uuid import uuid4
+
+import pytest
 
 
 CHARACTERS_MAX = 8_000
+STATISTIC = ("messages_per_minute", "message_size", "read_parallelism", "write_parallelism")
+KEYED = {"type": "json_schema", "schema": '{"properties": {"key": {"type": "string"}}}'}
 METADATA = {"eid": "0d1b6f0e-3c52-4d8c-9b50-0f2b7f6d2a11", "occurred_at": "2026-11-20T10:00:00Z"}
 
 
@@ -36,3 +41,69 @@ def test_small_events_are_shown_whole(visitor, event_type, api):
     page = visitor.get(f"/console{path}").text
     assert "x" * 100 in page
     assert "These are the first" not in page
+
+
+def _order(visitor, path, **params):
+    shown = visitor.get(f"/console{path}", params={"format": "json", **params}).json()
+    assert "problem" not in shown, shown
+    return [each["event"].get("data", each["event"])["number"] for each in shown["items"]]
+
+
+@pytest.mark.parametrize("category", ["undefined", "business", "data"])
+@pytest.mark.parametrize("count", [3, 49, 50, 51, 130])
+def test_the_newest_events_are_the_newest_of_all_partitions_by_time(visitor, event_type, api, category, count):
+    """Also where events have no metadata, and most of them are in one partition."""
+    without = category == "undefined"
+    name = event_type(
+        f"console.newest.{category}-{count}",
+        category=category,
+        enrichment_strategies=[] if without else ["metadata_enrichment"],
+        schema=KEYED,
+        partition_strategy="hash",
+        partition_key_fields=["key"],
+        default_statistic=dict.fromkeys(STATISTIC, 4),
+    )
+    path = f"/event-types/{name}/events"
+    for number in range(count):
+        # Two of three are in one partition.
+        event = {"number": number, "key": "hot" if number % 3 else str(number)}
+        if category == "data":
+            event = {"data_type": "order", "data_op": "C", "data": event}
+        if not without:
+            event["metadata"] = {"eid": str(uuid4()), "occurred_at": "2026-11-20T10:00:00Z"}
+        assert api.post(path, json=[event]).status_code == 200
+    newest = [*range(count - 1, max(-1, count - 51), -1)]
+    assert len({each["cursor"]["partition"] for each in _items(visitor, path)}) > 1
+    assert _order(visitor, path) == newest
+    assert _order(visitor, path, start="oldest") == sorted(_order(visitor, path, start="oldest"), reverse=True)
+
+
+def _items(visitor, path):
+    return visitor.get(f"/console{path}", params={"format": "json"}).json()["items"]
+
+
+def test_of_large_events_fewer_are_shown_but_the_newest(visitor, event_type, api):
+    path = "/event-types/" + event_type(
+        "console.newest-large",
+        category="undefined",
+        enrichment_strategies=[],
+        schema=KEYED,
+        partition_strategy="hash",
+        partition_key_fields=["key"],
+        default_statistic=dict.fromkeys(STATISTIC, 4),
+    )
+    path += "/events"
+    for number in range(12):
+        event = {"number": number, "key": str(number), "text": "x" * 300_000}
+        assert api.post(path, json=[event]).status_code == 200
+    shown = _order(visitor, path)
+    assert shown
+    assert shown == [*range(11, 11 - len(shown), -1)]
+
+
+def test_columns_of_changes_of_data_are_members_of_the_data(visitor, event_type, api):
+    schema = {"type": "json_schema", "schema": '{"properties": {"colour": {"type": "string"}}}'}
+    path = f"/event-types/{event_type('console.data-columns', category='data', schema=schema)}/events"
+    event = {"data_type": "order", "data_op": "C", "data": {"colour": "green"}, "metadata": METADATA}
+    assert api.post(path, json=[event]).status_code == 200
+    assert "<td>green</td>" in visitor.get(f"/console{path}").text

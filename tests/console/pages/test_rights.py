@@ -20,8 +20,6 @@ def _users(*names):
 
 
 SECTION = {"admins": _users("owner"), "readers": _users("consumer"), "writers": _users("publisher")}
-READABLE = SECTION | {"readers": _users("consumer", "owner", "administrator")}
-"""With it a redrive is permitted, which publishes what is not shown to everybody who administers the subscription."""
 SUBSCRIPTION_SECTION = {"admins": _users("owner"), "readers": _users("consumer")}
 ADMINS = {
     "admins": _users("administrator"),
@@ -32,7 +30,7 @@ ADMINS = {
 EVENT_TYPE, EVENTS, SUBSCRIPTION = "/event-types/{name}", "/event-types/{name}/events", "/subscriptions/{id}"
 STORAGES, SETTINGS = "/storages", "/settings"
 OF_EVENT_TYPE = {(EVENT_TYPE, "apply"), (EVENT_TYPE, "delete")}
-OF_SUBSCRIPTION = {(SUBSCRIPTION, action) for action in ("reset", "delete", "filter", "redrive")}
+OF_SUBSCRIPTION = {(SUBSCRIPTION, action) for action in ("reset", "delete", "filter")}
 OF_BROKER = {
     (EVENT_TYPE, "switch"),
     (EVENT_TYPE, "partitions"),
@@ -40,7 +38,8 @@ OF_BROKER = {
     *((SETTINGS, action) for action in ("switch", "block", "unblock")),
 }
 CLOSE, PUBLISH, NAMES = (SUBSCRIPTION, "close"), (EVENTS, "publish"), (SETTINGS, "admins")
-FREE = {(EVENT_TYPE, "plan"), (SUBSCRIPTION, "preview"), (SUBSCRIPTION, "clone")}
+REDRIVE = SUBSCRIPTION, "redrive"
+FREE = {("/create-event-type", "create"), (EVENT_TYPE, "plan"), (SUBSCRIPTION, "preview"), (SUBSCRIPTION, "clone")}
 """What everybody may do."""
 MAY = {
     READER: set(),
@@ -51,7 +50,7 @@ MAY = {
     "writer": {PUBLISH} | OF_EVENT_TYPE | OF_BROKER,
     "administrator": {NAMES} | OF_SUBSCRIPTION,
     "operator": {CLOSE, PUBLISH} | OF_EVENT_TYPE | OF_BROKER,
-    ADMIN: {CLOSE, PUBLISH, NAMES} | OF_EVENT_TYPE | OF_SUBSCRIPTION | OF_BROKER,
+    ADMIN: {CLOSE, PUBLISH, NAMES, REDRIVE} | OF_EVENT_TYPE | OF_SUBSCRIPTION | OF_BROKER,
 }
 """By token."""
 VALUES = {
@@ -74,7 +73,7 @@ VALUES = {
 """What is typed for an action that shall work; all else is what the page shows. Braces as in `ADDRESSES`."""
 SHOWN_FIRST = {"apply": "plan", "reset": "preview"}
 """What must be seen before an action is enabled."""
-ANSWERS = {CLOSE: 404, (SUBSCRIPTION, "redrive"): 200}
+ANSWERS = {CLOSE: 404, REDRIVE: 200}
 """There is no such stream; counts are shown at once. All else leads to another page, 303."""
 CONTROLLED = [
     (page.path, address)
@@ -181,7 +180,7 @@ def _fresh(guarded, token):
     with guarded.client(headers=bearer(ADMIN)) as api:
         # One of them has no subscription, so that it can be deleted.
         for each in (name, f"{name}.subscribed"):
-            body = {"name": each, "owning_application": "rights", "category": "undefined", "authorization": READABLE}
+            body = {"name": each, "owning_application": "rights", "category": "undefined", "authorization": SECTION}
             schema = {"type": "json_schema", "schema": "{}"}
             api.post("/event-types", json=body | {"schema": schema}).raise_for_status()
         wanted = {
@@ -194,6 +193,54 @@ def _fresh(guarded, token):
         made = api.post("/subscriptions", json=wanted)
         made.raise_for_status()
     return {"name": name, "id": made.json()["id"]}
+
+
+WRITING_OFF = [
+    ("POST", "/settings/features", {"feature": "disable_db_write_operations", "enabled": enabled})
+    for enabled in (True, False)
+]
+
+
+@pytest.mark.parametrize(
+    ("on", "off", "token", "address", "expected"),
+    [
+        (
+            ("PUT", "/settings/blacklist/PRODUCER_APP/publisher", None),
+            ("DELETE", "/settings/blacklist/PRODUCER_APP/publisher", None),
+            "publisher",
+            EVENTS,
+            {"publish": "WRITE of this event type, and no entry on the blacklist that forbids it"},
+        ),
+        (
+            *WRITING_OFF,
+            "writer",
+            EVENT_TYPE,
+            {
+                "apply": "ADMIN of this event type, while writing is not switched off",
+                "delete": "ADMIN of this event type, while writing is not switched off",
+                "switch": "WRITE of the broker, while writing is not switched off",
+                "partitions": "WRITE of the broker, while writing is not switched off",
+            },
+        ),
+        (
+            *WRITING_OFF,
+            "writer",
+            SETTINGS,
+            # It can be switched on again.
+            {"admins": "ADMIN of the broker, while writing is not switched off"},
+        ),
+    ],
+)
+@pytest.mark.one_server
+def test_what_is_forbidden_for_now_is_shown_as_such(guarded, guest, names, on, off, token, address, expected):
+    guest.log_in(token)
+    with guarded.client(headers=bearer(ADMIN)) as api:
+        try:
+            api.request(on[0], on[1], json=on[2]).raise_for_status()
+            found = guest.get(f"/console{address.format(**names)}", params={"format": "json"}).json()
+        finally:
+            api.request(off[0], off[1], json=off[2]).raise_for_status()
+    assert found["lacks"] == expected
 
 
 def test_json_says_what_rights_are_missing(guest, names):
@@ -239,12 +286,29 @@ def test_only_pages_with_actions_ask_for_rights_and_only_once(guarded, guest, na
 
 
 @pytest.mark.one_server
-def test_nobody_asks_for_rights_where_everybody_has_all(visitor, api, event_type):
+def test_without_authentication_nothing_lacks_but_what_is_switched_off(visitor, api, event_type):
     name = event_type("console.without-rights")
     before = _asked(api)
     assert "<button" in visitor.get(f"/console/event-types/{name}?tab=edit").text
-    assert visitor.get(f"/console/event-types/{name}", params={"format": "json"}).json()["lacks"] == {}
-    assert _asked(api) == before
+    assert _asked(api) - before == 1
+
+    def lacks(page=""):
+        return visitor.get(f"/console/event-types/{name}{page}", params={"format": "json"}).json()["lacks"]
+
+    assert lacks() == {}
+    (method, path, body), (_, _, undone) = WRITING_OFF
+    try:
+        api.request(method, path, json=body).raise_for_status()
+        assert lacks()["apply"] == "ADMIN of this event type, while writing is not switched off"
+    finally:
+        api.request(method, path, json=undone).raise_for_status()
+    entry = f"/settings/blacklist/PRODUCER_ET/{name}"
+    try:
+        api.put(entry).raise_for_status()
+        assert lacks("/events")["publish"] == "WRITE of this event type, and no entry on the blacklist that forbids it"
+    finally:
+        api.delete(entry).raise_for_status()
+    assert lacks("/events") == {}
 
 
 def _asked(api):
@@ -257,7 +321,7 @@ def test_users_see_their_rights_to_the_broker(guest, visitor, names):
     guest.log_in("viewer")
     assert 'href="/console/account"' in guest.get("/console").text
     found = guest.get("/console/account", params={"format": "json"}).json()
-    assert found["rights"] == {"subject": "viewer", "broker": ["READ", "HISTORY"]}
+    assert (found["rights"]["subject"], found["rights"]["broker"]) == ("viewer", ["READ", "HISTORY"])
     assert guest.get("/console/account").text.count(">yes<") == 2
     assert visitor.get("/console/account").text.count(">yes<") == 4
     assert 'href="/console/account"' not in visitor.get("/console").text

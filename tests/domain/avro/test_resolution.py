@@ -3,7 +3,7 @@ import json
 
 import fastavro
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rioni.domain.avro.nodes import definition
@@ -164,9 +164,10 @@ def test_the_branch_that_readers_take_decides():
 
 @given(st.data())
 def test_data_of_compatible_schemas_can_be_read_by_another_library(data):
-    reader, writer = data.draw(evolutions())
+    first, second = data.draw(evolutions())
+    # Most pairs fit in one direction, and a schema always fits itself: no example is thrown away.
+    reader, writer = next(pair for pair in [(first, second), (second, first), (first, first)] if not compare(*pair))
     reads, writes = parse(reader), parse(writer)
-    assume(not incompatibilities(reads, writes))
     value = data.draw(values(writer))
     written = io.BytesIO(datum(value, writer))
     reader, writer = fastavro.parse_schema(definition(reads)), fastavro.parse_schema(definition(writes))

@@ -121,6 +121,10 @@ UNAVAILABLE = (
     "offset {} for partition 0 event type a is unavailable as retention time of data elapsed. "
     "PATCH partition offset with valid and available offset"
 )
+BEHIND_END = (
+    ". The partition ends before that, at 001-0004-000000000000000003: was the broker restored from a backup, or the "
+    "event type created again?"
+)
 
 
 @pytest.mark.parametrize(
@@ -129,7 +133,8 @@ UNAVAILABLE = (
         ("unknown partition", "1", "BEGIN", "non existing partition 1"),
         ("unparseable offset", "0", "x", "invalid offset x for partition 0"),
         ("expired", "0", "001-0002-000000000000000003", UNAVAILABLE.format(3)),
-        ("too new", "0", "001-0004-000000000000000004", UNAVAILABLE.format(4)),
+        ("too new", "0", "001-0004-000000000000000004", UNAVAILABLE.format(4) + BEHIND_END),
+        ("a timeline that is not there yet", "0", "001-0005--1", UNAVAILABLE.format(-1) + BEHIND_END),
         ("too new for a closed timeline", "0", "001-0002-000000000000000010", UNAVAILABLE.format(10)),
         ("deleted timeline", "0", "001-0001-000000000000000000", UNAVAILABLE.format(0)),
         ("a plain number: in a deleted timeline", "0", "8", UNAVAILABLE.format(8)),

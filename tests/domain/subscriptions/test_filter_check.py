@@ -116,6 +116,10 @@ def test_a_filter_that_fits_the_schema_is_accepted_without_a_warning(expression)
         ("event.items.all(i, i == 1)", "event.items[]: it is object by the schema of order.created, and is compared"),
         ("event.items == 1", "event.items: it is array by the schema of order.created, and is compared with number"),
         ("int(event.total) == 1.5", "no matching overload"),
+        ("event.currency", "it gives string by the schema of order.created, and boolean is needed"),
+        ("event.items", "it gives array"),
+        ("event.paid ? event.currency : 'EUR'", "it gives string"),
+        ("event.paid ? event.total : event.currency", "it gives number or string"),
     ],
 )
 def test_a_filter_that_can_be_true_for_no_event_is_refused_with_path_and_event_type(expression, why):

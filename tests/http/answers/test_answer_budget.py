@@ -17,6 +17,7 @@ from rioni.http.answers.answer_budget import (
     hold_answer,
     released_when_sent,
 )
+from tests.support.waiting import WAIT_S
 
 
 LARGE = b"x" * 300_000
@@ -122,6 +123,15 @@ def test_changes_are_answered_whatever_is_unread_because_they_are_made(ask, budg
     assert budget.held == 5 * len(LARGE)
 
 
+def test_a_client_leaves_as_much_as_it_has_for_others():
+    budget = AnswerBudget(worker_bytes_max=1_000_000, client_bytes_max=1_000_000)
+    kept = [budget.reserve("shop", 50_000) for _ in range(10)]
+    with pytest.raises(TooManyAnswers):
+        budget.reserve("shop", 50_000)
+    assert budget.reserve("other", 400_000)
+    del kept
+
+
 def test_a_client_that_has_nothing_unread_gets_an_answer_of_any_size(budget):
     held = budget.reserve("shop", 5_000_000)
     with pytest.raises(TooManyAnswers):
@@ -139,10 +149,10 @@ def test_a_list_waits_until_others_are_read(budget):
 
     with ThreadPoolExecutor(1) as threads:
         waiting = threads.submit(reserve)
-        assert begun.wait(DEADLINE_S)
+        assert begun.wait(WAIT_S)
         assert not waiting.done()
         held.release()
-        assert waiting.result(DEADLINE_S)
+        assert waiting.result(WAIT_S)
         assert budget.held == 100_000
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from rioni.http.connection.balance import ConnectionCounts
 from tests.support.server import running_server
-from tests.support.waiting import wait_until
+from tests.support.waiting import WAIT_S, wait_until
 
 
 def test_the_least_count_is_that_of_a_worker_that_accepts():
@@ -42,7 +42,9 @@ def connected(url, count, pause_s=0.0):
     with contextlib.ExitStack() as stack:
         sockets = []
         for _ in range(count):
-            sockets.append(stack.enter_context(socket.create_connection((address.hostname, address.port), timeout=30)))
+            sockets.append(
+                stack.enter_context(socket.create_connection((address.hostname, address.port), timeout=WAIT_S))
+            )
             time.sleep(pause_s)
         for each in sockets:
             each.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")

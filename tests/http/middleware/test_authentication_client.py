@@ -26,6 +26,13 @@ ALICE = Caller(Subject(name="alice", realm="employees"))
 def test_requests_are_served_for_their_client(path, caller, client):
     req = falcon.testing.create_req(path=path)
     req.context.caller = ANONYMOUS
-    AuthenticationMiddleware(SimpleNamespace(caller=lambda _header: caller)).process_request(req, falcon.Response())
+    before = []
+
+    def authenticate(_header):
+        before.append(CLIENT.get())
+        return caller
+
+    AuthenticationMiddleware(SimpleNamespace(caller=authenticate), None).process_request(req, falcon.Response())
+    assert {*before} <= {"\n127.0.0.1"}
     assert CLIENT.get() == client
     CLIENT.set("")

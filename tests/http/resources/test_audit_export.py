@@ -58,7 +58,7 @@ def begin(broker, monkeypatch):
         )
         place = Place(ascending=True)
         return parts, AuditExport(
-            parts, AuditQuery(**query), place, parts.caller, "/audit?after={}".format, states=False
+            parts, AuditQuery(**query), place, parts.caller, "shop", "/audit?after={}".format, states=False
         )
 
     return begin

@@ -19,7 +19,7 @@ def test_an_id_of_many_partitions_keeps_the_newest_cursors():
     frames = ServerSentEvents(lambda: "token", stream_id="stream", proof="proof")
     for number in [*range(200), 3]:
         key = EventTypePartition("order.created", str(number))
-        (last,) = ids(frames.write(Send(key, TimelinePosition(1, number), (), "x", 1)))
+        (last,) = ids(b"".join(frames.write(Send(key, TimelinePosition(1, number), (), "x", 1))))
         assert len(last) <= ID_BYTES_MAX
     origin, *cursors = json.loads(last)
     assert origin == {"stream_id": "stream", "proof": "proof"}
@@ -31,7 +31,7 @@ def test_keep_alives_of_a_low_level_stream_move_its_id_past_hidden_events():
     key = EventTypePartition("order.created", "0")
     frames = ServerSentEvents(places={key: TimelinePosition(1, 4)})
     assert [cursor["offset"] for cursor in json.loads(*ids(frames.begin()))] == [TimelinePosition(1, 4).offset]
-    (after,) = ids(frames.write(Send(key, TimelinePosition(1, 9), (), "", 0)))
+    (after,) = ids(b"".join(frames.write(Send(key, TimelinePosition(1, 9), (), "", 0))))
     assert [cursor["offset"] for cursor in json.loads(after)] == [TimelinePosition(1, 9).offset]
 
 

@@ -8,6 +8,7 @@ from rioni.http.streaming.shared_reads import HOLDS_S, SHARED_BYTES_MAX, CachedU
 from tests.support.builders import timeline, timelines_of
 from tests.support.clock import ManualClock
 from tests.support.memory import MemoryEventStore, MemorySignals, SingleStore
+from tests.support.waiting import WAIT_S
 
 
 BEGIN = TimelinePosition(1, -1)
@@ -121,7 +122,7 @@ def test_a_reader_waits_for_another_one_that_reads_the_same(tails, timelines, st
 
     def slowly(*args):
         reading.set()
-        assert continue_reading.wait(10)
+        assert continue_reading.wait(WAIT_S)
         return read(*args)
 
     store.read = slowly
@@ -129,10 +130,10 @@ def test_a_reader_waits_for_another_one_that_reads_the_same(tails, timelines, st
     readers = [threading.Thread(target=lambda: found.append(tail.read(0, BEGIN, 1_000))) for _ in range(3)]
     for reader in readers:
         reader.start()
-    assert reading.wait(10)
+    assert reading.wait(WAIT_S)
     continue_reading.set()
     for reader in readers:
-        reader.join(10)
+        reader.join(WAIT_S)
     assert len(found) == 3
     assert all(each is found[0] for each in found)
     assert store.reads == 1

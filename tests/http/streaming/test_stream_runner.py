@@ -2,6 +2,7 @@ import dataclasses
 import socket
 
 import pytest
+from structlog.testing import capture_logs
 
 from rioni.domain.errors import RioniError, Unavailable
 from rioni.domain.streaming.messages import End, Reason
@@ -9,10 +10,18 @@ from rioni.domain.streaming.parameters import StreamParameters
 from rioni.domain.timelines.position import TimelinePosition, format_offset
 from rioni.http.resources.streams.stream_client import is_disconnected
 from rioni.http.streaming.low_level_stream import LowLevelStream
+from rioni.http.streaming.subscription_stream import GIVES_WAY_AFTER_S
 from rioni.storage.embedded.coordination.coordinator import EmbeddedCoordinator
 from tests.http.streaming.conftest import A, B, commit, lines, publish, sessions, start
 from tests.support.memory import chunk
 from tests.support.stream_client import client_with
+
+
+@pytest.fixture
+def failure_lines():
+    """What is logged of failures."""
+    with capture_logs() as lines:
+        yield lines
 
 
 def test_events_are_sent_when_they_arrive(ports, signals, subscription):
@@ -129,6 +138,21 @@ def test_a_disconnected_client_may_still_commit_sent_events(ports, signals, cloc
     assert clock.monotonic() == pytest.approx(20, abs=0.1)
 
 
+def test_the_session_of_a_disconnected_client_gives_way_to_streams_that_wait_or_are_there(ports, clock, subscription):
+    """Reference streams#disconnected-clients."""
+    publish(ports, 0, 1)
+    ended: list[Reason] = []
+    first = start(ports, subscription, client_with(is_disconnected=lambda: clock.monotonic() > 3, on_end=ended.append))
+    assert lines(next(first))[0]["events"] == [1]
+    second = start(ports, subscription)
+    assert list(first) == []
+    assert clock.monotonic() < 3 + 1 + GIVES_WAY_AFTER_S + 1
+    assert ended == [Reason.CLIENT_GONE]
+    assert lines(next(second))[0]["events"] == [1]
+    assert len(sessions(ports, subscription)) == 1
+    second.close()
+
+
 def test_a_reset_ends_the_stream(ports, subscription):
     stream = start(ports, subscription)
 
@@ -190,7 +214,7 @@ def test_an_end_by_the_broker_is_noticed_at_the_next_wake_up(ports, signals, sub
     assert lines(b"".join(stream))[-1]["info"] == {"debug": "the detail"}
 
 
-def test_a_failing_store_ends_the_stream_with_the_reason(ports, signals, subscription, monkeypatch, caplog):
+def test_a_failing_store_ends_the_stream_with_the_reason(ports, signals, subscription, monkeypatch, failure_lines):
     """Reference streams#end-reasons."""
     stream = start(ports, subscription)
 
@@ -201,7 +225,49 @@ def test_a_failing_store_ends_the_stream_with_the_reason(ports, signals, subscri
     signals.then.append(lambda: publish(ports, 0, 1))
     assert lines(b"".join(stream))[-1]["info"] == {"debug": "The disk does not answer."}
     assert sessions(ports, subscription) == set()
-    assert "A stream failed" in caplog.text
+    assert [(line["event"], bool(line["exc_info"])) for line in failure_lines] == [("A stream failed", False)]
+    # The next stream says that it works again, and a third one nothing.
+    monkeypatch.undo()
+    for _ in range(2):
+        again = start(ports, subscription)
+        next(again)
+        again.close()
+    assert [line["event"] for line in failure_lines[1:]] == ["works again"]
+
+
+def test_a_failing_coordinator_is_said_to_work_again_by_the_next_stream(
+    ports, signals, subscription, monkeypatch, failure_lines
+):
+    stream = start(ports, subscription)
+
+    def fail(*_: object) -> None:
+        raise Unavailable("ZooKeeper does not answer.")
+
+    signals.then.append(lambda: (monkeypatch.setattr(ports.coordinator, "topology", fail), publish(ports, 0, 1)))
+    assert lines(b"".join(stream))[-1]["info"] == {"debug": "ZooKeeper does not answer."}
+    monkeypatch.undo()
+    again = start(ports, subscription)
+    next(again)
+    again.close()
+    assert [line["event"] for line in failure_lines] == ["A stream failed", "works again"]
+
+
+def test_an_error_of_one_stream_alone_is_not_said_to_be_over_by_another(
+    ports, signals, subscription, monkeypatch, failure_lines
+):
+    stream = start(ports, subscription)
+
+    def fail(*_: object) -> None:
+        raise KeyError
+
+    monkeypatch.setattr(ports.stores.of("default"), "read", fail)
+    signals.then.append(lambda: publish(ports, 0, 1))
+    list(stream)
+    monkeypatch.undo()
+    again = start(ports, subscription)
+    next(again)
+    again.close()
+    assert [line["event"] for line in failure_lines] == ["A stream failed"]
 
 
 def test_a_stream_that_ends_before_it_knows_any_cursor_gives_the_reason(ports, subscription, monkeypatch):
@@ -216,7 +282,9 @@ def test_a_stream_that_ends_before_it_knows_any_cursor_gives_the_reason(ports, s
     assert line["cursor"]["offset"] == "001-0001--1"
 
 
-def test_an_internal_error_ends_the_stream_without_showing_details(ports, signals, subscription, monkeypatch, caplog):
+def test_an_internal_error_ends_the_stream_without_showing_details(
+    ports, signals, subscription, monkeypatch, failure_lines
+):
     stream = start(ports, subscription)
 
     def fail(*_: object) -> None:
@@ -226,7 +294,7 @@ def test_an_internal_error_ends_the_stream_without_showing_details(ports, signal
     signals.then.append(lambda: publish(ports, 0, 1))
     assert lines(b"".join(stream))[-1]["info"] == {"debug": "Internal error"}
     assert sessions(ports, subscription) == set()
-    assert "secret" in caplog.text
+    assert [repr(line["exc_info"]) for line in failure_lines] == ["ZeroDivisionError('secret')"]
 
 
 def test_a_lost_notification_only_causes_a_delay(ports, clock, signals, subscription):

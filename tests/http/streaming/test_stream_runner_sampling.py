@@ -91,7 +91,7 @@ def test_events_of_earlier_timelines_are_counted(ports, timelines):
 
 def test_an_event_without_events_moves_the_cursor_behind_what_it_counts():
     frames = ServerSentEvents(places={A: BEGIN, B: BEGIN})
-    text = frames.write(Send(A, TimelinePosition(1, 6), (), "", 7)).decode()
+    text = b"".join(frames.write(Send(A, TimelinePosition(1, 6), (), "", 7))).decode()
     (cursors,) = [json.loads(line.removeprefix("id: ")) for line in text.splitlines() if line.startswith("id: ")]
     assert cursors == [
         {"partition": "0", "offset": TimelinePosition(1, 6).offset},

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import create_engine, select
 
+from rioni.domain.events import realm_of
 from rioni.projections.queries import audit_pages
 from rioni.projections.queries.audit_pages import AuditQuery, Place, page
 from rioni.projections.queries.positions import first_since
@@ -49,18 +50,20 @@ FILTERS = {
     "kind": lambda row: row["resource_type"],
     "topic": lambda row: row["topic"],
     "actor": lambda row: row["actor"],
+    "realm": lambda row: realm_of(row["client"]),
     "flow_id": lambda row: row["flow_id"],
     "since": lambda row: row["recorded_at"],
     "until": lambda row: row["recorded_at"],
 }
-CHOICES = st.dictionaries(st.sampled_from(sorted(FILTERS)), st.none() | st.integers(0, COMMANDS), max_size=4)
+CHOICES = st.dictionaries(st.sampled_from(sorted(FILTERS)), st.none() | st.integers(0, COMMANDS), max_size=5)
 """Filters, each with the place of an entry that has the value; None for the one that they share."""
 
 
 def query_of(everything, choices, shared):
-    return AuditQuery(
-        **{name: FILTERS[name](everything[shared if place is None else place]) for name, place in choices.items()}
-    )
+    wanted = {name: FILTERS[name](everything[shared if place is None else place]) for name, place in choices.items()}
+    if not wanted.get("realm") or "actor" not in wanted:
+        wanted.pop("realm", None)
+    return AuditQuery(**wanted)
 
 
 def matches(row, wanted):
@@ -69,6 +72,7 @@ def matches(row, wanted):
         and wanted.kind in (None, row["resource_type"])
         and wanted.topic in (None, row["topic"])
         and wanted.actor in (None, row["actor"])
+        and wanted.realm in (None, realm_of(row["client"]))
         and wanted.flow_id in (None, row["flow_id"])
         and (wanted.since is None or row["recorded_at"] >= wanted.since)
         and (wanted.until is None or row["recorded_at"] < wanted.until)

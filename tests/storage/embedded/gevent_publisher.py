@@ -22,6 +22,7 @@ from rioni.storage.clock import SystemClock
 from rioni.storage.embedded.events.event_store import EmbeddedEventStore
 from rioni.storage.embedded.signals import EmbeddedSignals
 from tests.contracts.event_store import events, read_all
+from tests.support.waiting import WAIT_S
 
 
 GREENLETS = 50
@@ -60,7 +61,7 @@ def main(path: Path) -> None:
     for greenlet in greenlets:
         greenlet.join()
 
-    assert waiter.wait(20)
+    assert waiter.wait(WAIT_S)
     found = read_all(store, "topic", 0)
     # The first one was being written already when its caller was killed, which did not affect the others.
     assert sorted(found) == sorted(events("killed", *range(GREENLETS)))

@@ -12,7 +12,7 @@ import pytest
 from rioni.domain.errors import Unavailable
 from rioni.storage.embedded import file_lock
 from rioni.storage.embedded.file_lock import WAITING_MAX, FileLock
-from tests.support.waiting import wait_until
+from tests.support.waiting import WAIT_S, wait_until
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def test_threads_take_turns(path):
 
     with ThreadPoolExecutor(8) as threads:
         for each in [threads.submit(work) for _ in range(8)]:
-            each.result(60)
+            each.result(WAIT_S)
     assert most == [1] * 400
 
 
@@ -83,7 +83,7 @@ def test_waiting_behind_a_timed_out_waiter_has_its_own_shorter_limit(path, hold,
     timer = threading.Timer(0.5, release)
     timer.start()
     with lock.held(60):
-        timer.join(60)
+        timer.join(WAIT_S)
 
 
 def times_open(path: Path) -> int:

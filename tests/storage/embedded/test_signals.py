@@ -10,7 +10,8 @@ import pytest
 
 from rioni.storage.embedded.data_directory import DataDirectory
 from rioni.storage.embedded.signals import EmbeddedSignals
-from tests.contracts.signals import ENOUGH_S, SignalsContract
+from tests.contracts.signals import SignalsContract
+from tests.support.waiting import WAIT_S
 
 
 ROOT = Path(__file__).parents[3]
@@ -55,7 +56,7 @@ def test_processes_wake_each_other(signals: EmbeddedSignals, echo: subprocess.Po
     waiter = signals.watch(["answer"])
     for _ in range(50):
         signals.notify("question")
-        assert waiter.wait(ENOUGH_S)
+        assert waiter.wait(WAIT_S)
 
 
 def test_notifications_rejected_by_a_full_queue_arrive_later(directory: DataDirectory, signals: EmbeddedSignals):
@@ -68,7 +69,7 @@ def test_notifications_rejected_by_a_full_queue_arrive_later(directory: DataDire
         for key in keys:
             signals.notify(key)
     for waiter in watches:
-        assert waiter.wait(ENOUGH_S)
+        assert waiter.wait(WAIT_S)
     late.close()
 
 
@@ -86,7 +87,7 @@ def test_a_long_path_is_supported(tmp_path: Path):
     one, two = EmbeddedSignals(path), EmbeddedSignals(path)
     waiter = one.watch(["key"])
     two.notify("key")
-    assert waiter.wait(ENOUGH_S)
+    assert waiter.wait(WAIT_S)
     one.close()
     two.close()
 
@@ -99,15 +100,15 @@ def test_a_forked_process_has_its_own_socket(signals: EmbeddedSignals):
         try:
             own = signals.watch(["question"])
             signals.notify("answer")
-            code = 0 if own.wait(ENOUGH_S) else 2
+            code = 0 if own.wait(WAIT_S) else 2
             signals.close()
         finally:
             os._exit(code)
-    assert waiter.wait(ENOUGH_S)
+    assert waiter.wait(WAIT_S)
     signals.notify("question")
     assert os.waitpid(pid, 0)[1] == 0
     signals.notify("answer")
-    assert waiter.wait(ENOUGH_S)
+    assert waiter.wait(WAIT_S)
 
 
 def test_closing_removes_all_files_and_notifying_afterwards_has_no_effect(directory: DataDirectory):

@@ -17,10 +17,7 @@ from rioni.tools.dev_cluster import jars
 from rioni.tools.dev_cluster.cluster import LocalCluster, running_cluster
 from tests.support.clock import ManualClock
 from tests.support.faulty_cluster import BROKERS, KafkaProxies
-from tests.support.waiting import wait_until
-
-
-METADATA_TIMEOUT_S = 5
+from tests.support.waiting import WAIT_S, wait_until
 
 
 @pytest.fixture
@@ -52,7 +49,7 @@ class SeveralBrokers(NamedTuple):
 def in_sync(admin: AdminClient) -> bool:
     """Whether all brokers are there, and no partition lacks a replica."""
     with contextlib.suppress(KafkaException):
-        found = admin.list_topics(timeout=METADATA_TIMEOUT_S)
+        found = admin.list_topics(timeout=WAIT_S)
         partitions = [each for topic in found.topics.values() for each in topic.partitions.values()]
         return len(found.brokers) == BROKERS and all(len(each.isrs) == len(each.replicas) for each in partitions)
     return False

@@ -5,7 +5,7 @@ import pytest
 from rioni.domain.errors import TopicClosed
 from rioni.domain.ports.store_measurements import StoreMeasurements
 from tests.contracts.event_store import TOPIC, events, read_all
-from tests.contracts.signals import ENOUGH_S
+from tests.support.waiting import WAIT_S
 
 
 pytestmark = pytest.mark.kafka
@@ -23,7 +23,7 @@ def test_the_store_reports_its_measurements(open_store, signals):
     watch = signals.watch([f"topic:{TOPIC}"])
     store.append(TOPIC, {0: events(2), 1: events(3)})
     while measured["events_behind"][-1:] != [0]:
-        assert watch.wait(ENOUGH_S)
+        assert watch.wait(WAIT_S)
     watch.close()
     store.close_topic(TOPIC)
     with pytest.raises(TopicClosed):

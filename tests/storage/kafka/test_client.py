@@ -29,6 +29,7 @@ from rioni.domain.publishing.idempotency import IdempotencyClaim
 from rioni.domain.system.storages import StorageEntry
 from rioni.storage.clock import SystemClock
 from rioni.storage.embedded.signals import EmbeddedSignals
+from rioni.storage.kafka.client import Connection
 from rioni.storage.kafka.factory import opener
 from rioni.tools.dev_cluster import jars
 from rioni.tools.dev_cluster.servers import HOST, free_ports, kafka, new_cluster_id
@@ -196,6 +197,14 @@ def test_publishing_continues_when_it_is_allowed_again(open_store, forbid):
 
     wait_until(appended)
     assert read_all(store, "forbidden", 0) == events(2)
+
+
+@pytest.mark.parametrize(("brokers", "copies"), [(1, (1, 1)), (2, (2, 1)), (3, (3, 2)), (9, (3, 2))])
+def test_a_topic_has_as_many_copies_as_there_are_brokers_for(brokers, copies):
+    connection = Connection(bootstrap_servers=HOST, topic_prefix="")
+    assert connection.copies(brokers) == copies
+    with pytest.raises(Unavailable, match="none of its brokers"):
+        connection.copies(0)
 
 
 def test_no_topic_is_created_by_reading_or_publishing(open_store):

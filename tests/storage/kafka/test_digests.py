@@ -13,6 +13,7 @@ from rioni.domain.publishing.headers import Headers
 from rioni.domain.system.event_chains import ChainHead
 from rioni.domain.timelines.position import POSITION_MAX
 from tests.contracts.event_store import TOPIC, events
+from tests.support.waiting import WAIT_S
 
 
 pytestmark = pytest.mark.kafka
@@ -86,7 +87,7 @@ def test_a_block_ends_soon_after_it_has_its_size_and_the_next_one_goes_on_there(
 def test_what_has_expired_has_no_digest_and_is_behind_the_range(store, connection, name):
     removed = TopicPartition(name, 0, 3)
     admin = AdminClient(connection.client())
-    admin.delete_records([removed])[removed].result(20)
+    admin.delete_records([removed])[removed].result(WAIT_S)
     assert store.digest(TOPIC, 0, 0, COUNT, POSITION_MAX) is None
     assert store.digest(TOPIC, 0, 3, COUNT, POSITION_MAX).records == COUNT - 3
     expected = [ChainHead(TOPIC, 0, 3, COUNT, ""), ChainHead(TOPIC, 1, 0, 0, "")]

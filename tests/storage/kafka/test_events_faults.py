@@ -18,7 +18,7 @@ from rioni.tools.dev_cluster.cluster import LocalCluster
 from tests.contracts.event_store import PARTITIONS, TOPIC, events, read_all
 from tests.storage.kafka.conftest import SeveralBrokers
 from tests.support.faulty_cluster import KafkaProxies
-from tests.support.waiting import wait_until
+from tests.support.waiting import WAIT_S, wait_until
 
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
@@ -40,7 +40,6 @@ def connection(cluster: LocalCluster) -> Connection:
     return Connection(bootstrap_servers=cluster.kafka, topic_prefix=f"{uuid4()}-")
 
 
-ENOUGH_S = 60
 CLOSING_S = 1.0
 """The longest time for closing the topic while one broker is suspended and not yet considered dead."""
 
@@ -48,7 +47,7 @@ CLOSING_S = 1.0
 def partition_of(connection: Connection) -> PartitionMetadata:
     """The leader of the topic's only partition, and the other replicas."""
     name = connection.topic_prefix + TOPIC
-    return AdminClient(connection.client()).list_topics(name, timeout=ENOUGH_S).topics[name].partitions[0]
+    return AdminClient(connection.client()).list_topics(name, timeout=WAIT_S).topics[name].partitions[0]
 
 
 def test_acknowledged_events_survive_broker_failures_and_too_few_brokers_acknowledge_nothing(
@@ -96,7 +95,7 @@ def test_closing_a_topic_waits_for_all_brokers_that_may_lead_it(
             closing = pool.submit(store.close_topic, TOPIC)
             wait([closing], timeout=CLOSING_S)
             # Closing stops waiting only for a broker that was suspended for so long that it is considered dead.
-            assert not closing.done() or number not in admin.list_topics(timeout=ENOUGH_S).brokers
+            assert not closing.done() or number not in admin.list_topics(timeout=WAIT_S).brokers
         finally:
             cluster.kafkas[number - 1].resume()
         assert closing.result() == [Bounds(0, 0)]
@@ -131,7 +130,7 @@ def test_a_partition_whose_broker_does_not_answer_delays_no_other_partition(
     name, admin = single.topic_prefix + TOPIC, AdminClient(single.client())
     store.append(TOPIC, dict.fromkeys(range(3), events(0)))
     leaders = [
-        each.leader for _, each in sorted(admin.list_topics(name, timeout=ENOUGH_S).topics[name].partitions.items())
+        each.leader for _, each in sorted(admin.list_topics(name, timeout=WAIT_S).topics[name].partitions.items())
     ]
     (other,) = [number for number in (1, 2) if leaders[number] != leaders[0]][:1]
     with ThreadPoolExecutor() as pool:

@@ -1,9 +1,11 @@
+import re
 import sys
 
 import pytest
 
 from rioni.domain.errors import Unavailable
 from rioni.domain.system.storages import StorageEntry
+from rioni.installing import requirement
 from rioni.storage.kafka.client import Connection, connection_of
 from rioni.storage.kafka.factory import opener
 
@@ -44,5 +46,5 @@ def test_the_error_of_an_unusable_storage_says_what_it_needs(configuration):
 def test_without_the_driver_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "rioni.storage.kafka.events", None)
     storage = StorageEntry(id="k", storage_type="kafka", default=False)
-    with pytest.raises(Unavailable, match=r"The storage k needs .* pip install 'rioni\[cluster\]'"):
+    with pytest.raises(Unavailable, match=f"The storage k needs .* pip install {re.escape(requirement('cluster'))}"):
         opener("a:1", database="")(storage)

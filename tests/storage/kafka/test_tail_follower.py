@@ -12,7 +12,7 @@ from rioni.domain.ports.store_measurements import StoreMeasurements
 from rioni.domain.ports.thread_pool import StorePools
 from rioni.domain.timelines.position import Bounds
 from rioni.storage.chunk_cache import CacheMemory, ChunkCache
-from tests.support.waiting import wait_until
+from tests.support.waiting import WAIT_S, wait_until
 
 
 pytest.importorskip("confluent_kafka")
@@ -22,7 +22,6 @@ from rioni.storage.kafka.client import Connection
 from rioni.storage.kafka.tail_follower import TailFollower
 
 
-ENOUGH_S = 20.0
 DEADLINE_S = 0.05
 EVENTS = 5
 
@@ -77,7 +76,7 @@ class _Consumer:
     def poll(self, timeout_s: float) -> _Message | None:
         if not self.polled.is_set():
             self.polled.set()
-            self.goes_on.wait(ENOUGH_S)
+            self.goes_on.wait(WAIT_S)
             return None
         if self._next is None or self._next == EVENTS:
             threading.Event().wait(timeout_s)
@@ -106,7 +105,7 @@ class _StaleConsumer(_Consumer):
         message = _Message(self._next - 1)
         if self._next == 2 and not self.polled.is_set():
             self.polled.set()
-            self.goes_on.wait(ENOUGH_S)
+            self.goes_on.wait(WAIT_S)
         return message
 
 
@@ -132,7 +131,7 @@ class _Pool:
             raise OutcomeUnknown("it goes on") from None
 
     def without_deadline(self, function, *args):
-        return self._thread.submit(function, *args).result(ENOUGH_S)
+        return self._thread.submit(function, *args).result(WAIT_S)
 
 
 def test_a_poll_beyond_the_deadline_of_the_pool_loses_no_event(monkeypatch):
@@ -145,7 +144,7 @@ def test_a_poll_beyond_the_deadline_of_the_pool_loses_no_event(monkeypatch):
         followed = TailFollower(connection, _Topics(), cache, lambda _: None, pools, StoreMeasurements())
         with contextlib.closing(followed):
             followed.of("topic")
-            assert _Consumer.polled.wait(ENOUGH_S)
+            assert _Consumer.polled.wait(WAIT_S)
             # Longer than the deadline; if there is one for this pool, readers have restarted meanwhile.
             if pool.given_up.wait(10 * DEADLINE_S):
                 wait_until(lambda: followed._topics == {})
@@ -162,11 +161,11 @@ def test_events_read_for_a_tail_that_is_replaced_meanwhile_leave_no_gap_in_the_n
     monkeypatch.setattr(tail_follower, "Consumer", _StaleConsumer)
     cache = ChunkCache(CacheMemory(2**20))
     with ThreadPoolExecutor(1) as thread:
-        pools = StorePools()._replace(follow=lambda function, *args: thread.submit(function, *args).result(ENOUGH_S))
+        pools = StorePools()._replace(follow=lambda function, *args: thread.submit(function, *args).result(WAIT_S))
         followed = TailFollower(Connection("127.0.0.1:1"), _Topics(), cache, lambda _: None, pools, StoreMeasurements())
         with contextlib.closing(followed):
             followed.of("topic")
-            assert _StaleConsumer.polled.wait(ENOUGH_S)
+            assert _StaleConsumer.polled.wait(WAIT_S)
             followed.drop("topic")
             tail = followed.of("topic")[0]
             _StaleConsumer.goes_on.set()

@@ -7,7 +7,7 @@ from rioni.domain.timelines.timeline import Timeline
 from rioni.storage.kafka.topics.topics import UNCLEAN
 from rioni.storage.kafka.verification import verify
 from tests.contracts.event_store import TOPIC, events
-from tests.support.waiting import wait_until
+from tests.support.waiting import WAIT_S, wait_until
 
 
 pytestmark = pytest.mark.kafka
@@ -44,7 +44,7 @@ def test_an_intact_timeline_has_no_findings_before_and_after_retention(found, st
     removed = [TopicPartition(connection.topic_prefix + TOPIC, 0, 1_000)]
     admin = AdminClient(connection.client())
     for answer in admin.delete_records(removed, request_timeout=10).values():
-        answer.result(20)
+        answer.result(WAIT_S)
     assert found() == []
     assert found(latest_position=(2_499, 1)) == []
 
@@ -85,7 +85,7 @@ def allow_unclean_leaders(connection):
     )
     admin = AdminClient(connection.client())
     (answer,) = admin.incremental_alter_configs([resource]).values()
-    answer.result(20)
+    answer.result(WAIT_S)
 
 
 @pytest.mark.parametrize("make_safe", [expire, compact])

@@ -18,7 +18,7 @@ from rioni.storage.sql.migration import upgrade
 from tests.contracts.event_log import ORIGIN, TOPICS, Noted, note
 from tests.storage.log_writer import ROOT
 from tests.support.proxy import proxy_to
-from tests.support.waiting import wait_until
+from tests.support.waiting import WAIT_S, wait_until
 
 
 pytestmark = pytest.mark.postgres
@@ -98,7 +98,7 @@ def test_changes_by_others_wake_a_node(url, node):
     one, other = node(url), node(url)
     other.news.clear()
     note(one.log, "a")
-    assert other.news.wait(20)
+    assert other.news.wait(WAIT_S)
 
 
 def test_a_transaction_that_appends_nothing_or_fails_sends_no_notification(url, node):
@@ -118,7 +118,7 @@ def test_a_transaction_that_appends_nothing_or_fails_sends_no_notification(url, 
     with pytest.raises(Stop):
         fail()
     note(one.log, "b")
-    assert other.news.wait(20)
+    assert other.news.wait(WAIT_S)
     assert other.log.position() == 1
 
 

@@ -25,6 +25,7 @@ from eventsourcing.utils import Environment, get_topic, resolve_topic
 from rioni.storage.log.recorder import SqlRecorder
 from rioni.storage.sql.engines import create_engine
 from rioni.storage.sql.migration import upgrade
+from tests.support.waiting import WAIT_S
 
 
 class OnSqlite:
@@ -115,7 +116,7 @@ def test_a_subscription_waits_at_the_end_for_new_entries(engine):
     with ThreadPoolExecutor(1) as executor, recorder.subscribe() as subscription:
         coming = executor.submit(next, subscription)
         recorder.insert_events([event])
-        assert coming.result(20).originator_id == event.originator_id
+        assert coming.result(WAIT_S).originator_id == event.originator_id
 
 
 def test_an_unavailable_database_is_an_error_of_the_library(tmp_path):

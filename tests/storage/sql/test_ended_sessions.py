@@ -8,9 +8,12 @@ from rioni.storage.sql.ended_sessions import ENDED_SESSIONS, SqlEndedSessions
 from rioni.storage.sql.engines import create_engine, reading
 
 
+HOLDER_CHARACTERS = 3
+
+
 @pytest.fixture
 def store(engine: Engine):
-    return SqlEndedSessions(engine)
+    return SqlEndedSessions(engine, HOLDER_CHARACTERS)
 
 
 def kept(engine: Engine):
@@ -23,8 +26,8 @@ def test_a_session_that_has_ended_is_known_to_all_processes(store: SqlEndedSessi
     store.end("a", 1_000, 0)
     store.end("a", 1_000, 0)
     other = create_engine(engine.url.render_as_string(hide_password=False))
-    assert SqlEndedSessions(other).has_ended("a")
-    assert not SqlEndedSessions(other).has_ended("b")
+    assert SqlEndedSessions(other, HOLDER_CHARACTERS).has_ended("a")
+    assert not SqlEndedSessions(other, HOLDER_CHARACTERS).has_ended("b")
     other.dispose()
 
 
@@ -37,13 +40,23 @@ def test_sessions_that_are_over_are_forgotten(store: SqlEndedSessions, engine: E
     assert kept(engine) == 2
 
 
-def test_their_number_is_bounded_by_forgetting_those_that_are_over_first(
-    store: SqlEndedSessions, engine: Engine, monkeypatch
-):
+def test_their_number_is_bounded_by_forgetting_those_that_are_over_first(engine: Engine):
     assert ended_sessions.KEPT_MAX == 100_000
-    monkeypatch.setattr(ended_sessions, "_SURPLUS", ended_sessions.surplus(5))
+    store = SqlEndedSessions(engine, HOLDER_CHARACTERS, kept_max=5)
     for number in range(20):
-        store.end(str(number), 1_000 + number, 0)
+        store.end(f"one {number}", 1_000 + number, 0)
     assert kept(engine) == 5
-    assert store.has_ended("19")
-    assert not store.has_ended("14")
+    assert store.has_ended("one 19")
+    assert not store.has_ended("one 14")
+
+
+def test_nobody_pushes_out_the_ended_sessions_of_others(engine: Engine):
+    store = SqlEndedSessions(engine, HOLDER_CHARACTERS, kept_max=5)
+    for name in ("two", "few"):
+        store.end(f"{name} 0", 1_000, 0)
+    for number in range(100):
+        store.end(f"one {number}", 2_000 + number, 0)
+    assert kept(engine) == 5
+    assert store.has_ended("two 0")
+    assert store.has_ended("few 0")
+    assert store.has_ended("one 99")

@@ -1,6 +1,7 @@
 import contextlib
 import fcntl
 import os
+import re
 import sqlite3
 import subprocess
 import sys
@@ -12,11 +13,13 @@ import pytest
 from sqlalchemy import Engine, exc, insert, select, text
 
 from rioni.domain.errors import Unavailable
+from rioni.installing import requirement
 from rioni.log_tables import HEAD, TRACKING
 from rioni.storage.log.recorder import lock_head
 from rioni.storage.sql import postgres_connections
 from rioni.storage.sql.engines import STATEMENT_S, DriverMissing, create_engine, reading, writing
 from rioni.storage.sql.migration import upgrade
+from tests.support.waiting import WAIT_S
 
 
 ROOT = Path(__file__).parents[3]
@@ -46,7 +49,7 @@ def test_an_unsupported_database_is_rejected_without_showing_passwords(url):
 
 def test_without_the_driver_of_postgresql_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    with pytest.raises(DriverMissing, match=r"pip install 'rioni\[cluster\]'"):
+    with pytest.raises(DriverMissing, match=re.escape(f"pip install {requirement('cluster')}")):
         create_engine("postgresql://localhost/rioni")
 
 
@@ -183,7 +186,7 @@ def test_connections_are_reused_and_only_as_many_are_opened_as_are_used_at_once(
         with reading(sqlite_engine) as connection:
             seen.add(id(connection.connection.driver_connection))
             if barrier:
-                together.wait(20)
+                together.wait(WAIT_S)
 
     threads = [threading.Thread(target=use, args=(True,)) for _ in range(3)]
     for thread in threads:

@@ -26,6 +26,7 @@ from rioni.storage.sql.engines import create_engine, writing
 from rioni.storage.sql.jobs import JOB_TABLES
 from rioni.storage.sql.migration import LATEST, NEW_SQLITE, SCRIPTS, current, upgrade
 from tests.support.new_sqlite import FIRST, dump, migrated
+from tests.support.waiting import WAIT_S
 
 
 @pytest.fixture
@@ -141,7 +142,7 @@ def test_a_node_that_has_waited_for_the_migration_of_a_newer_one_is_rejected(pos
             assert not waiting.done()
         connection.commit()
         with pytest.raises(Unavailable, match=r"newer.*9999"):
-            waiting.result(20)
+            waiting.result(WAIT_S)
     for engine in (newer, older):
         engine.dispose()
 

@@ -15,8 +15,8 @@ pytestmark = pytest.mark.postgres
 
 
 @pytest.fixture(scope="module")
-def url(postgres_url):
-    return postgres_url()
+def url(lasting_postgres_url):
+    return lasting_postgres_url()
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import pytest
 
 from rioni.storage.threads.greenlet_semaphore import ThreadSafeSemaphore
 from tests.storage.log_writer import ROOT
+from tests.support.waiting import WAIT_S
 
 
 def test_the_number_of_slots_is_limited():
@@ -28,9 +29,9 @@ def test_a_waiter_gets_the_slot_that_becomes_free():
     with ThreadPoolExecutor(1) as executor:
         with lock:
             waiter = executor.submit(wait)
-            assert waiting.wait(20)
+            assert waiting.wait(WAIT_S)
             assert not waiter.done()
-        assert waiter.result(20)
+        assert waiter.result(WAIT_S)
 
 
 def test_a_block_that_raises_releases_its_slot():

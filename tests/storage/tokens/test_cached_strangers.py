@@ -7,11 +7,13 @@ import pytest
 
 from rioni.domain.access.authentication import TokenInfo
 from rioni.domain.errors import TokensUnavailable
-from rioni.storage.tokens.cached import ACCEPTED_S, QUESTIONS_MAX, CachedTokens
+from rioni.domain.ports.thread_pool import CLIENT
+from rioni.storage.tokens.cached import ACCEPTED_S, QUESTIONS_MAX, QUESTIONS_OF_CLIENT_MAX, CachedTokens
 from rioni.storage.tokens.circuit_breaker import FAILURES_MAX
 from rioni.storage.tokens.http_get import Response
 from rioni.storage.tokens.tokeninfo import TokenInfoService
 from tests.support.clock import ManualClock
+from tests.support.waiting import WAIT_S
 
 
 URL = "http://localhost:9021/tokeninfo"
@@ -69,6 +71,24 @@ def test_known_tokens_go_on_whatever_unknown_ones_make_the_service_do(clock, to_
     assert tokens.inspect(GOOD) is not None
 
 
+def ask_from(client, tokens, token):
+    """Ask for a token that a client has sent."""
+    before = CLIENT.set(client)
+    try:
+        return tokens.inspect(token)
+    finally:
+        CLIENT.reset(before)
+
+
+@pytest.mark.parametrize("to_strangers", [500, 503, None])
+def test_a_new_token_is_accepted_whatever_unknown_ones_of_other_clients_make_the_service_do(clock, to_strangers):
+    tokens = service(clock, to_strangers)
+    for _ in range(3):
+        send_unknown(tokens)
+        assert ask_from("alice", tokens, NEW) is not None
+        clock.advance(int(ACCEPTED_S * 1000))
+
+
 class SlowForStrangers:
     """A source that accepts one token at once, and lets all others wait."""
 
@@ -79,7 +99,7 @@ class SlowForStrangers:
         if token == GOOD:
             return TokenInfo(uid="alice")
         self.asked.release()
-        assert self.go_on.wait(60)
+        assert self.go_on.wait(WAIT_S)
         return None
 
     def is_over(self, _token):
@@ -91,20 +111,40 @@ def test_unknown_tokens_that_take_long_leave_room_for_known_ones(clock):
     tokens = CachedTokens(source, clock)
     assert tokens.inspect(GOOD) is not None
     threads = [
-        threading.Thread(target=tokens.inspect, args=(f"unknown-{number}",), daemon=True)
+        threading.Thread(target=ask_from, args=(f"client-{number}", tokens, f"unknown-{number}"), daemon=True)
         for number in range(QUESTIONS_MAX)
     ]
     try:
         for thread in threads:
             thread.start()
         for _ in threads:
-            assert source.asked.acquire(timeout=60)
+            assert source.asked.acquire(timeout=WAIT_S)
         clock.advance(int(ACCEPTED_S * 1000))
         assert tokens.inspect(GOOD) is not None
     finally:
         source.go_on.set()
         for thread in threads:
-            thread.join(60)
+            thread.join(WAIT_S)
+
+
+def test_unknown_tokens_of_one_client_leave_room_for_new_ones_of_others(clock):
+    source = SlowForStrangers()
+    tokens = CachedTokens(source, clock)
+    threads = [
+        threading.Thread(target=ask_from, args=("stranger", tokens, f"unknown-{number}"), daemon=True)
+        for number in range(2 * QUESTIONS_MAX)
+    ]
+    try:
+        for thread in threads:
+            thread.start()
+        for _ in range(QUESTIONS_OF_CLIENT_MAX):
+            assert source.asked.acquire(timeout=WAIT_S)
+        assert ask_from("alice", tokens, GOOD) is not None
+        assert not source.asked.acquire(blocking=False)
+    finally:
+        source.go_on.set()
+        for thread in threads:
+            thread.join(WAIT_S)
 
 
 @pytest.mark.parametrize("asked_again", [False, True])

@@ -5,6 +5,7 @@ import pytest
 
 from rioni.domain.errors import TokensUnavailable
 from rioni.storage.tokens import http_get
+from tests.support.waiting import WAIT_S
 
 
 TOKEN = "s3cret-token"
@@ -83,7 +84,7 @@ def trickling_body(handler):
 
 
 def silent(handler):
-    handler.server.over.wait(30)
+    handler.server.over.wait(WAIT_S)
 
 
 @pytest.mark.parametrize("answer", [trickle, trickling_body, silent])

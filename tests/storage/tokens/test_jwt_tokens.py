@@ -1,13 +1,16 @@
+import contextlib
 import json
+from functools import partial
 
 import pytest
 
 from rioni.domain.access.authentication import TokenPolicy
 from rioni.domain.errors import TokensUnavailable
+from rioni.domain.ports.thread_pool import CLIENT
 from rioni.storage.tokens.cached import CachedTokens
 from rioni.storage.tokens.issuers import Issuer, read_issuers
 from rioni.storage.tokens.jwt_tokens import WebTokens
-from rioni.storage.tokens.key_set import FETCH_AGAIN_S, FRESH_S, STALE_S
+from rioni.storage.tokens.key_set import FETCH_AGAIN_S, FETCH_FOR_ANY_S, FRESH_S, STALE_S
 from tests.contracts.tokens import ALICE, RemoteTokensContract, TokensContract
 from tests.support.clock import ManualClock
 from tests.support.tables import rows
@@ -233,6 +236,39 @@ def test_a_new_key_is_fetched_when_a_token_names_it(web, clock):
     clock.advance(int(FETCH_AGAIN_S * 1000))
     assert tokens.inspect(rotated) == ALICE
     assert tokens.inspect(token()) is None
+
+
+def inspected_for(tokens, client, text):
+    """What is said of a token that a client has sent."""
+    before = CLIENT.set(client)
+    try:
+        return tokens.inspect(text)
+    finally:
+        CLIENT.reset(before)
+
+
+def test_unknown_keys_of_strangers_do_not_delay_a_new_key_for_others(web, clock):
+    tokens, rotated = web_tokens(web, clock), token(kid="NEW")
+    ask_from = partial(inspected_for, tokens)
+    assert ask_from("alice", token()) == ALICE
+    clock.advance(int(FETCH_AGAIN_S * 1000))
+    assert ask_from("stranger", token(kid="unknown")) is None
+    web.pages[JWKS] = {"keys": [jwk("RS", kid="NEW")]}
+    # Not refused, which would be remembered: it can't be said within a second of the strangers' question.
+    with pytest.raises(TokensUnavailable):
+        ask_from("alice", rotated)
+    clock.advance(int(FETCH_FOR_ANY_S * 1000))
+    assert ask_from("stranger", token(kid="unknown")) is None
+    assert ask_from("alice", rotated) == ALICE
+
+
+def test_many_clients_together_query_the_issuer_once_in_a_second(web, clock):
+    tokens = web_tokens(web, clock)
+    for number in range(100):
+        with contextlib.suppress(TokensUnavailable):
+            assert inspected_for(tokens, f"client-{number}", token(kid=f"unknown-{number}")) is None
+        clock.advance(100)
+    assert len(web.asked) == 10 / FETCH_FOR_ANY_S
 
 
 def test_a_revoked_key_is_soon_rejected(web, clock):

@@ -22,6 +22,7 @@ from rioni.logging_setup import configure  # noqa: E402
 from rioni.storage.embedded.signals import EmbeddedSignals  # noqa: E402
 from rioni.storage.zookeeper.factory import Shared, open_shared  # noqa: E402
 from rioni.storage.zookeeper.session.options import ZooKeeperOptions  # noqa: E402
+from tests.support.waiting import WAIT_S  # noqa: E402
 
 
 STREAMS, COMMITS, MANY = 4, 25, 1_000
@@ -50,7 +51,7 @@ def main(hosts: str, directory: str, pem: str = "") -> None:
         for position in range(COMMITS):
             assert coordinator.commit(subscription, name, [(key, format_offset(1, position))]) == [True]
             while coordinator.cursors(subscription)[key] != format_offset(1, position):
-                assert waiter.wait(20)
+                assert waiter.wait(WAIT_S)
         waiter.close()
         return name
 

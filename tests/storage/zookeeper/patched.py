@@ -5,12 +5,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.support.waiting import WAIT_S
+
+
+ROOT = Path(__file__).parents[3]
+
 
 def run(hosts: str, directory: Path, pem: str = "") -> None:
     """Let a patched process work as a worker does, and return its results."""
-    script = Path(__file__).with_name("gevent_worker.py")
-    command = [sys.executable, str(script), hosts, str(directory), pem]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    command = [sys.executable, "-m", "tests.storage.zookeeper.gevent_worker", hosts, str(directory), pem]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=WAIT_S, check=False)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {
         "alive": True,

@@ -39,5 +39,5 @@ def test_a_heartbeat_and_a_poison_search_change_nothing_else():
 
 def test_the_stored_form_is_short_and_complete():
     assert NEW.encoded() == b'{"offset":"001-0001--1"}'
-    full = Progress(at(1), 2, at(3), 4, at(5), 6)
+    full = Progress(at(1), 2, at(3), 4, at(5), 6, at(7), "why")
     assert decode(full.encoded()) == full

@@ -11,9 +11,8 @@ from confluent_kafka.admin import AdminClient
 from rioni.domain.errors import Unavailable
 from rioni.tools.dev_cluster import jars
 from rioni.tools.dev_cluster.servers import CLASSES, FEATURES, Server
+from tests.support.waiting import WAIT_S
 
-
-TIMEOUT_S = 30
 
 needs_java = pytest.mark.skipif(bool(jars.missing()), reason=jars.missing())
 
@@ -21,13 +20,13 @@ needs_java = pytest.mark.skipif(bool(jars.missing()), reason=jars.missing())
 @pytest.mark.kafka
 def test_a_broker_answers_and_continues_after_it_was_killed(other_kafka_cluster):
     admin = AdminClient({"bootstrap.servers": other_kafka_cluster.kafka})
-    assert list(admin.list_topics(timeout=TIMEOUT_S).brokers) == [1]
+    assert list(admin.list_topics(timeout=WAIT_S).brokers) == [1]
     (broker,) = other_kafka_cluster.kafkas
     broker.kill()
     assert not broker.alive
     broker.start()
     broker.wait()
-    assert list(admin.list_topics(timeout=TIMEOUT_S).brokers) == [1]
+    assert list(admin.list_topics(timeout=WAIT_S).brokers) == [1]
 
 
 @pytest.mark.kafka
@@ -58,7 +57,7 @@ def test_the_command_prints_the_addresses_of_the_servers_and_ends_them_on_a_sign
         assert process.poll() is None, said
         children = [int(pid) for pid in _children(process.pid)]
         process.send_signal(signal.SIGINT)
-        output, _ = process.communicate(timeout=TIMEOUT_S)
+        output, _ = process.communicate(timeout=WAIT_S)
     assert process.returncode == 0
     database, kafka, zookeeper = output.splitlines()
     assert database.startswith("export RIONI_DATABASE='postgresql+psycopg://")

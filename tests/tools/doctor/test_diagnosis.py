@@ -9,6 +9,7 @@ from rioni.domain.errors import Invalid
 from rioni.tools.doctor.diagnosis import gather, run
 from rioni.tools.doctor.model import Missing, NotLookedAt, check, error, source, warning
 from rioni.tools.doctor.site import Deadline, Scope, Site
+from tests.support.waiting import WAIT_S
 
 
 @source
@@ -89,7 +90,7 @@ def test_what_hangs_is_left_out_at_the_deadline(site):
 
     @source
     def hanging(site):
-        assert release.wait(60)
+        assert release.wait(WAIT_S)
 
     try:
         facts = gather(replace(site, deadline=Deadline(0.2)), [hanging, number])

@@ -198,7 +198,9 @@ def test_partitions_that_were_added_are_copied_from_their_beginning(client, even
     assert sorted(chain(*_numbers(read(target)).values())) == list(range(20))
 
 
-def test_a_broker_that_does_not_answer_ends_the_copy_with_an_error(client, event_type, copying):
+def test_a_broker_that_does_not_answer_ends_the_copy_with_an_error(client, event_type, copying, monkeypatch):
+    monkeypatch.setattr("rioni.tools.events.patience.PATIENCE_S", 0.5)
+
     def send(events, key):
         raise ConnectionFailed("no answer")
 

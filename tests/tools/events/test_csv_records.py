@@ -112,6 +112,9 @@ def test_what_is_not_csv_ends_the_reading(text, line, reason):
         ("id,", "has no name"),
         ("a..b", "dots that separate nothing"),
         ("other", "There is no column id"),
+        ("a;b", "a single column with ';'"),
+        ("a|b", "a single column with '|'"),
+        ("a\tb", "a single column with"),
     ],
 )
 def test_a_header_that_can_not_be_used_is_refused(header, reason):

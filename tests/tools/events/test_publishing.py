@@ -2,8 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rioni.client import BadRequest, ItemResult, PublishingFailed, TooLarge, Unprocessable
+from rioni.client import BadRequest, ConnectionFailed, ItemResult, PublishingFailed, TooLarge, Unprocessable
 from rioni.client.errors import problem
+from rioni.client.retries import WAIT_MAX_S
 from rioni.tools.events.publishing import ATTEMPTS_MAX, BatchPublisher, Outcome, Refusal
 
 
@@ -28,6 +29,10 @@ class Broker:
             self.partly -= 1
             raise PublishingFailed("orders", _results(len(events), 0, "publishing", "timed out"))
         self.stored += events
+
+
+def _problem(status, detail):
+    return problem(status, {"detail": detail}, request="POST", retry_after_s=None)
 
 
 def _results(count, failed, step, detail):
@@ -99,3 +104,24 @@ def test_a_single_event_that_is_too_large_or_unreadable_is_refused(refusal):
     event = b"unreadable" if refusal is BadRequest else b"x" * 21
     outcome = BatchPublisher(broker.publish).publish([event], "key")
     assert [(each.number, each.step) for each in outcome.refused] == [(0, "validating")]
+
+
+@pytest.mark.parametrize("ex", [ConnectionFailed("refused"), _problem(503, "away"), _problem(429, "busy")])
+def test_a_batch_is_sent_under_its_key_until_the_broker_is_back(ex):
+    pauses, notes, keys = [], [], []
+
+    def send(_events, key):
+        keys.append(key)
+        if sum(pauses) < 60:
+            raise ex
+
+    assert BatchPublisher(send, sleep=pauses.append, note=notes.append).publish([b"a"], "key") == Outcome(1, [])
+    assert {*keys} == {"key"}
+    assert sum(pauses) <= 60 + WAIT_MAX_S
+    assert len(notes) == 1
+
+
+@pytest.mark.parametrize("ex", [_problem(401, "who?"), _problem(403, "no"), _problem(500, "broken")])
+def test_what_would_fail_again_is_an_error_at_once(ex):
+    with pytest.raises(type(ex)):
+        BatchPublisher(lambda *_: (_ for _ in ()).throw(ex), sleep=pytest.fail).publish([b"a"], "key")

@@ -10,7 +10,7 @@ from rioni.client import Unavailable
 from rioni.domain.timelines.position import TimelinePosition
 from rioni.testing import Broker
 from rioni.tools.events.merging import entries
-from rioni.tools.events.patience import FAILURES_MAX
+from rioni.tools.events.patience import FAILURES_SILENT
 from rioni.tools.events.reading import Range, Reader
 
 
@@ -57,7 +57,7 @@ def test_a_range_of_which_everything_has_expired_has_no_events(failing, orders):
 
 
 def test_failures_that_pass_are_not_seen(failing, orders, monkeypatch):
-    monkeypatch.setattr("rioni.tools.events.patience.PAUSE_FIRST_S", 0.0)
+    monkeypatch.setattr("rioni.tools.events.patience.WAIT_FIRST_S", 0.0)
     reader = Reader(failing.client(), orders)
     failing.fail_next(503, count=3, path="/event-types/*/events", retry_after_s=0)
     assert _numbers(reader.read(Range("0", _place(9), _place(11), 2))) == [10, 11]
@@ -66,10 +66,15 @@ def test_failures_that_pass_are_not_seen(failing, orders, monkeypatch):
 
 
 def test_failures_that_stay_are_raised(failing, orders, monkeypatch):
-    monkeypatch.setattr("rioni.tools.events.patience.PAUSE_FIRST_S", 0.0)
+    monkeypatch.setattr("rioni.tools.events.patience.WAIT_FIRST_S", 0.0)
     notes = []
-    reader = Reader(failing.client(), orders, note=notes.append)
-    failing.fail_next(503, count=FAILURES_MAX, path="/event-types/*/events", retry_after_s=0)
+
+    def told(note):
+        notes.append(note)
+        monkeypatch.setattr("rioni.tools.events.patience.PATIENCE_S", 0.0)
+
+    reader = Reader(failing.client(), orders, note=told)
+    failing.fail_next(503, count=FAILURES_SILENT + 1, path="/event-types/*/events", retry_after_s=0)
     with pytest.raises(Unavailable):
         list(reader.read(Range("0", _place(9), _place(11), 2)))
     assert len(notes) == 1

@@ -6,6 +6,7 @@ from rioni.domain.errors import Invalid
 from rioni.tools.events.publishing import BATCH_BYTES_MAX, BatchPublisher
 from rioni.tools.events.records import Record, Unreadable
 from rioni.tools.events.uploading import Line, Upload, as_they_arrive
+from tests.support.waiting import WAIT_S
 from tests.tools.events.test_publishing import Broker
 
 
@@ -109,7 +110,7 @@ def test_events_of_a_pipe_do_not_wait_for_a_full_batch():
 
     def slowly():
         yield from _lines(b"a")
-        more.wait(60)
+        more.wait(WAIT_S)
         yield from _lines(b"b")
 
     broker = Broker()

@@ -1,5 +1,7 @@
 """OpenAPI operations of settings, storages and monitoring."""
 
+from typing import get_args
+
 from rioni.domain.system.settings import BLACKLIST_TYPES
 from rioni.http.metrics.sampler import NAMES
 from rioni.http.openapi.builders import (
@@ -12,6 +14,7 @@ from rioni.http.openapi.builders import (
     answer,
     array,
     body,
+    one_of,
     operation,
     or_problem,
     path,
@@ -19,6 +22,7 @@ from rioni.http.openapi.builders import (
     schema,
     structure,
 )
+from rioni.http.operations import Outcome
 
 
 SETTINGS, STORAGES, OPERATING = "Settings", "Storages", "Operating"
@@ -30,7 +34,7 @@ _BLACKLIST_ENTRY = (
         "blacklist_type",
         "Whom to block: producers or consumers, by application or event type; in any case.",
         "CONSUMER_APP",
-        {"enum": [*BLACKLIST_TYPES]},
+        one_of("BlacklistType", BLACKLIST_TYPES),
     ),
     path("name", "The application or event type.", "shop"),
 )
@@ -64,13 +68,19 @@ _HANGING = _LIVE | {
 
 
 _BROKER_RIGHT, _EVENT_TYPE_RIGHT, _SUBSCRIPTION_RIGHT = (
-    STRING | {"enum": rights}
-    for rights in (["READ", "WRITE", "ADMIN", "HISTORY"], ["READ", "WRITE", "ADMIN"], ["READ", "ADMIN", "STREAM"])
+    one_of(title, rights)
+    for title, rights in (
+        ("BrokerRight", ("READ", "WRITE", "ADMIN", "HISTORY")),
+        ("EventTypeRight", ("READ", "WRITE", "ADMIN")),
+        ("SubscriptionRight", ("READ", "ADMIN", "STREAM", "REDRIVE")),
+    )
 )
+_OUTCOME = one_of("Outcome", get_args(Outcome))
 _SUBSCRIPTION_ID = "038fc871-1d2c-4e2e-aa29-1579e8f2e71f"
 
 _KINDS_OF_METRICS = ("gauges", "counters", "histograms", "meters", "timers")
 _METRICS: Json = {
+    "title": "Metrics",
     "type": "object",
     "required": ["version", *_KINDS_OF_METRICS],
     "properties": {"version": STRING, **{kind: {"type": "object"} for kind in _KINDS_OF_METRICS}},
@@ -104,22 +114,24 @@ _HISTORY = {
 }
 
 
-def _checks(*statuses: str) -> Json:
+def _checks(title: str, *statuses: str) -> Json:
     check = structure(
         {
-            "status": {"enum": ["ok", "warning", "failed"]},
+            "status": one_of("CheckStatus", ("ok", "warning", "failed")),
             "reason": STRING | {"description": "Why the check failed."},
             "detail": STRING,
             "warnings": array(STRING, description="Warnings: works, but should be corrected."),
         },
         optional=("reason", "detail", "warnings"),
+        title="Check",
     )
     return structure(
         {
-            "status": {"enum": list(statuses)},
+            "status": one_of(f"{title}Status", statuses),
             "worker": STRING | {"description": "The unique name of the process."},
             "checks": {"type": "object", "additionalProperties": check},
-        }
+        },
+        title=title,
     )
 
 
@@ -141,10 +153,12 @@ _NODES = structure(
                     "connections": INTEGER | {"description": "Open connections."},
                     "streams": INTEGER | {"description": "Open streams."},
                     "requests_per_second": {"type": "number", "description": "Since its report before."},
-                }
+                },
+                title="Worker",
             )
         ),
-    }
+    },
+    title="Node",
 )
 
 
@@ -155,18 +169,30 @@ PATHS: Json = {
             "Show what the caller may do",
             {
                 200: answer(
-                    "Rights to the broker, and to what was named. The blacklist, features, the scopes of the token and "
-                    "the owners of single events may still refuse a request.",
+                    "Rights to the broker, and to what was named, and each operation that needs a right with what "
+                    "refuses it now, if anything does. Other features, and the owners of single events, may still "
+                    "refuse a request.",
                     structure(
                         {
                             "subject": STRING,
                             "broker": array(_BROKER_RIGHT),
                             "event_type": array(_EVENT_TYPE_RIGHT),
                             "subscription": array(_SUBSCRIPTION_RIGHT),
+                            "operations": {"type": "object", "additionalProperties": _OUTCOME},
                         },
                         optional=("event_type", "subscription"),
+                        title="Rights",
                     ),
-                    {"subject": "jane", "broker": ["READ", "HISTORY"], "event_type": ["READ", "WRITE", "ADMIN"]},
+                    {
+                        "subject": "jane",
+                        "broker": ["READ", "HISTORY"],
+                        "event_type": ["READ", "ADMIN"],
+                        "operations": {
+                            "GET /event-types/{name}/events": "allowed",
+                            "POST /event-types/{name}/events": "blacklist",
+                            "POST /settings/features": "right",
+                        },
+                    },
                 )
             },
             parameters=[
@@ -180,13 +206,13 @@ PATHS: Json = {
         "get": operation(
             SETTINGS,
             "List administrators",
-            {200: answer("Who administers the broker.", schema("Admins"), _ADMINS)},
+            {200: answer("Who administers the broker.", schema("Administrators"), _ADMINS)},
             problems=(403,),
         ),
         "post": operation(
             SETTINGS,
             "Name administrators",
-            {200: answer("Who administers the broker from now on.", schema("Admins"), _ADMINS)},
+            {200: answer("Who administers the broker from now on.", schema("Administrators"), _ADMINS)},
             description="The administrator of the broker's configuration remains one.",
             body=body(schema("SubmittedAdmins"), _ADMINS),
             problems=(403, 422),
@@ -226,7 +252,13 @@ PATHS: Json = {
         "get": operation(
             SETTINGS,
             "List features",
-            {200: answer("All features.", structure({"items": array(schema("Feature"))}), {"items": [_FEATURE]})},
+            {
+                200: answer(
+                    "All features.",
+                    structure({"items": array(schema("FeatureSwitch"))}, title="Features"),
+                    {"items": [_FEATURE]},
+                )
+            },
             problems=(403,),
         ),
         "post": operation(
@@ -284,7 +316,7 @@ PATHS: Json = {
             {
                 200: answer(
                     "The nodes with their worker processes, by host name and port.",
-                    structure({"items": array(_NODES)}),
+                    structure({"items": array(_NODES)}, title="Nodes"),
                     {"items": [_NODE]},
                     headers=("Cache-Control",),
                 )
@@ -331,14 +363,16 @@ PATHS: Json = {
                             "series": array(
                                 structure(
                                     {
-                                        "name": {"enum": [*NAMES]},
+                                        "name": one_of("MetricName", NAMES),
                                         "labels": {"type": "object", "additionalProperties": STRING},
                                         "values": array({"type": ["number", "null"]}),
-                                    }
+                                    },
+                                    title="MetricSeries",
                                 )
                             ),
                             "matched": INTEGER | {"description": "How many series there are, with those left out."},
-                        }
+                        },
+                        title="MetricsHistory",
                     ),
                     _HISTORY,
                     headers=("Cache-Control",),
@@ -347,7 +381,12 @@ PATHS: Json = {
             description="A sample is taken every ten seconds. With a larger `step` a value is the mean of rates, and "
             "the maximum of others: " + "; ".join(f"`{name}`: {text}" for name, (_, text) in NAMES.items()) + ".",
             parameters=[
-                query("name", "Names of series, separated by commas.", array({"enum": [*NAMES]}), ["published_events"]),
+                query(
+                    "name",
+                    "Names of series, separated by commas.",
+                    array(one_of("MetricName", NAMES)),
+                    ["published_events"],
+                ),
                 query("event_type", "Only series of these event types.", array(STRING), ["order.created"]),
                 query("subscription", "Only series of these subscriptions.", array(STRING)),
                 query("total", "Only what parts amount to, or only these parts; both where absent.", BOOLEAN),
@@ -356,7 +395,7 @@ PATHS: Json = {
                 query(
                     "order",
                     "Which come first: by name, or by the largest last value.",
-                    STRING | {"enum": ["name", "largest"], "default": "name"},
+                    one_of("SeriesOrder", ("name", "largest")) | {"default": "name"},
                 ),
                 query(
                     "limit", "How many series are shown.", INTEGER | {"minimum": 1, "maximum": 1000, "default": 100}, 20
@@ -376,10 +415,13 @@ PATHS: Json = {
             OPERATING,
             "Check the background jobs of the process",
             {
-                200: answer("It is alive.", _checks("ok"), _LIVE, headers=("Cache-Control",)),
+                200: answer("It is alive.", _checks("Liveness", "ok"), _LIVE, headers=("Cache-Control",)),
                 503: or_problem(
                     answer(
-                        "It is not alive; a restart may help.", _checks("failed"), _HANGING, headers=("Cache-Control",)
+                        "It is not alive; a restart may help.",
+                        _checks("NoLiveness", "failed"),
+                        _HANGING,
+                        headers=("Cache-Control",),
                     )
                 ),
             },
@@ -390,11 +432,11 @@ PATHS: Json = {
             OPERATING,
             "Readiness check",
             {
-                200: answer("It is ready.", _checks("ok"), _READY, headers=("Cache-Control",)),
+                200: answer("It is ready.", _checks("Readiness", "ok"), _READY, headers=("Cache-Control",)),
                 503: or_problem(
                     answer(
                         "Not ready, or shutting down.",
-                        _checks("failed", "stopping"),
+                        _checks("NoReadiness", "failed", "stopping"),
                         _NOT_READY,
                         headers=("Cache-Control",),
                     )
@@ -409,7 +451,16 @@ PATHS: Json = {
             {
                 200: answer(
                     "The version of the broker.",
-                    structure({"version": STRING, "scm_source": {"type": "null"}}),
+                    structure(
+                        {
+                            "version": STRING,
+                            "scm_source": {
+                                "type": ["object", "null"],
+                                "description": "Null: the broker does not know it.",
+                            },
+                        },
+                        title="Version",
+                    ),
                 )
             },
         ),

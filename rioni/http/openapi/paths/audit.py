@@ -3,6 +3,7 @@
 from typing import Any
 
 from rioni.http.openapi.builders import (
+    BOOLEAN,
     INTEGER,
     STRING,
     TIMESTAMP,
@@ -10,6 +11,7 @@ from rioni.http.openapi.builders import (
     also,
     answer,
     array,
+    one_of,
     operation,
     problem,
     query,
@@ -43,14 +45,16 @@ HISTORICAL = frozenset(
 
 _STATE: Json = {"type": ["object", "null"], "description": "Null where there was none."}
 _CHANGE = structure(
-    {"op": {"enum": ["add", "remove", "replace"]}, "path": STRING, "value": {}},
+    {"op": one_of("PatchOperation", ("add", "remove", "replace")), "path": STRING, "value": {}},
     optional=("value",),
+    title="Change",
 )
 _ENTRY = structure(
     {
         "position": INTEGER | {"description": "In the log, from 1 without gaps."},
         "recorded_at": TIMESTAMP,
         "actor": STRING | {"description": "Who did it; `rioni` for the broker itself."},
+        "realm": STRING | {"description": "In which the actor's name is unique; absent where there is none."},
         "address": STRING | {"description": "Where the request came from; empty for the broker itself."},
         "user_agent": STRING | {"description": "What the client calls itself; empty where it does not."},
         "flow_id": STRING,
@@ -60,7 +64,8 @@ _ENTRY = structure(
         "before": _STATE,
         "after": _STATE,
     },
-    optional=("before", "after"),
+    optional=("realm", "before", "after"),
+    title="AuditEntry",
 )
 _EXAMPLE: dict[str, Any] = {
     "position": 7,
@@ -77,15 +82,17 @@ _DENIAL = structure(
     {
         "first_at": TIMESTAMP,
         "last_at": TIMESTAMP,
-        "status": {"enum": [401, 403]},
+        "status": one_of("DenialStatus", (401, 403)),
         "method": STRING,
         "path": STRING | {"description": "Without the query; empty where several are counted together."},
         "actor": STRING | {"description": "Empty where the client is not known."},
+        "realm": STRING | {"description": "In which the actor's name is unique; empty where there is none."},
         "address": STRING,
         "user_agent": STRING,
         "flow_id": STRING | {"description": "Of the first of these requests."},
         "count": INTEGER | {"description": "How many such requests there were within some seconds."},
-    }
+    },
+    title="Denial",
 )
 _DENIAL_EXAMPLE = {
     "first_at": "2026-11-20T10:00:00.000Z",
@@ -94,6 +101,7 @@ _DENIAL_EXAMPLE = {
     "method": "GET",
     "path": "/settings/admins",
     "actor": "jane",
+    "realm": "employees",
     "address": "192.0.2.7",
     "user_agent": "curl/8.5.0",
     "flow_id": "checkout-4711",
@@ -111,7 +119,7 @@ PATHS: Json = {
                     answer(
                         "A page of the entries that match; with `Accept: application/x-ndjson` all of them, one a "
                         "line.",
-                        structure({"items": array(_ENTRY), "_links": schema("Links")}),
+                        structure({"items": array(_ENTRY), "_links": schema("Links")}, title="AuditPage"),
                         {"items": [_EXAMPLE], "_links": {"next": {"href": "/audit?after=7&limit=20"}}},
                         headers=("Log-Position",),
                     ),
@@ -126,12 +134,18 @@ PATHS: Json = {
                 query(
                     "kind", "Only changes of this kind: a topic or a kind of resource.", example="event-type.created"
                 ),
-                query("actor", "Only what this subject did.", example="jane"),
+                query("actor", "Only what subjects of this name did.", example="jane"),
+                query("realm", "Only what the actor of this realm did.", example="employees"),
                 query("flow_id", "Only what came of requests with this `X-Flow-Id`.", example="checkout-4711"),
                 query("since", "The first time, included.", TIMESTAMP, "2026-01-01T00:00:00Z"),
                 query("until", "The end, not included.", TIMESTAMP, "2027-01-01T00:00:00Z"),
-                query("order", "Newest or oldest first.", {"enum": ["asc", "desc"], "default": "desc"}, "asc"),
-                query("states", "Whether to show the states before and after.", {"enum": ["true", "false"]}, "true"),
+                query(
+                    "order",
+                    "Newest or oldest first.",
+                    one_of("AuditOrder", ("asc", "desc")) | {"default": "desc"},
+                    "asc",
+                ),
+                query("states", "Whether to show the states before and after.", BOOLEAN, example=True),
                 query("after", "A position: the page goes on behind it.", INTEGER, 7),
                 query("before", "A position: the page ends before it.", INTEGER),
                 _LIMIT,
@@ -146,7 +160,7 @@ PATHS: Json = {
             {
                 200: answer(
                     "A page of records, newest first; the newest 10,000 are kept.",
-                    structure({"items": array(_DENIAL), "_links": schema("Links")}),
+                    structure({"items": array(_DENIAL), "_links": schema("Links")}, title="DenialPage"),
                     {"items": [_DENIAL_EXAMPLE], "_links": {}},
                 )
             },

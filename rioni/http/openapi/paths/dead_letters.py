@@ -22,13 +22,13 @@ DEAD_LETTERS = "Dead letters"
 
 _SUBSCRIPTION_ID = path("subscription_id", "The id of the subscription.", "038fc871-1d2c-4e2e-aa29-1579e8f2e71f")
 _OFFSET = "001-0001-000000000000000542"
-_REASON = "The event was sent 3 times without being committed"
+_REASON = "ValueError: no such customer"
 _ORIGIN = {"event_type": "order.created", "partition": "0"}
 _LETTER: Json = {
     **_ORIGIN,
     "offset": _OFFSET,
     "kept_at": "2026-11-20T10:00:00.000Z",
-    "error": {"message": _REASON},
+    "error": {"message": "The event was sent 3 times without being committed", "reason": _REASON},
     "event": {"order_id": "1"},
 }
 _ITEM = structure(
@@ -37,15 +37,20 @@ _ITEM = structure(
         "partition": STRING,
         "offset": STRING | {"description": "The place of the event in its partition."},
         "kept_at": TIMESTAMP,
-        "error": structure({"message": STRING}),
+        "error": structure(
+            {"message": STRING, "reason": STRING | {"description": "Why its consumer could not process it."}},
+            optional=("reason",),
+            title="DeadLetterError",
+        ),
         "event": {"type": "object", "description": "The event as it was published."},
         "redriven": BOOLEAN | {"description": "Whether it was published again; with `show_redriven`."},
     },
     optional=("redriven",),
+    title="DeadLetter",
 )
 _COUNTS = dict.fromkeys(("redriven", "already_redriven", "without_event_type"), INTEGER)
 _COUNTED = {"redriven": 2, "already_redriven": 0, "without_event_type": 0}
-_AFTER = structure({"partition": STRING, "offset": STRING}) | {
+_AFTER = structure({"partition": STRING, "offset": STRING}, title="DeadLetterPlace") | {
     "description": "The place in the queue behind which there may be more; absent where all were looked at."
 }
 
@@ -56,8 +61,11 @@ PATHS: Json = {
             "List dead letters",
             {
                 200: answer(
-                    "Oldest first. There may be more if there are as many as `limit`.",
-                    structure({"items": array(_ITEM)}),
+                    "Oldest first. A page of large events may have fewer than `limit`. Where there may be more, it has "
+                    "a link to the next one.",
+                    structure(
+                        {"items": array(_ITEM), "_links": schema("Links")}, optional=("_links",), title="DeadLetters"
+                    ),
                     {"items": [_LETTER]},
                 )
             },
@@ -68,14 +76,20 @@ PATHS: Json = {
                 query("partition", "Only events of this partition.", example="0"),
                 query("from_offset", "Only events from this offset on.", example=_OFFSET),
                 query("to_offset", "Only events up to this offset.", example=_OFFSET),
-                query("reason", "Only events with exactly this `message` of their `error`.", example=_REASON),
+                query(
+                    "reason",
+                    "Only events with exactly this `reason` of their `error`, or `message` if it has none.",
+                    example=_REASON,
+                ),
                 query(
                     "limit",
                     "How many at most.",
                     INTEGER | {"minimum": 1, "maximum": LIST_MAX, "default": LIST_DEFAULT},
                     LIST_DEFAULT,
                 ),
+                query("after", "The place behind which a page begins, as in the link to it.", example=f"0:{_OFFSET}"),
                 query("show_redriven", "Whether to say of each one if it was published again.", BOOLEAN, example=True),
+                query("only_open", "Whether to leave out those that were published again.", BOOLEAN, example=True),
             ],
             problems=(403, 404, 422),
         ),
@@ -87,7 +101,7 @@ PATHS: Json = {
             {
                 200: answer(
                     "They are published, but for those that were before, and those whose event types are gone.",
-                    structure({**_COUNTS, "after": _AFTER}, optional=("after",)),
+                    structure({**_COUNTS, "after": _AFTER}, optional=("after",), title="Redrive"),
                     _COUNTED,
                 )
             },
@@ -113,9 +127,10 @@ PATHS: Json = {
                             **_COUNTS,
                             "after": _AFTER,
                             "more": BOOLEAN,
-                            "reasons": array(structure({"reason": STRING, "count": INTEGER})),
+                            "reasons": array(structure({"reason": STRING, "count": INTEGER}, title="ReasonCount")),
                         },
                         optional=("after",),
+                        title="RedrivePreview",
                     ),
                     {**_COUNTED, "more": False, "reasons": [{"reason": _REASON, "count": 2}]},
                 )

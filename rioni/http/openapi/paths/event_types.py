@@ -14,6 +14,7 @@ from rioni.http.openapi.builders import (
     array,
     body,
     header,
+    one_of,
     operation,
     query,
     schema,
@@ -55,8 +56,8 @@ _KEY_LISTS = f"{_KEYS[:-1]}, or hold a list separated by commas."
 _FILTERS = (
     query("name", "Only those of this name; `*` matches any text.", example="order.*"),
     query("owning_application", "Only those of this application.", example="shop"),
-    query("category", "Only those of this category.", {"enum": [*CATEGORIES]}, "business"),
-    query("cleanup_policy", "Only those of this clean-up policy.", {"enum": [*CLEANUP_POLICIES]}, "delete"),
+    query("category", "Only those of this category.", one_of("Category", CATEGORIES), "business"),
+    query("cleanup_policy", "Only those of this clean-up policy.", one_of("CleanupPolicy", CLEANUP_POLICIES), "delete"),
     query("admin", f"Their admins {_EXPLICIT}", example="user:jane"),
     query("reader", f"Their readers {_EXPLICIT}", example="service:billing"),
     query("writer", f"Their writers {_EXPLICIT}", example="service:shop"),
@@ -72,9 +73,13 @@ _FILTERS = (
 )
 _FACET = structure(
     {
-        "values": array(structure({"value": STRING, "count": INTEGER}), description="The most frequent ones first."),
+        "values": array(
+            structure({"value": STRING, "count": INTEGER}, title="FacetValue"),
+            description="The most frequent ones first.",
+        ),
         "distinct": INTEGER | {"description": "How many values there are; more than are listed if this is larger."},
-    }
+    },
+    title="Facet",
 )
 _FACETS = ("owning_application", "category", "cleanup_policy", "label")
 _CONSUMERS = {
@@ -146,10 +151,11 @@ PATHS: Json = {
                         {
                             "total": INTEGER,
                             **dict.fromkeys(_FACETS, _FACET),
-                            "unused": structure({"days": INTEGER, "count": INTEGER})
+                            "unused": structure({"days": INTEGER, "count": INTEGER}, title="UnusedEventTypes")
                             | {"description": "How many were not used for so many days; absent for the past."},
                         },
                         optional=("unused",),
+                        title="EventTypeFacets",
                     ),
                     _COUNTED,
                 )
@@ -214,7 +220,7 @@ PATHS: Json = {
             {
                 200: answer(
                     "The clients that published to it, or deleted from it, by name.",
-                    structure({"items": array(schema("Producer"))}),
+                    structure({"items": array(schema("Producer"))}, title="Producers"),
                     {"items": [{"client": "shop", "last_published_at": TIME, "since": TIME, "events": 4711}]},
                 )
             },
@@ -230,12 +236,15 @@ PATHS: Json = {
             {
                 200: answer(
                     "The subscriptions to it, and the clients that read it without one.",
-                    structure({"subscriptions": array(schema("Consumer")), "low_level": array(schema("Reader"))}),
+                    structure(
+                        {"subscriptions": array(schema("Consumer")), "low_level": array(schema("Reader"))},
+                        title="Consumers",
+                    ),
                     _CONSUMERS,
                 )
             },
             description="Clients not seen for 90 days are removed. Activity of the last second may be missing.",
-            parameters=[NAME, query("show_time_lag", "Show the lag in seconds, too.", FLAG, "true")],
+            parameters=[NAME, query("show_time_lag", "Show the lag in seconds, too.", FLAG, example=True)],
             problems=(404,),
         ),
     },

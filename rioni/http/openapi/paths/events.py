@@ -3,6 +3,7 @@
 from rioni.domain.avro.batches import MEDIA_TYPE as AVRO
 from rioni.domain.publishing import consumer_tag, idempotency
 from rioni.http.openapi.builders import (
+    BINARY,
     INTEGER,
     NAME,
     STRING,
@@ -125,7 +126,9 @@ PATHS: Json = {
             "enriched with metadata. Events of one partition keep their order.",
             parameters=[NAME, *_HEADERS],
             body=also(
-                body(array(schema("Event")), _EVENTS, description="An array of events, or a batch in Avro."), AVRO
+                body(array(schema("Event")), _EVENTS, description="An array of events, or a batch in Avro."),
+                AVRO,
+                BINARY,
             ),
             problems=(403, 404),
         ),
@@ -176,7 +179,9 @@ PATHS: Json = {
             "validated. Consumers see nothing of it.",
             parameters=[NAME, *_HEADERS],
             body=also(
-                body(array(schema("Event")), _DELETIONS, description="An array of events, or a batch in Avro."), AVRO
+                body(array(schema("Event")), _DELETIONS, description="An array of events, or a batch in Avro."),
+                AVRO,
+                BINARY,
             ),
             problems=(403, 404),
         ),

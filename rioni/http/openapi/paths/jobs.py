@@ -8,6 +8,7 @@ from rioni.http.openapi.builders import (
     answer,
     array,
     body,
+    one_of,
     operation,
     path,
     query,
@@ -18,13 +19,13 @@ from rioni.http.openapi.builders import (
 
 JOBS = "Jobs"
 _ID = "3c0e54cf-6a52-4f7d-9c65-31f3f4d0e7aa"
-_KIND = {"type": "string", "enum": [*KINDS]}
+_KIND = one_of("JobKind", KINDS)
 _JOB = structure(
     {
         "id": STRING,
         "kind": _KIND,
         "name": STRING,
-        "state": {"type": "string", "enum": [RUNNING, DONE, FAILED, INTERRUPTED]},
+        "state": one_of("JobState", (RUNNING, DONE, FAILED, INTERRUPTED)),
         "started_at": STRING,
         "updated_at": STRING,
         "phase": STRING,
@@ -35,6 +36,7 @@ _JOB = structure(
         "realm": STRING,
     },
     optional=("realm",),
+    title="Job",
 )
 _TOLD: Json = {
     "kind": "archive",
@@ -60,7 +62,7 @@ PATHS: Json = {
             {
                 200: answer(
                     "The last 100 of each kind, those first that have told something last.",
-                    structure({"items": array(_JOB)}),
+                    structure({"items": array(_JOB)}, title="Jobs"),
                     {"items": [_EXAMPLE]},
                 )
             },

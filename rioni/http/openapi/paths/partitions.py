@@ -1,10 +1,15 @@
 """OpenAPI operations of partitions and of cursor arithmetic."""
 
+from rioni.http.bodies import body_schemas
+from rioni.http.openapi import notes
 from rioni.http.openapi.builders import NAME, Json, answer, array, body, operation, path, query, schema
+from rioni.http.openapi.notes import described
 
 
 PARTITIONS = "Partitions and cursors"
 
+_SHIFTS = described(body_schemas.CURSOR_LIST.schema, notes.CURSOR)
+_PAIRS = described(body_schemas.CURSOR_PAIRS.schema, notes.CURSOR)
 _BEGIN = {"partition": "0", "offset": "BEGIN"}
 _OLDEST, _TENTH = "001-0001-000000000000000000", "001-0001-000000000000000009"
 _PARTITION = {"partition": "0", "oldest_available_offset": _OLDEST, "newest_available_offset": _TENTH}
@@ -56,7 +61,7 @@ PATHS: Json = {
             },
             parameters=[NAME],
             body=body(
-                schema("SubmittedCursorPairs"),
+                _PAIRS,
                 [{"initial_cursor": _BEGIN, "final_cursor": {"partition": "0", "offset": _TENTH}}],
             ),
             problems=(403, 404, 422),
@@ -74,7 +79,7 @@ PATHS: Json = {
                 )
             },
             parameters=[NAME],
-            body=body(schema("SubmittedCursorList"), [_BEGIN | {"shift": 10}]),
+            body=body(_SHIFTS, [_BEGIN | {"shift": 10}]),
             problems=(403, 404, 422),
         ),
     },
@@ -90,7 +95,7 @@ PATHS: Json = {
                 )
             },
             parameters=[NAME],
-            body=body(schema("SubmittedCursorList"), [_BEGIN]),
+            body=body(_SHIFTS, [_BEGIN]),
             problems=(403, 404, 422),
         ),
     },

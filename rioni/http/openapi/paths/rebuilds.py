@@ -1,6 +1,6 @@
 """OpenAPI operations of rebuilds."""
 
-from rioni.http.openapi.builders import INTEGER, STRING, Json, answer, array, operation, path, structure
+from rioni.http.openapi.builders import INTEGER, STRING, Json, answer, array, one_of, operation, path, structure
 
 
 REBUILDS = "Rebuilds"
@@ -8,7 +8,7 @@ _ID = "0d9a5e1c-33a1-4b6b-8d6f-9e4f4c0f2a11"
 _REBUILD = structure(
     {
         "id": STRING,
-        "state": {"type": "string", "enum": ["running", "done", "failed", "interrupted"]},
+        "state": one_of("RebuildState", ("running", "done", "failed", "interrupted")),
         "started_at": STRING,
         "updated_at": STRING,
         "phase": STRING,
@@ -19,7 +19,8 @@ _REBUILD = structure(
         "tables": array(STRING),
         "position": INTEGER,
         "fold": INTEGER,
-    }
+    },
+    title="Rebuild",
 )
 _EXAMPLE: Json = {
     "id": _ID,
@@ -42,7 +43,13 @@ PATHS: Json = {
         "get": operation(
             REBUILDS,
             "List the rebuilds",
-            {200: answer("The last 100, newest first.", structure({"items": array(_REBUILD)}), {"items": [_EXAMPLE]})},
+            {
+                200: answer(
+                    "The last 100, newest first.",
+                    structure({"items": array(_REBUILD)}, title="Rebuilds"),
+                    {"items": [_EXAMPLE]},
+                )
+            },
             description=f"Rebuilds of the read models by `rioni rebuild`. {_READERS}",
             problems=[403],
         )

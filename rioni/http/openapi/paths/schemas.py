@@ -34,7 +34,9 @@ PATHS: Json = {
             {
                 200: answer(
                     "One page, newest first.",
-                    structure({"items": array(schema("Schema")), "_links": schema("Links")}),
+                    structure(
+                        {"items": array(schema("EventTypeSchema")), "_links": schema("Links")}, title="SchemaPage"
+                    ),
                     {"items": [SCHEMA], "_links": {}},
                 )
             },
@@ -45,8 +47,8 @@ PATHS: Json = {
             SCHEMAS,
             "Add a version of a schema",
             {
-                200: answer("The schema was known.", schema("Schema"), SCHEMA),
-                201: answer("The new version.", schema("Schema"), SCHEMA),
+                200: answer("The schema was known.", schema("EventTypeSchema"), SCHEMA),
+                201: answer("The new version.", schema("EventTypeSchema"), SCHEMA),
             },
             parameters=[
                 NAME,
@@ -54,7 +56,7 @@ PATHS: Json = {
                     "fetch",
                     "Only look for the version that is the same, and change nothing.",
                     FLAG,
-                    "true",
+                    example=True,
                 ),
             ],
             body=body(schema("SubmittedSchema"), SUBMITTED_SCHEMA),
@@ -65,7 +67,7 @@ PATHS: Json = {
         "get": operation(
             SCHEMAS,
             "Show a version of a schema",
-            {200: answer("The version.", schema("Schema"), SCHEMA)},
+            {200: answer("The version.", schema("EventTypeSchema"), SCHEMA)},
             parameters=[NAME, _VERSION],
             problems=(404,),
         ),
@@ -90,7 +92,12 @@ PATHS: Json = {
         "get": operation(
             SCHEMAS,
             "List the versions of a batch's Avro schema",
-            {200: answer("The versions, oldest first.", structure({"items": array(schema("AvroSchema"))}))},
+            {
+                200: answer(
+                    "The versions, oldest first.",
+                    structure({"items": array(schema("BatchAvroSchema"))}, title="BatchAvroSchemas"),
+                )
+            },
             description="How batches of Avro events are published and consumed.",
             parameters=[path("name", "`batch.publishing` or `batch.consumption`.", "batch.publishing")],
             problems=(404,),
@@ -100,7 +107,7 @@ PATHS: Json = {
         "get": operation(
             SCHEMAS,
             "Show a version of a batch's Avro schema",
-            {200: answer("The version.", schema("AvroSchema"))},
+            {200: answer("The version.", schema("BatchAvroSchema"))},
             parameters=[
                 path("name", "`batch.publishing` or `batch.consumption`.", "batch.publishing"),
                 path("version", "The number of the version.", "1"),

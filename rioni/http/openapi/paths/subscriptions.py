@@ -13,6 +13,7 @@ from rioni.http.openapi.builders import (
     array,
     body,
     header,
+    one_of,
     operation,
     path,
     query,
@@ -26,6 +27,7 @@ SUBSCRIPTIONS, CONSUMING = "Subscriptions", "Consuming"
 
 _ID = "038fc871-1d2c-4e2e-aa29-1579e8f2e71f"
 _STREAM_ID = "b75c3102-98a4-4385-a5fd-b96f1d7872f2"
+_OPEN_STREAM = path("stream_id", "The stream, as `X-Nakadi-StreamId` named it.", _STREAM_ID)
 _SUBSCRIPTION_ID = path("subscription_id", "The id of the subscription.", _ID)
 _TIME = "2026-11-20T10:00:00.000Z"
 _SUBMITTED = {"owning_application": "warehouse", "event_types": ["order.created"], "read_from": "begin"}
@@ -72,11 +74,13 @@ _STREAM_QUERY = [
 ]
 _REQUESTED = {"event_type": STRING, "partition": STRING}
 _STREAM_BODY: Json = {
+    "title": "StreamParameters",
     "type": "object",
     "properties": {
         **_STREAM_PARAMETERS,
         "partitions": array(
-            structure(_REQUESTED), description="Partitions to read; without it the broker assigns some."
+            structure(_REQUESTED, title="RequestedPartition"),
+            description="Partitions to read; without it the broker assigns some.",
         ),
     },
 }
@@ -103,12 +107,13 @@ _ENDED = structure(
     {
         "client": STRING,
         "realm": STRING | {"description": "In which the name is unique; absent where there is none."},
-        "reason": {"enum": [reason.label for reason in Reason]},
+        "reason": one_of("EndReason", [reason.label for reason in Reason]),
         "count": INTEGER | {"description": "How many there were since the first one."},
         "first_at": TIMESTAMP,
         "last_at": TIMESTAMP,
     },
     optional=("realm",),
+    title="EndedStreams",
 )
 _ENDED_EXAMPLE = {
     "client": "warehouse",
@@ -126,8 +131,11 @@ _PART = structure(
         "failure": _FAILURE,
     },
     optional=("failure",),
+    title="FilterPart",
 )
-_EVALUATION = structure({"matches": BOOLEAN, "failure": _FAILURE, "parts": array(_PART)}, optional=("failure",))
+_EVALUATION = structure(
+    {"matches": BOOLEAN, "failure": _FAILURE, "parts": array(_PART)}, optional=("failure",), title="FilterEvaluation"
+)
 _EVALUATED = {"matches": True, "parts": [{"expression": "event.total > 100", "value": True}]}
 
 PATHS: Json = {
@@ -138,7 +146,7 @@ PATHS: Json = {
             {
                 200: answer(
                     "Whether each event matches, with the value of each part of the filter.",
-                    structure({"items": array(_EVALUATION), "warnings": array(STRING)}),
+                    structure({"items": array(_EVALUATION), "warnings": array(STRING)}, title="FilterEvaluations"),
                     {"items": [_EVALUATED], "warnings": []},
                 )
             },
@@ -148,6 +156,27 @@ PATHS: Json = {
             problems=(404, 422),
         ),
     },
+    "/stream-tickets": {
+        "post": operation(
+            SUBSCRIPTIONS,
+            "Get a ticket for a stream in a browser",
+            {
+                201: answer(
+                    "A ticket for the query parameter `ticket` of the stream, which it opens once, within a minute.",
+                    structure({"ticket": STRING, "path": STRING, "expires_at": TIMESTAMP}, title="StreamTicket"),
+                    {
+                        "ticket": "7Jm2c0…",
+                        "path": f"/subscriptions/{_ID}/events",
+                        "expires_at": "2026-11-20T10:01:00.000Z",
+                    },
+                )
+            },
+            description="For `EventSource`, which can't send a token. Whether the caller may read the stream is "
+            "checked when it is opened.",
+            body=body(schema("SubmittedStreamTicket"), {"path": f"/subscriptions/{_ID}/events"}),
+            problems=(422,),
+        ),
+    },
     "/subscriptions": {
         "get": operation(
             SUBSCRIPTIONS,
@@ -155,7 +184,10 @@ PATHS: Json = {
             {
                 200: answer(
                     "One page, newest first, or by id if a `token` is used.",
-                    structure({"items": array(schema("ListedSubscription")), "_links": schema("Links")}),
+                    structure(
+                        {"items": array(schema("ListedSubscription")), "_links": schema("Links")},
+                        title="SubscriptionPage",
+                    ),
                     {"items": [_SUBSCRIPTION], "_links": {"next": {"href": f"/subscriptions?token=F{_ID}&limit=20"}}},
                 )
             },
@@ -171,7 +203,7 @@ PATHS: Json = {
                 query("reader", "Only those whose readers list exactly this `data_type:value`.", example="user:jane"),
                 *PAGE,
                 query("token", "A page token, from a link; `new` for the first page.", example="new"),
-                query("show_status", "Show who reads which partition.", FLAG, "true"),
+                query("show_status", "Show who reads which partition.", FLAG, example=True),
             ],
         ),
         "post": operation(
@@ -227,14 +259,19 @@ PATHS: Json = {
             {
                 200: answer(
                     "Who reads which partition, and how many events are unconsumed.",
-                    structure({"items": array(schema("Assignments"))}),
+                    structure({"items": array(schema("Assignments"))}, title="SubscriptionStatistics"),
                     {"items": [{"event_type": "order.created", "partitions": [_STATISTICS]}]},
                 )
             },
             parameters=[
                 _SUBSCRIPTION_ID,
-                query("show_time_lag", "Show the lag in seconds, too.", FLAG, "true"),
-                query("show_initial_lag", "Show the lag of a subscription that was never streamed, too.", FLAG, "true"),
+                query("show_time_lag", "Show the lag in seconds, too.", FLAG, example=True),
+                query(
+                    "show_initial_lag",
+                    "Show the lag of a subscription that was never streamed, too.",
+                    FLAG,
+                    example=True,
+                ),
             ],
             problems=(403, 404),
         ),
@@ -246,7 +283,7 @@ PATHS: Json = {
             {
                 200: answer(
                     "Ended streams by client and reason, those that ended last first.",
-                    structure({"items": array(_ENDED)}),
+                    structure({"items": array(_ENDED)}, title="EndedStreamsList"),
                     {"items": [_ENDED_EXAMPLE]},
                 )
             },
@@ -283,11 +320,20 @@ PATHS: Json = {
             {204: answer("It is closed: its slot and its partitions are free.")},
             description="For clients that can't close their connection. The stream ends with a batch that says so; "
             "what it had not committed is delivered again.",
-            parameters=[
-                _SUBSCRIPTION_ID,
-                path("stream_id", "The stream, as `X-Nakadi-StreamId` named it.", _STREAM_ID),
-            ],
+            parameters=[_SUBSCRIPTION_ID, _OPEN_STREAM],
             problems=(403, 404),
+        ),
+    },
+    "/subscriptions/{subscription_id}/streams/{stream_id}/failures": {
+        "post": operation(
+            CONSUMING,
+            "Explain failures",
+            {204: answer("The reasons are recorded.")},
+            description="For clients that can't process events of their stream, before they end it: a dead letter that "
+            "is made of such an event has the reason. A partition keeps the last one, until its event is committed.",
+            parameters=[_SUBSCRIPTION_ID, _OPEN_STREAM],
+            body=body(schema("SubmittedFailures"), {"items": [_CURSOR | {"reason": "ValueError: no such customer"}]}),
+            problems=(403, 404, 422),
         ),
     },
     "/subscriptions/{subscription_id}/cursors": {
@@ -297,7 +343,7 @@ PATHS: Json = {
             {
                 200: answer(
                     "The cursors; none until the subscription was first streamed.",
-                    structure({"items": array(schema("CommittedCursor"))}),
+                    structure({"items": array(schema("CommittedCursor"))}, title="CommittedCursors"),
                     {"items": [_COMMITTED]},
                 )
             },
@@ -310,7 +356,7 @@ PATHS: Json = {
             {
                 200: answer(
                     "Some cursors were not newer than what was committed.",
-                    structure({"items": array(schema("CommitResult"))}),
+                    structure({"items": array(schema("CommitResult"))}, title="CommitResults"),
                     _COMMIT_EXAMPLE,
                 ),
                 204: answer("All cursors are committed."),

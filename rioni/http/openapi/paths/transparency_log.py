@@ -1,6 +1,18 @@
 """OpenAPI operations of the transparency log: checkpoints, tiles and proofs."""
 
-from rioni.http.openapi.builders import INTEGER, STRING, Json, answer, array, body, operation, path, query, structure
+from rioni.http.openapi.builders import (
+    BOOLEAN,
+    INTEGER,
+    STRING,
+    Json,
+    answer,
+    array,
+    body,
+    operation,
+    path,
+    query,
+    structure,
+)
 
 
 LOG = "Transparency log"
@@ -25,8 +37,8 @@ PATHS: Json = {
                 query(
                     "cosigned",
                     "Whether to get the newest checkpoint that a witness has cosigned.",
-                    {"enum": ["true", "false"]},
-                    "true",
+                    BOOLEAN,
+                    example=True,
                 )
             ],
             problems={403: "", 404: "No witness has cosigned a checkpoint yet.", 503: _BUILDING},
@@ -38,12 +50,14 @@ PATHS: Json = {
             "Cosign a checkpoint",
             {
                 200: answer(
-                    "How many cosignatures were accepted.", structure({"cosignatures": INTEGER}), {"cosignatures": 1}
+                    "How many cosignatures were accepted.",
+                    structure({"cosignatures": INTEGER}, title="AcceptedCosignatures"),
+                    {"cosignatures": 1},
                 )
             },
             description="Adds cosignatures of witnesses that the setting `log_witnesses` names; of each the newest one "
             f"is kept. {_READERS}",
-            body=body(structure({"note": STRING}), {"note": _NOTE}),
+            body=body(structure({"note": STRING}, title="SignedNote"), {"note": _NOTE}),
             problems={
                 403: "",
                 409: "This is not a checkpoint of this log.",
@@ -75,20 +89,10 @@ PATHS: Json = {
             {
                 200: answer(
                     "The keys in their order; the last one signs.",
-                    {
-                        "type": "object",
-                        "required": ["keys"],
-                        "properties": {
-                            "keys": {
-                                "type": "array",
-                                "items": {
-                                    "type": "object",
-                                    "required": ["verifier", "signature"],
-                                    "properties": {"verifier": STRING, "signature": STRING},
-                                },
-                            }
-                        },
-                    },
+                    structure(
+                        {"keys": array(structure({"verifier": STRING, "signature": STRING}, title="VerifierKey"))},
+                        title="VerifierKeys",
+                    ),
                     {"keys": [{"verifier": f"{_NAME}+c74f20a3+ARpc2QcUPDhMQegwxbzhKqiB", "signature": ""}]},
                 )
             },
@@ -104,7 +108,7 @@ PATHS: Json = {
             {
                 200: answer(
                     "The proof.",
-                    structure({"first": INTEGER, "second": INTEGER} | _PROOF),
+                    structure({"first": INTEGER, "second": INTEGER} | _PROOF, title="ConsistencyProof"),
                     {"first": 3, "second": 7, "hashes": [_ROOT]},
                     headers=("Log-Position",),
                 )
@@ -124,7 +128,7 @@ PATHS: Json = {
             {
                 200: answer(
                     "The proof.",
-                    structure({"position": INTEGER, "size": INTEGER} | _PROOF),
+                    structure({"position": INTEGER, "size": INTEGER} | _PROOF, title="InclusionProof"),
                     {"position": 3, "size": 7, "hashes": [_ROOT]},
                     headers=("Log-Position",),
                 )

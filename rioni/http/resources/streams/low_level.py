@@ -119,8 +119,10 @@ def _check(dependencies: Dependencies, subject: Subject, name: str) -> None:
 def _cursors_text(req: falcon.Request) -> str | None:
     """The cursors in JSON; a browser can set no header, and comes back with the last id that it has seen."""
     seen = req.get_header(LAST_EVENT_ID) if wants_events(req) else None
-    if seen:
-        return orjson.dumps(last_event(req).cursors).decode()
+    last = last_event(req) if seen else None
+    # A refusal sends the client of a ticket an id without cursors.
+    if last and (last.cursors or not last.resume):
+        return orjson.dumps(last.cursors).decode()
     named = req.get_header(CURSORS_HEADER)
     return req.get_param("cursors") if named is None else named
 

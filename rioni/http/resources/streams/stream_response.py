@@ -10,6 +10,7 @@ from rioni.domain.avro.batches import MEDIA_TYPE
 from rioni.domain.streaming.parameters import StreamLimits
 from rioni.domain.timelines.position import EventTypePartition, TimelinePosition
 from rioni.http.answers.compression import GzipStream, accepts_gzip
+from rioni.http.caller import caller_of
 from rioni.http.dependencies import Dependencies
 from rioni.http.streaming.avro_frames import AvroFrames, LengthPrefixedAvroFrames
 from rioni.http.streaming.json_frames import Frames, FrameWriter
@@ -59,7 +60,9 @@ def wanted_frames(
     """
     writer = _writer(req)
     if issubclass(writer, ServerSentEvents):
-        return partial(writer, places=places, stream_id=stream_id, proof=proof())
+        caller = caller_of(req)
+        resume = caller.resume if caller.resume() else None
+        return partial(writer, places=places, stream_id=stream_id, proof=proof(), resume=resume)
     return writer
 
 

@@ -14,7 +14,7 @@ from rioni.domain.subscriptions.activity import COMMIT
 from rioni.http.bodies import body_schemas, parsing
 from rioni.http.bodies.reading import read_json
 from rioni.http.caller import subject_of
-from rioni.http.request_parsing import context_of
+from rioni.http.request_parsing import context_of, parsed
 from rioni.http.resources.resource import Resource
 
 
@@ -45,7 +45,7 @@ class SubscriptionCursorsResource(Resource):
 
     def on_patch(self, req: falcon.Request, resp: falcon.Response, subscription_id: str) -> None:
         """Reset cursors, once all streams have ended."""
-        cursors = parsing.reset_cursors(read_json(req))
+        cursors = parsed(parsing.reset_cursors, read_json(req), self._dependencies)
         command = ResetCursors(subscription_id=subscription_id, cursors=cursors)
         self._dependencies.cursor_initializer.reset(command, context_of(req, self._dependencies))
         self._dependencies.signals.notify(LOG_KEY)
@@ -56,7 +56,7 @@ class SubscriptionCursorsResource(Resource):
         stream_id = req.get_header(STREAM_ID_HEADER)
         if stream_id is None:
             raise Malformed(f"The header {STREAM_ID_HEADER} is missing")
-        cursors = parsing.committed_cursors(read_json(req))
+        cursors = parsed(parsing.committed_cursors, read_json(req), self._dependencies)
         command = CommitCursors(subscription_id=subscription_id, stream_id=stream_id, cursors=cursors)
         subject = subject_of(req)
         advanced = self._dependencies.committer.commit(command, subject)

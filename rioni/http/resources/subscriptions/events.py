@@ -1,7 +1,7 @@
 """`/subscriptions/{id}/events`: streaming a subscription (reference streams#checks); the list of its streams."""
 
 import contextlib
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from http import HTTPStatus
 from typing import Any
@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import falcon
 
-from rioni.commands.subscriptions.cursor_commits import CommitCursors
+from rioni.commands.subscriptions.cursor_commits import CommitCursors, RecordFailureReasons
 from rioni.domain.access.authorization import Subject
 from rioni.domain.errors import Conflict, Malformed, NotFound, RioniError, Unavailable
 from rioni.domain.ports.notifier import SUBSCRIPTION
@@ -20,17 +20,20 @@ from rioni.domain.subscriptions.activity import END, STREAM
 from rioni.domain.subscriptions.dead_letter_policy import DEAD_LETTER_QUEUE, SKIP_EVENT, policy_of
 from rioni.domain.subscriptions.event_filter import event_filter
 from rioni.domain.subscriptions.subscription import Subscription
-from rioni.domain.timelines.position import EventTypePartition
+from rioni.domain.timelines.position import EventTypePartition, TimelinePosition, parse_offset
+from rioni.domain.timelines.timeline import FIRST_ORDER
 from rioni.http.bodies import parsing
 from rioni.http.bodies.reading import read_json
 from rioni.http.caller import subject_of
 from rioni.http.dependencies import Dependencies
+from rioni.http.request_parsing import parsed
 from rioni.http.resources.resource import Resource
 from rioni.http.resources.streams.stream_client import HttpClient, stream_counters
 from rioni.http.resources.streams.stream_response import respond, respond_to_head, stream_limits
 from rioni.http.resources.subscriptions.cursors import STREAM_ID_HEADER
 from rioni.http.streaming.server_sent_events import LAST_EVENT_ID, LastEvent, last_event
 from rioni.http.streaming.subscription_stream import DeadLetterHandler, SubscriptionStream
+from rioni.projections.queries.timeline_reader import newest_consistent
 
 
 SLOT_WAIT_S = 1.5
@@ -51,7 +54,7 @@ class SubscriptionEventsResource(Resource):
 
     def on_post(self, req: falcon.Request, resp: falcon.Response, subscription_id: str) -> None:
         """Stream, with parameters from the body."""
-        body = parsing.json_body(read_json(req))
+        body = parsed(parsing.json_body, read_json(req), self._dependencies)
         if not isinstance(body, dict):
             raise Malformed("the body must be object")
         self._stream(req, resp, subscription_id, body)
@@ -114,6 +117,9 @@ class SubscriptionEventsResource(Resource):
         until_s = dependencies.clock.monotonic() + SLOT_WAIT_S
         waiter = dependencies.signals.watch([SUBSCRIPTION + subscription_id])
         try:
+            # Woken streams look at their connections.
+            streams = dependencies.coordinator.topology(subscription_id).sessions
+            dependencies.signals.notify(*(f"stream:{name}" for name in streams))
             while True:
                 epoch = dependencies.coordinator.topology(subscription_id).epoch
                 try:
@@ -137,7 +143,9 @@ class SubscriptionEventsResource(Resource):
 
         def handle(partition: EventTypePartition, event: Slice, sent: int) -> None:
             if policy.keeps:
-                self._dependencies.dead_letter_queue.keep(subscription.id, partition, event, sent)
+                failure = self._dependencies.coordinator.delivery_failures(subscription.id).get(partition)
+                reason = failure.reason_for(event.last.offset) if failure else ""
+                self._dependencies.dead_letter_queue.keep(subscription.id, partition, event, sent, reason)
             count.inc()
 
         return DeadLetterHandler(policy=policy, handle=handle)
@@ -165,8 +173,26 @@ class SubscriptionEventsResource(Resource):
         if cursors:
             # If the commit fails for any reason, the events are delivered again.
             with contextlib.suppress(RioniError):
+                if self._are_beyond_end(cursors):
+                    return
                 command = CommitCursors(subscription_id=subscription_id, stream_id=stream_id, cursors=cursors)
                 self._dependencies.committer.commit(command, subject)
+
+    def _are_beyond_end(self, cursors: Sequence[Mapping[str, str]]) -> bool:
+        """Whether a browser has seen events that are not here, as after a restore to an earlier state.
+
+        Others come in their place, which it would never get if its cursors were committed. Blocks on the stores.
+        """
+        registry, newest = self._dependencies.registry, dict[str, Sequence[TimelinePosition]]()
+        for each in cursors:
+            name, number = each["event_type"], each["partition"]
+            timelines = registry.timelines(name)
+            if name not in newest:
+                newest[name] = newest_consistent(timelines, self._dependencies.streams.stores)
+            place = parse_offset(each["offset"], partition=number, oldest_order=FIRST_ORDER)
+            if place is not None and timelines.is_beyond_end(place, newest[name][int(number)]):
+                return True
+        return False
 
 
 def _check_names_event_types(seen: LastEvent) -> None:
@@ -211,4 +237,15 @@ class SubscriptionStreamResource(Resource):
         if stream_id not in dependencies.coordinator.topology(subscription_id).sessions:
             raise NotFound(f"Session with stream id {stream_id} not found")
         dependencies.coordinator.leave(subscription_id, stream_id)
+        resp.status = HTTPStatus.NO_CONTENT.value
+
+
+class StreamFailuresResource(Resource):
+    """The failures of one open stream's client."""
+
+    def on_post(self, req: falcon.Request, resp: falcon.Response, subscription_id: str, stream_id: str) -> None:
+        """Record why events can't be processed, for the dead letters that they may become."""
+        failures = parsed(parsing.failure_reasons, read_json(req), self._dependencies)
+        command = RecordFailureReasons(subscription_id=subscription_id, stream_id=stream_id, failures=failures)
+        self._dependencies.committer.record_failure_reasons(command, subject_of(req))
         resp.status = HTTPStatus.NO_CONTENT.value

@@ -37,13 +37,16 @@ class SubscriptionStatsResource(Resource):
         unconsumed: dict[EventTypePartition, int] = {}
         ages: dict[EventTypePartition, int | None] = {}
         errors: dict[EventTypePartition, str] = {}
-        with_start = bool(req.get_param_as_bool("show_initial_lag")) and not cursors
-        for timelines in event_types.values():
-            # Starts first, which are never beyond ends that are read later.
-            if with_start:
-                cursors = start_offsets(
+        if req.get_param_as_bool("show_initial_lag") and not cursors:
+            # Read before the ends, which are then never behind them.
+            cursors = {
+                key: place
+                for timelines in event_types.values()
+                for key, place in start_offsets(
                     subscription, timelines.event_type, offset_ranges_of(timelines, dependencies.stores)
-                )
+                ).items()
+            }
+        for timelines in event_types.values():
             newest = newest_consistent(timelines, dependencies.stores)
             found = unconsumed_of(timelines, newest, cursors)
             unconsumed |= found

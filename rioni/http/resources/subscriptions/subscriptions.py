@@ -15,7 +15,7 @@ from rioni.http.answers.lists import answer_list
 from rioni.http.bodies import parsing
 from rioni.http.bodies.reading import read_json
 from rioni.http.history import AS_OF, as_of
-from rioni.http.request_parsing import attribute, dispatch, integer, integer_within, listed
+from rioni.http.request_parsing import attribute, dispatch, integer, integer_within, listed, parsed
 from rioni.http.resources.filter_evaluations import warn_of_filter
 from rioni.http.resources.resource import Resource
 from rioni.http.resources.subscriptions.stats import status_of
@@ -34,11 +34,11 @@ class SubscriptionsResource(Resource):
 
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Create a subscription, or answer the one that is the same."""
-        spec = parsing.subscription_spec(read_json(req))
+        spec = parsed(parsing.subscription_spec, read_json(req), self._dependencies)
         subscription, created = dispatch(CreateSubscription(spec=spec), req, self._dependencies)
         warn_of_filter(resp, self._dependencies, subscription.filter, subscription.event_types)
         self._dependencies.system_event_types.ensure_for(subscription)
-        location = f"/subscriptions/{subscription.id}"
+        location = f"{req.root_path}/subscriptions/{subscription.id}"
         resp.set_header("Location", location)
         if created:
             resp.status = HTTPStatus.CREATED.value
@@ -108,7 +108,7 @@ class SubscriptionResource(Resource):
 
     def on_put(self, req: falcon.Request, resp: falcon.Response, subscription_id: str) -> None:
         """Change a subscription."""
-        spec = parsing.subscription_spec(read_json(req))
+        spec = parsed(parsing.subscription_spec, read_json(req), self._dependencies)
         changed = dispatch(ChangeSubscription(subscription_id=subscription_id, spec=spec), req, self._dependencies)
         self._dependencies.system_event_types.ensure_for(changed)
         warn_of_filter(resp, self._dependencies, spec.filter, changed.event_types)
@@ -163,4 +163,4 @@ def _href(req: falcon.Request, place: str, limit: int) -> str:
         for name in ("reader", "owning_application", "show_status", AS_OF)
         if (value := req.get_param(name)) is not None
     ]
-    return "/subscriptions?" + "&".join([*parts, place, f"limit={limit}"])
+    return f"{req.root_path}/subscriptions?" + "&".join([*parts, place, f"limit={limit}"])

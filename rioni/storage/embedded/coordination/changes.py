@@ -55,6 +55,8 @@ class Changes:
         slots.assign(session)
         tables.add_session(self._connection, subscription_id, self._worker, session)
         self._unbalanced.add(subscription_id)
+        for retired in slots.retired:
+            self.leave(subscription_id, retired)
 
     def leave(self, subscription_id: str, stream_id: str) -> None:
         """End a session; unknown ones are ignored."""
@@ -64,6 +66,13 @@ class Changes:
             self._unbalanced.add(subscription_id)
             self._stream_slots.pop(subscription_id, None)
             self.keys |= {SUBSCRIPTION + subscription_id, f"stream:{stream_id}"}
+
+    def retire(self, subscription_id: str, stream_id: str) -> None:
+        """Let a session give way to the next one; unknown ones are ignored."""
+        if tables.retire_session(self._connection, subscription_id, stream_id):
+            self._stream_slots.pop(subscription_id, None)
+            tables.increment_epoch(self._connection, subscription_id)
+            self.keys.add(SUBSCRIPTION + subscription_id)
 
     def release(self, subscription_id: str, stream_id: str, partitions: Sequence[EventTypePartition]) -> None:
         """Hand partitions over to the streams that are waiting for them."""
@@ -82,6 +91,16 @@ class Changes:
         """Record what is about to be sent."""
         self._settle(subscription_id)
         tables.note_attempt(self._connection, subscription_id, stream_id, partition, offset, search_until)
+
+    def record_failure_reasons(
+        self, subscription_id: str, stream_id: str, reasons: Sequence[tuple[EventTypePartition, str, str]]
+    ) -> None:
+        """Check all reasons as a commit does, then record them."""
+        self._settle(subscription_id)
+        cursors = [(partition, offset) for partition, offset, _ in reasons]
+        _Cursors(self._connection, subscription_id).check(stream_id, cursors)
+        for partition, offset, reason in reasons:
+            tables.note_reason(self._connection, subscription_id, partition, offset, reason)
 
     def commit(self, subscription_id: str, stream_id: str, cursors: Cursors) -> Sequence[bool]:
         """Check all cursors, then keep those that are ahead (reference subscriptions#commit-checks)."""
@@ -128,12 +147,16 @@ class _Cursors:
 
     def commit(self, stream_id: str, cursors: Cursors) -> tuple[Sequence[bool], bool]:
         """Return the result of each cursor, and whether to notify the stream."""
-        check_commit(stream_id, cursors, is_alive=self._lives(stream_id), owner=lambda key: self._owner(key)[0])
+        self.check(stream_id, cursors)
         stored = {key: self._offsets.get(key, self._owner(key)[1]) for key, _ in cursors}
         advanced, ahead, again = compare(stored, cursors)
         self._offsets |= ahead
         self._beats.update(again)
         return advanced, bool(ahead or again)
+
+    def check(self, stream_id: str, cursors: Cursors) -> None:
+        """Raise Invalid if a stream may not commit cursors."""
+        check_commit(stream_id, cursors, is_alive=self._lives(stream_id), owner=lambda key: self._owner(key)[0])
 
     def write(self) -> Advance | None:
         """Write the commits; return None if there are none."""

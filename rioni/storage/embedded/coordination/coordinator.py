@@ -125,6 +125,10 @@ class EmbeddedCoordinator:
         """End a session and rebalance; see the port."""
         self._change(lambda changes: changes.leave(subscription_id, stream_id))
 
+    def retire(self, subscription_id: str, stream_id: str) -> None:
+        """Let a session give way to the next one; see the port."""
+        self._change(lambda changes: changes.retire(subscription_id, stream_id))
+
     def release(self, subscription_id: str, stream_id: str, *partitions: EventTypePartition) -> None:
         """Hand partitions over in one transaction; see the port."""
         self._change(lambda changes: changes.release(subscription_id, stream_id, partitions))
@@ -190,6 +194,12 @@ class EmbeddedCoordinator:
         self._change(
             lambda changes: changes.record_delivery_attempt(subscription_id, stream_id, partition, offset, search_until)
         )
+
+    def record_failure_reasons(
+        self, subscription_id: str, stream_id: str, reasons: Sequence[tuple[EventTypePartition, str, str]]
+    ) -> None:
+        """Record why events could not be processed; see the port."""
+        self._change(lambda changes: changes.record_failure_reasons(subscription_id, stream_id, reasons))
 
     def delivery_failures(self, subscription_id: str) -> Mapping[EventTypePartition, DeliveryFailure]:
         """Return the partitions with failed deliveries or a running search; see the port."""

@@ -16,7 +16,7 @@ class CoordinationDatabase(SQLiteFile):
     """One process's connections to the file; locking: see `SQLiteFile`."""
 
     contents = "database of sessions and cursors"
-    schema_version = 4
+    schema_version = 6
     upgrades: Mapping[int, str] = {
         1: """
         ALTER TABLE partitions ADD COLUMN failures INTEGER NOT NULL DEFAULT 0;
@@ -26,6 +26,11 @@ class CoordinationDatabase(SQLiteFile):
         """,
         2: "ALTER TABLE partitions ADD COLUMN heartbeats INTEGER NOT NULL DEFAULT 0;",
         3: ANCHOR_SCHEMA,
+        4: "ALTER TABLE sessions ADD COLUMN retired INTEGER NOT NULL DEFAULT 0;",
+        5: """
+        ALTER TABLE partitions ADD COLUMN reason_offset TEXT NOT NULL DEFAULT '';
+        ALTER TABLE partitions ADD COLUMN reason TEXT NOT NULL DEFAULT '';
+        """,
     }
     schema = f"""
     CREATE TABLE subscriptions (
@@ -46,13 +51,16 @@ class CoordinationDatabase(SQLiteFile):
         sent_by TEXT NOT NULL DEFAULT '',       -- the session that awaits their commit; empty where none does
         search_until TEXT NOT NULL DEFAULT '',  -- offset up to which events are sent one at a time
         heartbeats INTEGER NOT NULL DEFAULT 0,  -- commits of the offset that was committed already
+        reason_offset TEXT NOT NULL DEFAULT '', -- of the uncommitted event that `reason` is about; empty for none
+        reason TEXT NOT NULL DEFAULT '',        -- why its consumer could not process it
         PRIMARY KEY (subscription, event_type, partition)
     ) WITHOUT ROWID;
     CREATE TABLE sessions (
         id TEXT PRIMARY KEY,
         subscription TEXT NOT NULL,
         worker TEXT NOT NULL,                   -- the process that it lives and dies with
-        requested TEXT NOT NULL                 -- JSON, pairs of event type and partition
+        requested TEXT NOT NULL,                -- JSON, pairs of event type and partition
+        retired INTEGER NOT NULL DEFAULT 0      -- whether it gives way to the next one, as its client has gone
     ) WITHOUT ROWID;
     CREATE INDEX sessions_of_subscriptions ON sessions (subscription);
     CREATE INDEX sessions_of_workers ON sessions (worker);
@@ -102,7 +110,7 @@ def load_delivery_failures(
 ) -> Mapping[EventTypePartition, DeliveryFailure]:
     """Return the partitions with failed deliveries or a running search."""
     rows = connection.execute(
-        "SELECT event_type, partition, failures, sent, search_until FROM partitions "
+        "SELECT event_type, partition, failures, sent, search_until, reason_offset, reason FROM partitions "
         "WHERE subscription = ? AND (failures > 0 OR search_until > offset)",
         (subscription_id,),
     )
@@ -129,10 +137,10 @@ def _assignments(
 
 def _sessions(connection: sqlite3.Connection, subscription_id: str) -> Iterator[Session]:
     rows = connection.execute(
-        "SELECT id, requested FROM sessions WHERE subscription = ? ORDER BY id", (subscription_id,)
+        "SELECT id, requested, retired FROM sessions WHERE subscription = ? ORDER BY id", (subscription_id,)
     )
-    for name, requested in rows:
-        yield Session(name, frozenset(EventTypePartition(*pair) for pair in json.loads(requested)))
+    for name, requested, retired in rows:
+        yield Session(name, frozenset(EventTypePartition(*pair) for pair in json.loads(requested)), bool(retired))
 
 
 def load_revision(connection: sqlite3.Connection, subscription_id: str) -> int:
@@ -200,9 +208,18 @@ def _insert_partitions(
 def add_session(connection: sqlite3.Connection, subscription_id: str, worker: str, session: Session) -> None:
     """Start a session; call `rebalance_subscription` afterwards."""
     connection.execute(
-        "INSERT INTO sessions VALUES (?, ?, ?, ?)",
+        "INSERT INTO sessions (id, subscription, worker, requested) VALUES (?, ?, ?, ?)",
         (session.id, subscription_id, worker, json.dumps(sorted(session.requested))),
     )
+
+
+def retire_session(connection: sqlite3.Connection, subscription_id: str, stream_id: str) -> bool:
+    """Let a session give way to the next one; return whether that has changed it."""
+    retired = connection.execute(
+        "UPDATE sessions SET retired = 1 WHERE id = ? AND subscription = ? AND NOT retired",
+        (stream_id, subscription_id),
+    ).rowcount
+    return bool(retired)
 
 
 def remove_session(connection: sqlite3.Connection, subscription_id: str, stream_id: str) -> bool:
@@ -267,6 +284,17 @@ def note_attempt(
     )
 
 
+def note_reason(
+    connection: sqlite3.Connection, subscription_id: str, partition: EventTypePartition, offset: str, reason: str
+) -> None:
+    """Record why an event could not be processed, unless it is committed."""
+    connection.execute(
+        "UPDATE partitions SET reason_offset = ?1, reason = ?2 "
+        "WHERE subscription = ?3 AND event_type = ?4 AND partition = ?5 AND offset < ?1",
+        (offset, reason, subscription_id, *partition),
+    )
+
+
 def count_failures(connection: sqlite3.Connection, subscription_id: str, stream_id: str) -> None:
     """Count a failure for each partition that its stream has lost with uncommitted events."""
     connection.execute(
@@ -285,7 +313,11 @@ def advance_cursors(
     connection: sqlite3.Connection, subscription_id: str, cursors: Iterable[tuple[EventTypePartition, str]]
 ) -> None:
     """Store offsets that are ahead of the stored ones; call `increment_revision` afterwards."""
-    _set_cursors(connection, subscription_id, cursors, "failures = 0")
+    also = (
+        "failures = 0, reason = CASE WHEN reason_offset <= ?1 THEN '' ELSE reason END, "
+        "reason_offset = CASE WHEN reason_offset <= ?1 THEN '' ELSE reason_offset END"
+    )
+    _set_cursors(connection, subscription_id, cursors, also)
 
 
 def count_heartbeats(
@@ -302,7 +334,8 @@ def reset_cursors(
     connection: sqlite3.Connection, subscription_id: str, cursors: Iterable[tuple[EventTypePartition, str]]
 ) -> None:
     """Set offsets unconditionally and clear the failures of their partitions."""
-    _set_cursors(connection, subscription_id, cursors, "failures = 0, sent = '', sent_by = '', search_until = ''")
+    also = "failures = 0, sent = '', sent_by = '', search_until = '', reason_offset = '', reason = ''"
+    _set_cursors(connection, subscription_id, cursors, also)
     increment_revision(connection, subscription_id)
 
 
@@ -313,8 +346,8 @@ def _set_cursors(
     also: str,
 ) -> None:
     connection.executemany(
-        f"UPDATE partitions SET offset = ?, {also} "  # noqa: S608 - constants
-        "WHERE subscription = ? AND event_type = ? AND partition = ?",
+        f"UPDATE partitions SET offset = ?1, {also} "  # noqa: S608 - constants
+        "WHERE subscription = ?2 AND event_type = ?3 AND partition = ?4",
         ((offset, subscription_id, *key) for key, offset in cursors),
     )
 

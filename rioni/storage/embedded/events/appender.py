@@ -18,7 +18,7 @@ from rioni.domain.errors import (
 )
 from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.event_store import Appended, Chunk
-from rioni.domain.ports.thread_pool import ThreadPool
+from rioni.domain.ports.thread_pool import ThreadPool, direct
 from rioni.domain.publishing.idempotency import IdempotencyClaim
 from rioni.storage.clock import not_before
 from rioni.storage.embedded.events import idempotency_keys
@@ -96,6 +96,9 @@ class _Batch(Job):
         super().__init__(sum([piece.size for pieces in self.pieces.values() for piece in pieces]))
 
 
+SPLIT_EVENTS_MAX = 10_000
+"""PERF: splitting so many into pieces takes 1 ms; larger batches are split in a thread."""
+
 Publish = Callable[[Iterable[tuple[int, Chunk]], Iterable[str]], None]
 """Receives the chunks that are now durable, by partition id, and the topics that have grown."""
 
@@ -104,8 +107,16 @@ class Appender:
     """Appends batches in groups: one transaction, and one wait for the disk, for all pending batches."""
 
     def __init__(
-        self, database: EventsDatabase, clock: Clock, pool: ThreadPool, publish: Publish, timeout_s: float
+        self,
+        database: EventsDatabase,
+        clock: Clock,
+        pool: ThreadPool,
+        publish: Publish,
+        timeout_s: float,
+        compute: ThreadPool = direct,
     ) -> None:
+        """Append nothing yet; `pool` waits for the disk, and `compute` splits large batches."""
+        self._compute = compute
         self._database, self._clock, self._publish, self._timeout_s = database, clock, publish, timeout_s
         self._commits = GroupCommit[_Batch](self._write, pool)
 
@@ -119,7 +130,8 @@ class Appender:
     ) -> Appended:
         """Append events durably and return their positions; see the port `EventStore`."""
         assert all(batches.values()), "a batch without events has no first position"
-        batch = _Batch(topic, batches, headers, ids, claim)
+        run = self._compute if sum(map(len, batches.values())) > SPLIT_EVENTS_MAX else direct
+        batch = run(_Batch, topic, batches, headers, ids, claim)
         try:
             self._commits.submit(batch, self._timeout_s)
         except CommitOutcomeUnknown as ex:

@@ -77,7 +77,7 @@ class EmbeddedEventStore:
         self._cache = ChunkCache(cache_memory or CacheMemory(CACHE_BYTES_MAX))
         self._compacted: dict[int, int] = {}
         """For each compacted partition, the compaction counter that its cached chunks correspond to."""
-        self._appender = Appender(self._database, clock, pools.append, self._publish, append_timeout_s)
+        self._appender = Appender(self._database, clock, pools.append, self._publish, append_timeout_s, pools.read)
 
     def health(self) -> Health:
         """Check whether the store can write; see the port `Examined`."""

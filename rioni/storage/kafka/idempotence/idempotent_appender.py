@@ -39,6 +39,7 @@ from rioni.domain.ports.store_measurements import StoreMeasurements
 from rioni.domain.ports.thread_pool import StorePools
 from rioni.domain.publishing.headers import Headers
 from rioni.domain.publishing.idempotency import IdempotencyClaim
+from rioni.failure_log import FailureLog
 from rioni.storage.group_commit import GroupCommit
 from rioni.storage.kafka.appender import LOOK_EVERY_S, PATIENCE_S, Publish, Written, measure
 from rioni.storage.kafka.client import Connection, TopicPartitionRef
@@ -64,7 +65,8 @@ UNSETTLED = (
 )
 
 SLOW_S = 3.0
-"""No attempt begins in a partition that has not answered for so long: its outcome would be unknown, too."""
+"""No attempt begins in a partition that has not answered for so long, nor after an attempt whose caller was told that
+its outcome is unknown: that of the next one would be unknown, too."""
 
 KEPT_MAX = 4
 """Producers that wait longer for an answer of Kafka, each with at most what one or two groups have."""
@@ -73,6 +75,9 @@ ENDS_KEPT_S = 60.0
 """How long end positions of partitions are cached: records written since then may have to be scanned."""
 
 _log = structlog.get_logger("rioni.kafka")
+_failures = FailureLog(_log)
+
+_NOT_MARKED = "could not mark idempotency keys as stored"
 
 
 class IdempotentAppender:
@@ -117,6 +122,7 @@ class IdempotentAppender:
             try:
                 self._commits.submit(batch, max(0.0, deadline_s - time.monotonic()))
             except OutcomeUnknown as ex:
+                batch.timed_out = True
                 raise PartiallyStored(dict.fromkeys(batches, "timed out")) from ex
             if batch.waits_for is None:
                 return batch.appended
@@ -318,11 +324,7 @@ class IdempotentAppender:
                     batch.appended[place.partition] = part.offsets[0]
                     self._ends[place] = part.offsets[-1] + 1, time.monotonic()
             batch.appended.duplicates = batch.count - sum(len(part.events) for part in batch.parts.values())
-        try:
-            self._index.settle(outcomes)
-        except Unavailable:
-            # The events may be stored or not; the next use of one of these keys determines that.
-            _log.exception("could not mark idempotency keys as stored")
+        self._record_outcomes(outcomes)
         seconds = time.monotonic() - min([batch.begun_s for batch in group if batch.parts], default=time.monotonic())
 
         def publish() -> None:
@@ -334,11 +336,22 @@ class IdempotentAppender:
 
         return publish
 
+    def _record_outcomes(self, outcomes: Mapping[bytes, tuple[Attempt, frozenset[EventRef]]]) -> None:
+        try:
+            self._index.settle(outcomes)
+        except Unavailable as ex:
+            # The events may be stored or not; the next use of one of these keys determines that.
+            _failures.failed(_NOT_MARKED, ex)
+        else:
+            _failures.succeeded(_NOT_MARKED)
+
     # --- attempts that Kafka did not answer in time ---
 
     def _unanswered(self, old_s: float) -> Iterator[ProduceBatch]:
-        """The batches that Kafka has not answered since this time, whether they are still awaited or not."""
-        yield from (batch for batch in self._under_way if batch.under_way and batch.begun_s < old_s)
+        """The batches that Kafka has not answered since this time, or in that of their callers."""
+        for batch in self._under_way:
+            if batch.under_way and (batch.begun_s < old_s or batch.timed_out):
+                yield batch
         for kept in [*self._kept]:
             yield from kept.batches
 
@@ -362,10 +375,11 @@ class IdempotentAppender:
             ]
             if stored:
                 self._pools.read(self._index.settle, {each.id: (each, each.whole) for each in stored})
+                _failures.succeeded(_NOT_MARKED)
                 _log.info("late answers of Kafka: batches are stored", batches=len(stored))
-        except RioniError:
+        except RioniError as ex:
             # The next use of one of their keys determines the outcome.
-            _log.exception("could not mark idempotency keys as stored")
+            _failures.failed(_NOT_MARKED, ex)
         finally:
             self._kept.remove(unanswered)
 

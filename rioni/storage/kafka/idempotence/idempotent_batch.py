@@ -87,6 +87,8 @@ class IdempotentBatch(ProduceBatch):
         self.new_keys: list[IdempotencyKey] = []
         self.done: dict[int, list[int]] = {}
         self.attempt: Attempt | None = None
+        self.timed_out = False
+        """Whether the caller was told that the outcome is unknown."""
 
     def look_up(self, known: Mapping[bytes, IndexEntry], settled: Callable[[bytes], Attempt | None]) -> bool:
         """Leave out events already stored; return whether anything remains to be done.

@@ -14,6 +14,7 @@ import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from rioni.domain.errors import Unavailable
+from rioni.failure_log import FailureLog
 from rioni.storage.kafka.client import END, OUT_OF_RANGE, UNKNOWN, Connection, to_unavailable
 from rioni.storage.kafka.topics.admin import GRACE_S, RENEWED_EVERY_S, pause
 
@@ -30,7 +31,9 @@ FAR_FUTURE_MS = 253_370_764_800_000
 _CLOSED = frozenset({KafkaError.MSG_SIZE_TOO_LARGE})
 _OPEN = frozenset({KafkaError.INVALID_TIMESTAMP})
 
-_log = structlog.get_logger("rioni.kafka")
+_failures = FailureLog(structlog.get_logger("rioni.kafka"))
+
+_NOT_WRITABLE = "partitions do not accept probes"
 
 
 class AppendProbe:
@@ -86,14 +89,16 @@ class AppendProbe:
             answers = _probe(producer, name, waiting)
             waiting -= {number for number, code in answers.items() if code in codes}
             if not waiting:
+                _failures.succeeded(_NOT_WRITABLE)
                 return
             if time.monotonic() > deadline_s:
                 errors = {number: KafkaError(code).str() for number, code in answers.items() if number in waiting}
-                _log.warning("partitions do not accept probes", topic=name, partitions=sorted(waiting), errors=errors)
-                raise Unavailable(
+                unavailable = Unavailable(
                     f"Partitions {', '.join(map(str, sorted(waiting)))} of topic {name} were not writable in time. "
                     "Try again later."
                 )
+                _failures.failed(_NOT_WRITABLE, unavailable, errors=errors)
+                raise unavailable
             pause(LOOK_EVERY_S)
             if time.monotonic() - renewed_s > RENEWED_EVERY_S:
                 producer, renewed_s = Producer(settings), time.monotonic()

@@ -8,7 +8,7 @@ from confluent_kafka.admin import AdminClient
 
 from rioni.domain.errors import Unavailable
 from rioni.domain.ports.health import Health
-from rioni.storage.kafka.client import Connection, to_unavailable
+from rioni.storage.kafka.client import SILENCE, Connection, to_unavailable
 from rioni.storage.kafka.topics.admin import Admin
 
 
@@ -29,8 +29,6 @@ ONE_COPY_ENOUGH = (
     "three brokers, and have at least two copies in `min_insync_replicas`."
 )
 
-_SILENCE = {KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN}  # noqa: SLF001 - for everybody
-
 _log = structlog.get_logger("rioni.kafka")
 
 
@@ -50,8 +48,10 @@ class ClusterHealth:
         try:
             brokers = len(admin.request("describe_cluster", timeout_s=ANSWER_TIMEOUT_S).nodes)
         except KafkaException as ex:
-            raise self._no_answer() if ex.args[0].code() in _SILENCE else to_unavailable(ex.args[0]) from ex
-        self._answers = True
+            raise self._no_answer() if ex.args[0].code() in SILENCE else to_unavailable(ex.args[0]) from ex
+        if not self._answers:
+            self._answers = True
+            _log.info("Kafka answers again", servers=self._connection.bootstrap_servers)
         _, enough = self._connection.copies(brokers)
         warnings = (SINGLE,) if brokers == 1 else (ONE_COPY_ENOUGH,) if enough == 1 else ()
         return Health(detail=f"brokers: {brokers}", warnings=warnings)

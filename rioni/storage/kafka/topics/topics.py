@@ -61,6 +61,9 @@ _CONFIGURATION = {
     "message.timestamp.after.max.ms": "3600000",
 }
 
+TOPICS_MAX = 100_000
+"""How many topics are remembered: other processes delete some that this one never hears of again."""
+
 LOOK_EVERY_S = 0.02
 
 KNOWN_WITHIN_S = PROPAGATION_MS / 1_000
@@ -69,6 +72,16 @@ KNOWN_WITHIN_S = PROPAGATION_MS / 1_000
 T = TypeVar("T")
 
 _log = structlog.get_logger("rioni.kafka")
+
+
+class _OfTopics(dict[str, int]):
+    """A number for each topic, which can be found out again; any thread may use it."""
+
+    def __setitem__(self, topic: str, number: int) -> None:
+        """Keep a number; of too many topics all are forgotten."""
+        if len(self) >= TOPICS_MAX and topic not in self:
+            self.clear()
+        super().__setitem__(topic, number)
 
 
 class Topics:
@@ -80,9 +93,8 @@ class Topics:
         self._admin = Admin(connection)
         self._health = ClusterHealth(connection)
         self._probe = AppendProbe(connection)
-        self._counts: dict[str, int] = {}
-        self._compacted: dict[str, int] = {}
-        self._safe: set[str] = set()
+        self._counts, self._compacted = _OfTopics(), _OfTopics()
+        self._safe = _OfTopics()
         """The topics with unclean leader election disabled."""
 
     def name(self, topic: str) -> str:
@@ -204,7 +216,7 @@ class Topics:
         if topic not in self._safe:
             if not self.is_safe(topic):
                 self._configure(topic, {UNCLEAN: "false"})
-            self._safe.add(topic)
+            self._safe[topic] = True
 
     def accept_old_timestamps(self, topic: str, *, late: bool) -> None:
         """Make the brokers accept or reject records with old timestamps; takes effect a little later."""
@@ -214,7 +226,7 @@ class Topics:
         """Delete a topic; unknown ones are ignored."""
         self.drop(topic)
         self._compacted.pop(topic, None)
-        self._safe.discard(topic)
+        self._safe.pop(topic, None)
         deadline_s = time.monotonic() + self._timeout_s
         try:
             translate_errors(lambda: self._admin.request("delete_topics", [self.name(topic)]), topic)

@@ -31,7 +31,7 @@ def read_options(path: Path | None) -> ZooKeeperOptions:
     if path is None:
         return ZooKeeperOptions()
     try:
-        options = msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), ZooKeeperOptions)
+        options = msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8-sig")), ZooKeeperOptions)
     except OSError as ex:
         raise Unavailable(f"zookeeper_options: {path} can't be read: {ex.strerror}.") from ex
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as ex:

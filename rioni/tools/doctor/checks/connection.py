@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from packaging.version import InvalidVersion, Version
 
-from rioni.domain.access.loopback import is_loopback
+from rioni.domain.access.addresses import is_loopback
 from rioni.tools.doctor.facts.connection import Access, Answer, Certificate, Reach
 from rioni.tools.doctor.model import ERROR, Finding, check, error, warning
 
@@ -91,7 +91,7 @@ def version(access: Access) -> Iterator[Finding]:
     if here != there:
         yield warning(
             f"The broker has the version {access.broker}, this command line {access.client}.",
-            f"Install the same release: pip install 'rioni=={access.broker}'",
+            f"Install the release {access.broker} of Rioni on this machine too.",
         )
 
 

@@ -70,7 +70,7 @@ def without_streams(subscriptions: Subscriptions) -> Iterator[Finding]:
     def waits(lag: Lag) -> bool:
         return not lag.streamed and bool(lag.unconsumed) and (lag.lag_s or 0) > WITHOUT_STREAMS_S
 
-    for each in [each for each in subscriptions.items if any(map(waits, each.lags))]:
+    for each in [each for each in subscriptions.items if any(map(waits, each.lags)) and not each.never_streamed]:
         waiting = [lag for lag in each.lags if waits(lag)]
         yield warning(
             f"No stream of subscription {each} reads {listed(sorted({lag.event_type for lag in waiting}))}: "
@@ -81,16 +81,28 @@ def without_streams(subscriptions: Subscriptions) -> Iterator[Finding]:
 
 
 @check(GROUP)
+def never_streamed(subscriptions: Subscriptions) -> Iterator[Finding]:
+    """Whether events wait for subscriptions older than an hour that were never streamed."""
+    before = datetime.now(UTC) - timedelta(seconds=WITHOUT_STREAMS_S)
+    for each in subscriptions.items:
+        waiting = [lag for lag in each.lags if lag.unconsumed]
+        if each.never_streamed and waiting and each.created_at is not None and each.created_at < before:
+            yield warning(
+                f"Subscription {each} was never streamed: {sum(lag.unconsumed or 0 for lag in waiting):,} events of "
+                f"{listed(sorted({lag.event_type for lag in waiting}))} wait for up to "
+                f"{_duration(max(lag.lag_s or 0 for lag in waiting))}.",
+                "Start its consumer, or delete the subscription if nobody needs it.",
+            )
+
+
+@check(GROUP)
 def unused_subscriptions(subscriptions: Subscriptions) -> Iterator[Finding]:
     """Whether subscriptions older than a week were never streamed."""
     before = datetime.now(UTC) - NEVER_AFTER
     unused = [
         str(each)
         for each in subscriptions.items
-        if each.created_at is not None
-        and each.created_at < before
-        and each.lags
-        and all(lag.unconsumed is None and not lag.streamed and not lag.error for lag in each.lags)
+        if each.never_streamed and each.created_at is not None and each.created_at < before
     ]
     if unused:
         yield warning(

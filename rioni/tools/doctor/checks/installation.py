@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from rioni.installing import requirement
 from rioni.tools.doctor.facts.installation import Installation, Pins
 from rioni.tools.doctor.model import ERROR, Finding, check, error, warning
 
@@ -26,5 +27,5 @@ def package_versions(pins: Pins) -> Iterator[Finding]:
         more = f", and {len(pins.different) - SHOWN_MAX} more" if len(pins.different) > SHOWN_MAX else ""
         yield warning(
             f"{len(pins.different)} packages have another version than {pins.file} says: {shown}{more}.",
-            f"pip install --constraint {pins.file} rioni",
+            f"pip install --constraint {pins.file} {requirement()}",
         )

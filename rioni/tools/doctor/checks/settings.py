@@ -6,6 +6,7 @@ from rioni.client.models.administration import Feature
 from rioni.config.server_settings import WELL_KNOWN_ADMIN
 from rioni.config.settings import Config
 from rioni.domain.access.authentication import Mode
+from rioni.installing import requirement
 from rioni.tools.doctor.facts.installation import DRIVERS, Installation
 from rioni.tools.doctor.facts.machine import Memory
 from rioni.tools.doctor.facts.servers import Server
@@ -146,4 +147,4 @@ def drivers(config: Config, installation: Installation) -> Iterator[Finding]:
         "psycopg": (config.database or "").startswith("postgresql"),
     }
     if missing := [name for name in DRIVERS if wanted[name] and name not in installation.drivers]:
-        yield error(f"The settings need {', '.join(missing)}, missing here.", "pip install 'rioni[cluster]'")
+        yield error(f"The settings need {', '.join(missing)}, missing here.", f"pip install {requirement('cluster')}")

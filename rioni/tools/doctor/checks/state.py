@@ -129,14 +129,15 @@ def rebuild(rebuilds: list[Rebuild]) -> Iterator[Finding]:
 def refused_requests(denials: list[Denial]) -> Iterator[Finding]:
     """Whether a client was refused (401, 403) unusually often within the last hour."""
     since = datetime.now(UTC) - DENIED_WITHIN
-    counts: Counter[tuple[str, str, int]] = Counter()
+    counts: Counter[tuple[str, str, str, int]] = Counter()
     for each in denials:
         if each.last_at >= since:
-            counts[each.actor, each.address, each.status] += each.count
-    for (actor, address, status), count in counts.most_common(3):
+            counts[each.actor, each.realm, each.address, each.status] += each.count
+    for (actor, realm, address, status), count in counts.most_common(3):
         if count < DENIED_MAX:
             return
-        who = f"{actor or 'A client without a valid token'}{f' at {address}' if address else ''}"
+        name = f"{actor} of {realm}" if realm else actor
+        who = f"{name or 'A client without a valid token'}{f' at {address}' if address else ''}"
         yield warning(
             f"{who} was refused {count:,} times with {status} within an hour.",
             "`rioni audit denials` names the paths: give the client its right or a new token, or block its address.",

@@ -84,7 +84,7 @@ class Lag(msgspec.Struct, frozen=True):
     streamed: bool
     """Whether a stream reads it."""
     unconsumed: int | None
-    """None until the subscription was first streamed."""
+    """Of a subscription that was never streamed what it would begin with; None if that was not asked for."""
     growth: int | None = None
     """How many more between two looks; None where it was looked at once."""
     lag_s: int | None = None
@@ -102,7 +102,8 @@ class SubscriptionFacts(msgspec.Struct, frozen=True):
     created_at: datetime | None
     lags: list[Lag]
     dead_letter_at: datetime | None = None
-    """When the oldest dead letter was kept; None if there is none, or it may not be seen."""
+    """When the oldest dead letter that was not redriven was kept; None if there is none, or it may not be seen."""
+    never_streamed: bool = False
 
     def __str__(self) -> str:
         return f"{self.id} ({self.owner}, {self.group})"
@@ -183,11 +184,11 @@ def subscriptions(site: Site) -> Subscriptions:
     for each in _in_time(site, chosen, site.scope.interval_s):
         if (found := _stats(site, each.id)) is not None:
             statistics[each.id] = found
-    lagging = [name for name, found in statistics.items() if _lags(found)][:LAGGING_MAX]
+    lagging = [name for name, found in statistics.items() if _lags(found) or _never_streamed(found)][:LAGGING_MAX]
     if lagging:
         site.pause()
     seconds = (datetime.now(UTC) - began).total_seconds()
-    later = {name: _stats(site, name, show_time_lag=True) for name in _in_time(site, lagging)}
+    later = {name: _stats(site, name, again=True) for name in _in_time(site, lagging)}
     kept = [each.id for each in chosen if (policy := policy_of(each.annotations)) and policy.keeps]
     dead_letters = {name: _dead_letter(site, name) for name in _in_time(site, kept[:LAGGING_MAX])}
     items = [
@@ -199,17 +200,18 @@ def subscriptions(site: Site) -> Subscriptions:
     return Subscriptions(items, seconds, _partial(len(items), len(listed), what))
 
 
-def _stats(site: Site, subscription_id: str, *, show_time_lag: bool = False) -> list[SubscriptionStatistics] | None:
+def _stats(site: Site, subscription_id: str, *, again: bool = False) -> list[SubscriptionStatistics] | None:
+    """The statistics; at the second look with ages, and with the lag of what was never streamed."""
     try:
-        return list(site.client.subscriptions.stats(subscription_id, show_time_lag=show_time_lag))
+        return list(site.client.subscriptions.stats(subscription_id, show_time_lag=again, show_initial_lag=again))
     except errors.NotFound:
         return None
 
 
 def _dead_letter(site: Site, subscription_id: str) -> datetime | None:
-    """When the oldest dead letter was kept; the event itself is not looked at."""
+    """When the oldest dead letter that was not redriven was kept; the event itself is not looked at."""
     try:
-        letters = site.client.subscriptions.dead_letters(subscription_id, limit=1)
+        letters = site.client.subscriptions.dead_letters(subscription_id, limit=1, only_open=True)
     except (errors.NotFound, errors.Forbidden):
         return None
     return letters[0].kept_at or datetime.fromtimestamp(0, UTC) if letters else None
@@ -217,6 +219,14 @@ def _dead_letter(site: Site, subscription_id: str) -> datetime | None:
 
 def _lags(statistics: Iterable[SubscriptionStatistics]) -> bool:
     return any(partition.unconsumed_events for each in statistics for partition in each.partitions)
+
+
+def _never_streamed(statistics: Iterable[SubscriptionStatistics]) -> bool:
+    """Whether a subscription has no cursors yet, by its statistics without the initial lag."""
+    partitions = [partition for each in statistics for partition in each.partitions]
+    return bool(partitions) and all(
+        each.unconsumed_events is None and not each.stream_id and not each.cursor_error for each in partitions
+    )
 
 
 def _subscription(
@@ -255,6 +265,7 @@ def _subscription(
         subscription.created_at,
         lags,
         dead_letter_at,
+        _never_streamed(first),
     )
 
 

@@ -180,8 +180,9 @@ def test_a_file_of_version_1_is_upgraded_with_counters_and_keeps_its_cursors(tmp
     assert coordinator.commit("s", "stream", [(A0, offset(7))]) == [False]
     assert coordinator.heartbeats("s") == {A0: 1}
     coordinator.record_delivery_attempt("s", "stream", A0, offset(8))
+    coordinator.record_failure_reasons("s", "stream", [(A0, offset(8), "why")])
     coordinator.leave("s", "stream")
-    assert coordinator.delivery_failures("s") == {A0: DeliveryFailure(1, offset(8), "")}
+    assert coordinator.delivery_failures("s") == {A0: DeliveryFailure(1, offset(8), "", offset(8), "why")}
     coordinator.close()
 
 

@@ -17,6 +17,7 @@ from rioni.storage.embedded.signals import EmbeddedSignals
 from tests.contracts.compaction import CompactionContract
 from tests.contracts.event_store import TOPIC, events, read_all, read_headers
 from tests.support.clock import ManualClock
+from tests.support.waiting import WAIT_S
 
 
 class TestEmbeddedCompaction(CompactionContract):
@@ -130,7 +131,7 @@ def test_events_compacted_by_another_process_are_not_served_from_the_cache(
         for each in (store, other):
             assert read_all(each, "topic", 0) == events(1, 2, 3)
         command = [sys.executable, "-c", COMPACT, str(directory.events)]
-        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=WAIT_S)
         assert done.stdout == "1\n"
         for each in (store, other):
             assert read_all(each, "topic", 0) == [b"", *events(2, 3)]

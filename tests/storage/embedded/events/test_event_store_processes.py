@@ -8,6 +8,7 @@ from rioni.storage.embedded.data_directory import DataDirectory
 from rioni.storage.embedded.events.event_store import EmbeddedEventStore
 from tests.contracts.event_store import events, read_all
 from tests.storage.embedded import publisher
+from tests.support.waiting import WAIT_S
 
 
 @pytest.mark.slow
@@ -35,7 +36,7 @@ def test_a_reader_of_another_process_is_woken_and_sees_what_was_appended(store, 
     watch = signals.watch(["topic:topic"])
     assert other_store.read("topic", 0, 0, 1000) == []
     store.append("topic", {0: events(1)})
-    assert watch.wait(20)
+    assert watch.wait(WAIT_S)
     assert read_all(other_store, "topic", 0) == events(1)
     assert other_store.bounds("topic")[0].newest == 0
     watch.close()

@@ -59,7 +59,7 @@ def test_a_batch_that_waits_for_a_partition_delays_no_other_partition(
     single = Connection(bootstrap_servers=several_brokers.cluster.kafka, topic_prefix="once-", replication_factor=1)
     store = open_store(connection=single, append_timeout_s=60.0, clock=SystemClock())
     store.create_topic(TOPIC, 3)
-    found = AdminClient(single.client()).list_topics(f"once-{TOPIC}", timeout=60).topics[f"once-{TOPIC}"].partitions
+    found = AdminClient(single.client()).list_topics(f"once-{TOPIC}", timeout=WAIT_S).topics[f"once-{TOPIC}"].partitions
     other = next(number for number in (1, 2) if found[number].leader != found[0].leader)
     broker = several_brokers.cluster.kafkas[found[0].leader - 1]
     first = partial(store.append, TOPIC, {0: events(0)}, claim=IdempotencyClaim("key", "digest"))

@@ -1,5 +1,6 @@
 """Batches with keys while Kafka does not answer: one outcome stays open, and is known as soon as Kafka answers."""
 
+import math
 import threading
 from collections.abc import Callable, Iterator
 
@@ -9,6 +10,7 @@ from rioni.domain.errors import Overloaded, PartiallyStored, Unavailable
 from rioni.domain.publishing.idempotency import IdempotencyClaim
 from rioni.storage.kafka.client import Connection
 from rioni.storage.kafka.events import KafkaEventStore
+from rioni.storage.kafka.idempotence import idempotent_appender
 from rioni.storage.kafka.idempotence.idempotency_index import IdempotencyIndex, open_index
 from rioni.tools.dev_cluster.cluster import LocalCluster
 from rioni.tools.dev_cluster.servers import Server
@@ -65,10 +67,21 @@ def append(store: KafkaEventStore, number: int) -> bool:
     return True
 
 
-@pytest.mark.parametrize("fault", ["suspended", "killed"])
+@pytest.mark.parametrize(
+    ("fault", "slow_s"),
+    # However late an attempt began, none begins after its caller was told that the outcome is unknown.
+    [("suspended", math.inf), ("killed", idempotent_appender.SLOW_S)],
+    ids=["suspended", "killed"],
+)
 def test_only_what_kafka_may_have_stored_waits_and_is_known_as_soon_as_kafka_answers(
-    open_store: Callable[..., KafkaEventStore], kafka: Server, index: IdempotencyIndex, fault: str
+    open_store: Callable[..., KafkaEventStore],
+    kafka: Server,
+    index: IdempotencyIndex,
+    monkeypatch: pytest.MonkeyPatch,
+    fault: str,
+    slow_s: float,
 ):
+    monkeypatch.setattr(idempotent_appender, "SLOW_S", slow_s)
     store, other = open_store(append_timeout_s=TIMEOUT_S), open_store(append_timeout_s=TIMEOUT_S)
     store.create_topic(TOPIC, 1)
     wait_until(lambda: append(store, 0))

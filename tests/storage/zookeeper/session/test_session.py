@@ -4,6 +4,7 @@ from threading import Thread
 import pytest
 
 from rioni.storage.zookeeper.session import session as module
+from tests.support.waiting import WAIT_S
 
 
 pytestmark = pytest.mark.zookeeper
@@ -29,6 +30,6 @@ def test_a_connection_is_kept_while_the_server_still_answers_earlier_requests(st
         thread.start()
     session._heartbeat()
     for thread in (answering, asking):
-        thread.join(30)
+        thread.join(WAIT_S)
     assert not left
     assert got == list(range(150))

@@ -12,8 +12,9 @@ def lag(unconsumed=0, *, streamed=True, **changes):
     return Lag("order", "0", streamed, unconsumed, **changes)
 
 
-def of(*lags, created_at=None, dead_letter_at=None):
-    item = SubscriptionFacts("4711", "shop", "default", created_at or ago(days=90), list(lags), dead_letter_at)
+def of(*lags, created_at=None, dead_letter_at=None, never_streamed=False):
+    created_at = created_at or ago(days=90)
+    item = SubscriptionFacts("4711", "shop", "default", created_at, list(lags), dead_letter_at, never_streamed)
     return Subscriptions([item], 3.0)
 
 
@@ -36,17 +37,36 @@ CASES = {
             [of(lag(5, lag_s=DAY_S))],
             [of(lag(5, lag_s=60, streamed=False))],
             [of(lag(0, streamed=False))],
+            [of(lag(5, lag_s=3 * DAY_S, streamed=False), never_streamed=True)],
         ],
         [warning("5 events wait for up to 3 days", of(lag(5, lag_s=3 * DAY_S, streamed=False)))],
     ),
+    "never-streamed": Cases(
+        [
+            [of(lag(5, lag_s=DAY_S, streamed=False))],
+            [of(lag(0, streamed=False), never_streamed=True)],
+            [of(lag(None, streamed=False), never_streamed=True)],
+            [of(lag(5, lag_s=DAY_S, streamed=False), never_streamed=True, created_at=ago(minutes=1))],
+        ],
+        [
+            warning(
+                "4711 (shop, default) was never streamed: 1,883 events of order wait for up to 2 hours",
+                of(lag(1_883, lag_s=2 * HOUR_S, streamed=False), never_streamed=True, created_at=ago(hours=2)),
+            ),
+            warning(
+                "12 events of order wait for up to 0 seconds",
+                of(lag(5, streamed=False), lag(7, streamed=False), never_streamed=True),
+            ),
+        ],
+    ),
     "unused-subscriptions": Cases(
         [
-            [of(lag(None, streamed=False), created_at=ago(days=2))],
+            [of(lag(None, streamed=False), created_at=ago(days=2), never_streamed=True)],
             [of(lag(0, streamed=False))],
             [of(lag(None))],
             [of()],
         ],
-        [warning("never streamed: 4711 (shop, default)", of(lag(None, streamed=False)))],
+        [warning("never streamed: 4711 (shop, default)", of(lag(None, streamed=False), never_streamed=True))],
     ),
     "dead-letters": Cases([[of(lag())]], [warning("has dead letters", of(lag(), dead_letter_at=ago(days=1)))]),
 }

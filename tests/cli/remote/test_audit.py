@@ -1,0 +1,14 @@
+"""`rioni audit list` and `denials`, beside `rioni audit`: each says what it reads."""
+
+
+def test_each_command_says_where_its_answer_comes_from(rioni, broker, data):
+    local = f"Read on this host from {data}; `rioni audit list` asks a running broker.\n"
+    assert rioni("audit", "--data", data)[::2] == (0, local)
+    remote = f"From the broker at {broker.url} (RIONI_URL); `rioni audit` reads the data on this host.\n"
+    for command in ("list", "denials"):
+        code, out, err = rioni("audit", command)
+        # Who was refused nothing is told so as well.
+        assert (code, err) in [(0, remote), (0, f"{remote}There are none.\n")]
+        assert bool(out) != ("none" in err)
+        assert rioni("audit", command, "--json")[::2] == (0, "")
+    assert rioni("audit", "--data", data, "--json")[::2] == (0, "")

@@ -1,0 +1,65 @@
+"""An outage of the broker, the catalog or the disk is a few lines in the log of an archive, and ends with one."""
+
+import logging
+from types import SimpleNamespace
+from unittest.mock import MagicMock
+
+import pytest
+
+from rioni import failure_log
+from rioni.domain.errors import Unavailable
+from rioni.failure_log import EVERY_S
+from rioni.lake import archive
+from rioni.lake.archive import Archive
+from tests.support.clock import ManualClock
+
+
+ROUNDS = 200
+EVERY_MS = 1_000
+
+
+class _Stopped:
+    """Ends an archive after some rounds; what was away works again before the last two."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self.rounds, self._clock = 0, clock
+
+    def is_set(self) -> bool:
+        return self.rounds == ROUNDS
+
+    def wait(self, _every_s: float) -> None:
+        self.rounds += 1
+        self._clock.advance(EVERY_MS)
+
+
+@pytest.mark.parametrize("away", ["broker", "catalog"])
+def test_an_outage_is_a_few_lines_and_one_at_its_end(monkeypatch, caplog, away):
+    clock = ManualClock()
+    monkeypatch.setattr(failure_log, "time", clock)
+    stopped = _Stopped(clock)
+
+    def fails(of: str):
+        if away == of and stopped.rounds < ROUNDS - 2:
+            raise Unavailable(f"The {of} does not answer.")
+
+    class Orders:
+        def __init__(self, *_: object, **__: object) -> None:
+            pass
+
+        def archive(self, *_: object) -> SimpleNamespace:
+            fails("catalog")
+            return SimpleNamespace(archived=1, lost=0)
+
+    def names() -> list[str]:
+        fails("broker")
+        return ["orders.created", "orders.paid"]
+
+    monkeypatch.setattr(archive, "EventTypeArchive", Orders)
+    broker = SimpleNamespace(marked_event_types=names)
+    with caplog.at_level(logging.WARNING, "rioni.lake"):
+        Archive(broker, MagicMock(), (), MagicMock(), MagicMock()).run(1, stopped)
+    *lines, last = caplog.messages
+    assert lines[0].endswith(f"rchived: The {away} does not answer.")
+    assert 1 <= len(lines) <= ROUNDS * EVERY_MS / 1_000 / EVERY_S + 1
+    assert all(f"The {away} does not answer." in line for line in lines)
+    assert last.startswith("Works again after")

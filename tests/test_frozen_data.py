@@ -1,0 +1,143 @@
+"""What earlier releases wrote, and what today's tools make of it: data, backups, archives, exports, states of copies.
+
+Broker and archives of `0.1.1-before-rest`, from before the column `_rest`, hold ten events each. The one of 0.1.0 has
+130 events in three partitions. Brokers may have deleted their events meanwhile: tests look at what is behind them.
+"""
+
+import os
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from rioni.bootstrap import verify_export
+from rioni.client import Client
+from tests.support.campaigns import NIGHTLY
+from tests.support.commands import run_command
+from tests.support.frozen_data import unpack
+from tests.support.lake import FORMATS, ArchiveUnderTest
+from tests.support.server import running_server
+from tests.support.waiting import WAIT_S
+
+
+TABLES = ("parquet", "delta", "jsonl")
+EVENT_TYPE, COPIED = "shop.order", "shop.copied"
+OPEN = ['"5"', "5", '{"a":1}', None, '"x"'] * 2
+TEXTS = ["5", "5", '{"a":1}', None, "x"] * 2
+"""The column `any`, as it is now, and as it was."""
+
+
+@pytest.fixture(scope="module")
+def earlier(tmp_path_factory):
+    """A broker whose data are of before, upgraded, with three further events."""
+    folder = unpack("0.1.1-before-rest", tmp_path_factory.mktemp("earlier"))
+    with running_server(folder / "data") as server, Client(server.url) as client:
+        client.publish(EVENT_TYPE, [{"id": f"B{each}", "n": 100 + each, "any": "5", "extra": 1} for each in range(3)])
+        yield SimpleNamespace(folder=folder, url=server.url, client=client)
+
+
+@pytest.fixture
+def rioni(monkeypatch, capsys, tmp_path):
+    for variable in [name for name in os.environ if name.startswith("RIONI_")]:
+        monkeypatch.delenv(variable)
+    monkeypatch.setenv("RIONI_CONTEXTS", str(tmp_path / "contexts.toml"))
+
+    def run(*arguments):
+        return run_command(monkeypatch, capsys, *map(str, arguments))
+
+    return run
+
+
+def stored(client, name):
+    """How many events were stored, those that are deleted meanwhile included."""
+    return sum(count_upto(each.newest_available_offset) for each in client.partitions.list(name))
+
+
+def count_upto(offset):
+    return 1 + int(offset.split("-", 2)[2])
+
+
+def by_number(table):
+    return sorted(table.to_pylist(), key=lambda row: row["n"])
+
+
+def verified(script, folder):
+    done = subprocess.run([sys.executable, script, folder], capture_output=True, text=True, timeout=WAIT_S, check=False)
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+def test_an_archive_goes_on_behind_its_rows_with_columns_of_their_own_for_what_is_kept_otherwise(earlier, format_):
+    lake = ArchiveUnderTest(url=earlier.url, to=str(earlier.folder / "lake" / format_), format_=format_)
+    before = lake.table(EVENT_TYPE)
+    done = lake.archive(EVENT_TYPE)[EVENT_TYPE]
+    assert (done.archived, done.lost) == (3, 0)
+    rows = by_number(lake.table(EVENT_TYPE))
+    assert [row["id"] for row in rows] == [f"A{each}" for each in range(10)] + ["B0", "B1", "B2"]
+    assert [row["any"] for row in rows] == TEXTS + [None] * 3
+    assert [row["any__2"] for row in rows] == [None] * 10 + ['"5"'] * 3
+    assert [row["_rest"] for row in rows] == [None] * 10 + ['{"extra":1}'] * 3
+    assert by_number(before) == [{name: row[name] for name in before.column_names} for row in rows[:10]]
+    assert lake.archive(EVENT_TYPE)[EVENT_TYPE].archived == 0
+
+
+def test_a_copy_goes_on_at_its_state(earlier, rioni):
+    for _ in range(2):
+        code, out, _ = rioni("copy", EVENT_TYPE, COPIED, "--state", earlier.folder / "copy.state", "--url", earlier.url)
+        # Both figures are those of the whole copy.
+        assert (code, out) == (0, "13 events copied to shop.copied; the target has grown by 13.\n")
+        assert stored(earlier.client, COPIED) == stored(earlier.client, EVENT_TYPE) == 13
+
+
+def test_the_log_extends_the_checkpoint_and_nothing_is_damaged(earlier, rioni):
+    data = earlier.folder / "data"
+    code, out, _ = rioni("verify", "--data", data, "--checkpoint", earlier.folder / "checkpoint")
+    assert (code, out.splitlines()[-1]) == (0, "Nothing is damaged or missing.")
+
+
+@pytest.mark.parametrize("name", ["plain", "selected", *TABLES])
+def test_an_export_is_verified(earlier, name):
+    assert verified(verify_export.__file__, earlier.folder / "export" / name) == (0, "")
+
+
+@pytest.mark.parametrize(
+    # Starting Spark takes seconds.
+    ("name", "command"),
+    [pytest.param(name, ["--format", name], marks=pytest.mark.spark) for name in TABLES if NIGHTLY] + [("new", [])],
+)
+def test_an_export_goes_on(earlier, rioni, name, command):
+    folder = earlier.folder / "export" / name
+    assert rioni("audit", "export", "--to", folder, "--data", earlier.folder / "data", *command)[0] == 0
+    assert verified(folder / "verify_export.py", folder) == (0, "")
+
+
+def test_a_backup_is_restored_and_served(earlier, rioni, tmp_path):
+    data = tmp_path / "data"
+    assert rioni("restore", "--from", earlier.folder / "backup", "--data", data)[0] == 0
+    with running_server(data) as server, Client(server.url) as client:
+        (subscription,) = client.subscriptions.list()
+        assert subscription.consumer_group == "g"
+        committed = client.subscriptions.cursors(subscription.id)
+        assert sum(count_upto(each.offset) for each in committed) == 4
+    assert rioni("verify", "--data", data)[0] == 0
+
+
+def test_tools_that_do_not_upgrade_say_so_of_the_data_of_0_1_0(rioni, tmp_path):
+    data = unpack("0.1.0", tmp_path) / "data"
+    for command in (["verify"], ["audit"], ["audit", "checkpoint"], ["backup", "--to", tmp_path / "backup"]):
+        code, _, err = rioni(*command, "--data", data)
+        assert code == 2
+        assert "was written by an older version of Rioni" in err
+        assert "let `rioni serve` of this one bring it up to date" in err
+
+
+def test_the_data_of_0_1_0_go_on(rioni, tmp_path):
+    data = unpack("0.1.0", tmp_path) / "data"
+    with running_server(data) as server, Client(server.url) as client:
+        assert [each.name for each in client.event_types.list()] == [EVENT_TYPE]
+        client.publish(EVENT_TYPE, [{"id": "A1", "n": 130}])
+        assert stored(client, EVENT_TYPE) == 131
+    code, out, _ = rioni("verify", "--data", data)
+    assert (code, out.splitlines()[-1]) == (0, "Nothing is damaged or missing.")
+    assert len(rioni("audit", "--data", data, "--format", "jsonl")[1].splitlines()) == 10

@@ -69,7 +69,7 @@ from rioni.http.quotas.shared_buckets import SharedBuckets
 from rioni.http.stream_tickets import StreamTickets
 from rioni.http.streaming.quota import StreamQuota
 from rioni.http.streaming.resumption import Resumption
-from rioni.http.streaming.shared_reads import CachedUntilNotified
+from rioni.http.streaming.shared_reads import CachedUntilNotified, SharedCall
 from rioni.http.streaming.stream_context import StreamMemory, StreamPorts
 from rioni.storage.clock import ExpiryClock, SystemClock
 from rioni.storage.embedded.activity import EmbeddedActivity
@@ -341,7 +341,7 @@ def _dependencies(
             coordinator=coordinator,
             memory=StreamMemory(config.worker_stream_memory_bytes_max),
         ),
-        refresh_streams=CachedUntilNotified(registry.catch_up, LOG_KEY, signals, clock),
+        refresh_streams=CachedUntilNotified(SharedCall(registry.catch_up), LOG_KEY, signals, clock),
         signals=signals,
         read=base.read,
         live=live,

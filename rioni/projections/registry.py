@@ -91,7 +91,7 @@ class MemoryRegistry:
             self._catch_up()
 
     def catch_up(self) -> None:
-        """Catch up to the last notified position: for callers that must not wait for the database."""
+        """Catch up to the last notified position; asks the database only if something was changed."""
         if self._log.last_notified_position() > self.position:
             self._catch_up()
 

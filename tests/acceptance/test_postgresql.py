@@ -3,6 +3,7 @@
 import uuid
 
 import httpx
+import psycopg
 import pytest
 
 from rioni.tools.dev_cluster.postgres import running_postgres
@@ -110,9 +111,7 @@ def test_after_a_crash_of_the_database_requests_are_503_until_it_is_back_and_str
 
 def test_while_the_database_is_suspended_streams_continue(server, postgres, client, create, name):
     create(name)
-    path = f"/event-types/{name}/events?batch_flush_timeout=1"
-    # A keep-alive is due each second; a request that waits for the database waits for longer than this.
-    with server.client() as reader, open_stream(reader, path, timeout=10) as stream:
+    with server.client() as reader, keep_alive_stream(reader, name) as stream:
         with suspended(postgres):
             # Longer than any cached state is used.
             for _ in range(5):
@@ -122,3 +121,28 @@ def test_while_the_database_is_suspended_streams_continue(server, postgres, clie
         assert client.post(f"/event-types/{name}/events", json=[event("after")]).status_code == 200
         # Requests whose clients have stopped waiting may be stored, or not.
         stream.events_until(lambda events: "after" in order_ids(events), "the event that was published after the pause")
+
+
+def test_while_a_known_change_can_not_be_read_streams_continue(server, postgres, create, name):
+    """Each worker was told of a change, but the database does not answer when it asks for it."""
+    create(name)
+    with (
+        psycopg.connect(postgres.get_uri()) as holder,
+        psycopg.connect(postgres.get_uri(), autocommit=True) as other,
+        server.client() as reader,
+        keep_alive_stream(reader, name) as stream,
+    ):
+        stream.batch()
+        holder.execute("LOCK TABLE log IN ACCESS EXCLUSIVE MODE")
+        other.execute("UPDATE head SET position = position + 1")
+        other.execute("SELECT pg_notify('rioni_log', '')")
+        try:
+            for _ in range(5):
+                assert "events" not in stream.batch()
+        finally:
+            other.execute("UPDATE head SET position = position - 1")
+
+
+def keep_alive_stream(reader, name):
+    """A stream with a keep-alive each second; what waits for the database waits for longer than the time-out here."""
+    return open_stream(reader, f"/event-types/{name}/events?batch_flush_timeout=1", timeout=10)

@@ -1,7 +1,9 @@
-"""Per-process read cache shared by streams: after a notification the first stream reads for all."""
+"""What the streams of a process share: after a notification the first of them reads for all."""
 
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from typing import Generic, TypeVar
 from weakref import WeakValueDictionary
 
@@ -19,6 +21,9 @@ T = TypeVar("T")
 
 HOLDS_S = 1.0
 """Lifetime of a cached answer without a notification: notifications may be lost."""
+
+CALL_WAIT_S = 0.5
+"""How long streams wait for a shared call, and so send nothing else."""
 
 LOADING_WAIT_S = 75.0
 """Time-out of waiting for another stream's read, whose own deadlines are shorter."""
@@ -55,6 +60,42 @@ class CachedUntilNotified(Generic[T]):
         answer = self._compute()
         self._answer, self._version, self._until_s = answer, version, now_s + HOLDS_S
         return answer
+
+
+class SharedCall:
+    """Calls a function once at a time for all callers, in a thread of its own; they wait for it together, and briefly.
+
+    Under gevent the thread is a greenlet.
+    """
+
+    def __init__(self, function: Callable[[], None]) -> None:
+        """Share a function, which may block up to deadlines of its own."""
+        self._function = function
+        self._until_s = 0.0
+        self._called: Future[None] | None = None
+
+    def __call__(self) -> None:
+        """Call the function, or wait for the call that goes on.
+
+        Raises:
+            Unavailable: it has not ended within `CALL_WAIT_S` of its start; it goes on.
+            Exception: what it raised.
+        """
+        if self._called is None or self._called.done():
+            self._called, self._until_s = Future(), time.monotonic() + CALL_WAIT_S
+            threading.Thread(target=self._run, args=(self._called,), daemon=True).start()
+        try:
+            self._called.result(max(0.0, self._until_s - time.monotonic()))
+        except TimeoutError:
+            raise Unavailable(f"No answer came within {CALL_WAIT_S:g} s. Try again later.") from None
+
+    def _run(self, called: "Future[None]") -> None:
+        try:
+            self._function()
+        except Exception as ex:  # noqa: BLE001 - the callers raise it
+            called.set_exception(ex)
+        else:
+            called.set_result(None)
 
 
 class PartitionTail:

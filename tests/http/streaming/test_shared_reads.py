@@ -4,11 +4,11 @@ import pytest
 
 from rioni.domain.errors import Unavailable
 from rioni.domain.timelines.position import TimelinePosition
-from rioni.http.streaming.shared_reads import HOLDS_S, SHARED_BYTES_MAX, CachedUntilNotified, TailCache
+from rioni.http.streaming.shared_reads import HOLDS_S, SHARED_BYTES_MAX, CachedUntilNotified, SharedCall, TailCache
 from tests.support.builders import timeline, timelines_of
 from tests.support.clock import ManualClock
 from tests.support.memory import MemoryEventStore, MemorySignals, SingleStore
-from tests.support.waiting import WAIT_S
+from tests.support.waiting import WAIT_S, wait_until
 
 
 BEGIN = TimelinePosition(1, -1)
@@ -55,6 +55,46 @@ def test_an_answer_is_cached_for_a_second_at_most(signals, clock):
     assert shared() == 0
     clock.advance(round(HOLDS_S * 1000))
     assert shared() == 1
+
+
+def test_a_call_that_takes_long_is_waited_for_briefly_and_only_once_at_a_time():
+    begun, go_on = [], threading.Event()
+
+    def slow() -> None:
+        begun.append(threading.get_ident())
+        go_on.wait(WAIT_S)
+
+    shared = SharedCall(slow)
+    for _ in range(3):
+        with pytest.raises(Unavailable, match="No answer came"):
+            shared()
+    assert len(begun) == 1
+    go_on.set()
+    # The call that goes on has ended soon; the next one is another.
+    wait_until(lambda: _answers(shared))
+    shared()
+    assert len(begun) >= 2
+
+
+def _answers(shared: SharedCall) -> bool:
+    try:
+        shared()
+    except Unavailable:
+        return False
+    return True
+
+
+def test_callers_get_the_error_of_a_shared_call_and_the_next_one_calls_again():
+    errors = [Unavailable("gone")]
+
+    def failing() -> None:
+        if errors:
+            raise errors.pop()
+
+    shared = SharedCall(failing)
+    with pytest.raises(Unavailable, match="gone"):
+        shared()
+    shared()
 
 
 def test_after_a_failed_query_the_next_caller_queries_again(signals, clock):

@@ -41,6 +41,7 @@ from rioni.domain.system.worker_reports import EVERY_S as REPORT_EVERY_S
 from rioni.failure_log import FailureLog, SharedFailure
 from rioni.http.connection.balance import BalancedServer, ConnectionCounts
 from rioni.http.connection.framing import BoundedRequest, ClosingReader, discard_rest
+from rioni.http.connection.hub_watch import HubWatch
 from rioni.http.connection.known_heads import create
 from rioni.http.connection.open_connections import OpenConnections
 from rioni.http.connection.timeouts import Deadlines, DeadlineSocket
@@ -73,8 +74,6 @@ REPLACED_EVERY_S = 300.0
 LOOK_AT_ENDS_S = 0.005
 CLOSING_S = 10.0
 """Time for a replaced worker to release its resources after its requests have ended; then it is killed."""
-WATCH_S = 0.05
-"""How finely the stalls of the hub are measured. PERF: 0.02 took 1.2 % of a core of each idle worker."""
 CERTIFICATE_LOOK_S = 1.0
 """How often the files of the certificate are looked at."""
 WORKER_CONNECTIONS = 10_000
@@ -225,6 +224,7 @@ class _Worker(ggevent.GeventWorker):  # type: ignore[misc]  # gunicorn has no ty
         sock.expect_body()
         req.scheme = "http" if self.app.tls is None else "https"
         closes = False
+        self.app.hub_watch.request_begins()
         try:
             try:
                 super().handle_request(listener_name, req, sock, addr)
@@ -235,6 +235,8 @@ class _Worker(ggevent.GeventWorker):  # type: ignore[misc]  # gunicorn has no ty
         except TimeoutError as ex:
             # A client that has stopped reading is cut off; gunicorn knows what a reset is, and makes no fuss of it.
             raise ConnectionResetError(errno.ECONNRESET, "the client does not read") from ex
+        finally:
+            self.app.hub_watch.request_ends()
         sock.expect_body(answered=True)
         if not discard_rest(req) or closes:
             raise StopIteration
@@ -297,6 +299,7 @@ class Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no typ
         self._worker: Worker | None = None
         # Replaced workers may not have ended yet.
         self.connection_counts = ConnectionCounts(2 * config.workers + 2)
+        self.hub_watch = HubWatch()
         self._buckets = shared_buckets()
         self._number = 0
         """Of this worker among those of the node."""
@@ -351,11 +354,11 @@ class Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no typ
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         # PERF: recording the spawning greenlet costs memory for each connection, and is not used.
         gevent.config.track_greenlet_tree = False
-        greenlets = _GreenletCount()
-        gevent.Greenlet.add_spawn_callback(greenlets.started)
+        self.hub_watch.count_greenlets()
         self._worker = self._assembled(pools)
         self._background_jobs = gevent.spawn(self.run_background_jobs, self._worker)
-        gevent.spawn(self._watch_hub, self._worker, greenlets)
+        connections = partial(self.connection_counts.of, self._number)
+        gevent.spawn(self.hub_watch.run, self._worker.metrics, connections)
         gevent.spawn(self._report, self._worker)
         if self.tls is not None:
             gevent.spawn(self._watch_certificate, self.tls, pools[FILES])
@@ -402,19 +405,6 @@ class Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no typ
             worker.report(self._number, self._address[1])
             if self._leaving.wait(REPORT_EVERY_S):
                 return
-
-    def _watch_hub(self, worker: Worker, greenlets: "_GreenletCount") -> None:
-        """Measure how late a sleeping greenlet is woken: for so long the event loop was blocked."""
-        longest_s = 0.0
-        while True:
-            begin_s = time.monotonic()
-            gevent.sleep(WATCH_S)
-            stall_s = time.monotonic() - begin_s - WATCH_S
-            worker.metrics.greenlets.set(greenlets.alive)
-            worker.metrics.connections.set(self.connection_counts.of(self._number))
-            if stall_s > longest_s:
-                longest_s = stall_s
-                worker.metrics.hub_stall_seconds.set(longest_s)
 
     @staticmethod
     def _watch_certificate(tls: Tls, files: Pool) -> None:
@@ -474,17 +464,3 @@ class Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no typ
     def _forget(self, _arbiter: Any, worker: Any) -> None:
         self.connection_counts.leave(worker.number)
         release_slot(Path(os.environ[MULTIPROCESS_FOLDER]), worker.pid)
-
-
-class _GreenletCount:
-    """Counts the greenlets of this process that have been started and have not ended."""
-
-    def __init__(self) -> None:
-        self.alive = 0
-
-    def started(self, greenlet: "gevent.Greenlet[..., Any]") -> None:
-        self.alive += 1
-        greenlet.rawlink(self._ended)
-
-    def _ended(self, _greenlet: "gevent.Greenlet[..., Any]") -> None:
-        self.alive -= 1

@@ -90,7 +90,7 @@ BOUNDS = {
     "rioni/bootstrap/verify_export.py Tree._subtrees": "the bits of its size",
     "rioni/bootstrap/watchdog.py Watchdog._hanging": "threads of the pools",
     "rioni/bootstrap/watchdog.py Watchdog._logged": "threads of the pools",
-    "rioni/bootstrap/watchdog.py Watchdog._rejected": "kinds of pools",
+    "rioni/bootstrap/watchdog.py Watchdog._loads": "kinds of pools",
     "rioni/domain/avro/parsing.py _Parser._measures": "of one schema",
     "rioni/domain/avro/parsing.py _Parser._named": "of one schema",
     "rioni/domain/avro/rendering.py _Compiler._compiled": "of one schema",

@@ -31,16 +31,20 @@ class TileBuilder:
 
     def __init__(self, base: Infrastructure) -> None:
         self._base, self._runner = base, LoggedJobRunner()
+        self._complete_at = -1
+        """The position of the log up to which no tile is missing."""
 
     def tick(self) -> None:
-        """Store some tiles; blocks on the database."""
-        if self._base.adapters.leadership.held():
+        """Store some tiles, if the log has grown; blocks on the database."""
+        if self._base.registry.position != self._complete_at and self._base.adapters.leadership.held():
             self._runner.run("storing the Merkle tree of the log", self.build)
 
     def build(self, tiles_max: int = TILES_PER_TICK) -> None:
         """Store the next tiles, so many at most; raises Unavailable if the database can't be used."""
+        position = self._base.registry.position
         for _ in range(tiles_max):
             if not self._base.database_pool(self._build_one):
+                self._complete_at = position
                 return
 
     def _build_one(self) -> bool:

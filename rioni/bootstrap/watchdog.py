@@ -12,6 +12,7 @@ import sys
 import traceback
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 import structlog
 from gevent import monkey
@@ -33,6 +34,15 @@ FRAMES_MAX = 20
 _log = structlog.get_logger("rioni.watchdog")
 
 
+class _Load(NamedTuple):
+    """What the pools of a kind do."""
+
+    busy: int
+    queued: int
+    oldest_s: float
+    rejected: int
+
+
 class Watchdog:
     """Watches the thread pools of one process."""
 
@@ -48,7 +58,8 @@ class Watchdog:
         self._pools, self._metrics, self._grace_s, self._hard_s = pools, metrics, grace_s, hard_s
         self._hanging: dict[Pool, list[Task]] = {}
         self._logged: set[Task] = set()
-        self._rejected: defaultdict[str, int] = defaultdict(int)
+        self._loads: dict[str, _Load] = {}
+        """By kind: what the metrics show."""
 
     @property
     def hangs(self) -> bool:
@@ -86,12 +97,20 @@ class Watchdog:
         for pool in pools:
             kinds[pool.kind].append(pool)
         for kind, alike in kinds.items():
-            self._metrics.pool_busy_threads.labels(kind).set(sum(len(pool.running) for pool in alike))
-            self._metrics.pool_queue.labels(kind).set(sum(pool.queued for pool in alike))
-            self._metrics.pool_oldest_seconds.labels(kind).set(max(pool.oldest_s() for pool in alike))
-            rejected = sum(pool.rejected for pool in alike)
-            self._metrics.pool_rejected.labels(kind).inc(rejected - self._rejected[kind])
-            self._rejected[kind] = rejected
+            load = _Load(
+                sum(len(pool.running) for pool in alike),
+                sum(pool.queued for pool in alike),
+                max(pool.oldest_s() for pool in alike),
+                sum(pool.rejected for pool in alike),
+            )
+            # PERF: most pools of an idle worker do nothing.
+            if load == (before := self._loads.get(kind)):
+                continue
+            self._loads[kind] = load
+            self._metrics.pool_busy_threads.labels(kind).set(load.busy)
+            self._metrics.pool_queue.labels(kind).set(load.queued)
+            self._metrics.pool_oldest_seconds.labels(kind).set(load.oldest_s)
+            self._metrics.pool_rejected.labels(kind).inc(load.rejected - (before.rejected if before else 0))
 
 
 def stack_of(thread: int) -> str:

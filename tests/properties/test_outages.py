@@ -36,8 +36,7 @@ pytestmark = [
 LATE_MAX_S = 5.0
 """So soon after the server its clients must work again."""
 SESSION_S = 10.0
-"""ZooKeeper gives the partitions of a killed node to others after the time-out of its session (docs/operating/zookeeper.md).
-"""
+"""So long after the death of a node ZooKeeper ends its sessions, and others get its partitions."""
 AWAY_S = (30, 90)
 CALM_S = 2.0
 """How long all works before and after the outage."""

@@ -37,8 +37,7 @@ class Meter:
     def clear(self) -> None:
         """Make room for other output."""
         if self._is_shown:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
+            clear_line()
             self._is_shown = False
 
     @property
@@ -49,6 +48,13 @@ class Meter:
     def rate(self, count: int) -> str:
         """So many in the time since the beginning, by second."""
         return f"{count / max(self.seconds, 0.001):,.0f}/s"
+
+
+def clear_line() -> None:
+    """Remove what a meter may have written, where stderr is a terminal."""
+    if sys.stderr.isatty():
+        sys.stderr.write("\r\x1b[K")
+        sys.stderr.flush()
 
 
 @contextmanager

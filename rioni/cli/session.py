@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import logging
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -15,6 +16,7 @@ import typer
 from rioni.cli import completions
 from rioni.cli.advice import advice
 from rioni.cli.connection import DEFAULT_URL, TIMEOUT_S, Connection, resolve
+from rioni.cli.meter import clear_line
 from rioni.cli.names import subscription_id
 from rioni.cli.options import PANEL, Json
 from rioni.cli.output import Output
@@ -31,7 +33,7 @@ class Refused(RioniError):
 
 
 ATTEMPTS = 5
-"""How often a command makes a request at most, within some two seconds."""
+"""How often a request is made at most, within some two seconds: people wait for the answer, and decide on more."""
 
 
 class Session:
@@ -46,6 +48,7 @@ class Session:
         self.connection = connection
         self.output = output
         self._stack = ExitStack()
+        self._notes = _Notes(output)
 
     @cached_property
     def client(self) -> "Client":
@@ -57,7 +60,6 @@ class Session:
         from rioni.client import Client
 
         try:
-            # People wait for the answer: what takes longer than some seconds is for them to decide.
             client = Client(
                 wanted.url,
                 token=wanted.token,
@@ -68,6 +70,22 @@ class Session:
         except ValueError as ex:
             raise Invalid(f"{ex}.") from ex
         return self._stack.enter_context(client)
+
+    def be_patient(self, *clients: "Client") -> None:
+        """Ride out outages of a minute from now on, since the broker has answered; people are told about them.
+
+        Args:
+            clients: of this session; by default that of its broker.
+        """
+        for client in clients or (self.client,):
+            client.attempts = None
+        logger = logging.getLogger("rioni.client")
+        logger.addHandler(self._notes)
+        self._stack.callback(logger.removeHandler, self._notes)
+
+    def close(self) -> None:
+        """Close the clients: requests of other threads end."""
+        self._stack.close()
 
     def __enter__(self) -> Self:
         return self
@@ -83,6 +101,19 @@ class Session:
                 for note in getattr(ex, "__notes__", ()):
                     refused.add_note(note)
                 raise refused from ex
+
+
+class _Notes(logging.Handler):
+    """Tells people what is logged."""
+
+    def __init__(self, output: Output) -> None:
+        super().__init__(logging.WARNING)
+        self._output = output
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Say it."""
+        clear_line()
+        self._output.note(f"{record.getMessage()}.")
 
 
 Url = Annotated[

@@ -123,10 +123,12 @@ def copy(
     wanted, chosen = wanted_by(event_filter), selection(partition, since, until, from_offset)
     from_client, to_client = _clients(session, from_context, to_context, to_url)
     found = from_client.event_types.get(source)
+    session.be_patient(from_client)
     if event_filter is not None:
         check_filter_option(session.output.note, [found], event_filter)
     partitions = len(from_client.partitions.list(source))
     to, is_new = target_of(to_client, target, found, partitions, create=create)
+    session.be_patient(to_client)
     if is_new:
         session.output.note(f"The event type {target} is made.")
     options = {"filter": event_filter or "", "metadata": "kept" if keep_metadata else "new"}
@@ -134,23 +136,27 @@ def copy(
     with ExitStack() as stack:
         kept = stack.enter_context(state_file(state, new_state(found, to, to_client, options)))
         report = _Report(session, stack, rejected)
+        ending = threading.Event()
         work = Copy(
-            reader=Reader(from_client, source, note=report.note, batch_events=min(batch, BATCH_EVENTS)),
+            reader=Reader(
+                from_client, source, note=report.note, batch_events=min(batch, BATCH_EVENTS), sleep=ending.wait
+            ),
             wanted=wanted,
             transform=Transformation(kept.state.id, to, keep_metadata),
             publisher=BatchPublisher(
                 lambda events, key: to_client.publish(target, events, idempotency_key=key),
                 repeats=True,
                 stop=stop,
-                note=report.note,
             ),
             state=kept,
             batch=batch,
             stop=stop,
             refused=report.refused,
+            ending=ending,
         )
         work.progress = lambda: report.progress(work)
         work.check = lambda: check_identities(kept.state, from_client, to_client)
+        work.give_up = session.close
         try:
             work.run(chosen, follow=follow)
         except Stopped:

@@ -221,7 +221,7 @@ def upload(
     lines: Iterator["Line"],
     publisher: "BatchPublisher",
     *,
-    event_type: str,
+    event_type: "EventType",
     complete: Callable[[bytes], bytes],
     batch: int,
     once: bool,
@@ -237,7 +237,7 @@ def upload(
         files: where the events come from.
         lines: what they contain.
         publisher: of batches.
-        event_type: the name.
+        event_type: as it is before.
         complete: makes an event complete.
         batch: events of a batch at most.
         once: whether a repetition stores only what is missing.
@@ -254,7 +254,7 @@ def upload(
         work = Upload(
             publisher,
             complete=complete,
-            event_type=event_type,
+            event_type=event_type.name,
             batch=batch,
             once=once,
             variant=variant,
@@ -265,9 +265,14 @@ def upload(
         try:
             # With keys made from the content, the time at which it comes must not matter.
             work.publish(as_they_arrive(lines) if is_interactive(files) and not once else lines)
+            is_same = session.client.event_types.get(event_type.name).created_at == event_type.created_at
         except (ClientError, RioniError, KeyboardInterrupt):
             report.broken_off(work)
             raise
+        if not is_same:
+            raise Invalid(
+                f"{event_type.name} was deleted and created again meanwhile: what was published before is gone."
+            )
         report.end(work, done)
     if work.totals.unreadable:
         raise typer.Exit(FAILED)

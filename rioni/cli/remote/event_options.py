@@ -15,7 +15,7 @@ from rioni.domain.errors import Invalid
 
 if TYPE_CHECKING:
     from rioni.cli.session import Session
-    from rioni.client import Client, EventType
+    from rioni.client import EventType
     from rioni.tools.events.ranges import Selection
     from rioni.tools.events.reading import Reader
 
@@ -118,13 +118,16 @@ def selection(
     return Selection(partitions=tuple(partitions or ()), since=since, until=until, from_offset=from_offset)
 
 
-def readers(client: "Client", event_types: list[str], note: Callable[[str], None]) -> "list[Reader]":
-    """A reader of each event type; raises Invalid where one is named twice."""
+def readers(session: "Session", event_types: list[str]) -> "list[Reader]":
+    """A patient reader of each event type, once the broker has answered; raises Invalid where one is named twice."""
     from rioni.tools.events.reading import Reader
 
     if len(set(event_types)) < len(event_types):
         raise Invalid("An event type is named twice.")
-    return [Reader(client, name, note=note) for name in event_types]
+    for name in event_types:
+        session.client.event_types.get(name)
+        session.be_patient()
+    return [Reader(session.client, name, note=session.output.note) for name in event_types]
 
 
 def note_lost(readers: "list[Reader]", note: Callable[[str], None]) -> None:

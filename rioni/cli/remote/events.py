@@ -69,6 +69,7 @@ def delete(
     confirm(
         f"Delete the events of {event_type} with {f'{len(keys)} keys' if keys else 'the keys in the file'}?", yes=yes
     )
+    session.be_patient()
     upload(
         session,
         (),
@@ -76,9 +77,8 @@ def delete(
         BatchPublisher(
             lambda events, batch_key: client.delete_events(event_type, events, idempotency_key=batch_key),
             stop=not go_on,
-            note=session.output.note,
         ),
-        event_type=event_type,
+        event_type=found,
         complete=Completion(event_type, key=key, partition=partition).complete,
         batch=batch,
         once=False,

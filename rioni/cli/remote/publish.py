@@ -71,6 +71,7 @@ def publish(
     keeps keys, by default 24 hours. Servers that do not know such keys store batches again.
 
     A restart of the broker, or an outage of a minute, is no error: a batch is sent again under its key for two minutes.
+    An event type that was deleted and created again meanwhile is an error, with exit code 2.
 
     `--dry-run` reads all of the input, and checks it against the schema and the partition strategy of the event type.
     """
@@ -90,15 +91,15 @@ def publish(
             lambda events, batch_key: client.publish(event_type, events, idempotency_key=batch_key),
             repeats=once,
             stop=stop,
-            note=session.output.note,
         )
+        session.be_patient()
     completion = Completion(event_type, key=key, partition=partition)
     upload(
         session,
         sources,
         lines_of_files(sources, file_format, types, found, stop=stop),
         publisher,
-        event_type=event_type,
+        event_type=found,
         complete=(lambda event: event) if found.category == CATEGORY_WITHOUT_METADATA else completion.complete,
         batch=batch,
         once=once,

@@ -74,9 +74,9 @@ def search(
         metadata=metadata,
         with_event_type=len(event_types) > 1,
     )
-    check_asked(session, event_types, line_template=template, columns=split_columns(columns), event_filter=event_filter)
     wanted = selection(partition, since, until, from_offset)
-    reading = readers(session.client, event_types, session.output.note)
+    reading = readers(session, event_types)
+    check_asked(session, event_types, line_template=template, columns=split_columns(columns), event_filter=event_filter)
     search_ = Search(reading, wanted, wanted_by(event_filter), by_time=sort)
     found = 0
 

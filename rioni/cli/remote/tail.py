@@ -95,11 +95,11 @@ def tail(
         metadata=metadata,
         with_event_type=len(event_types) > 1,
     )
-    check_asked(session, event_types, line_template=template, columns=split_columns(columns), event_filter=event_filter)
     wanted = selection(partition, since, until, from_offset)
     if last is not None and (since is not None or from_offset is not None):
         raise Invalid("A read begins at one place: give --last, --since or --from-offset.")
-    reading = readers(session.client, event_types, session.output.note)
+    reading = readers(session, event_types)
+    check_asked(session, event_types, line_template=template, columns=split_columns(columns), event_filter=event_filter)
     pieces = tailed(reading, wanted, wanted_by(event_filter), last=last, follow=follow)
     try:
         with closing(pieces):

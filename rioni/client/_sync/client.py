@@ -92,6 +92,15 @@ class Client:
         """The base URL of the broker."""
         return self._transport.url
 
+    @property
+    def attempts(self) -> int | None:
+        """How often a request is made at most; None for as often as there is time. May be changed."""
+        return self._transport.attempts
+
+    @attempts.setter
+    def attempts(self, attempts: int | None) -> None:
+        self._transport.attempts = attempts
+
     def __enter__(self) -> Self:
         return self
 

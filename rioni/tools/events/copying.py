@@ -122,6 +122,8 @@ class Copy:
         refused: is told about each one, by several threads.
         progress: is told after each batch.
         check: raises Invalid if source or target is no longer the event type of the state.
+        give_up: ends the requests of other threads, where one has failed.
+        ending: is set where the copy ends, so that nothing waits any longer.
     """
 
     reader: Reader
@@ -134,9 +136,10 @@ class Copy:
     refused: Callable[[RefusedEvent], None]
     progress: Callable[[], None] = lambda: None
     check: Callable[[], None] = lambda: None
+    give_up: Callable[[], None] = lambda: None
+    ending: threading.Event = field(default_factory=threading.Event)
     total: int = 0
     """Positions of the source that are to be copied, so far."""
-    _ending: threading.Event = field(default_factory=threading.Event)
 
     def run(self, selection: Selection, *, follow: bool) -> None:
         """Copy what is selected; blocks until it is copied, with `follow` up to `until`, or for ever.
@@ -166,12 +169,12 @@ class Copy:
                 self.check()
                 if not follow or not is_open:
                     return
-                self._ending.wait(POLL_S)
+                self.ending.wait(POLL_S)
                 bounds = locator.bounds(selection.partitions)
                 for name in bounds.keys() - self.state.state.partitions.keys():
                     self.state.begin_partition(name, bounds[name].before_oldest.offset)
         finally:
-            self._ending.set()
+            self.ending.set()
             self.state.state.lost += self.reader.lost
             self.state.save()
 
@@ -206,8 +209,12 @@ class Copy:
                 done, _ = wait(copying, return_when=FIRST_EXCEPTION)
                 for each in done:
                     each.result()
+            except Stopped:
+                self.ending.set()
+                raise
             except BaseException:
-                self._ending.set()
+                self.ending.set()
+                self.give_up()
                 raise
 
     def _copy(self, part: Range, *, whole: bool) -> None:
@@ -216,7 +223,7 @@ class Copy:
         after, count, size = part.after, 0, 0
         with closing(self.reader.read(part)) as reading:
             for piece in reading:
-                if self._ending.is_set():
+                if self.ending.is_set():
                     return
                 more = sum(map(len, piece.events))
                 is_full = count + len(piece.events) > self.batch or size + more > BATCH_BYTES_MAX

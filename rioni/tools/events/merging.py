@@ -3,6 +3,7 @@
 import heapq
 import queue
 import threading
+import time
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
@@ -19,6 +20,7 @@ PIECES_MAX = 16
 """Pieces that wait to be processed."""
 POLL_S = 0.2
 JOIN_S = 3.0
+"""For all threads together; one that waits for a broker is not waited for."""
 
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
@@ -101,8 +103,9 @@ def as_they_come(sources: Sequence[Generator[Piece, None, None]], *, threads: in
                 yield piece
     finally:
         stop.set()
+        until_s = time.monotonic() + JOIN_S
         for worker in workers:
-            worker.join(JOIN_S)
+            worker.join(max(0.0, until_s - time.monotonic()))
 
 
 def _work(

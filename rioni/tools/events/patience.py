@@ -3,14 +3,12 @@
 import time
 from collections.abc import Callable
 
-from rioni.client import ClientError, ConnectionFailed, ServerError, TooManyRequests
-from rioni.client.retries import RETRY_S, WAIT_FIRST_S, WAIT_MAX_S
+from rioni.client import ClientError
+from rioni.client.retries import RETRY_AFTER_MAX_S, RETRY_S, backoff_s, may_help
 
 
 PATIENCE_S = RETRY_S
 """How long it is tried again without progress, as long as by clients: an outage of a minute is no error."""
-ASKED_MAX_S = 10.0
-"""The longest time that a broker may ask to wait."""
 FAILURES_SILENT = 3
 """People are told from this one on."""
 
@@ -50,10 +48,9 @@ class Patience:
         if not self._failures:
             self._since_s = now_s
         self._failures += 1
-        temporary = ex is None or isinstance(ex, ConnectionFailed | ServerError | TooManyRequests)
-        if ex is not None and (not temporary or now_s >= self._since_s + PATIENCE_S):
+        if ex is not None and (not may_help(ex, again=True) or now_s >= self._since_s + PATIENCE_S):
             raise ex
         if ex is not None and self._failures == FAILURES_SILENT:
             self._note(f"{ex}. Trying again ...")
         asked_s = getattr(ex, "retry_after_s", None) or 0.0
-        self._sleep(max(min(WAIT_FIRST_S * 2 ** min(self._failures - 1, 20), WAIT_MAX_S), min(asked_s, ASKED_MAX_S)))
+        self._sleep(max(backoff_s(self._failures, 1.0), min(asked_s, RETRY_AFTER_MAX_S)))

@@ -1,19 +1,13 @@
 """Publishes batches whose events may be refused: says which ones, and stores the others in their order."""
 
-import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from rioni.client import BadRequest, ClientError, Problem, PublishingFailed, TooLarge, Unprocessable
-from rioni.client.retries import may_help
-from rioni.tools.events.patience import Patience
 
 
 BATCH_BYTES_MAX = 4_000_000
 """Events of a batch; brokers and proxies refuse large bodies."""
-ATTEMPTS_MAX = 6
-"""How often a batch is sent that was stored in part."""
-PAUSE_FIRST_S = 0.2
 
 _PARTLY = "publishing"
 """The step of results where some events are stored and others not, or perhaps not."""
@@ -42,7 +36,7 @@ class Outcome(NamedTuple):
 
 
 Send = Callable[[Sequence[bytes], str], object]
-"""Publishes events under an idempotency key; raises as `Client.publish` does."""
+"""Publishes events under an idempotency key; tries again, and raises, as `Client.publish` does."""
 
 
 class BatchPublisher:
@@ -53,20 +47,10 @@ class BatchPublisher:
         repeats: whether the key is made from what the batch consists of. Then a batch that was stored under it is this
             one, even if the time in its metadata is another.
         stop: whether to stop at the first event that is refused.
-        sleep: waits so many seconds.
-        note: tells people why it takes so long.
     """
 
-    def __init__(
-        self,
-        send: Send,
-        *,
-        repeats: bool = False,
-        stop: bool = True,
-        sleep: Callable[[float], object] = time.sleep,
-        note: Callable[[str], object] = str,
-    ) -> None:
-        self._send, self._repeats, self._stop, self._sleep, self._note = send, repeats, stop, sleep, note
+    def __init__(self, send: Send, *, repeats: bool = False, stop: bool = True) -> None:
+        self._send, self._repeats, self._stop = send, repeats, stop
 
     def publish(self, events: Sequence[bytes], key: str) -> Outcome:
         """Publish a batch; blocks until its outcome is known.
@@ -79,7 +63,7 @@ class BatchPublisher:
             key: the idempotency key.
 
         Raises:
-            ClientError: the broker does not answer for two minutes, or refuses for another reason than the events.
+            ClientError: there is no answer for as long as `send` tries, or a refusal that is not about the events.
         """
         stored = 0
         refused: list[Refusal] = []
@@ -106,7 +90,7 @@ class BatchPublisher:
     def _try(self, events: Sequence[bytes], key: str) -> Refusal | None:
         """What was refused; without a reason, where the batch is to be divided; None if all events are stored."""
         try:
-            self._send_until_complete(events, key)
+            self._send(events, key)
         except PublishingFailed as ex:
             refusal = _first(ex)
             if refusal.step == _PARTLY:
@@ -119,31 +103,6 @@ class BatchPublisher:
             if not (self._repeats and ex.detail.startswith(_STORED_BEFORE)):
                 raise
         return None
-
-    def _send_until_complete(self, events: Sequence[bytes], key: str) -> None:
-        """Send a batch again that was stored in part: under the same key what is missing is added."""
-        for attempt in range(ATTEMPTS_MAX):
-            try:
-                self._send_patiently(events, key)
-            except PublishingFailed as ex:
-                if _first(ex).step != _PARTLY or attempt == ATTEMPTS_MAX - 1:
-                    raise
-                self._sleep(PAUSE_FIRST_S * 2**attempt)
-            else:
-                return
-
-    def _send_patiently(self, events: Sequence[bytes], key: str) -> None:
-        """Send a batch again while the broker can't be reached, or is unavailable: its key lets that do no harm."""
-        patience = Patience(self._note, self._sleep)
-        while True:
-            try:
-                self._send(events, key)
-            except ClientError as ex:
-                if not may_help(ex, again=True):
-                    raise
-                patience.failed(ex)
-            else:
-                return
 
 
 def _first(ex: PublishingFailed) -> Refusal:

@@ -5,6 +5,7 @@ read is counted.
 """
 
 import re
+import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple, cast
@@ -74,6 +75,7 @@ class Reader:
         exact: whether the place of each event matters. The broker names only that of the last event of a batch; where
             there are gaps between its events, they are read again one by one.
         batch_events: of a piece at most.
+        sleep: waits so many seconds before it is tried again.
     """
 
     def __init__(
@@ -84,12 +86,14 @@ class Reader:
         note: Callable[[str], None] = lambda _: None,
         exact: bool = True,
         batch_events: int = BATCH_EVENTS,
+        sleep: Callable[[float], object] = time.sleep,
     ) -> None:
         self.locator = Locator(client, event_type)
         self.event_type = event_type
         self.lost = 0
         """Events that retention has removed before they were read."""
         self._client, self._note, self._exact, self._batch_events = client, note, exact, batch_events
+        self._sleep = sleep
         self._created_at: datetime | None = None
 
     def read(self, part: Range) -> Generator[Piece, None, None]:
@@ -100,7 +104,7 @@ class Reader:
             Invalid: the event type was deleted and created again since the reader began.
         """
         after, count = part.after, part.positions
-        patience = Patience(self._note)
+        patience = Patience(self._note, self._sleep)
         while count > 0:
             try:
                 self._check_identity()
@@ -132,7 +136,7 @@ class Reader:
             Invalid: as `read`.
         """
         places = dict(places)
-        patience, pace = Patience(self._note), Pace()
+        patience, pace = Patience(self._note, self._sleep), Pace()
         while True:
             try:
                 self._check_identity()

@@ -1,8 +1,9 @@
 import pytest
 
 from rioni.client import ConnectionFailed
-from rioni.client.errors import problem
-from rioni.tools.events.patience import FAILURES_SILENT, PATIENCE_S, WAIT_MAX_S, Patience
+from rioni.client.errors import UnexpectedAnswer, problem
+from rioni.client.retries import RETRY_AFTER_MAX_S, WAIT_MAX_S, may_help
+from rioni.tools.events.patience import FAILURES_SILENT, PATIENCE_S, Patience
 
 
 @pytest.fixture
@@ -44,14 +45,29 @@ def test_progress_begins_anew(patience, pauses, notes):
 
 def test_a_broker_may_ask_for_a_longer_pause(patience, pauses):
     patience.failed(_problem(429, retry_after_s=4))
-    assert pauses == [4]
+    patience.failed(_problem(503, retry_after_s=86_400))
+    assert pauses == [4, RETRY_AFTER_MAX_S]
 
 
-@pytest.mark.parametrize("status", [400, 403, 404, 412, 422])
-def test_what_would_fail_again_is_an_error_at_once(patience, pauses, status):
-    with pytest.raises(type(_problem(status))):
-        patience.failed(_problem(status))
-    assert not pauses
+ERRORS = [
+    ConnectionFailed("cut"),
+    ConnectionFailed("refused", sent=False),
+    ConnectionFailed("certificate verify failed", sent=False, temporary=False),
+    UnexpectedAnswer("<html>"),
+    *map(_problem, (400, 401, 403, 404, 409, 412, 413, 422, 429, 500, 501, 502, 503, 504)),
+]
+
+
+@pytest.mark.parametrize("ex", ERRORS, ids=str)
+def test_what_is_worth_another_attempt_is_decided_as_by_clients(patience, pauses, ex):
+    """A certificate that is not trusted would be refused for two minutes, otherwise."""
+    if may_help(ex, again=True):
+        patience.failed(ex)
+        assert len(pauses) == 1
+    else:
+        with pytest.raises(type(ex)):
+            patience.failed(ex)
+        assert pauses == []
 
 
 def test_streams_that_end_without_a_reason_are_no_error(patience, pauses):

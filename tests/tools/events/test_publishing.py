@@ -2,10 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rioni.client import BadRequest, ConnectionFailed, ItemResult, PublishingFailed, TooLarge, Unprocessable
+from rioni.client import BadRequest, ItemResult, PublishingFailed, TooLarge, Unprocessable
 from rioni.client.errors import problem
-from rioni.client.retries import WAIT_MAX_S
-from rioni.tools.events.publishing import ATTEMPTS_MAX, BatchPublisher, Outcome, Refusal
+from rioni.tools.events.publishing import BatchPublisher, Outcome, Refusal
 
 
 class Broker:
@@ -73,18 +72,11 @@ def test_all_others_are_stored_once_and_in_their_order(events):
     assert len(set(broker.keys)) == len(broker.keys)
 
 
-def test_a_batch_that_was_stored_in_part_is_sent_again_under_the_same_key():
-    broker, pauses = Broker(partly=2), []
-    assert BatchPublisher(broker.publish, sleep=pauses.append).publish([b"a"], "key") == Outcome(1, [])
-    assert broker.keys == ["key"] * 3
-    assert pauses == sorted(pauses)
-
-
 def test_a_batch_whose_outcome_stays_unknown_is_an_error():
-    broker = Broker(partly=ATTEMPTS_MAX)
+    broker = Broker(partly=1)
     with pytest.raises(PublishingFailed, match="timed out"):
-        BatchPublisher(broker.publish, stop=False, sleep=lambda _: None).publish([b"a"], "key")
-    assert len(broker.keys) == ATTEMPTS_MAX
+        BatchPublisher(broker.publish, stop=False).publish([b"a"], "key")
+    assert broker.keys == ["key"]
 
 
 def _reused(events, key):
@@ -106,22 +98,7 @@ def test_a_single_event_that_is_too_large_or_unreadable_is_refused(refusal):
     assert [(each.number, each.step) for each in outcome.refused] == [(0, "validating")]
 
 
-@pytest.mark.parametrize("ex", [ConnectionFailed("refused"), _problem(503, "away"), _problem(429, "busy")])
-def test_a_batch_is_sent_under_its_key_until_the_broker_is_back(ex):
-    pauses, notes, keys = [], [], []
-
-    def send(_events, key):
-        keys.append(key)
-        if sum(pauses) < 60:
-            raise ex
-
-    assert BatchPublisher(send, sleep=pauses.append, note=notes.append).publish([b"a"], "key") == Outcome(1, [])
-    assert {*keys} == {"key"}
-    assert sum(pauses) <= 60 + WAIT_MAX_S
-    assert len(notes) == 1
-
-
-@pytest.mark.parametrize("ex", [_problem(401, "who?"), _problem(403, "no"), _problem(500, "broken")])
-def test_what_would_fail_again_is_an_error_at_once(ex):
+@pytest.mark.parametrize("ex", [_problem(401, "who?"), _problem(403, "no"), _problem(500, "broken"), _problem(503, "")])
+def test_what_is_not_about_events_is_raised(ex):
     with pytest.raises(type(ex)):
-        BatchPublisher(lambda *_: (_ for _ in ()).throw(ex), sleep=pytest.fail).publish([b"a"], "key")
+        BatchPublisher(lambda *_: (_ for _ in ()).throw(ex)).publish([b"a"], "key")

@@ -57,7 +57,7 @@ def test_a_range_of_which_everything_has_expired_has_no_events(failing, orders):
 
 
 def test_failures_that_pass_are_not_seen(failing, orders, monkeypatch):
-    monkeypatch.setattr("rioni.tools.events.patience.WAIT_FIRST_S", 0.0)
+    monkeypatch.setattr("rioni.client.retries.WAIT_FIRST_S", 0.0)
     reader = Reader(failing.client(), orders)
     failing.fail_next(503, count=3, path="/event-types/*/events", retry_after_s=0)
     assert _numbers(reader.read(Range("0", _place(9), _place(11), 2))) == [10, 11]
@@ -66,7 +66,7 @@ def test_failures_that_pass_are_not_seen(failing, orders, monkeypatch):
 
 
 def test_failures_that_stay_are_raised(failing, orders, monkeypatch):
-    monkeypatch.setattr("rioni.tools.events.patience.WAIT_FIRST_S", 0.0)
+    monkeypatch.setattr("rioni.client.retries.WAIT_FIRST_S", 0.0)
     notes = []
 
     def told(note):

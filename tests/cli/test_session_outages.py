@@ -1,0 +1,237 @@
+"""What publishes, copies and reads for long rides out an outage that begins with any of its requests."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from typing import NamedTuple
+
+import pytest
+
+from rioni.client import EventType, Schema, Statistic
+from rioni.client.retries import RETRY_S
+from tests.support import faulty_way
+from tests.support.campaigns import length
+from tests.support.faulty_way import LOST, REFUSED, answer, cut, status
+from tests.support.waiting import WAIT_S, wait_until
+
+
+EVENTS = 12
+OUTAGE = 8
+"""Requests that fail: more than a command makes at its first contact."""
+CUT_EVERY = length(101, 1)
+"""Bytes between two places at which answers are cut off."""
+FAULTS = {
+    "refused": REFUSED,
+    "lost": LOST,
+    "cut": cut(40),
+    "unavailable": status(503),
+    "asked to come at once": status(503, retry_after_s=0),
+    "too many": status(429, retry_after_s=0),
+    "gateway": status(502),
+}
+COMMANDS = {
+    "publish": ("publish", "{target}", "--batch", "5"),
+    "publish --once": ("publish", "{target}", "--batch", "5", "--once"),
+    "copy": ("copy", "{source}", "{target}", "--batch", "5"),
+    "tail": ("tail", "{source}", "--no-follow"),
+    "tail --last": ("tail", "{source}", "--last", "5", "--no-follow"),
+    "search": ("search", "{source}", "--filter", "event.number > 2", "--sort"),
+}
+
+
+class Outcome(NamedTuple):
+    """What a command came to."""
+
+    code: int
+    said: str
+    stored: dict[str, list[int]]
+
+
+def nothing(_number, _request):
+    """No fault."""
+
+
+@pytest.fixture(autouse=True)
+def hasty(monkeypatch):
+    """Lets pauses be short."""
+    monkeypatch.setattr("rioni.client.retries.WAIT_FIRST_S", 0.001)
+    monkeypatch.setattr("rioni.client.retries.WAIT_MAX_S", 0.005)
+
+
+@pytest.fixture
+def way(broker, rioni, monkeypatch):
+    with faulty_way.faulty_way(broker.url) as way:
+        monkeypatch.setenv("RIONI_URL", way.url)
+        yield way
+
+
+class EventTypes:
+    """Creates event types of this test; `made` are their names."""
+
+    def __init__(self, client, name):
+        self._client, self._name = client, name
+        self.made = []
+        self._count = 0
+
+    def __call__(self, count=0):
+        name = f"{self._name}-{self._count}"
+        self._count += 1
+        self.create(name)
+        if count:
+            self._client.publish(name, [{"number": n, "key": f"key-{n % 5}"} for n in range(count)])
+        return name
+
+    def create(self, name):
+        self.made.append(name)
+        statistic = Statistic(messages_per_minute=1, message_size=1, read_parallelism=2, write_parallelism=2)
+        self._client.event_types.create(
+            EventType(
+                name=name,
+                owning_application="shop",
+                schema=Schema.json({"properties": {"number": {"type": "integer"}, "key": {"type": "string"}}}),
+                default_statistic=statistic,
+                partition_strategy="hash",
+                partition_key_fields=["key"],
+            )
+        )
+
+
+@pytest.fixture
+def event_type(client, name):
+    return EventTypes(client, name)
+
+
+LINES = "".join(json.dumps({"number": n, "key": f"key-{n % 5}"}) + "\n" for n in range(EVENTS))
+
+
+@pytest.fixture
+def read(run, broker):
+    """The numbers of an event type's events, in the order of each partition."""
+
+    def find(name):
+        found = {}
+        for line in run("tail", name, "--no-follow", "--json", "--url", broker.url)[1].splitlines():
+            entry = json.loads(line)
+            found.setdefault(entry["cursor"]["partition"], []).append(entry["event"]["number"])
+        return found
+
+    return find
+
+
+@pytest.fixture
+def outcome(rioni, way, event_type, read):
+    """Runs a command on a way with faults; returns what it came to, and the requests that it made."""
+    source = event_type(EVENTS)
+
+    def run(command, fault_of=nothing):
+        target = event_type()
+        way.script(lambda number, request: fault_of(number, request.replace(target, "TARGET")))
+        code, out, err = rioni(*(each.format(source=source, target=target) for each in command), stdin=LINES)
+        said = re.sub(r"in [0-9.]+ s \(.*\)", "", out.replace(target, "TARGET"))
+        return Outcome(code, said, read(target)), err.replace(target, "TARGET"), [*way.requests]
+
+    return run
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
+@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
+def test_an_outage_that_begins_at_any_request_changes_nothing(command, fault, outcome):
+    expected, _, requests = outcome(command)
+    assert expected.code == 0
+    others = {}
+    # A wrong URL is an error after two seconds, not after two minutes: so the first request does not count.
+    for begin in range(1, len(requests)):
+        found, said, _ = outcome(command, lambda number, _, begin=begin: begin <= number < begin + OUTAGE and fault)
+        if found != expected:
+            others[begin, requests[begin]] = found, said
+    assert others == {}
+
+
+@pytest.mark.parametrize("command", [COMMANDS["publish"], COMMANDS["copy"]], ids=["publish", "copy"])
+def test_batches_that_were_stored_in_part_are_completed(command, outcome):
+    expected, _, requests = outcome(command)
+    publishing = [
+        number for number, request in enumerate(requests) if request.startswith("POST") and "/events" in request
+    ]
+    assert len(publishing) > 2
+    lost = {"publishing_status": "failed", "step": "publishing", "detail": "timed out"}
+    part = answer(207, [lost, {"publishing_status": "submitted"}])
+    for begin in publishing:
+        found, said, _ = outcome(command, lambda number, _, begin=begin: begin <= number < begin + OUTAGE and part)
+        assert found == expected, said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
+def test_an_answer_that_is_cut_off_at_any_byte_changes_nothing(command, outcome, way):
+    expected, _, requests = outcome(command)
+    sizes = dict(way.answered_bytes)
+    assert len(sizes) == len(requests)
+    others = {}
+    for number in range(1, len(requests)):
+        for size in range(0, sizes[number], CUT_EVERY):
+            found, said, _ = outcome(command, lambda n, _, number=number, size=size: n == number and cut(size))
+            if found != expected:
+                others[number, requests[number], size] = found, said
+    assert others == {}
+
+
+@pytest.mark.parametrize("code", [401, 403, 500])
+@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
+def test_what_would_be_refused_again_ends_a_command_at_once(command, code, outcome):
+    _, _, requests = outcome(command)
+    for begin in range(1, len(requests)):
+        found, said, made = outcome(command, lambda number, _, begin=begin: number >= begin and status(code))
+        if len(made) <= begin:
+            continue  # it needed fewer requests this time
+        assert (found.code, said.splitlines()[-1].startswith("Error: ")) == (2, True), said
+        # Several partitions are read at the same time.
+        assert len(made) <= begin + 4, requests[begin]
+
+
+@pytest.mark.parametrize("command", [COMMANDS["publish"], COMMANDS["copy"]], ids=["publish", "copy"])
+def test_an_event_type_that_was_created_again_meanwhile_is_not_the_one_that_was_asked_for(
+    command, outcome, client, event_type
+):
+    _, _, requests = outcome(command)
+    publishing = [
+        number for number, request in enumerate(requests) if request.startswith("POST") and "/events" in request
+    ]
+
+    def again(number, _):
+        if number == publishing[1]:
+            client.event_types.delete(event_type.made[-1])
+            event_type.create(event_type.made[-1])
+
+    found, said, _ = outcome(command, again)
+    assert found.code == 2
+    assert "TARGET was deleted and created again" in said
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=COMMANDS)
+def test_ctrl_c_ends_what_waits_for_a_broker(command, way, event_type, tmp_path):
+    source, target = event_type(EVENTS), event_type()
+    arguments = [each.format(source=source, target=target) for each in COMMANDS[command]]
+    # From the first stream or batch on, so that it is not the main thread alone that waits.
+    way.script(lambda _, request: any("/events" in each for each in [*way.requests, request]) and REFUSED)
+    environment = os.environ | {"RIONI_URL": way.url, "RIONI_CONTEXTS": str(tmp_path / "contexts.toml")}
+    lines = tmp_path / "lines.jsonl"
+    lines.write_text(LINES)
+    with (
+        lines.open() as stdin,
+        subprocess.Popen(
+            [sys.executable, "-m", "rioni", *arguments], env=environment, stdin=stdin, stderr=subprocess.PIPE, text=True
+        ) as process,
+    ):
+        wait_until(lambda: len(way.requests) > 20)
+        process.send_signal(signal.SIGINT)
+        asked_s = time.monotonic()
+        _, err = process.communicate(timeout=WAIT_S)
+        assert process.returncode == 130, err
+        assert time.monotonic() - asked_s < RETRY_S / 2
+        assert "Traceback" not in err

@@ -24,7 +24,7 @@ def test_events_are_tried_on_a_filter(client):
     ("body", "status", "detail"),
     [
         ({"filter": "event.a >", "events": []}, 422, "The filter can't be used"),
-        ({"filter": "event.a > 1", "events": [{}] * 21}, 422, "There may be 20 events"),
+        ({"filter": "event.a > 1", "events": [{}] * 21}, 422, "A request may have 20 events"),
         ({"filter": "event.a > 1"}, 422, 'Field "events" must not be null'),
         ({"filter": "event.a > 1", "events": [1]}, 400, ""),
         ([], 400, ""),

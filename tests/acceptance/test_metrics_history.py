@@ -63,7 +63,7 @@ def test_single_partitions_of_subscriptions_have_a_history(client, create, publi
 @pytest.mark.parametrize(
     ("query", "detail"),
     [
-        ("name=none", "there are no series 'none', only published_events"),
+        ("name=none", "unknown series 'none'; the series are published_events"),
         ("step=9", "'step' parameter should have value between 10 and 3600"),
         ("step=x", "step: 'x' is not an integer"),
         ("limit=0", "'limit' parameter should have value between 1 and 1000"),

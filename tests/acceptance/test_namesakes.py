@@ -86,7 +86,7 @@ def test_the_audit_trail_tells_namesakes_apart(clients):
     assert made("realm=employees") == {resources["employees"]: "employees"}
     assert made("realm=employees&limit=1&order=asc") == {resources["employees"]: "employees"}
     assert made("realm=mployees") == {}
-    problem(auditor.get("/audit?realm=employees"), 400, "realm: name the actor")
+    problem(auditor.get("/audit?realm=employees"), 400, "realm: give the actor")
     denials = auditor.get("/audit/denials").json()["items"]
     refused = {each["realm"] for each in denials if (each["actor"], each["path"]) == ("shop", "/settings/admins")}
     assert refused == {*REALMS}

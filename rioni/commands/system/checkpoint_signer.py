@@ -98,7 +98,7 @@ class CheckpointSigner:
         if checkpoint.size <= size:
             size, root = self._log.root(checkpoint.size)
         if checkpoint != Checkpoint(self._key()[0], size, root):
-            raise Conflict("This is not a checkpoint of this log: its name, its size, or its root is another one.")
+            raise Conflict("This is not a checkpoint of this log: its name, size or root differs.")
         signed = verified(note, self._witnesses)
         if not signed:
             raise Invalid("No witness that the setting log_witnesses names has cosigned this checkpoint.")

@@ -44,7 +44,7 @@ class JobRecords:
         if known is not None and not (
             (known.client, known.kind) == (client, report.kind) and known.realm in (msgspec.UNSET, realm)
         ):
-            raise Conflict(f"There is another job {job_id}. Let each job have a new id.")
+            raise Conflict(f"A job with the id {job_id} exists already. Give each job an id of its own.")
         started_at = now if known is None else known.started_at
         job = Job(
             **msgspec.structs.asdict(report),

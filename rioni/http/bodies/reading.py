@@ -252,7 +252,7 @@ class Inflater:
     def _step(self, decompress: Callable[..., bytes], *args: bytes | int) -> bytes:
         """Run one step, when it is this request's turn."""
         if not self._turn.acquire(timeout=TURN_WAIT_S):
-            raise Overloaded("Too many compressed bodies come at once; try again later", TURN_RETRY_AFTER_S)
+            raise Overloaded("Too many compressed bodies are being read; try again later", TURN_RETRY_AFTER_S)
         try:
             begun_s = time.monotonic()
             inflated = decompress(*args)
@@ -276,7 +276,7 @@ class _Ratio:
         self._inflated += len(piece)
         if self._inflated > RATIO_BYTES_MIN and self._inflated > RATIO_MAX * self.received:
             raise TooLarge(
-                f"The body is larger than {RATIO_MAX} times what came of it compressed; send less at a time, or not "
+                f"The body inflates to more than {RATIO_MAX} times its compressed size; send less at a time, or not "
                 "compressed"
             )
         return piece

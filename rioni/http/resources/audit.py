@@ -117,7 +117,7 @@ def _query(req: falcon.Request) -> AuditQuery:
     since, until = req.get_param("since"), req.get_param("until")
     actor, realm = req.get_param("actor"), req.get_param("realm")
     if realm is not None and actor is None:
-        raise Malformed("realm: name the actor, too, who is known by its name and its realm")
+        raise Malformed("realm: give the actor, too: its name and its realm together identify it")
     return AuditQuery(
         resource=None if resource is None else _resource(resource),
         kind=kind if kind in AGGREGATES else None,

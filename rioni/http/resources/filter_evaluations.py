@@ -36,9 +36,9 @@ class FilterEvaluationsResource(Resource):
         run = self._dependencies.evaluation_pool
         wanted, events, event_types = run(parsing.filter_evaluation, read_json(req, JSON_BYTES_MAX))
         if len(events) > EVENTS_MAX:
-            raise Invalid(f"There may be {EVENTS_MAX} events, and there are {len(events)}.")
+            raise Invalid(f"A request may have {EVENTS_MAX} events; this one has {len(events)}.")
         if len(event_types) > EVENT_TYPES_MAX:
-            raise Invalid(f"There may be {EVENT_TYPES_MAX} event types, and there are {len(event_types)}.")
+            raise Invalid(f"A request may have {EVENT_TYPES_MAX} event types; this one has {len(event_types)}.")
         found = [self._dependencies.registry.event_type(name) for name in event_types]
         resp.data = orjson.dumps(run(_evaluated, wanted, events, found))
 

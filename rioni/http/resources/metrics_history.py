@@ -57,7 +57,7 @@ def _chooser(req: falcon.Request) -> Callable[[Series], bool]:
     """
     names = {*listed(req, "name")}
     if unknown := sorted(names - NAMES.keys()):
-        raise Malformed(f"name: there are no series '{unknown[0]}', only {', '.join(NAMES)}")
+        raise Malformed(f"name: unknown series '{unknown[0]}'; the series are {', '.join(NAMES)}")
     chosen = {label: {*listed(req, label)} for label in LABELS}
     total = req.get_param_as_bool("total")
 

@@ -110,7 +110,7 @@ class AvroSchemasResource:
     def on_get(self, _req: falcon.Request, resp: falcon.Response, name: str) -> None:
         """List the versions, oldest first."""
         if (versions := BATCH_SCHEMAS.get(name)) is None:
-            raise NotFound(f"Avro schema not found for: {name[:100]}. There are {', '.join(BATCH_SCHEMAS)}")
+            raise NotFound(f"Avro schema not found for: {name[:100]}. Available: {', '.join(BATCH_SCHEMAS)}")
         resp.data = orjson.dumps({"items": [_shown(schema) for schema in versions.values()]})
 
 

@@ -38,7 +38,7 @@ class StoragesResource(Resource):
         if submitted.storage_type == EMBEDDED and self._dependencies.config.clustered:
             raise Invalid(
                 "This broker has several nodes, and a storage of type embedded is in the data directory of one node. "
-                "Let it be of type kafka."
+                "Create one of type kafka."
             )
         resp.data = _body(
             dispatch(CreateStorage(storage=submitted), req, self._dependencies), self._dependencies.config

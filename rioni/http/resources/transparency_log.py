@@ -109,7 +109,7 @@ def _answer(resp: falcon.Response, sizes: dict[str, int], proof: list[bytes]) ->
 def _required(req: falcon.Request, name: str) -> int:
     value = _size(req, name)
     if value is None:
-        raise Invalid(f"{name} is missing: a position of the log, from 1 on")
+        raise Invalid(f"{name} is required: a position of the log, at least 1")
     return value
 
 

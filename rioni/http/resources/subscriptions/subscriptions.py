@@ -54,7 +54,7 @@ class SubscriptionsResource(Resource):
         at = as_of(req, resp, self._dependencies)
         show_status = req.get_param_as_bool("show_status") or False
         if at is not None and show_status:
-            raise Malformed("show_status tells what is now, and can't be asked for together with as_of")
+            raise Malformed("show_status returns the present status, and can't be combined with as_of")
         wanted = SubscriptionFilter(
             owning_application=req.get_param("owning_application"),
             event_types=tuple(listed(req, "event_type")),

@@ -80,7 +80,7 @@ def test_the_address_that_is_printed_is_one_that_clients_take(tmp_path, monkeypa
     for number, (host, shown) in enumerate((("::1", "[::1]"), ("127.0.0.1", "127.0.0.1"))):
         with running_server(tmp_path / str(number), "--host", host, "--workers", "1") as server:
             assert server.url.startswith(f"http://{shown}:")
-            assert httpx.get(f"{server.url}/health").status_code == 200
+            assert httpx.get(f"{server.url}/health", timeout=WAIT_S).status_code == 200
             with Client(server.url) as client:
                 client.event_types.create(EventType(name="printed", owning_application="shop", schema=Schema.json({})))
             code, said, _ = run_command(monkeypatch, capsys, "--url", server.url, "event-types", "list")
@@ -252,14 +252,14 @@ def test_an_older_events_file_is_rejected_and_its_accepted_loss_recorded(tmp_pat
     batch = [{"number": number} for number in range(10)]
 
     def publish(server):
-        assert httpx.post(f"{server.url}/event-types/a/events", json=batch).status_code == 200
+        assert httpx.post(f"{server.url}/event-types/a/events", json=batch, timeout=WAIT_S).status_code == 200
 
     def end_of_partition(server):
-        return httpx.get(f"{server.url}/event-types/a/partitions/0").json()["newest_available_offset"]
+        return httpx.get(f"{server.url}/event-types/a/partitions/0", timeout=WAIT_S).json()["newest_available_offset"]
 
     with running_server(data) as server:
         body = event_type_body(name="a", category="undefined", enrichment_strategies=[], schema=ANY)
-        assert httpx.post(f"{server.url}/event-types", json=body).status_code == 201
+        assert httpx.post(f"{server.url}/event-types", json=body, timeout=WAIT_S).status_code == 201
         publish(server)
         server.stop()
     shutil.copyfile(data / "events.db", old)

@@ -165,6 +165,7 @@ MAY_WAIT_OTHERWISE: Mapping[str, str] = {
 
 POSITIONAL = {"wait", "result", "join", "exception"}
 """Methods whose first argument is a timeout."""
+OF_HTTPX = {"get", "post", "put", "patch", "delete", "head", "options", "request", "stream", "Client", "AsyncClient"}
 RAW = {"iter_lines", "iter_bytes", "iter_raw", "iter_text"}
 
 
@@ -192,12 +193,21 @@ def _other_waits(source: str) -> Iterator[str]:
                 yield ast.unparse(call)
             continue
         given = [each.value for each in call.keywords if each.arg == "timeout"]
+        if not given and _waits_for_seconds(name, call):
+            yield ast.unparse(call)
         if name in POSITIONAL and isinstance(call.func, ast.Attribute):
             given += call.args[:1]
         for each in given:
             value = each.value if isinstance(each, ast.Constant) else constants.get(getattr(each, "id", ""))
             if isinstance(value, int | float) and 0 < value < WAIT_S:
                 yield ast.unparse(call)
+
+
+def _waits_for_seconds(name: str, call: ast.Call) -> bool:
+    """Whether it is a call of httpx, which waits for five seconds unless it is told otherwise."""
+    function = call.func
+    of_httpx = isinstance(function, ast.Attribute) and getattr(function.value, "id", "") == "httpx"
+    return of_httpx and name in OF_HTTPX and all(each.arg is not None for each in call.keywords)
 
 
 def _unread_ends(source: str) -> Iterator[str]:
@@ -246,6 +256,10 @@ def test_tests_read_streams_so_that_an_early_end_is_told():
         ("assert future.result(SOON_S)", True),
         ("process.communicate(timeout=60)", True),
         ("httpx.get(url, timeout=30)", True),
+        ("httpx.get(url)", True),
+        ("httpx.Client(base_url=url)", True),
+        ("httpx.Client(base_url=url, timeout=WAIT_S)", False),
+        ("httpx.Client(**options)", False),
         ("gevent.sleep(0)", False),
         ("event.wait(WAIT_S)", False),
         ("event.wait(0)", False),

@@ -21,6 +21,7 @@ from tests.support.lake import create_orders, publish_orders
 from tests.support.prefix_proxy import prefix_proxy
 from tests.support.server import running_server
 from tests.support.tokens import ADMINISTRATOR, FULL_SCOPES, bearer, write_tokens
+from tests.support.waiting import WAIT_S
 
 
 PREFIX, TOKEN = "/tools/broker", "a-token"
@@ -125,7 +126,7 @@ def test_server_sent_events_with_a_ticket(url, name):
         client.publish(name, EVENTS)
     path = f"/event-types/{name}/events"
     for asked in (path, PREFIX + path):
-        given = httpx.post(f"{url}/stream-tickets", json={"path": asked}, headers=bearer(TOKEN))
+        given = httpx.post(f"{url}/stream-tickets", json={"path": asked}, headers=bearer(TOKEN), timeout=WAIT_S)
         assert given.status_code == 201, given.text
         assert given.json()["path"] == PREFIX + path
         parts = urlsplit(url)
@@ -135,13 +136,14 @@ def test_server_sent_events_with_a_ticket(url, name):
             "cursors": json.dumps([{"partition": "0", "offset": "BEGIN"}]),
             "stream_limit": len(EVENTS),
         }
-        answer = httpx.get(address, params=query, headers={"Accept": "text/event-stream"})
+        answer = httpx.get(address, params=query, headers={"Accept": "text/event-stream"}, timeout=WAIT_S)
         assert answer.status_code == 200, answer.text
         batches = [json.loads(line[5:]) for line in answer.text.splitlines() if line.startswith("data:")]
         found = [event["number"] for batch in batches for event in batch.get("events", [])]
         assert found == [0, 1, 2]
     for other in (f"/other{path}", f"{PREFIX}x{path}", f"{PREFIX}{PREFIX}{path}"):
-        assert httpx.post(f"{url}/stream-tickets", json={"path": other}, headers=bearer(TOKEN)).status_code == 422
+        refused = httpx.post(f"{url}/stream-tickets", json={"path": other}, headers=bearer(TOKEN), timeout=WAIT_S)
+        assert refused.status_code == 422
 
 
 @needs_browser
@@ -185,7 +187,7 @@ def test_an_event_source_of_a_page_beside_the_broker(browser, url, name):
 @pytest.mark.spark
 def test_spark(url, broker, spark):
     register(spark)
-    with httpx.Client(base_url=url, headers=bearer(TOKEN)) as api:
+    with httpx.Client(base_url=url, headers=bearer(TOKEN), timeout=WAIT_S) as api:
         name = create_orders(api)
         publish_orders(api, name, *({"order": str(number), "amount": number} for number in range(9)))
     options = {"url": url, "event_type": name, "token": TOKEN}

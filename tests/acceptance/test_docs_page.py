@@ -12,6 +12,7 @@ import pytest
 from rioni.http.openapi.document import document
 from rioni.http.openapi.page import POLICY, render
 from tests.support.browser import needs_browser
+from tests.support.waiting import WAIT_S
 
 
 pytestmark = needs_browser
@@ -98,7 +99,7 @@ def test_every_link_has_a_target(open_page, server):
     ids = set(page.evaluate("[...document.querySelectorAll('[id]')].map(element => element.id)"))
     assert {link[1:] for link in links if link.startswith("#")} <= ids
     assert {link for link in links if not link.startswith("#")} == {"/openapi.json"}
-    assert httpx.get(f"{server.url}/openapi.json").json() == DOCUMENT
+    assert httpx.get(f"{server.url}/openapi.json", timeout=WAIT_S).json() == DOCUMENT
 
 
 def test_ids_are_unique(open_page):

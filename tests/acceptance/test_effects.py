@@ -15,6 +15,7 @@ from tests.support.authorization_steps import watched_steps
 from tests.support.in_process import HOST
 from tests.support.refusals import further_refusals, refusals
 from tests.support.routes import routed
+from tests.support.waiting import WAIT_S
 from tests.support.ways import CONSUMER, GONE, PRODUCER, READ_ONLY, REQUESTS, RIGHTS, WAYS, Request, uid_of, world
 
 
@@ -166,7 +167,9 @@ class _Visitor(Visitor):
 
     def __init__(self, app):
         transport = httpx.WSGITransport(app=app)
-        self.http = httpx.Client(base_url=f"http://{HOST}", headers={"Accept": "text/html"}, transport=transport)
+        self.http = httpx.Client(
+            base_url=f"http://{HOST}", headers={"Accept": "text/html"}, transport=transport, timeout=WAIT_S
+        )
 
 
 @pytest.mark.parametrize("way", [way for way in WAYS if way.method == "GET" and way.scope], ids=str)

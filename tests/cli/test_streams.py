@@ -167,7 +167,7 @@ def test_the_server_serves_whatever_its_streams_are(tmp_path, redirections):
 
 def _answers(port):
     try:
-        return httpx.get(f"http://127.0.0.1:{port}/health", trust_env=False).status_code == 200
+        return httpx.get(f"http://127.0.0.1:{port}/health", trust_env=False, timeout=WAIT_S).status_code == 200
     except httpx.TransportError:
         return False
 

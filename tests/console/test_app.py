@@ -9,6 +9,7 @@ import pytest
 from rioni.console.assets import assets
 from rioni.console.pages.table import PAGES, SECTIONS
 from tests.support.server import running_server
+from tests.support.waiting import WAIT_S
 
 
 BYTES_MAX = 150_000
@@ -71,4 +72,4 @@ def test_every_section_is_a_page_with_a_key_of_its_own():
 @pytest.mark.slow
 def test_a_broker_can_be_without_console(tmp_path):
     with running_server(tmp_path / "data", "--workers", "1", environment={"RIONI_CONSOLE": "false"}) as running:
-        assert httpx.get(f"{running.url}/console", verify=False).status_code == 404
+        assert httpx.get(f"{running.url}/console", verify=False, timeout=WAIT_S).status_code == 404

@@ -75,7 +75,9 @@ def proxy(request, broker):
 @pytest.fixture
 def trusted(broker):
     """A client whose header counts."""
-    with httpx.Client(base_url=broker.url, transport=httpx.HTTPTransport(local_address=TRUSTED)) as http:
+    with httpx.Client(
+        base_url=broker.url, transport=httpx.HTTPTransport(local_address=TRUSTED), timeout=WAIT_S
+    ) as http:
         yield http
 
 
@@ -209,7 +211,7 @@ def test_links_of_the_api_stay_below_the_path_and_lead_on(proxy, sample):
     with Visitor(proxy.broker_url) as visitor:
         visitor.log_in(ADMIN)
         given = hrefs(visitor.get("/console/api/audit?limit=1"))
-        assert httpx.get(f"{proxy.broker_url}/console/api/audit").json()["detail"] == (
+        assert httpx.get(f"{proxy.broker_url}/console/api/audit", timeout=WAIT_S).json()["detail"] == (
             f"Log in at {prefix}/console/login."
         )
     with httpx.Client(base_url=proxy.broker_url, headers=bearer(ADMIN), timeout=WAIT_S) as api:
@@ -224,7 +226,8 @@ def test_links_of_the_api_stay_below_the_path_and_lead_on(proxy, sample):
         assert len(given) >= 9
         for each in given:
             assert each.startswith(f"{prefix}/"), each
-            assert httpx.get(urljoin(proxy.url, each), headers=bearer(ADMIN)).status_code in (200, 401), each
+            answer = httpx.get(urljoin(proxy.url, each), headers=bearer(ADMIN), timeout=WAIT_S)
+            assert answer.status_code in (200, 401), each
         assert [each["url"] for each in api.get("/openapi.json").json()["servers"]] == [prefix]
         assert api.get("/nothing").json()["detail"] == f"No resource at {prefix}/nothing"
 
@@ -236,7 +239,7 @@ def hrefs(answer):
 @pytest.mark.slow
 def test_a_broker_below_a_path_answers_at_the_root_as_well(broker):
     """Health checks need not know the path."""
-    with httpx.Client(base_url=broker.url, headers=bearer(READER)) as http:
+    with httpx.Client(base_url=broker.url, headers=bearer(READER), timeout=WAIT_S) as http:
         for path in ("/health", f"{PREFIX}/health"):
             assert http.get(path).status_code == 200
         for path in ("/", PREFIX, f"{PREFIX}/"):
@@ -250,7 +253,7 @@ def test_a_broker_below_a_path_answers_at_the_root_as_well(broker):
 @pytest.mark.parametrize("given", ["/other", "/other/", "/a/b/c", "no path"])
 def test_a_prefix_of_a_peer_that_is_no_trusted_proxy_has_no_effect(broker, given):
     headers = {"X-Forwarded-Prefix": given, **bearer(READER)}
-    with httpx.Client(base_url=broker.url, headers=headers) as http:
+    with httpx.Client(base_url=broker.url, headers=headers, timeout=WAIT_S) as http:
         answer = http.get("/console/login")
         assert f'"{PREFIX}/console/login"' in answer.text
         assert all(is_within(each, broker.url + PREFIX) for each in addresses(answer))
@@ -284,7 +287,7 @@ def test_a_prefix_that_is_no_path_is_refused(trusted, given):
 
 @pytest.mark.slow
 def test_over_https_the_cookie_is_for_the_path_alone(broker):
-    answer = httpx.get(f"{broker.url}/console/login", headers={"X-Forwarded-Proto": "https"})
+    answer = httpx.get(f"{broker.url}/console/login", headers={"X-Forwarded-Proto": "https"}, timeout=WAIT_S)
     name = f"__Secure-rioni_console_{urlsplit(broker.url).port}-tools-broker-1"
     assert answer.headers["set-cookie"].startswith(f"{name}=")
     assert {"Secure", "HttpOnly", f"Path={PREFIX}"} <= set(answer.headers["set-cookie"].split("; "))
@@ -350,7 +353,7 @@ def test_events_come_and_are_published_below_the_path(page, proxy, sample):
     before = rows.count()
     page.get_by_role("button", name="Live").click()
     page.get_by_text("Live: waiting for events").wait_for()
-    with httpx.Client(base_url=proxy.broker_url, headers=bearer(ADMIN)) as api:
+    with httpx.Client(base_url=proxy.broker_url, headers=bearer(ADMIN), timeout=WAIT_S) as api:
         # The stream begins a moment after the click.
         for _ in range(600):
             api.post(path, json=[{"text": "x"}]).raise_for_status()

@@ -23,6 +23,7 @@ from rioni.console.sessions import (
 )
 from tests.console.conftest import ADMIN, READER, Visitor
 from tests.console.sample import ADDRESSES
+from tests.support.waiting import WAIT_S
 
 
 SECRET = Sessions(lambda: b"secret")
@@ -163,7 +164,7 @@ def test_a_token_that_is_not_valid_any_more_leads_from_each_page_to_the_login(ad
 
     console = create_console(refusing, SECRET, EndedSessions(NothingEnded()), needs_token=True)
     path = f"/console{address.format(name='a', id='b', position='1')}"
-    with httpx.Client(transport=httpx.WSGITransport(app=console), base_url="http://broker") as browser:
+    with httpx.Client(transport=httpx.WSGITransport(app=console), base_url="http://broker", timeout=WAIT_S) as browser:
         browser.cookies.update(_cookies(Session.new("ended")))
         answer = browser.get(path)
         assert (answer.status_code, answer.headers["location"].partition("?")[0]) == (303, "/console/login")

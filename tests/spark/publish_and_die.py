@@ -15,14 +15,14 @@ import httpx
 from rioni.projections.bulk import spark_session
 from rioni.spark import register
 from tests.support.server import count_events
-from tests.support.waiting import wait_until
+from tests.support.waiting import WAIT_S, wait_until
 
 
 def main(url: str, event_type: str, folder: str, kind: str, stored: str) -> None:
     options = {"url": url, "event_type": event_type, "job": f"job-{event_type}", "events_per_request": "2"}
 
     def die() -> None:
-        with httpx.Client(base_url=url) as client:
+        with httpx.Client(base_url=url, timeout=WAIT_S) as client:
             wait_until(lambda: count_events(client, event_type) >= int(stored))
         os.killpg(0, signal.SIGKILL)
 

@@ -168,7 +168,7 @@ class Clients:
 
     def stored(self, publisher: Publisher) -> int:
         """The number of events that the broker has of a publisher."""
-        with httpx.Client(base_url=self._url) as client:
+        with httpx.Client(base_url=self._url, timeout=WAIT_S) as client:
             return count_events(client, publisher.event_type)
 
     def close(self) -> None:

@@ -83,6 +83,20 @@ def test_filters_select_the_same_as_queries_of_the_live_audit_log(url, engine, h
 
 
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+def test_a_realm_selects_the_entries_that_show_it(url, engine, history, spark, tmp_path):
+    everything = live(engine)
+    realms = {row["realm"] for row in everything}
+    assert "" in realms
+    assert len(realms) > 2
+    for number, realm in enumerate([*sorted(realms), "absent"]):
+        expected = [row for row in everything if row["realm"] == realm]
+        assert live(engine, AuditFilter(realm=realm)) == expected
+        assert live(engine, AuditFilter(realm=f"/{realm}")) == expected
+        target, _ = run(url, tmp_path / str(number), AuditFilter(realm=f"/{realm}"))
+        assert (exported(target) if expected else []) == expected
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 def test_a_short_log_is_exported_in_few_tasks(url, write, spark, tmp_path):
     write(islice(entries(Author(Random(3)).commands()), 20))
     spark.sparkContext.setJobGroup("export", "counted")

@@ -58,6 +58,7 @@ def export(
     since: Annotated[str | None, typer.Option(help="First time, RFC 3339 or a day in UTC.", metavar="TIME")] = None,
     until: Annotated[str | None, typer.Option(help="End, not included.", metavar="TIME")] = None,
     actor: Annotated[str | None, typer.Option(help="Only what this subject did.")] = None,
+    realm: Annotated[str | None, typer.Option(help="Only what the actor of this realm did.")] = None,
     resource: Annotated[str | None, typer.Option(help="Name of what was changed, or `kind:name`.")] = None,
     master: Master = "",
     conf: SparkConf = [],  # noqa: B006 - never changed
@@ -69,18 +70,19 @@ def export(
     """Export the log with a signed checkpoint; `verify_export.py` in the folder verifies it offline.
 
     Writes `entries.jsonl`, a signed checkpoint, the verifier keys, a manifest, and `verify_export.py`, which verifies
-    all of it offline, with Python alone (signatures with the package `cryptography`). `--since`, `--until`, `--actor`
-    and `--resource` select entries; each selected entry has a proof that it is in the log, but a selection can't prove
-    that nothing was left out. Without these options the export has the whole log, and `verify_export.py FOLDER --seen
-    CHECKPOINT` also shows that it extends an earlier checkpoint, and `--key` is the verifier key that you trust.
+    all of it offline, with Python alone (signatures with the package `cryptography`). `--since`, `--until`, `--actor`,
+    `--realm` and `--resource` select entries; each selected entry has a proof that it is in the log, but a selection
+    can't prove that nothing was left out. Without these options the export has the whole log, and `verify_export.py
+    FOLDER --seen CHECKPOINT` also shows that it extends an earlier checkpoint, and `--key` is the verifier key
+    that you trust.
 
     With `--format` Spark adds what is new in the log to a [table](operating/audit-table.md) in the folder, partitioned
     by day, for queries with SQL; `verify_export.py` verifies it as well.
     """
-    selects = any((since, until, actor, resource))
+    selects = any(each is not None for each in (since, until, actor, realm, resource))
     if form is not None and selects:
         raise typer.BadParameter(
-            "A table has the whole log: no --since, --until, --actor, --resource.", param_hint="--format"
+            "A table has the whole log: no --since, --until, --actor, --realm, --resource.", param_hint="--format"
         )
     if form is None and (master or conf or scratch):
         raise typer.BadParameter("These are for tables, which Spark writes: --format.", param_hint="--master")
@@ -99,7 +101,7 @@ def export(
         from rioni.projections.queries.audit_log import AuditFilter
 
         times = [None if text is None else log_time(text) for text in (since, until)]
-        wanted = AuditFilter(since=times[0], until=times[1], actor=actor, resource=resource)
+        wanted = AuditFilter(since=times[0], until=times[1], actor=actor, realm=realm, resource=resource)
         with progress_bars() as progress:
             report = export_operations.export(settings, to, wanted, progress)
         done = {"entries": report.entries, "size": report.size}

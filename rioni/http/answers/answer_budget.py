@@ -63,8 +63,10 @@ class AnswerBudget:
                 raise refusal
             with self._released:
                 self._waiting += 1
-                self._released.wait(left_s)
-                self._waiting -= 1
+                try:
+                    self._released.wait(left_s)
+                finally:
+                    self._waiting -= 1
         return self.take(client, size)
 
     def take(self, client: str, size: int) -> "Reservation":

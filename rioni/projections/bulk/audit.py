@@ -12,6 +12,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as f
 
+from rioni.domain.access.authentication import normalize_realm
 from rioni.domain.errors import Conflict
 from rioni.domain.events import REALM_MARK
 from rioni.domain.hash_chain import LogHead
@@ -130,7 +131,8 @@ def _matches(wanted: AuditFilter, first: int, last: int) -> Column:
     if wanted.actor is not None:
         condition &= f.col("actor") == wanted.actor
     if wanted.realm is not None:
-        condition &= f.col("client").endswith(f"{REALM_MARK}{wanted.realm}")
+        realm, client = normalize_realm(wanted.realm), f.col("client")
+        condition &= client.endswith(f"{REALM_MARK}{realm}") if realm else ~client.contains(REALM_MARK)
     if wanted.resource is not None:
         kind, colon, key = wanted.resource.partition(":")
         named = f.col("resource") == wanted.resource

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import msgspec
 from sqlalchemy import ColumnElement, Connection, Select, and_, func, select
 
+from rioni.domain.access.authentication import normalize_realm
 from rioni.domain.events import REALM_MARK
 from rioni.projections.queries import positions
 from rioni.projections.tables import AUDIT_LOG
@@ -161,7 +162,9 @@ def _on(condition: Condition, columns: Any) -> ColumnElement[bool]:
 
 
 def of_realm(client: ColumnElement[str], realm: str) -> ColumnElement[bool]:
-    """Whether clients are of a realm."""
+    """Whether clients are of a realm, with or without its slash; of none where it is empty."""
+    if not (realm := normalize_realm(realm)):
+        return ~client.contains(REALM_MARK)
     end = f"{REALM_MARK}{realm}"
     return func.substr(client, func.length(client) - (len(end) - 1)) == end
 

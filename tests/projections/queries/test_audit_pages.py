@@ -61,7 +61,7 @@ CHOICES = st.dictionaries(st.sampled_from(sorted(FILTERS)), st.none() | st.integ
 
 def query_of(everything, choices, shared):
     wanted = {name: FILTERS[name](everything[shared if place is None else place]) for name, place in choices.items()}
-    if not wanted.get("realm") or "actor" not in wanted:
+    if "actor" not in wanted:
         wanted.pop("realm", None)
     return AuditQuery(**wanted)
 

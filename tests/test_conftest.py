@@ -1,6 +1,7 @@
 """The behaviour of the test suite itself."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -164,3 +165,10 @@ def test_servers_end_with_a_test_run_that_is_killed(tmp_path):
     assert killed.returncode == -signal.SIGKILL
     server = Path(f"/proc/{int(killed.stdout)}")
     wait_until(lambda: not server.exists())
+
+
+def test_what_the_tests_of_a_folder_share_ends_with_them():
+    """Servers that nobody uses take CPU from all other tests: `package` is the scope of a folder."""
+    whole_run = re.compile(r"fixture\(.*\bscope=.session")
+    files = (ROOT / "tests").rglob("*.py")
+    assert [each for each in files if whole_run.search(each.read_text())] == [ROOT / "tests" / "conftest.py"]

@@ -78,6 +78,25 @@ READS = {
 """By what a failure says was awaited."""
 
 
+class Connection(httpx.SyncByteStream):
+    """Closed, as that of httpx, by an iterator that ends or is dropped."""
+
+    closed = False
+
+    def __iter__(self):
+        try:
+            yield b"{}\n{}\n"
+            yield b"{}\n"
+        finally:
+            self.closed = True
+
+
+def test_a_stream_stays_open_when_nobody_reads_on():
+    response = httpx.Response(200, stream=Connection())
+    Stream(response).line()
+    assert not response.stream.closed
+
+
 @pytest.mark.parametrize("awaited", READS)
 @pytest.mark.parametrize(("ends", "reason"), [(True, "the stream has ended"), (False, "nothing more came")])
 def test_a_stream_that_ends_or_hangs_before_what_was_awaited_fails_with_what_came(awaited, ends, reason):

@@ -15,20 +15,20 @@ from tests.support.tables import rows as rows  # noqa: PLC0414 - for the tests b
 def pytest_generate_tests(metafunc):
     """Run tests of the server fixture of this file in the modes given by `--mode`."""
     if "server" in metafunc.fixturenames and not hasattr(metafunc.module, "server"):
-        metafunc.parametrize("server", modes_of(metafunc), indirect=True, scope="session")
+        metafunc.parametrize("server", modes_of(metafunc), indirect=True, scope="package")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def embedded_server(tmp_path_factory):
     with running_server(tmp_path_factory.mktemp("data") / "rioni", "--workers", "2", environment=SETTINGS) as running:
         yield running
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def server(request):
     """The server of all API tests, each with its own names: a server with two workers, or two nodes.
 
-    Both stay until the end of the session: pytest closes a fixture whenever the next test wants another parameter.
+    Both stay until the last of them has run: pytest closes a fixture whenever the next test wants another parameter.
     """
     return request.getfixturevalue({"embedded": "embedded_server", "cluster": "cluster_nodes"}[request.param])
 

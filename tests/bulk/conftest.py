@@ -15,7 +15,7 @@ from tests.support.log import append, create_tables
 from tests.support.standalone import Standalone, standalone
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def two_workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
     """A master of Spark with two workers."""
     with standalone(tmp_path_factory.mktemp("standalone")) as started:

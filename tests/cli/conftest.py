@@ -16,14 +16,14 @@ from tests.support.server import running_server
 from tests.support.snapshots import compare
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def broker(tmp_path_factory):
     """A broker for all tests of commands over HTTP, each of which uses names of its own."""
     with running_server(tmp_path_factory.mktemp("data") / "rioni", "--workers", "1") as running:
         yield running
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def client(broker):
     with Client(broker.url) as client:
         yield client

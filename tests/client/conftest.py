@@ -9,7 +9,7 @@ from tests.support.blocking_client import Blocking
 from tests.support.server import running_server
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def broker(tmp_path_factory):
     """A server for all tests of clients, each of which uses its own names."""
     with running_server(tmp_path_factory.mktemp("data") / "rioni", "--workers", "1") as running:

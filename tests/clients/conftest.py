@@ -11,7 +11,7 @@ collect_ignore = [] if NIGHTLY else ["test_nightly_clients.py", "test_nightly_ge
 RUN_TIMEOUT_S = 120
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def server(tmp_path_factory):
     """One server for all clients, each of which has event types of its own."""
     with running_server(tmp_path_factory.mktemp("data") / "rioni", "--workers", "1") as running:

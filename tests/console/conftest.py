@@ -29,28 +29,28 @@ def last_change(api: httpx.Client) -> int:
 def pytest_generate_tests(metafunc):
     """Run tests of a broker of this file in the modes given by `--mode`."""
     if "mode" in metafunc.fixturenames:
-        metafunc.parametrize("mode", modes_of(metafunc), indirect=True, scope="session")
+        metafunc.parametrize("mode", modes_of(metafunc), indirect=True, scope="package")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def mode(request):
     """What the brokers of this file are: `embedded` or `cluster`."""
     return request.param
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def embedded_broker(tmp_path_factory):
     with running_server(tmp_path_factory.mktemp("data") / "rioni", "--workers", "1") as running:
         yield running
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def broker(request, mode):
     """A broker without authentication, for all tests of the console; each uses names of its own."""
     return request.getfixturevalue({"embedded": "embedded_broker", CLUSTER: "cluster_nodes"}[mode])
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def guarded(request, mode, tmp_path_factory):
     """A broker that asks for tokens: of its administrator, of a user without special rights, and of each role."""
     folder = tmp_path_factory.mktemp("guarded")
@@ -83,18 +83,18 @@ def guarded_settings(folder):
     }
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def embedded_sample(embedded_broker):
     with filled(embedded_broker) as names:
         yield names
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def cluster_sample(cluster_nodes, shared_by_group):
     return shared_by_group.enter_context(filled(cluster_nodes))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def sample(request, mode):
     """Something of each kind, with hostile texts; the values of the names in `sample.ADDRESSES`."""
     return request.getfixturevalue({"embedded": "embedded_sample", CLUSTER: "cluster_sample"}[mode])

@@ -10,9 +10,6 @@ from rioni.domain.terminal_text import ascii_json, visible, visible_json, visibl
 
 
 CATEGORIES = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
-DANGEROUS = [
-    char for char in map(chr, range(sys.maxunicode + 1)) if unicodedata.category(char) in ("Cc", "Cf", "Zl", "Zp", "Cs")
-]
 NAMED = (
     "\x00\x07\x08\x0d\x1b\x7f\x85\x9b\x9c\xad\u061c\u200b\u200e\u200f\u2028\u2029\u202a\u202e\u2066\u2069\ufeff\ud800"
 )
@@ -27,13 +24,15 @@ def test_characters_that_control_or_hide_are_shown_as_escapes(char):
 
 
 def test_no_character_of_these_categories_is_left():
-    text = "".join(DANGEROUS)
+    every = map(chr, range(sys.maxunicode + 1))
+    dangerous = [char for char in every if unicodedata.category(char) in ("Cc", "Cf", "Zl", "Zp", "Cs")]
+    text = "".join(dangerous)
     assert visible(text).replace("\n", "").replace("\t", "").isprintable()
     assert visible_line(text).isprintable()
     # Two halves of a pair that stand side by side would be one character in JSON.
-    shown = visible_json(json.dumps(DANGEROUS, ensure_ascii=False))
+    shown = visible_json(json.dumps(dangerous, ensure_ascii=False))
     assert shown.isprintable()
-    assert json.loads(shown) == DANGEROUS
+    assert json.loads(shown) == dangerous
 
 
 def test_line_breaks_and_tabs_stay_in_texts_and_are_escaped_in_lines():

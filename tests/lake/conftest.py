@@ -9,9 +9,9 @@ from tests.support.server import running_server
 OFTEN = {"RIONI_RETENTION_INTERVAL_S": "1", "RIONI_RETENTION_MIN_MS": "1"}
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def server(tmp_path_factory):
-    with running_server(tmp_path_factory.mktemp("data"), environment=OFTEN) as running:
+    with running_server(tmp_path_factory.mktemp("data"), "--workers", "1", environment=OFTEN) as running:
         yield running
 
 

@@ -32,7 +32,9 @@ def fields(position: int) -> tuple:
     )
 
 
-LEAVES = [leaf(fields(position)) for position in range(1, SIZE + 1)]
+@pytest.fixture(scope="module")
+def leaves():
+    return [leaf(fields(position)) for position in range(1, SIZE + 1)]
 
 
 @pytest.fixture(scope="module")
@@ -67,37 +69,37 @@ def build(connection, tiles_max: int = 1_000) -> int:
     return tiles_max
 
 
-def test_a_tree_that_is_far_behind_is_not_served_until_it_is_built(connection):
+def test_a_tree_that_is_far_behind_is_not_served_until_it_is_built(connection, leaves):
     with pytest.raises(Unavailable, match="it has 0 of 70,000 entries"):
         log_proofs.root(connection)
     assert build(connection, 250) == 250
     with pytest.raises(Unavailable, match="it has 64,000 of 70,000 entries"):
         log_proofs.root(connection)
     assert build(connection) == 273 + 1 - 250
-    assert log_proofs.root(connection) == (SIZE, rfc9162.mth(LEAVES))
+    assert log_proofs.root(connection) == (SIZE, rfc9162.mth(leaves))
     assert connection.execute(
         select(LOG_TILES.c.level, LOG_TILES.c.number).order_by(LOG_TILES.c.level.desc())
     ).first() == (1, 0)
 
 
 @pytest.mark.parametrize("stored", [257, 274], ids=["some", "all"])
-def test_stored_and_computed_tiles_give_the_same_tree(connection, stored):
+def test_stored_and_computed_tiles_give_the_same_tree(connection, stored, leaves):
     build(connection, stored)
     for size in (0, 1, 255, 256, 257, 65_535, 65_536, 65_537, SIZE):
-        assert log_proofs.root(connection, size) == (size, rfc9162.mth(LEAVES[:size]))
+        assert log_proofs.root(connection, size) == (size, rfc9162.mth(leaves[:size]))
     for position, size in ((1, 1), (300, 65_536), (65_537, SIZE), (SIZE, SIZE)):
-        assert log_proofs.inclusion(connection, position, size) == (size, rfc9162.path(position - 1, LEAVES[:size]))
+        assert log_proofs.inclusion(connection, position, size) == (size, rfc9162.path(position - 1, leaves[:size]))
     for first, second in ((1, 256), (256, SIZE), (65_536, SIZE), (65_537, 65_538), (SIZE, SIZE)):
-        assert log_proofs.consistency(connection, first, second) == (second, rfc9162.proof(first, LEAVES[:second]))
+        assert log_proofs.consistency(connection, first, second) == (second, rfc9162.proof(first, leaves[:second]))
 
 
-def test_tiles_and_bundles_are_what_their_paths_say(connection):
+def test_tiles_and_bundles_are_what_their_paths_say(connection, leaves):
     build(connection)
-    assert log_proofs.hashes(connection, Tile(0, 1, 256)) == b"".join(map(leaf_hash, LEAVES[256:512]))
-    assert log_proofs.hashes(connection, Tile(0, 273, 7)) == b"".join(map(leaf_hash, LEAVES[273 * 256 : 273 * 256 + 7]))
-    assert log_proofs.hashes(connection, Tile(1, 0, 2)) == rfc9162.mth(LEAVES[:256]) + rfc9162.mth(LEAVES[256:512])
-    assert log_proofs.hashes(connection, Tile(2, 0, 1)) == rfc9162.mth(LEAVES[:65_536])
-    assert split_bundle(log_proofs.entries(connection, Tile(0, 2, 3))) == LEAVES[512:515]
+    assert log_proofs.hashes(connection, Tile(0, 1, 256)) == b"".join(map(leaf_hash, leaves[256:512]))
+    assert log_proofs.hashes(connection, Tile(0, 273, 7)) == b"".join(map(leaf_hash, leaves[273 * 256 : 273 * 256 + 7]))
+    assert log_proofs.hashes(connection, Tile(1, 0, 2)) == rfc9162.mth(leaves[:256]) + rfc9162.mth(leaves[256:512])
+    assert log_proofs.hashes(connection, Tile(2, 0, 1)) == rfc9162.mth(leaves[:65_536])
+    assert split_bundle(log_proofs.entries(connection, Tile(0, 2, 3))) == leaves[512:515]
     for tile in (Tile(0, 273, 256), Tile(0, 274, 1), Tile(2, 0, 2), Tile(3, 0, 1), Tile(63, 0, 1)):
         with pytest.raises(NotFound, match="70000 entries, too few"):
             log_proofs.hashes(connection, tile)

@@ -12,9 +12,9 @@ from tests.support.server import running_server
 collect_ignore = [] if NIGHTLY else ["test_stream_reader_kill.py", "test_writer_kill.py"]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def server(tmp_path_factory):
-    with running_server(tmp_path_factory.mktemp("data")) as running:
+    with running_server(tmp_path_factory.mktemp("data"), "--workers", "1") as running:
         yield running
 
 
@@ -24,7 +24,7 @@ def client(server):
         yield opened
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def registered(spark):
     register(spark)
     return spark

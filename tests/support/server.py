@@ -157,6 +157,8 @@ class Stream:
         self.response = response
         self._lines = response.iter_lines()
         self._received: deque[str] = deque(maxlen=SHOWN)
+        # NOTE: an iterator that is dropped closes the connection: it stays as long as the answer.
+        response.extensions["reader"] = self
 
     @property
     def stream_id(self) -> str:

@@ -5,9 +5,9 @@ import pytest
 from rioni.testing import Broker, launcher
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def launched() -> Iterator[None]:
-    """Ends what brokers are forked from when all tests have run."""
+    """Ends what brokers are forked from when the tests of this folder have run."""
     yield
     launcher.stop()
 

@@ -20,7 +20,8 @@ VERIFIER = verifier_of(NAME, KEY, COSIGNATURE)
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     """A broker that knows the witness."""
-    with running_server(tmp_path_factory.mktemp("data"), environment={"RIONI_LOG_WITNESSES": str(VERIFIER)}) as running:
+    environment = {"RIONI_LOG_WITNESSES": str(VERIFIER)}
+    with running_server(tmp_path_factory.mktemp("data"), "--workers", "1", environment=environment) as running:
         yield running
 
 

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    with running_server(tmp_path_factory.mktemp("data")) as running:
+    with running_server(tmp_path_factory.mktemp("data"), "--workers", "1") as running:
         yield running
 
 

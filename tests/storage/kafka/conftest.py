@@ -55,7 +55,7 @@ def in_sync(admin: AdminClient) -> bool:
     return False
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def several_brokers(shared_by_group: ExitStack) -> SeveralBrokers:
     if reason := jars.missing():
         pytest.skip(reason)

@@ -6,7 +6,7 @@ from rioni.client import Client, EventType, Schema, Statistic, Storage
 from tests.support.server import running_server
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def broker(tmp_path_factory):
     """A broker for all tests of reading and copying, each of which uses names of its own."""
     with running_server(tmp_path_factory.mktemp("data") / "rioni", "--workers", "1") as running:
@@ -15,7 +15,7 @@ def broker(tmp_path_factory):
         yield running
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def client(broker):
     with Client(broker.url) as client:
         yield client

@@ -1,5 +1,6 @@
 """What publishes, copies and reads for long rides out an outage that begins with any of its requests."""
 
+import contextlib
 import json
 import os
 import re
@@ -11,6 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
+from rioni.cli.session import ATTEMPTS
 from rioni.client import EventType, Schema, Statistic
 from rioni.client.retries import RETRY_S
 from tests.support import faulty_way
@@ -213,25 +215,66 @@ def test_an_event_type_that_was_created_again_meanwhile_is_not_the_one_that_was_
     assert "TARGET was deleted and created again" in said
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=COMMANDS)
-def test_ctrl_c_ends_what_waits_for_a_broker(command, way, event_type, tmp_path):
-    source, target = event_type(EVENTS), event_type()
-    arguments = [each.format(source=source, target=target) for each in COMMANDS[command]]
-    # From the first stream or batch on, so that it is not the main thread alone that waits.
-    way.script(lambda _, request: any("/events" in each for each in [*way.requests, request]) and REFUSED)
-    environment = os.environ | {"RIONI_URL": way.url, "RIONI_CONTEXTS": str(tmp_path / "contexts.toml")}
+@pytest.fixture
+def started(way, tmp_path):
+    """Starts a command on the way in a process of its own; it has the lines on standard input."""
     lines = tmp_path / "lines.jsonl"
     lines.write_text(LINES)
-    with (
-        lines.open() as stdin,
-        subprocess.Popen(
-            [sys.executable, "-m", "rioni", *arguments], env=environment, stdin=stdin, stderr=subprocess.PIPE, text=True
-        ) as process,
-    ):
-        wait_until(lambda: len(way.requests) > 20)
-        process.send_signal(signal.SIGINT)
-        asked_s = time.monotonic()
-        _, err = process.communicate(timeout=WAIT_S)
-        assert process.returncode == 130, err
-        assert time.monotonic() - asked_s < RETRY_S / 2
-        assert "Traceback" not in err
+    environment = os.environ | {"RIONI_URL": way.url, "RIONI_CONTEXTS": str(tmp_path / "contexts.toml")}
+    with contextlib.ExitStack() as stack:
+
+        def start(*arguments):
+            command = [sys.executable, "-m", "rioni", *arguments]
+            stdin, pipes = stack.enter_context(lines.open()), {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+            process = stack.enter_context(subprocess.Popen(command, env=environment, stdin=stdin, text=True, **pipes))
+            stack.callback(process.kill)
+            return process
+
+        yield start
+
+
+@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
+def test_ctrl_c_ends_what_waits_for_a_broker(command, way, event_type, started):
+    source, target = event_type(EVENTS), event_type()
+    failed = []
+
+    def fails(_, request):
+        # From the first stream or batch on, so that it is not the main thread alone that waits.
+        if failed or "/events" in request:
+            failed.append(request)
+        return bool(failed) and REFUSED
+
+    way.script(fails)
+    process = started(*(each.format(source=source, target=target) for each in command))
+    wait_until(lambda: len(failed) > ATTEMPTS)
+    process.send_signal(signal.SIGINT)
+    asked_s = time.monotonic()
+    _, err = process.communicate(timeout=WAIT_S)
+    assert process.returncode == 130, err
+    assert time.monotonic() - asked_s < RETRY_S / 2
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("begins", ["/events", "/partitions"])
+def test_a_copy_that_follows_rides_out_an_outage_while_nothing_comes(begins, way, event_type, started, client, read):
+    source, target = event_type(EVENTS), event_type()
+    way.script(nothing)
+    process = started("copy", source, target, "--follow")
+    wait_until(lambda: sum(map(len, read(target).values())) == EVENTS)
+    failed = []
+
+    def fails(_, request):
+        if failed or begins in request:
+            failed.append(request)
+        return 0 < len(failed) <= OUTAGE and REFUSED
+
+    way.script(fails)
+    if begins == "/events":
+        client.publish(source, [{"number": EVENTS, "key": "key-0"}])
+    wait_until(lambda: len(failed) > OUTAGE)
+    client.publish(source, [{"number": EVENTS + 1, "key": "key-0"}])
+    expected = read(source)
+    wait_until(lambda: read(target) == expected)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=WAIT_S)
+    assert process.returncode == 130, err

@@ -28,6 +28,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
+import msgspec
+
 from rioni.client.models.events import ItemResult
 
 
@@ -192,9 +194,20 @@ _PROBLEMS: Mapping[int, type[Problem]] = {
     503: Unavailable,
 }
 _SERVER_ERRORS = 500
+DETAIL_CHARS = 500
+"""Characters that an error shows of an answer that is no problem."""
 
 
 def problem(status: int, members: Mapping[str, Any], *, request: str, retry_after_s: float | None) -> Problem:
     """The error for a status that is not one of success."""
     kind = _PROBLEMS.get(status, ServerError if status >= _SERVER_ERRORS else Problem)
     return kind(status, members, request=request, retry_after_s=retry_after_s)
+
+
+def members_of(text: str, otherwise: str) -> Mapping[str, Any]:
+    """The members of a problem; a title and the beginning of the text if an answer is none, such as a proxy's page."""
+    try:
+        members: dict[str, Any] = msgspec.json.decode(text, type=dict[str, Any])
+    except msgspec.MsgspecError:
+        return {"title": otherwise, "detail": text[:DETAIL_CHARS]}
+    return members

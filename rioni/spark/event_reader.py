@@ -10,19 +10,22 @@ import pyarrow.compute as pc
 
 from rioni.domain.errors import Invalid, Unavailable
 from rioni.domain.timelines.position import TimelinePosition, format_offset
-from rioni.lake.broker import Batch, Broker, TooManyStreams, place
+from rioni.lake.broker import Batch, Broker, place
 from rioni.lake.columns import CORRUPT, OFFSET, PARTITION, marked
 from rioni.lake.json_reader import read_batch
 from rioni.lake.rows import misfit
 from rioni.spark.json_columns import MARK
 from rioni.spark.options import Options
 from rioni.spark.ranges import Range
+from rioni.tools.api_client import RequestRefused
 
 
 ROWS = 5_000
 """Rows of an Arrow batch, or a few more."""
 RETRY_S = 0.2
 EVENT_TYPE = "_event_type"
+
+_TOO_MANY_REQUESTS = 429
 
 _DIGITS = len(format_offset(1, 0).rpartition("-")[2])
 
@@ -121,9 +124,9 @@ def _events(options: Options, part: Range) -> Iterator[Run]:
             for found, last in _stream(broker, options, part, after, deadline):
                 yield from found
                 after = last
-        except TooManyStreams:
+        except RequestRefused as ex:
             # The broker limits the streams of a client on one partition: other tasks have them.
-            if time.monotonic() + RETRY_S > deadline:
+            if ex.problem.status != _TOO_MANY_REQUESTS or time.monotonic() + RETRY_S > deadline:
                 raise
             time.sleep(RETRY_S)
 

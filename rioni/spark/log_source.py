@@ -1,6 +1,5 @@
 """The format `rioni.log`: the audit log of a broker as a table."""
 
-import http.client
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from functools import cached_property
@@ -22,9 +21,8 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from rioni.domain.errors import Unavailable
 from rioni.spark.options import Options, parse_options
-from rioni.tools.api_client import TIMEOUT_S
+from rioni.tools.api_client import answered
 
 
 ROWS = 1_000
@@ -98,27 +96,9 @@ class LogReader(DataSourceReader):
         return pa.RecordBatch.from_pylist(rows, SCHEMA).select(self._names)
 
     def _lines(self, query: dict[str, str]) -> Iterator[bytes]:
-        server = self._options.server()
-        headers = {"Accept": "application/x-ndjson", "Host": server.netloc}
-        if server.token:
-            headers["Authorization"] = f"Bearer {server.token}"
-        connection: http.client.HTTPConnection
-        if server.tls is None:
-            connection = http.client.HTTPConnection(*server.address, timeout=TIMEOUT_S)
-        else:
-            connection = http.client.HTTPSConnection(*server.address, timeout=TIMEOUT_S, context=server.tls)
-        try:
-            connection.request("GET", f"{server.path}/audit?{urlencode(query)}", headers=headers)
-            response = connection.getresponse()
-            if response.status != http.client.OK:
-                text = response.read().decode(errors="replace")
-                raise Unavailable(f"GET {server.url}/audit answered {response.status}: {text}")
-            while line := response.readline():
-                yield line
-        except (OSError, http.client.HTTPException) as ex:
-            raise server.unreachable(ex) from ex
-        finally:
-            connection.close()
+        path = f"/audit?{urlencode(query)}"
+        with answered(self._options.server(), "GET", path, headers={"Accept": "application/x-ndjson"}) as answer:
+            yield from answer.lines()
 
 
 class FilteredLogReader(LogReader):

@@ -7,27 +7,27 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
-import orjson
+import msgspec
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from rioni.client import values
+from rioni.client import ItemResult, PublishingFailed, values
 from rioni.client.encoding import encode_batch
+from rioni.client.errors import problem
 from rioni.domain.errors import Invalid, Unavailable
 from rioni.spark.event_values import Rows
 from rioni.spark.options import Options
-from rioni.tools.api_client import call
+from rioni.tools.api_client import RequestRefused, call
 
 
-FAILURES_SHOWN = 3
 RETRY_S = 1
 STREAM_BATCH = "streaming.sql.batchId"
 """The property in which Spark tells a task the number of its micro-batch."""
 
 _BUSY = (429, 503)
-_REFUSED = (207, 422)
+_MULTI_STATUS, _UNPROCESSABLE = 207, 422
 
 
 class NotPublished(Unavailable):
@@ -154,29 +154,27 @@ def with_metadata(event: dict[str, Any], name: str, now: str | None) -> dict[str
 
 
 def _send(options: Options, key: str, events: list[bytes]) -> None:
-    path = f"/event-types/{quote(options.event_types[0], safe='')}/events"
+    name = options.event_types[0]
+    path = f"/event-types/{quote(name, safe='')}/events"
     deadline = time.monotonic() + options.timeout_s
     while True:
-        status, answer = call(
-            options.server(),
-            "POST",
-            path,
-            encode_batch(events),
-            accept=(*_REFUSED, *_BUSY),
-            headers={"Idempotency-Key": key},
-        )
-        if status not in _BUSY:
+        try:
+            status, answer = call(
+                options.server(),
+                "POST",
+                path,
+                encode_batch(events),
+                accept=(_UNPROCESSABLE,),
+                headers={"Idempotency-Key": key},
+            )
             break
-        if time.monotonic() > deadline:
-            raise NotPublished(f"{options.url} was too busy for {options.timeout_s} s: {_said(answer)}")
+        except RequestRefused as ex:
+            if ex.problem.status not in _BUSY:
+                raise
+            if time.monotonic() > deadline:
+                raise NotPublished(f"{options.url} was too busy for {options.timeout_s} s: {ex}") from ex
         time.sleep(RETRY_S)
-    if status in _REFUSED:
-        raise NotPublished(f"{options.url} answered {status} to {len(events)} events: {_said(answer)}")
-
-
-def _said(answer: Any) -> str:
-    """What the broker says of the first events that failed, or of the request."""
-    if isinstance(answer, list):
-        failed = [each for each in answer if each.get("publishing_status") == "failed"]
-        return orjson.dumps((failed or answer)[:FAILURES_SHOWN]).decode()
-    return orjson.dumps(answer).decode()
+    if isinstance(answer, list) and status in (_MULTI_STATUS, _UNPROCESSABLE):
+        raise NotPublished(str(PublishingFailed(name, msgspec.convert(answer, list[ItemResult]))))
+    if status == _UNPROCESSABLE:
+        raise NotPublished(str(problem(status, answer, request=f"POST {path}", retry_after_s=None)))

@@ -5,6 +5,7 @@ import secrets
 import time
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 import orjson
@@ -128,7 +129,7 @@ class _Publisher:
         self._connection = LoadConnection(server, loop)
         self._plan, self._bodies, self._report = plan, bodies, report
         keys = {"Idempotency_Key": _KEY.decode()} if plan.keys else {}
-        self._head = server.head("POST", f"/event-types/{plan.event_type}/events", bodies.size, **keys)
+        self._head = server.head("POST", f"{_path(plan.event_type)}/events", bodies.size, **keys)
         self._next_key = secrets.randbits(100)
         self._stop_s = report.started_s + plan.seconds
         self._sent_s = 0.0
@@ -162,8 +163,12 @@ class _Publisher:
             self.next()
 
 
+def _path(event_type: str) -> str:
+    return f"/event-types/{quote(event_type, safe='')}"
+
+
 def _ensure_event_type(server: Server, plan: Publish) -> None:
-    path = f"/event-types/{plan.event_type}"
+    path = _path(plan.event_type)
     status, answer = call(server, "GET", path, accept=(404,))
     if status in OK_STATUSES:
         if (category := answer.get("category")) != plan.category:

@@ -25,6 +25,7 @@ from rioni.bootstrap.rebuild_operations import Wanted
 from rioni.config.settings import Config
 from rioni.domain.addresses import host_and_port
 from rioni.domain.errors import Invalid, RioniError, Unavailable
+from rioni.tools.api_client import refused
 from rioni.tools.demo_archive import archive_and_query
 from rioni.tools.demo_data import DATASETS, FLIGHTS, OWNER, batches, rows
 
@@ -93,7 +94,7 @@ class DemoClient:
             headers: with `_` for `-`.
 
         Raises:
-            Unavailable: the broker answers with another status.
+            RequestRefused: the broker answers with another status.
         """
         data = body if body is None or isinstance(body, bytes) else orjson.dumps(body)
         sent = {"Content-Type": "application/json"} | {name.replace("_", "-"): text for name, text in headers.items()}
@@ -101,7 +102,7 @@ class DemoClient:
         response = self._connection.getresponse()
         answer = response.read()
         if response.status >= http.client.MULTIPLE_CHOICES and response.status not in accept:
-            raise Unavailable(f"{method} {path} answered {response.status}: {answer.decode(errors='replace')}")
+            raise refused(method, path, response, answer)
         return orjson.loads(answer) if answer.startswith((b"{", b"[")) else None
 
     def stream(self, path: str) -> http.client.HTTPResponse:
@@ -109,7 +110,7 @@ class DemoClient:
         self._connection.request("GET", path)
         response = self._connection.getresponse()
         if response.status != http.client.OK:
-            raise Unavailable(f"GET {path} answered {response.status}: {response.read().decode(errors='replace')}")
+            raise refused("GET", path, response, response.read())
         return response
 
     def close(self) -> None:

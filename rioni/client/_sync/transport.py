@@ -324,10 +324,7 @@ class Transport:
     def problem(self, response: "httpx.Response") -> errors.Problem:
         """The error for an answer that is not one of success."""
         request = f"{response.request.method} {response.request.url.path}"
-        try:
-            members = msgspec.json.decode(response.content, type=dict[str, Any])
-        except msgspec.MsgspecError:
-            members = {"title": f"{response.reason_phrase}{self._route}", "detail": response.text[:500]}
+        members = errors.members_of(response.text, f"{response.reason_phrase}{self._route}")
         wait_s = retry_after_s(response.headers.get("Retry-After"))
         return errors.problem(response.status_code, members, request=request, retry_after_s=wait_s)
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from rioni import file_locks
+from rioni.plain_files import read_file
 
 
 class EditedFile:
@@ -38,7 +39,7 @@ def edited(path: Path, *, mode: int = 0o600) -> Iterator[EditedFile]:
         file_locks.lock(held.fileno())
         try:
             status = path.stat()
-            file = EditedFile(path.read_text(encoding="utf-8"))
+            file = EditedFile(read_file(path).decode())
         except FileNotFoundError:
             status = None
             file = EditedFile("")

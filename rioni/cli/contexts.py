@@ -25,7 +25,9 @@ from urllib.parse import urlsplit
 
 from rioni.config import variables
 from rioni.domain.errors import Invalid, Unavailable
+from rioni.domain.nearest import proposal
 from rioni.file_edits import edited
+from rioni.plain_files import read_with_mode
 
 
 TOKEN_COMMAND_TIMEOUT_S = 30
@@ -83,8 +85,10 @@ class Contexts:
     def get(self, name: str) -> Context:
         """The context of a name; raises Invalid if there is none."""
         if name not in self.contexts:
-            known = ", ".join(sorted(self.contexts)) or "none"
-            raise Invalid(f"There is no context {name}; there are: {known}. `rioni context add` makes one.")
+            known = "; there are: " + (", ".join(sorted(self.contexts)) or "none") + "."
+            raise Invalid(
+                f"There is no context {name}{proposal(name, self.contexts, known)} `rioni context add` makes one."
+            )
         return self.contexts[name]
 
 
@@ -99,9 +103,8 @@ def read_contexts() -> Contexts:
     """Read the file; without one there are no contexts. Raises Invalid, with what is wrong where."""
     path = contexts_file()
     try:
-        with path.open("rb") as file:
-            mode = os.fstat(file.fileno()).st_mode
-            loaded = tomllib.loads(file.read().decode("utf-8-sig"))
+        content, mode = read_with_mode(path)
+        loaded = tomllib.loads(content.decode("utf-8-sig"))
     except FileNotFoundError:
         return Contexts()
     except OSError as ex:

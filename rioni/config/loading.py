@@ -5,7 +5,6 @@ the one that `--config` or `RIONI_CONFIG` names), the default. A name that is no
 used, are errors that name the place and what would be right. Former names of settings are read, with a warning.
 """
 
-import difflib
 import os
 import tomllib
 from collections.abc import Callable, Mapping
@@ -19,6 +18,8 @@ from rioni.config.setting import PREFIX, ConfigError, Setting
 from rioni.config.settings import SETTINGS, Config
 from rioni.config.validation import contradictions
 from rioni.config.variables import OF_CLIENTS
+from rioni.domain.nearest import nearest
+from rioni.plain_files import read_file
 
 
 FILE = "rioni.toml"
@@ -100,7 +101,7 @@ def load(
 def _file(named: Path | None, environ: Mapping[str, str]) -> _Source:
     path = named or Path(environ.get(FILE_VARIABLE) or FILE)
     try:
-        values = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        values = tomllib.loads(read_file(path).decode("utf-8-sig"))
     except FileNotFoundError as ex:
         if named or environ.get(FILE_VARIABLE):
             raise ConfigError(f"There is no configuration file {path}.") from ex
@@ -129,6 +130,6 @@ def _flags(flags: Mapping[str, object]) -> _Source:
 def _setting(name: str, spell: Callable[[str], str]) -> Setting:
     if (setting := SETTINGS.get(name)) is not None:
         return setting
-    nearest = difflib.get_close_matches(name, SETTINGS, n=1, cutoff=0.5)
-    advice = f"did you mean {spell(nearest[0])}?" if nearest else "`rioni config show` lists all settings."
+    found = nearest(name, SETTINGS)
+    advice = "`rioni config show` lists all settings." if found is None else f"did you mean {spell(found)}?"
     raise ConfigError(f"is not a setting; {advice}")

@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from rioni.domain.errors import Unavailable
 from rioni.domain.transparency.key_succession import SigningKey
+from rioni.plain_files import read_file
 
 
 SIGNED, LOST = "Signed-By-Predecessor: ", "Replaces-Lost-Key: "
@@ -45,7 +46,7 @@ def load_signing_key(path: Path, *, create: bool = True) -> SigningKey:
                     "`rioni audit rotate-key --lost`."
                 )
             _create(path)
-        data = path.read_bytes()
+        data = read_file(path)
         if stat.S_IMODE(path.stat().st_mode) & 0o077:
             raise Unavailable(f"The signing key {path} can be read by others. Run: chmod 600 {path}")
         key = load_pem_private_key(data, None)

@@ -20,6 +20,7 @@ from rioni.domain.transparency.key_succession import LogKey, successors
 from rioni.domain.transparency.merkle_tree import EMPTY_ROOT, InvalidProof, verify_consistency
 from rioni.domain.transparency.signed_note import Note, Verifier, cosign, parse_note, parse_verifier, verified
 from rioni.file_locks import try_lock
+from rioni.plain_files import read_file
 from rioni.tools.api_client import call, call_text
 from rioni.tools.load_client import Server
 from rioni.tools.load_report import OK_STATUSES
@@ -176,7 +177,7 @@ def _decoded(text: str) -> bytes:
 
 def _read(file: Path) -> State | None:
     try:
-        return msgspec.json.decode(file.read_bytes(), type=State)
+        return msgspec.json.decode(read_file(file), type=State)
     except FileNotFoundError:
         return None
     except (OSError, msgspec.MsgspecError) as ex:

@@ -1,5 +1,6 @@
 import contextlib
 import os
+import shutil
 import uuid
 from functools import partial
 from pathlib import Path
@@ -59,10 +60,16 @@ def snapshot():
     return compare
 
 
-@pytest.fixture
-def data(tmp_path: Path) -> str:
+@pytest.fixture(scope="session")
+def left_data(tmp_path_factory) -> Path:
     """A data directory as `rioni serve` leaves it: with the default storage, created by the broker itself."""
-    config = Config(data=tmp_path / "data")
+    config = Config(data=tmp_path_factory.mktemp("left") / "data")
     with prepare_startup(config) as directory, contextlib.closing(build_infrastructure(config, directory)) as base:
         StoreMarks(base).note(everything=True)
-    return str(config.data)
+    return config.data
+
+
+@pytest.fixture
+def data(left_data: Path, tmp_path: Path) -> str:
+    """Such a data directory for one test."""
+    return str(shutil.copytree(left_data, tmp_path / "data"))

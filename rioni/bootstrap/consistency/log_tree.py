@@ -17,6 +17,7 @@ from rioni.domain.transparency.merkle_tree import Frontier, leaf_hash, subtree_h
 from rioni.domain.transparency.signed_note import Note, Verifier, parse_note, verified
 from rioni.domain.transparency.tiles import TILE_WIDTH
 from rioni.log_tables import LOG_TILES
+from rioni.plain_files import read_file
 from rioni.projections import log_tree
 from rioni.storage.log.processes import map_ranges
 from rioni.storage.sql.engines import reading
@@ -43,7 +44,7 @@ def read_checkpoint(file: Path) -> SeenCheckpoint:
         Malformed: it is no signed checkpoint.
     """
     try:
-        note = parse_note(file.read_bytes())
+        note = parse_note(read_file(file))
     except OSError as ex:
         raise Unavailable(f"{file} can't be read: {ex.strerror}.") from ex
     return SeenCheckpoint(file, note, parse_checkpoint(note.text))

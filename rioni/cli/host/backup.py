@@ -87,7 +87,7 @@ def restore(
 
     See [backups](operating/backup.md#restoring).
     """
-    settings = load_settings(config_file, data=data)
+    settings = load_settings(config_file, restoring=True, data=data)
     from rioni.bootstrap.restore import restore as run
 
     with progress_bars() as progress:

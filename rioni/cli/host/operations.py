@@ -11,6 +11,7 @@ from rioni.cli.host.problems import write_problems
 from rioni.cli.options import Json
 from rioni.cli.output import Output, progress_bars
 from rioni.config.settings import Config
+from rioni.plain_files import check_folder
 
 
 app = typer.Typer()
@@ -31,10 +32,12 @@ def migrate(
     [migration](operating/migration.md).
     """
     target = load_settings(to)
+    source = data or Config().data
+    check_folder(source)
     from rioni.bootstrap import migration
 
     with progress_bars() as progress:
-        report = migration.migrate(data or Config().data, target, progress)
+        report = migration.migrate(source, target, progress)
     position, digest = report.head.position, report.head.hash.hex()
     Output(json).line(
         {

@@ -8,6 +8,7 @@ import typer
 
 from rioni.config.loading import load
 from rioni.config.settings import SETTINGS, Config
+from rioni.plain_files import check_folder
 
 
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="TOML file with settings.", metavar="FILE")]
@@ -15,16 +16,18 @@ Data = Annotated[Path | None, typer.Option(help=SETTINGS["data"].description)]
 Port = Annotated[int | None, typer.Option(help=SETTINGS["port"].description)]
 
 
-def load_settings(file: Path | None, **flags: object) -> Config:
+def load_settings(file: Path | None, *, restoring: bool = False, **flags: object) -> Config:
     """Load the settings of a command, and set up logging with them.
 
     Args:
         file: of settings; None for the default one.
+        restoring: whether the command replaces the files of the data directory.
         flags: values of options by setting; None where an option was not given.
     """
     from rioni import logging_setup
 
     settings = load(flags, file=file).config
+    check_folder(settings.data, with_links=not restoring)
     logging_setup.configure(settings)
     return settings
 

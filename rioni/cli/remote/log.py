@@ -9,6 +9,7 @@ import typer
 from rioni.cli.session import Session, connected
 from rioni.cli.streams import CannotWrite
 from rioni.domain.errors import Invalid
+from rioni.plain_files import read_file
 
 
 app = typer.Typer(
@@ -37,7 +38,7 @@ def cosign(
 ) -> None:
     """Give cosignatures of a checkpoint to the broker, which keeps the newest one of each witness."""
     try:
-        note = file.read_text(encoding="utf-8")
+        note = read_file(file).decode()
     except (OSError, UnicodeDecodeError) as ex:
         raise Invalid(f"{file} can't be read: {ex.strerror if isinstance(ex, OSError) else ex}.") from ex
     count = session.client.log.cosign(note)

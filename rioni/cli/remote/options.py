@@ -9,6 +9,7 @@ import typer
 from rioni.cli import completions
 from rioni.cli.times import moment
 from rioni.domain.errors import Invalid
+from rioni.plain_files import read_file
 
 
 EventTypeName = Annotated[str, typer.Argument(help="Name of the event type.", autocompletion=completions.event_types)]
@@ -42,7 +43,7 @@ def read_json(file: Path) -> Any:
     from rioni.tools.definitions.yaml_text import NotYaml
 
     try:
-        content = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
+        content = sys.stdin.buffer.read() if str(file) == "-" else read_file(file)
         values = list(json_values(content.decode("utf-8-sig")))
     except OSError as ex:
         raise Invalid(f"{file} can't be read: {ex.strerror}.") from ex

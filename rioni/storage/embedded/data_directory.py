@@ -12,6 +12,7 @@ import structlog
 from rioni.domain.errors import RioniError
 from rioni.domain.system.storages import DEFAULT_STORAGE
 from rioni.file_locks import try_lock
+from rioni.plain_files import check_folder
 from rioni.private_files import tighten
 from rioni.storage.change_flags import SharedChangeFlags
 from rioni.storage.embedded.set_aside import set_aside
@@ -78,6 +79,7 @@ class DataDirectory:
         self._lock_fd = -1
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            check_folder(self.path, with_links=not restoring)
             if not restoring:
                 check_not_restoring(self.path)
             self._check(restoring=restoring)

@@ -17,6 +17,7 @@ from rioni.domain.errors import TokensUnavailable, Unavailable
 from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.thread_pool import ThreadPool, direct
 from rioni.failure_log import FailureLog
+from rioni.plain_files import read_file
 
 
 LOOK_EVERY_S = 1.0
@@ -112,7 +113,7 @@ def _read_if_changed(path: Path, seen: tuple[int, ...] | None) -> _Content | Non
 
 
 def _read(path: Path) -> Mapping[bytes, TokenInfo]:
-    return parsed(path.read_text(encoding="utf-8"))
+    return parsed(read_file(path).decode())
 
 
 def parsed(text: str) -> Mapping[bytes, TokenInfo]:

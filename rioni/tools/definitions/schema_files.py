@@ -6,6 +6,7 @@ import stat
 from pathlib import Path
 from typing import BinaryIO
 
+from rioni.plain_files import read_file
 from rioni.tools.definitions.yaml_text import read
 
 
@@ -23,7 +24,7 @@ def schema_of_file(path: Path, root: Path | None) -> dict[str, str]:
         ValueError: there is no such schema.
     """
     try:
-        text = (path.read_bytes() if root is None else read_bytes_below(root, path)).decode("utf-8-sig")
+        text = (read_file(path) if root is None else read_bytes_below(root, path)).decode("utf-8-sig")
     except OSError as ex:
         raise ValueError(f"schema_file {path} can't be read: {ex.strerror}") from ex
     except UnicodeDecodeError as ex:

@@ -17,6 +17,7 @@ from rioni import file_locks
 from rioni.client import EventType
 from rioni.domain.errors import Invalid
 from rioni.file_edits import edited
+from rioni.plain_files import read_file
 
 
 FORMAT = 1
@@ -159,7 +160,7 @@ def state_file(path: Path | None, new: CopyState) -> Iterator[StateFile]:
 
 def _read(path: Path) -> CopyState | None:
     try:
-        text = path.read_bytes()
+        text = read_file(path)
         return msgspec.json.decode(text, type=CopyState) if text.strip() else None
     except FileNotFoundError:
         return None

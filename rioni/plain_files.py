@@ -1,0 +1,94 @@
+"""Reads files without waiting for nobody: pipes that no program writes to, sockets and devices are errors at once."""
+
+import errno
+import os
+import select
+import stat
+from pathlib import Path
+
+from rioni.domain.errors import Unavailable
+
+
+_KINDS = {
+    stat.S_IFIFO: "is a pipe",
+    stat.S_IFSOCK: "is a socket",
+    stat.S_IFCHR: "is a device",
+    stat.S_IFBLK: "is a device",
+}
+
+
+def read_file(path: Path) -> bytes:
+    """The content of a file, of a terminal, or of a pipe that a program writes to; blocks until these have ended.
+
+    Raises:
+        FileNotFoundError: there is nothing at the path.
+        OSError: it can't be read, also if it is a directory, a socket, a device, a pipe that no program writes to, or a
+            link to nothing.
+    """
+    return read_with_mode(path)[0]
+
+
+def read_with_mode(path: Path) -> tuple[bytes, int]:
+    """The content of a file as `read_file` reads it, and the mode that the file had then."""
+    try:
+        # Without O_NONBLOCK, opening a pipe waits for a program that writes to it.
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        if Path(path).is_symlink():
+            raise OSError(errno.EINVAL, f"it is a link to {Path(path).readlink()}, which does not exist") from None
+        raise
+    try:
+        mode = os.fstat(fd).st_mode
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        first = b"" if stat.S_ISREG(mode) else _first_byte(fd, mode)
+        os.set_blocking(fd, True)
+        with open(fd, "rb", closefd=False) as file:
+            return first + file.read(), mode
+    finally:
+        os.close(fd)
+
+
+def _first_byte(fd: int, mode: int) -> bytes:
+    try:
+        found = os.read(fd, 1)
+    except BlockingIOError:  # something that writes is there, and has not written yet
+        return b""
+    if stat.S_ISFIFO(mode):
+        poll = select.poll()
+        poll.register(fd)
+        if not found and not poll.poll(0):  # a writer that has ended is an event
+            raise OSError(errno.EINVAL, "it is a pipe that no program writes to")
+    elif found and not os.isatty(fd):
+        raise OSError(errno.EINVAL, "it is a device")
+    return found
+
+
+def check_folder(folder: Path, *, with_links: bool = True) -> None:
+    """Check that nothing in a folder would block or mislead a program that opens it as a file.
+
+    Args:
+        folder: one that can't be read has nothing.
+        with_links: whether a link that leads nowhere is refused, too.
+
+    Raises:
+        Unavailable: an entry is a pipe, a socket, a device, or such a link.
+    """
+    try:
+        entries = sorted(folder.iterdir())
+    except OSError:  # the command that needs the folder reports it
+        return
+    for each in entries:
+        if (reason := _unusable(each)) is not None and (with_links or each.exists()):
+            raise Unavailable(f"{each} {reason}, so it can't be opened as a file. Take it away, or restore a backup.")
+
+
+def _unusable(path: Path) -> str | None:
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        # Another process may have removed it since it was listed.
+        return f"is a link to {path.readlink()}, which does not exist" if path.is_symlink() else None
+    except OSError as ex:
+        return f"can't be reached ({ex.strerror})"
+    return _KINDS.get(stat.S_IFMT(mode))

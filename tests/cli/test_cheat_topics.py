@@ -31,8 +31,6 @@ ONLY_FOR_OTHERS = {
     "POST /event-types/{}/partition-count",
     # `rioni archive` reports by itself.
     "PUT /jobs/{}",
-    # For browsers, which can't send the token that commands send themselves.
-    "POST /stream-tickets",
     # For consumers, of events that they hold.
     "POST /subscriptions/{}/streams/{}/failures",
 }

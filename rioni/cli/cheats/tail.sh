@@ -26,6 +26,9 @@ rioni tail cheat.tail --no-metadata --no-follow
 # For programs: with the cursor of each event.
 rioni tail cheat.tail --json --last 1 --no-follow
 
+# In a browser, or wherever no token can be sent: the address of one stream, which may be opened within a minute.
+rioni event-types ticket cheat.tail
+
 # From one event type to another one, by a pipe.
 rioni event-types create cheat.tail.copy --owning-application shop --schema schema.json
 rioni tail cheat.tail --no-follow | grep A-1 | rioni publish cheat.tail.copy

@@ -20,6 +20,7 @@ from rioni.cli.remote.definition_options import (
 )
 from rioni.cli.remote.event_type_columns import COLUMNS, DAY_MS, MEMBERS
 from rioni.cli.remote.options import AsOf, CleanupPolicy, EventTypeName, UnusedDays
+from rioni.cli.remote.stream_tickets import show_ticket
 from rioni.cli.session import Session, connected
 from rioni.cli.tables import Column, client_of, indented
 
@@ -189,6 +190,18 @@ def producers(session: Session, event_type: EventTypeName) -> None:
         "events": "events",
     }
     session.output.items(session.client.event_types.producers(event_type), columns)
+
+
+@app.command(epilog="Example: rioni event-types ticket order.created")
+@connected
+def ticket(session: Session, event_type: EventTypeName) -> None:
+    """Print an address that opens one stream of an event type without a token, for a [browser](clients/browsers.md).
+
+    It holds a [ticket](reference/streams.md#tickets), which is good for a minute. `curl --no-buffer --header 'Accept:
+    text/event-stream' URL` reads it, too.
+    """
+    session.client.event_types.get(event_type)  # the ticket itself is given for any name
+    show_ticket(session, session.client.event_types.stream_ticket(event_type))
 
 
 @app.command(epilog="Example: rioni event-types consumers order.created")

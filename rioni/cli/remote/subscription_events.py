@@ -11,6 +11,7 @@ import typer
 from rioni.cli.event_printing import event_writer
 from rioni.cli.remote.event_options import Columns, Limit, Metadata, Table, Template, check_asked, split_columns
 from rioni.cli.remote.options import SubscriptionId
+from rioni.cli.remote.stream_tickets import show_ticket
 from rioni.cli.session import Session, connected
 from rioni.domain.errors import Invalid
 
@@ -88,6 +89,18 @@ def consume(
                 write.finish()
                 if left is not None and (left := left - 1) == 0:
                     break
+
+
+@app.command(epilog="Example: rioni subscriptions ticket shop/billing")
+@connected
+def ticket(session: Session, subscription: SubscriptionId) -> None:
+    """Print an address that opens one stream of a subscription without a token, for a [browser](clients/browsers.md).
+
+    It holds a [ticket](reference/streams.md#tickets), which is good for a minute. `curl --no-buffer --header 'Accept:
+    text/event-stream' URL` reads it, too.
+    """
+    session.client.subscriptions.get(subscription)  # the ticket itself is given for any id
+    show_ticket(session, session.client.subscriptions.stream_ticket(subscription))
 
 
 def _partitions(session: Session, subscription: str, names: Sequence[str]) -> list[tuple[str, str]]:

@@ -12,7 +12,7 @@ from sqlalchemy import Engine, select
 from rioni.bootstrap.admin_operations import check_spark
 from rioni.bootstrap.database import check_exists, database_engine, database_url, opened_for_reading, reading_models
 from rioni.config.settings import Config
-from rioni.domain.errors import Invalid, NotFound
+from rioni.domain.errors import Invalid
 from rioni.domain.hash_chain import LogHead
 from rioni.domain.timestamps import rfc3339
 from rioni.log_tables import HEAD, TRACKING
@@ -157,7 +157,7 @@ def drop(config: Config, name: str) -> None:
     """
     with _alone(config) as engine, writing(engine) as connection:
         if not generation.remove(connection, name):
-            raise NotFound(f"There are no read models named {name}.")
+            generation.find(connection, name)  # raises, and proposes the nearest name
 
 
 @contextlib.contextmanager

@@ -1,31 +1,38 @@
 """What may help after an error of the client: the end of the line that says what went wrong."""
 
-import re
-from urllib.parse import unquote
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING
 
 from rioni.cli.connection import Connection
-from rioni.cli.names import proposal
 from rioni.config import variables
+from rioni.domain.nearest import NAMES_MAX, nearest
+
+
+if TYPE_CHECKING:
+    from rioni.client import Client
+
+Given = tuple[Callable[["Client"], Iterable[str]], str]
+"""A name that the user gave, after the function that asks a broker for all names of this kind."""
 
 
 NAMES_S = 5.0
 """Longest time of the request for names, which the error waits for."""
-_NAMED = re.compile(r"/(?P<kind>event-types|storages)/(?P<name>[^/?]+)")
-"""The path of a request, where it names one thing of many."""
 
 
-def advice(ex: Exception, connection: Connection) -> str:
+def advice(ex: Exception, connection: Connection, given: Sequence[Given] = ()) -> str:
     """What may help, after a space; empty if nothing is known.
 
     Args:
         ex: the error.
-        connection: of the command; the broker is asked for its names where one is not known.
+        connection: of the command; the broker is asked for its names if it does not know one.
+        given: names of things of the broker that the user gave.
     """
-    from rioni.client import ConnectionFailed, Forbidden, NotFound, Unauthorized
+    from rioni.client import ConnectionFailed, Forbidden, NotFound, Unauthorized, Unprocessable
 
     found = ""
-    if isinstance(ex, NotFound):
-        found = _nearest(ex.request, connection)
+    if isinstance(ex, NotFound | Unprocessable):
+        found = proposals(given, connection)
     elif isinstance(ex, Unauthorized) and connection.token_origin is None:
         found = f"The broker wants a token: set {variables.TOKEN}, or add a context with --token-command."
     elif isinstance(ex, Unauthorized):
@@ -39,12 +46,11 @@ def advice(ex: Exception, connection: Connection) -> str:
     return f" {found}" if found else ""
 
 
-def _nearest(request: str, connection: Connection) -> str:
-    """A question, where a name that the broker does not know is like one that it knows."""
+def proposals(given: Sequence[Given], connection: Connection) -> str:
+    """A question about the first name that the broker does not know, if it is like one that it knows."""
     from rioni.client import Client, ClientError
 
-    found = _NAMED.search(request)
-    if found is None:
+    if not given:
         return ""
     try:
         with Client(
@@ -54,13 +60,10 @@ def _nearest(request: str, connection: Connection) -> str:
             timeout_s=NAMES_S,
             attempts=1,
         ) as client:
-            if found["kind"] == "event-types":
-                names = [each.name for each in client.event_types.list()]
-            else:
-                names = [each.id for each in client.storages.list()]
+            for names_of, name in given:
+                names = [*islice(names_of(client), NAMES_MAX)]
+                if name not in names and (found := nearest(name, names)):
+                    return f"Did you mean {found}?"
     except ClientError:
-        return ""
-    name = unquote(found["name"])
-    proposed = proposal(name, names)
-    # A name that is there was not what is missing.
-    return "" if name in names or not proposed.startswith(";") else f"D{proposed.removeprefix('; d')}"
+        pass
+    return ""

@@ -7,7 +7,7 @@ names into the command line as they are, where `$(…)` would run: a broker offe
 import os
 import re
 import signal
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -33,12 +33,12 @@ class _TooLateError(BaseException):
 
 def event_types(ctx: typer.Context) -> list[str]:
     """Names of event types."""
-    return _asked(ctx, lambda client: (each.name for each in client.event_types.list()))
+    return _asked(ctx, NAMES[event_types])
 
 
 def subscriptions(ctx: typer.Context) -> list[str]:
     """Ids of subscriptions, and their names."""
-    return _asked(ctx, _of_subscriptions)
+    return _asked(ctx, NAMES[subscriptions])
 
 
 def _of_subscriptions(client: "Client") -> Iterator[str]:
@@ -49,7 +49,15 @@ def _of_subscriptions(client: "Client") -> Iterator[str]:
 
 def storages(ctx: typer.Context) -> list[str]:
     """Ids of storages."""
-    return _asked(ctx, lambda client: (each.id for each in client.storages.list()))
+    return _asked(ctx, NAMES[storages])
+
+
+NAMES: Mapping[Callable[..., list[str]], Callable[["Client"], Iterable[str]]] = {
+    event_types: lambda client: (each.name for each in client.event_types.list()),
+    subscriptions: _of_subscriptions,
+    storages: lambda client: (each.id for each in client.storages.list()),
+}
+"""How a broker is asked for the names that each of these completes; errors about unknown names ask in the same way."""
 
 
 def contexts() -> list[str]:

@@ -1,22 +1,16 @@
-"""Finds what users name: a subscription by owning application and consumer group, and the nearest of unknown names."""
+"""Finds a subscription that users name by its owning application and consumer group."""
 
-import difflib
-from collections.abc import Iterable
-from itertools import islice
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from rioni.domain.errors import Invalid
+from rioni.domain.nearest import proposal
 
 
 if TYPE_CHECKING:
     from rioni.client import Client, Subscription
 
-NAMES_MAX = 10_000
-"""Names among which the nearest one is looked for."""
 CANDIDATES_SHOWN = 10
-NEAR = 0.6
-"""Likeness of a name that is suggested, from 0 to 1."""
 
 
 def subscription_id(client: "Client", text: str, *, as_of: str | None = None) -> str:
@@ -50,12 +44,6 @@ def subscription_id(client: "Client", text: str, *, as_of: str | None = None) ->
         raise Invalid(f"There are {len(found)} subscriptions {text}; give the id of one: {', '.join(shown)}{more}.")
     names = (_name(each) for each in client.subscriptions.list(as_of=as_of))
     raise Invalid(f"There is no subscription {text}{proposal(text, names)}")
-
-
-def proposal(name: str, names: Iterable[str]) -> str:
-    """The end of a sentence about a name that is not known: with the nearest of the names that are there."""
-    near = difflib.get_close_matches(name, set(islice(names, NAMES_MAX)), n=1, cutoff=NEAR)
-    return f"; did you mean {near[0]}?" if near else "."
 
 
 def _name(subscription: "Subscription") -> str:

@@ -6,7 +6,7 @@ With `--json` each line of the output is one JSON value: a list has a line for e
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -41,7 +41,7 @@ def write_json(text: str, file: TextIO | None = None) -> None:
     file.write(text + "\n")
 
 
-@dataclass(frozen=True)
+@dataclass
 class Output:
     """The output of a command.
 
@@ -52,6 +52,8 @@ class Output:
     """
 
     json: bool = False
+    nothing_found: bool = field(default=False, init=False)
+    """Whether the command found nothing that it could show."""
 
     def items(self, items: Iterable[Any], columns: Mapping[str, Column]) -> None:
         """Write a list: a line of JSON for each item, or a table.
@@ -61,13 +63,16 @@ class Output:
             columns: of the table; see `table_of`.
         """
         if self.json:
+            self.nothing_found = True
             for item in items:
+                self.nothing_found = False
                 self._json(item)
             return
         table = table_of(map(_plain, items), columns)
         if table.row_count:
             console_on(sys.stdout).print(table)
         else:
+            self.nothing_found = True
             self.note("There are none.")
 
     def item(self, value: Any, columns: Mapping[str, Column] | None = None) -> None:

@@ -4,7 +4,7 @@ import functools
 import inspect
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 import typer
 
 from rioni.cli import completions
-from rioni.cli.advice import advice
+from rioni.cli.advice import Given, advice, proposals
 from rioni.cli.connection import DEFAULT_URL, TIMEOUT_S, Connection, resolve
 from rioni.cli.meter import clear_line
 from rioni.cli.names import subscription_id
@@ -42,11 +42,13 @@ class Session:
     Args:
         connection: to the broker.
         output: of the command.
+        given: names of things of the broker that the user gave.
     """
 
-    def __init__(self, connection: Connection, output: Output) -> None:
+    def __init__(self, connection: Connection, output: Output, given: Sequence[Given] = ()) -> None:
         self.connection = connection
         self.output = output
+        self._given = given
         self._stack = ExitStack()
         self._notes = _Notes(output)
 
@@ -92,12 +94,16 @@ class Session:
 
     def __exit__(self, kind: type[BaseException] | None, ex: BaseException | None, trace: TracebackType | None) -> None:
         self._stack.__exit__(kind, ex, trace)
+        if self.output.nothing_found and ex is None and (question := proposals(self._given, self.connection)):
+            self.output.note(question)
         # Without the module there was no client.
         if "rioni.client" in sys.modules:
             from rioni.client import ClientError
 
-            if isinstance(ex, ClientError):
-                refused = Refused(f"{str(ex).removesuffix('.')}.{advice(ex, self.connection)}")
+            # Tools that make requests of their own raise it with the client's error.
+            found = getattr(ex, "problem", ex)
+            if isinstance(found, ClientError):
+                refused = Refused(f"{str(found).removesuffix('.')}.{advice(found, self.connection, self._given)}")
                 for note in getattr(ex, "__notes__", ()):
                     refused.add_note(note)
                 raise refused from ex
@@ -179,7 +185,7 @@ def connected(command: Callable[..., None]) -> Callable[..., None]:
         given = {name: values.pop(name) for name in _OPTIONS}
         output = Output(json=given.pop("json"))
         connection = resolve(timeout_s=given.pop("timeout"), **given)
-        with Session(connection, output) as session:
+        with Session(connection, output, _given(own, values)) as session:
             _replace_names(session, values)
             command(session, **values)
 
@@ -187,6 +193,18 @@ def connected(command: Callable[..., None]) -> Callable[..., None]:
     run.__signature__ = signature  # type: ignore[attr-defined]
     run.__annotations__ = {each.name: each.annotation for each in signature.parameters.values()}
     return run
+
+
+def _given(parameters: Sequence[inspect.Parameter], values: Mapping[str, Any]) -> list[Given]:
+    """The names among the values: those that shells complete."""
+    found: list[Given] = []
+    for each in parameters:
+        infos = getattr(each.annotation, "__metadata__", ())
+        names_of = next((known for info in infos if (known := completions.NAMES.get(info.autocompletion))), None)
+        value = values.get(each.name)
+        if names_of is not None and value is not None:
+            found += [(names_of, name) for name in ([value] if isinstance(value, str) else value)]
+    return found
 
 
 def _replace_names(session: Session, values: dict[str, Any]) -> None:

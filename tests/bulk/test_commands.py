@@ -94,7 +94,7 @@ def test_differences_are_written_row_by_row(run, data, tmp_path, form):
         (["--from-checkpoint", "--into", "green", "--only", "states"], "no --only, no --to"),
         (["--dry-run", "--into", "green"], "name one of them"),
         (["--into", "live"], "can't be the name"),
-        (["--only", "everything"], "'everything' is not a read model"),
+        (["--only", "everything"], "There is no read model 'everything'"),
         (["--format", "parquet"], "Parquet needs a file"),
         (["--conf", "spark.executor.memory"], "is not a setting of Spark"),
         (["--to", "yesterday"], "yesterday is not a time"),

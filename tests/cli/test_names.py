@@ -59,7 +59,16 @@ def test_an_unknown_name_of_a_subscription_proposes_the_nearest(rioni, subscribe
 
 @pytest.mark.parametrize(
     "command",
-    ["event-types show {}", "tail {} --no-follow", "publish {}", "partitions list {}", "schemas list {}", "search {}"],
+    [
+        "event-types show {}",
+        "tail {} --no-follow",
+        "publish {}",
+        "partitions list {}",
+        "schemas list {}",
+        "search {}",
+        "archive --to lake --once --event-type {}",
+        "bench consume --event-type {} --seconds 1",
+    ],
 )
 def test_an_unknown_event_type_proposes_the_nearest(rioni, client, name, command):
     client.event_types.create(EventType(name=f"{name}.orders", owning_application="shop", schema=Schema.json({})))

@@ -9,6 +9,7 @@ import typer
 from rioni.cli.options import Json
 from rioni.cli.output import Output
 from rioni.domain.errors import Invalid
+from rioni.domain.nearest import proposal
 
 
 app = typer.Typer(name="tokens", no_args_is_help=True, help="Tokens in the file that the setting `auth_tokens` names.")
@@ -44,7 +45,8 @@ def create(
     entry for the file is printed as well.
     """
     if unknown := set(scope) - set(SCOPES):
-        raise Invalid(f"{min(unknown)} is not a scope; there are {', '.join(SCOPES)}.")
+        name, listed = min(unknown), f"; there are {', '.join(SCOPES)}."
+        raise Invalid(f"There is no scope {name}{proposal(name, SCOPES, listed)}")
     from rioni.bootstrap.token_operations import add_entry, new_token
 
     scopes = [each for each in SCOPES if each == "uid" or each in scope]

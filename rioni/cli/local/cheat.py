@@ -7,6 +7,7 @@ import typer
 from rioni.cli.options import Json
 from rioni.cli.output import Output, say
 from rioni.domain.errors import Invalid
+from rioni.domain.nearest import proposal
 
 
 app = typer.Typer()
@@ -37,7 +38,8 @@ def cheat(
         )
         return
     if topic not in found:
-        raise Invalid(f"There is no topic {topic}; there are: {', '.join(found)}.")
+        listed = f"; there are: {', '.join(found)}."
+        raise Invalid(f"There is no topic {topic}{proposal(topic, found, listed)}")
     wanted = found[topic]
     if json:
         output.item({"topic": topic, "title": wanted.title, "examples": [each._asdict() for each in wanted.examples]})

@@ -9,6 +9,7 @@ from rioni.cli.options import Json
 from rioni.cli.output import Output
 from rioni.cli.streams import CannotWrite
 from rioni.domain.errors import Invalid
+from rioni.domain.nearest import proposal
 
 
 app = typer.Typer()
@@ -43,6 +44,8 @@ def man(
         return
     name = " ".join(["rioni", *(command or [])])
     if name not in found:
-        raise Invalid(f"There is no command `{name}`; `rioni --help` lists them.")
+        words = (each.removeprefix("rioni ") for each in found)
+        otherwise = "; `rioni --help` lists them."
+        raise Invalid(f"There is no command `{name}`{proposal(' '.join(command or ()), words, otherwise)}")
     text = as_roff(found[name])
     output.line({"name": name, "page": text}, text.rstrip("\n"))

@@ -2,10 +2,11 @@
 
 import signal
 import threading
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from rioni.cli import completions
 from rioni.cli.exit_codes import FOUND
 from rioni.cli.host.options import ConfigFile, load_settings
 from rioni.cli.output import Output, say
@@ -28,10 +29,15 @@ def archive(
     session: Session,
     *,
     to: Annotated[str, typer.Option(help="Folder, or bucket of an S3-compatible service: s3://bucket/prefix.")],
-    format_: Annotated[str, typer.Option("--format", help="parquet, delta or iceberg.")] = "parquet",
+    format_: Annotated[
+        Literal["parquet", "delta", "iceberg"], typer.Option("--format", help="Of the tables.")
+    ] = "parquet",
     event_type: Annotated[
         list[str] | None,
-        typer.Option(help="Archive this event type; may be repeated. By default those whose annotations ask for it."),
+        typer.Option(
+            help="Archive this event type; may be repeated. By default those whose annotations ask for it.",
+            autocompletion=completions.event_types,
+        ),
     ] = None,
     once: Annotated[bool, typer.Option("--once", help="Archive what is there, and end.")] = False,
     every: Annotated[float, typer.Option(help="Look for new events so often.", min=1, metavar="SECONDS")] = 300,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rioni.cli import completions
 from rioni.cli.exit_codes import FOUND
 from rioni.cli.output import console_on, say
 from rioni.cli.session import Session, connected
@@ -81,7 +82,9 @@ def bench_publish(
 def bench_consume(
     session: Session,
     *,
-    event_type: Annotated[str, typer.Option(help="An existing event type.")] = "rioni-bench.business",
+    event_type: Annotated[
+        str, typer.Option(help="An existing event type.", autocompletion=completions.event_types)
+    ] = "rioni-bench.business",
     connections: Annotated[int, typer.Option(min=1, max=1_000, help="Streams of the subscription.")] = 1,
     batch: Annotated[int, typer.Option(min=1, max=100_000, help="Events in one batch at most.")] = 500,
     window: Annotated[int, typer.Option(min=1, help="Events of a stream that may be uncommitted.")] = 50_000,

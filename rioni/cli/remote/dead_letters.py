@@ -110,6 +110,7 @@ def _preview(session: Session, subscription: str, chosen: Mapping[str, Any]) -> 
     """Show what a redrive would do; return where the next one goes on."""
     found = session.client.subscriptions.preview_redrive(subscription, **chosen)
     more = [f"There are more than these {found.redriven}."] if found.more else []
+    session.output.nothing_found = found.redriven + found.already_redriven == 0
     reasons = [f"  {each.count}: {each.reason}" for each in found.reasons]
     session.output.line(found, "\n".join([f"A redrive now: {_counts(found)}", *more, *reasons]))
     return found.after
@@ -119,6 +120,7 @@ def _redrive(session: Session, subscription: str, chosen: Mapping[str, Any]) -> 
     """Redrive; return where the next one goes on."""
     done = session.client.subscriptions.redrive(subscription, **chosen)
     session.output.line(done, _counts(done))
+    session.output.nothing_found = done.redriven + done.already_redriven == 0
     return done.after
 
 

@@ -76,7 +76,8 @@ def asked(kind: str, file: str | None, given: Mapping[str, Any]) -> "Definition"
     found = definition(document, file or "options", anywhere="schema_file" in options)
     if not isinstance(found, Definition):
         if file is None:
-            raise Invalid(f"{'; '.join(dict.fromkeys(each.text for each in found))}. See the options with --help.")
+            text = "; ".join(dict.fromkeys(each.text for each in found))
+            raise Invalid(f"{text}{'' if text.endswith('?') else '.'} See the options with --help.")
         raise Invalid("; ".join(map(str, found)))
     return found
 

@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, TextIO, cast
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal, TextIO, cast
 
 import typer
 
@@ -34,11 +34,8 @@ REASONS_MAX = 20
 
 Files = Annotated[list[str] | None, typer.Argument(help="Files, also `.gz`; without any, or for `-`, standard input.")]
 Format = Annotated[
-    str | None,
-    typer.Option(
-        "--format",
-        help="`jsonl`, `json`, `csv` or `tsv`; otherwise by the ending of the file's name. Without one, it is JSON.",
-    ),
+    Literal["jsonl", "json", "csv", "tsv"] | None,
+    typer.Option("--format", help="Of the files; otherwise by the ending of the name. Without one, it is JSON."),
 ]
 Types = Annotated[
     str,
@@ -77,12 +74,9 @@ def lines_of_files(
     Raises:
         Invalid: a file, or an option, can't be used; also while the events are read.
     """
-    from rioni.tools.events import records
     from rioni.tools.events.csv_records import parse_types
     from rioni.tools.events.uploading import readable
 
-    if file_format is not None and file_format not in records.FORMATS:
-        raise Invalid(f"{file_format} is not a format; there are {', '.join(records.FORMATS)}.")
     if missing := [name for name in files if name != STDIN and not os.access(name, os.R_OK)]:
         raise Invalid(f"{missing[0]} can't be read: there is no such file, or no permission.")
     if STDIN in files and sys.stdin.isatty():

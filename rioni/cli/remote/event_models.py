@@ -1,7 +1,7 @@
 """The command that writes models for events from schemas."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -21,7 +21,7 @@ def types(
         list[str], typer.Argument(help="Event types.", metavar="EVENT_TYPE...", autocompletion=completions.event_types)
     ],
     *,
-    style: Annotated[str, typer.Option(help="`msgspec` or `dataclass`.")] = "msgspec",
+    style: Annotated[Literal["msgspec", "dataclass"], typer.Option(help="Of the classes.")] = "msgspec",
     formats: Annotated[
         bool, typer.Option(help="Whether texts with the format date-time, date or uuid get types of their own.")
     ] = True,

@@ -1,6 +1,6 @@
 """Commands that show archives and backups."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -28,7 +28,7 @@ COLUMNS: dict[str, Column] = {
 @connected
 def list_jobs(
     session: Session,
-    kind: Annotated[str | None, typer.Option(help="Only jobs of this kind: archive or backup.")] = None,
+    kind: Annotated[Literal["archive", "backup"] | None, typer.Option(help="Only jobs of this kind.")] = None,
 ) -> None:
     """Show the last 100 [archives and backups](reference/jobs.md) of each kind, those first that changed last."""
     session.output.items(session.client.jobs.list(kind), COLUMNS)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rioni.cli import completions
 from rioni.cli.exit_codes import FOUND
 from rioni.cli.output import say
 from rioni.cli.session import Session, connected
@@ -112,11 +113,15 @@ def history(
     session: Session,
     *,
     name: Annotated[list[str], typer.Option(help="Only series of this name; may be repeated.")] = [],  # noqa: B006 - never changed
-    event_type: Annotated[list[str], typer.Option(help="Only series of this event type; may be repeated.")] = [],  # noqa: B006 - never changed
+    event_type: Annotated[
+        list[str],
+        typer.Option(help="Only series of this event type; may be repeated.", autocompletion=completions.event_types),
+    ] = [],  # noqa: B006 - never changed
     subscription: Annotated[
         list[str],
         typer.Option(
-            help="Only series of this subscription, by id or OWNING_APPLICATION/CONSUMER_GROUP; may be repeated."
+            help="Only series of this subscription, by id or OWNING_APPLICATION/CONSUMER_GROUP; may be repeated.",
+            autocompletion=completions.subscriptions,
         ),
     ] = [],  # noqa: B006 - never changed
     total: Annotated[

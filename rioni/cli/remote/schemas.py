@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 app = typer.Typer(name="schemas", no_args_is_help=True, help="Versions of the schemas of event types.")
 
 SchemaFile = Annotated[Path, typer.Argument(help="File with the schema as JSON; - is standard input.", metavar="FILE")]
-Kind = Annotated[str, typer.Option("--type", help="`json_schema` or `avro_schema`.")]
+Kind = Annotated[Literal["json_schema", "avro_schema"], typer.Option("--type", help="Of the schema.")]
 COLUMNS = {"version": "version", "created": "created_at", "type": "type", "schema": "schema"}
 
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rioni.cli import completions
 from rioni.cli.options import Yes
 from rioni.cli.output import confirm
 from rioni.cli.remote.options import AsOf
@@ -101,10 +102,15 @@ def unblock(session: Session, kind: Kind, name: BlockedName) -> None:
 def rights(
     session: Session,
     *,
-    event_type: Annotated[str | None, typer.Option(help="Also the rights to this event type.")] = None,
+    event_type: Annotated[
+        str | None, typer.Option(help="Also the rights to this event type.", autocompletion=completions.event_types)
+    ] = None,
     subscription: Annotated[
         str | None,
-        typer.Option(help="Also the rights to this subscription, by id or OWNING_APPLICATION/CONSUMER_GROUP."),
+        typer.Option(
+            help="Also the rights to this subscription, by id or OWNING_APPLICATION/CONSUMER_GROUP.",
+            autocompletion=completions.subscriptions,
+        ),
     ] = None,
 ) -> None:
     """Show what you [may do](reference/authorization.md#own-rights)."""

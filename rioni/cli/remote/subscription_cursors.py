@@ -1,6 +1,6 @@
 """Commands that show, commit and reset the cursors of subscriptions."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import msgspec
@@ -14,6 +14,7 @@ from rioni.cli.remote.options import SubscriptionId
 from rioni.cli.session import Session, connected
 from rioni.cli.times import point_in_time
 from rioni.domain.errors import Invalid
+from rioni.domain.nearest import proposal
 
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ def reset(
     event any more.
     """
     found = session.client.subscriptions.get(subscription)
-    wanted = _selected(_wanted(session, found, to, cursor, shift), event_type, partition)
+    wanted = _selected([*_wanted(session, found, to, cursor, shift)], event_type, partition)
     rows = _preview(session, wanted)
     if dry_run or not session.output.json:
         _show(session, rows)
@@ -195,10 +196,11 @@ def _target(
     return target
 
 
-def _selected(places: Iterable[Place], event_type: str | None, partition: str | None) -> list[Place]:
+def _selected(places: Sequence[Place], event_type: str | None, partition: str | None) -> list[Place]:
     found = [each for each in places if event_type in (None, each.event_type) and partition in (None, each.partition)]
     if not found:
-        raise Invalid("The subscription has no such partition.")
+        near = proposal(event_type or "", {each.event_type for each in places})
+        raise Invalid(f"The subscription has no such partition{near}")
     return found
 
 

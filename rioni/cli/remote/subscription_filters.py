@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rioni.cli import completions
 from rioni.cli.exit_codes import FOUND
 from rioni.cli.output import as_sentence
 from rioni.cli.session import Session, connected
@@ -31,7 +32,11 @@ def try_filter(
     ] = None,
     *,
     event_type: Annotated[
-        list[str] | None, typer.Option(help="Compare it with the schema of this event type; may be repeated.")
+        list[str] | None,
+        typer.Option(
+            help="Compare it with the schema of this event type; may be repeated.",
+            autocompletion=completions.event_types,
+        ),
     ] = None,
 ) -> None:
     """Try a [filter](reference/subscriptions.md#filters) on events, and see which of its parts decides.

@@ -129,6 +129,7 @@ def watch(
             for each in rows:
                 histories[each.key].add(at_s, each.events)
             show([_sample(each, histories[each.key]) for each in rows], by)
+            session.output.nothing_found = not rows
 
 
 def _is_too_much(row: "Lag", events_max: int | None, seconds_max: int | None) -> bool:
@@ -143,7 +144,7 @@ def _checked(by: str | None, subscriptions: Sequence[str]) -> str:
     from rioni.tools.subscription_lag import BY
 
     if by is not None and by not in BY:
-        raise typer.BadParameter(f"{by} is none of {', '.join(BY)}", param_hint="--by")
+        raise typer.BadParameter(f"{by!r} is not one of {', '.join(map(repr, BY))}.", param_hint="--by")
     return by or ("partition" if subscriptions else "subscription")
 
 

@@ -1,10 +1,10 @@
 """Compares a filter with the schemas of its event types (reference subscriptions#filter-check)."""
 
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from rioni.domain.errors import Invalid
+from rioni.domain.nearest import nearest
 from rioni.domain.schemas.effective_schema import EffectiveSchema
 from rioni.domain.schemas.field_path import TooMuchToLookFor
 from rioni.domain.schemas.path_check import ANY_ITEM, PathFound, Segment, Standing, path_in
@@ -292,5 +292,5 @@ def _listed(kinds: frozenset[str]) -> str:
 
 
 def _proposal(path: Path, found: PathFound) -> str:
-    near = [name for each in path if isinstance(each, str) for name in difflib.get_close_matches(each, found.names, 1)]
+    near = [name for each in path if isinstance(each, str) and (name := nearest(each, found.names))]
     return f"; did you mean {near[-1]}?" if near else ""

@@ -21,6 +21,7 @@ from sqlalchemy.schema import CreateIndex, CreateTable, DropTable
 
 from rioni.domain.errors import Invalid, NotFound
 from rioni.domain.hash_chain import GENESIS, LogHead
+from rioni.domain.nearest import proposal
 from rioni.log_tables import GENERATIONS, HEAD, LOG, TRACKING
 from rioni.projections.custom import installed
 from rioni.projections.custom_tables import GenerationProjector, live_tables
@@ -99,11 +100,12 @@ def models_named(names: str) -> list[str]:
         Invalid: one of them is not known.
     """
     models = {**MODELS, **{each.name: (each.table,) for each in installed()}}
+    listed = f"; there are {', '.join(models)}."
     found: list[str] = []
-    for name in names.split(","):
-        if name.strip() not in models:
-            raise Invalid(f"{name.strip()!r} is not a read model. There are {', '.join(models)}.")
-        found += models[name.strip()]
+    for name in map(str.strip, names.split(",")):
+        if name not in models:
+            raise Invalid(f"There is no read model {name!r}{proposal(name, models, listed)}")
+        found += models[name]
     return found
 
 
@@ -136,10 +138,11 @@ def known(connection: Connection) -> list[Known]:
 
 def find(connection: Connection, name: str) -> Known:
     """What is recorded of a generation; raises NotFound if there is none of this name."""
-    for each in known(connection):
-        if each.name == name:
-            return each
-    raise NotFound(f"There are no read models named {name}. `rioni projections list` shows those that there are.")
+    found = {each.name: each for each in known(connection)}
+    if name not in found:
+        listed = "; `rioni projections list` shows those that there are."
+        raise NotFound(f"There are no read models named {name}{proposal(name, found, listed)}")
+    return found[name]
 
 
 def create(engine: Engine, generation: Generation) -> None:

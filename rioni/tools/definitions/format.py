@@ -1,6 +1,5 @@
 """The format of definitions: a JSON schema, what a document has against it, and the members that are sent."""
 
-import difflib
 import functools
 import json
 from collections.abc import Iterator, Mapping
@@ -10,14 +9,13 @@ from typing import Any
 
 import jsonschema_rs
 
+from rioni.domain.nearest import nearest
 from rioni.tools.definitions.definition import EVENT_TYPE, SUBSCRIPTION, Definition, Place, Problem, dotted, name_of
 from rioni.tools.definitions.json_text import json_values
 from rioni.tools.definitions.schema_files import schema_of_file
 from rioni.tools.definitions.yaml_text import Document, Path
 
 
-NEAR = 0.7
-"""Likeness of a name that is suggested, from 0 to 1."""
 KINDS = {EVENT_TYPE: "event_type", SUBSCRIPTION: "subscription"}
 """The kinds of definitions, and what their part of the JSON schema is named."""
 
@@ -113,6 +111,8 @@ def _described(kind: str, path: Path, error: jsonschema_rs.ValidationError) -> I
         yield path, f"{dotted((*path, rule['property']))} is missing"
     elif error.kind.name == "type" and rule["types"] == ["string"]:
         yield path, f"{name} is a text: write {json.dumps(str(json.dumps(error.instance)))}, in quotes"
+    elif error.kind.name == "enum" and (near := nearest(str(error.instance), map(str, rule["options"]))):
+        yield path, f"{name}: {error.message}; did you mean {near}?"
     else:
         yield path, f"{name}: {error.message}"
 
@@ -123,10 +123,10 @@ def _suggestion(kind: str, path: Path, name: str) -> str:
     everywhere: dict[str, Path] = {each: (each,) for each in _members_at(kind, ())}
     for outer in list(everywhere):
         everywhere |= {inner: (outer, inner) for inner in _members_at(kind, (outer,)) if inner not in everywhere}
-    if near := difflib.get_close_matches(name, known, n=1, cutoff=NEAR):
-        return f"did you mean {near[0]}?"
-    if near := difflib.get_close_matches(name, everywhere, n=1, cutoff=NEAR):
-        return f"did you mean {dotted(everywhere[near[0]])}?"
+    if near := nearest(name, known):
+        return f"did you mean {near}?"
+    if near := nearest(name, everywhere):
+        return f"did you mean {dotted(everywhere[near])}?"
     return f"there are {', '.join(known)}"
 
 

@@ -9,6 +9,7 @@ from rioni.client import Client, Conflict, NotFound, PreconditionFailed, Unproce
 from rioni.client.models.event_types import EventType, Schema
 from rioni.client.models.subscriptions import Subscription
 from rioni.domain.errors import Invalid, RioniError
+from rioni.domain.nearest import proposal
 from rioni.tools.definitions import broker_rules
 from rioni.tools.definitions.definition import EVENT_TYPE, SUBSCRIPTION, Definition, Place, Problem
 from rioni.tools.definitions.steps import Action, Resource, Step, ordered, step
@@ -152,7 +153,8 @@ def _checked(client: Client, found: Step, defined: Collection[str]) -> Step:
     if found.kind == SUBSCRIPTION and found.action is Action.CREATE:
         missing = [name for name in after["event_types"] if not (name in defined or _event_type_named(client, name))]
         if missing:
-            raise Invalid(f"there is no event type {', '.join(missing)}, neither on the broker nor in the files")
+            near = proposal(missing[0], [*defined, *(each.name for each in client.event_types.list())], "")
+            raise Invalid(f"there is no event type {', '.join(missing)}, neither on the broker nor in the files{near}")
     if found.kind == SUBSCRIPTION and after.get("filter") and after["filter"] != (found.before or {}).get("filter"):
         found = replace(found, notes=(*found.notes, *_filter_warnings(client, after["filter"], after["event_types"])))
     return found

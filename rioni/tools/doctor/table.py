@@ -1,11 +1,11 @@
 """The table of all checks, and of the sources of their facts."""
 
-import difflib
 from collections.abc import Collection, Mapping, Sequence
 from importlib import import_module
 from types import MappingProxyType
 
 from rioni.domain.errors import Invalid
+from rioni.domain.nearest import proposal
 from rioni.tools.doctor.model import Check, Source
 
 
@@ -42,8 +42,7 @@ def chosen(only: Collection[str] = (), skip: Collection[str] = ()) -> list[Check
     groups = {each.group.lower() for each in CHECKS.values()}
     for name in (*only, *skip):
         if name not in CHECKS and name.lower() not in groups:
-            near = difflib.get_close_matches(name, [*CHECKS, *groups], n=1)
-            raise Invalid(f"There is no check {name}; {f'did you mean {near[0]}?' if near else '--list shows all.'}")
+            raise Invalid(f"There is no check {name}{proposal(name, [*CHECKS, *groups], '; --list shows all.')}")
     wanted, unwanted = {each.lower() for each in only}, {each.lower() for each in skip}
     return [
         each

@@ -4,6 +4,7 @@ import copy
 
 from rioni.client import Client, EventType, NotFound, Schema, Statistic
 from rioni.domain.errors import Invalid
+from rioni.domain.nearest import proposal
 
 
 def target_of(client: Client, name: str, source: EventType, partitions: int, *, create: bool) -> tuple[EventType, bool]:
@@ -23,7 +24,10 @@ def target_of(client: Client, name: str, source: EventType, partitions: int, *, 
         found = client.event_types.get(name)
     except NotFound as ex:
         if not create:
-            raise Invalid(f"There is no event type {name} to copy to; --create makes one like {source.name}.") from ex
+            near = proposal(name, (each.name for each in client.event_types.list()))
+            raise Invalid(
+                f"There is no event type {name} to copy to{near} --create makes one like {source.name}."
+            ) from ex
         return _created(client, name, source, partitions), True
     if (found.name, found.created_at) == (source.name, source.created_at):
         raise Invalid(f"{name} can't be copied to itself: source and target are the same event type.")

@@ -22,7 +22,6 @@ _SHOWN_BYTES = 60
 """The beginning of a line in an error."""
 
 JSONL, JSON, CSV, TSV = "jsonl", "json", "csv", "tsv"
-FORMATS = (JSONL, JSON, CSV, TSV)
 _ENDINGS = {".jsonl": JSONL, ".ndjson": JSONL, ".json": JSON, ".csv": CSV, ".tsv": TSV}
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _FOREIGN = {

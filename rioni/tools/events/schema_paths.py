@@ -1,19 +1,15 @@
 """Checks what people write about events, such as paths of columns and filters, against the schemas of event types."""
 
-import difflib
 from collections.abc import Iterator, Sequence
 from itertools import product
 
 from rioni.client import Client, EventType
 from rioni.domain.errors import Invalid
+from rioni.domain.nearest import nearest
 from rioni.domain.schemas.effective_schema import EffectiveSchema
 from rioni.domain.schemas.field_path import TooMuchToLookFor
 from rioni.domain.schemas.path_check import PathFound, Standing, path_in
 from rioni.tools.events.checking import schema_of
-
-
-NEAR = 0.6
-"""Likeness of a name that is suggested, from 0 to 1."""
 
 
 def check_paths(event_types: Sequence[EventType], paths: Sequence[str]) -> list[str]:
@@ -107,5 +103,5 @@ def _readings(schema: EffectiveSchema, path: str) -> Iterator[PathFound]:
 
 def _advice(path: str, found: Sequence[PathFound]) -> str:
     names = sorted({name for each in found for name in each.names})
-    near = [match for part in path.split(".") for match in difflib.get_close_matches(part, names, n=1, cutoff=NEAR)]
+    near = [name for part in path.split(".") if (name := nearest(part, names))]
     return f"; did you mean {near[0]}?" if near else f"; there are {', '.join(names)}." if names else "."

@@ -37,7 +37,7 @@ def test_without_a_file_the_entry_is_printed_too(run):
 
 
 def test_an_unknown_scope_is_an_error_with_those_that_there_are(run):
-    code, _, err = run(*CREATE, "--scope", "nakadi.write", "--file", "tokens.toml")
+    code, _, err = run(*CREATE, "--scope", "all", "--file", "tokens.toml")
     assert code == 2
     for scope in FULL_SCOPES:
         assert scope in err

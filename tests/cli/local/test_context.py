@@ -55,6 +55,6 @@ def test_a_literal_token_is_refused_and_not_written(run):
 def test_an_unknown_context_names_those_that_there_are(run):
     run(*PROD)
     for command in ("use", "remove", "show"):
-        code, _, err = run("context", command, "prud")
+        code, _, err = run("context", command, "test")
         assert code == 2
-        assert err.startswith("Error: There is no context prud; there are: prod.")
+        assert err.startswith("Error: There is no context test; there are: prod.")

@@ -113,7 +113,7 @@ def test_all_problems_are_reported_together_and_nothing_is_changed(rioni, client
         "d/new.yaml:1: NAME.new: there is no such event type, and for a new one this is missing: owning_application",
         (
             "d/new.yaml:10: NAME/default of NAME.absent, NAME.paid: there is no event type NAME.absent, "
-            "neither on the broker nor in the files"
+            "neither on the broker nor in the files; did you mean NAME.new?"
         ),
         (
             "d/paid.yaml:1: NAME.paid: Invalid schema: #/properties/paid: schema types must be the same; "

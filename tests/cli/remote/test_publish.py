@@ -193,7 +193,7 @@ def test_events_of_the_category_undefined_stay_as_they_are(rioni, client, name):
     ("arguments", "message"),
     [
         (["absent.csv"], "absent.csv can't be read"),
-        (["--format", "xml"], "xml is not a format; there are jsonl, json, csv, tsv"),
+        (["--format", "xml"], "'xml' is not one of 'jsonl', 'json', 'csv', 'tsv'."),
         (["--format", "csv", "--types", "a"], "a is not the type of a column"),
         (["--format", "csv", "--rejected", "absent/r.jsonl"], "absent/r.jsonl can't be written"),
     ],

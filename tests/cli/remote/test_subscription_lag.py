@@ -71,7 +71,7 @@ def test_a_cursor_beyond_the_end_is_a_finding_and_is_shown(rioni, client, name, 
 def test_what_cannot_be_asked_for_is_an_error(rioni):
     code, _, err = rioni("subscriptions", "lag", "--by", "application")
     assert code == 2
-    assert "application is none of partition, event-type, subscription" in " ".join(err.split())
+    assert "'application' is not one of 'partition', 'event-type', 'subscription'." in " ".join(err.split())
     assert rioni("subscriptions", "lag", "00000000-0000-0000-0000-000000000000")[0] == 2
 
 

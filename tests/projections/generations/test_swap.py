@@ -160,5 +160,5 @@ def test_names_that_can_not_be_part_of_a_table_are_refused(name):
 
 
 def test_unknown_read_models_are_refused():
-    with pytest.raises(Invalid, match=r"'event_types' is not a read model\. There are states, event-types"):
-        models_named("audit-log,event_types")
+    with pytest.raises(Invalid, match=r"There is no read model 'everything'; there are states, event-types"):
+        models_named("audit-log,everything")

@@ -88,7 +88,7 @@ def test_the_problems_of_all_files_are_found_together_with_their_lines():
     )
     found = problems_of(*sorted(path.name for path in Path().iterdir()), "missing.yaml")
     assert found == [
-        'a.yaml:2: a: category: "bussiness" is not one of "business", "data" or "undefined"',
+        'a.yaml:2: a: category: "bussiness" is not one of "business", "data" or "undefined"; did you mean business?',
         "a.yaml:3: a: unknown member parttition_strategy; did you mean partition_strategy?",
         'a.yaml:7: b: labels.version is a text: write "1.0", in quotes',
         'b.json:1: is not JSON: "name" is there twice',

@@ -67,7 +67,8 @@ def test_read_models_are_built_beside_the_live_ones_and_promoted(run, data):
     assert run("projections", "rollback", "--data", data)[0] == 0
     assert run("projections", "drop", "previous", "--data", data)[:2] == (0, "previous is removed.\n")
     code, _, err = run("projections", "drop", "previous", "--data", data)
-    assert (code, err) == (2, "Error: There are no read models named previous.\n")
+    said = "Error: There are no read models named previous; `rioni projections list` shows those that there are.\n"
+    assert (code, err) == (2, said)
 
 
 @pytest.mark.parametrize("form", ["jsonl", "parquet"])

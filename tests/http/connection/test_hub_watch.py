@@ -26,6 +26,11 @@ class Watched:
     def stall_s(self) -> float:
         return total(self.metrics.hub_stall_seconds)
 
+    @property
+    def looks(self) -> int:
+        """How many there were that nobody waited for."""
+        return self._looks_s.qsize()
+
     def look(self, count: int = 1) -> list[float]:
         """Wait until it was looked so many times more, and return when."""
         return [self._looks_s.get(timeout=WAIT_S) for _ in range(count)]
@@ -88,6 +93,15 @@ def test_the_hub_is_looked_at_often_while_there_are_requests_and_seldom_without(
     assert often_s[1] - often_s[0] >= 0.9 * FINE_S
     assert seldom_s - before_s >= 0.9 * IDLE_S
     assert total(watched.metrics.connections) == 3
+
+
+def test_requests_that_follow_each_other_wake_it_no_more_often(watched):
+    begin_s = time.monotonic()
+    for _ in range(100):
+        watched.watch.request_begins()
+        watched.watch.request_ends()
+        gevent.sleep(0)
+    assert watched.looks <= 2 + (time.monotonic() - begin_s) / FINE_S
 
 
 def test_greenlets_are_counted_while_they_live(watched):

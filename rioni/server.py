@@ -26,6 +26,7 @@ from gunicorn.http import wsgi
 from gunicorn.http.parser import RequestParser
 from gunicorn.workers import ggevent
 
+from rioni.bootstrap.from_config import NO_SHARED_KEY
 from rioni.bootstrap.lags import TICK_S as LAGS_TICK_S
 from rioni.bootstrap.memory import limit_arenas
 from rioni.bootstrap.pools import FILES, NAMES, Pool, Pools, kinds_for, resolve_in
@@ -101,6 +102,7 @@ def serve(config: Config, application: "Callable[..., Application] | None" = Non
             the broker would listen on a public address without authentication and without the setting that allows it.
     """
     _check_exposure(config)
+    _check_key_is_shared(config)
     tls = None
     if config.tls_certificate is not None and config.tls_key is not None:
         tls = Tls(config.tls_certificate, config.tls_key)
@@ -127,6 +129,11 @@ def _check_exposure(config: Config) -> None:
             "127.0.0.1, or accept it: --allow-unauthenticated or RIONI_ALLOW_UNAUTHENTICATED=true."
         )
     _log.warning("anyone who can reach the broker has all permissions", host=config.host, auth_mode=config.auth_mode)
+
+
+def _check_key_is_shared(config: Config) -> None:
+    if config.clustered and config.log_signing_key is None:
+        _log.warning(NO_SHARED_KEY)
 
 
 def _listen(config: Config) -> socket.socket:

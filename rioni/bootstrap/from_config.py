@@ -51,6 +51,12 @@ def auditors(config: Config) -> tuple[Attribute, ...]:
     return tuple(each for each in parse_attributes(config.audit_readers) if each != EVERYBODY)
 
 
+NO_SHARED_KEY = (
+    "Let log_signing_key name a copy of the same key on all nodes: without it one of them signs, and stream tickets "
+    "and sessions of the console are good at the node alone that gave them."
+)
+
+
 def key_file(config: Config) -> Path:
     """Return where the signing key of a broker is."""
     return config.log_signing_key or config.data / "log-signing.key"

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from rioni.bootstrap.consistency.log_keys import key_file_findings
-from rioni.bootstrap.from_config import key_file
+from rioni.bootstrap.from_config import NO_SHARED_KEY, key_file
 from rioni.bootstrap.infrastructure import Infrastructure
 from rioni.domain.access.authentication import Mode
 from rioni.domain.access.authorization import EVERYBODY
@@ -117,8 +117,7 @@ def _signing_key(base: Infrastructure) -> Health:
         wrong = str(ex)
     # Nodes without the setting have keys of their own; then one of them signs.
     if base.config.clustered and base.config.log_signing_key is None:
-        hint = "Let log_signing_key name a copy of the same key on all nodes. "
-        return Health(warnings=(hint + wrong,)) if wrong else Health()
+        return Health(warnings=(f"{NO_SHARED_KEY} {wrong}".strip(),))
     return Health(reason=wrong)
 
 

@@ -26,7 +26,7 @@ from rioni.tools.api_client import answered
 
 
 ROWS = 1_000
-TEXTS = ("actor", "address", "user_agent", "flow_id", "kind", "resource")
+TEXTS = ("actor", "realm", "address", "user_agent", "flow_id", "kind", "resource")
 EXACT = ("actor", "flow_id", "kind", "resource")
 NEVER_NULL = {"position", "recorded_at", "actor", "kind", "resource", "changes"}
 SCHEMA = pa.schema(

@@ -67,6 +67,15 @@ def test_the_first_storage_is_one_that_all_nodes_can_use(client):
     assert "single broker" in checks["kafka"]["warnings"][0]
 
 
+def test_nodes_without_a_shared_key_warn(server):
+    """Reference operations, cluster#what-differs."""
+    for node in server.nodes:
+        assert any("Let log_signing_key name" in line for line in node.lines)
+        with node.client() as client:
+            (warning,) = client.get("/readyz").json()["checks"]["signing_key"]["warnings"]
+        assert warning.startswith("Let log_signing_key name a copy of the same key on all nodes")
+
+
 def test_workers_have_names_that_no_other_node_uses(server):
     names = set()
     for node in server.nodes:

@@ -41,7 +41,7 @@ def expected(engine) -> list[dict]:
         state = None if after is None else msgspec.json.encode(after).decode()
         changes = msgspec.json.encode(json_patch(before, after)).decode()
         derived = {"address": row["client"], "changes": changes, "state": state}
-        names = ("position", "recorded_at", "actor", "topic", "resource_type", "resource", "user_agent")
+        names = ("position", "recorded_at", "actor", "topic", "resource_type", "resource", "user_agent", "realm")
         found.append({name: row[name] for name in names} | derived)
     return found
 

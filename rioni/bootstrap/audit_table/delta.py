@@ -44,6 +44,8 @@ def follow(folder: Path, manifests: Sequence[Manifest], columns: pa.Schema) -> N
     except DeltaError as ex:
         raise Unavailable(f"The Delta table {folder} can't be read: {ex}") from ex
     schema = Schema.from_arrow(columns.append(pa.field(DAY, pa.date32())))
+    if table is not None:
+        _complete(table, schema)
     for manifest in manifests:
         done = CommitProperties(app_transactions=[Transaction(APPLICATION, manifest.last)], max_commit_retries=0)
         added = [_added(each) for each in manifest.files]
@@ -56,6 +58,18 @@ def follow(folder: Path, manifests: Sequence[Manifest], columns: pa.Schema) -> N
                 table.update_incremental()
         except DeltaError as ex:
             raise Unavailable(f"The Delta table {folder} can't be written to: {ex}") from ex
+
+
+def _complete(table: DeltaTable, schema: Schema) -> None:
+    """Add the columns that a table of an older release does not have."""
+    known = {each.name for each in table.schema().fields}
+    missing = [each for each in schema.fields if each.name not in known]
+    if not missing:
+        return
+    try:
+        table.alter.add_columns(missing)
+    except DeltaError as ex:
+        raise Unavailable(f"The Delta table {table.table_uri} can't be written to: {ex}") from ex
 
 
 def _added(file: TableFile) -> AddAction:

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rioni.domain.audit.shown_states import shown_state
-from rioni.domain.events import client_parts
+from rioni.domain.events import client_parts, realm_of
 from rioni.domain.json_patch import json_patch
 from rioni.projections.bulk.source import record_batch
 from rioni.projections.log_rows import LOG_COLUMNS, CorruptLog, LogRow, log_entry
@@ -29,7 +29,7 @@ ENTRIES = "entries"
 DAY = "day"
 """The column by which files are divided into folders: the day in UTC when the entry was recorded."""
 
-DERIVED = ("address", "user_agent", "resource_type", "resource", "changes", "state")
+DERIVED = ("address", "user_agent", "realm", "resource_type", "resource", "changes", "state")
 NUMBERS = ("position", "version")
 TABLE_SCHEMA = pa.schema(
     [(name, pa.int64() if name in NUMBERS else pa.string()) for name in (*LOG_COLUMNS, *DERIVED)],
@@ -106,7 +106,8 @@ def _row(entry: LogRow, folded: StreamFold) -> list[Any]:
     before, after = shown_state(kind, audited["before"]), shown_state(kind, audited["after"])
     changes = msgspec.json.encode(json_patch(before, after)).decode()
     state = None if after is None else msgspec.json.encode(after).decode()
-    derived = [*client_parts(audited["client"]), kind, audited["resource"], changes, state]
+    client = audited["client"]
+    derived = [*client_parts(client), realm_of(client), kind, audited["resource"], changes, state]
     return [*entry[:-1], data, *derived, audited["recorded_at"][: len("2026-01-01")]]
 
 

@@ -59,7 +59,7 @@ class Broker:
 
 def _expected(row: dict[str, Any]) -> dict[str, Any]:
     before, after = (shown_state(row["resource_type"], row[name]) for name in ("before", "after"))
-    names = ("position", "recorded_at", "actor", "flow_id", "topic", "resource_type", "resource", "user_agent")
+    names = ("position", "recorded_at", "actor", "flow_id", "topic", "resource_type", "resource", "user_agent", "realm")
     derived = {"address": row["client"], "changes": json_patch(before, after), "state": after}
     return {name: row[name] for name in names} | derived
 

@@ -18,6 +18,7 @@ from rioni.bootstrap.audit_table import export as module
 from rioni.domain.errors import Conflict, Unavailable
 from rioni.log_tables import HEAD, LOG
 from rioni.projections.bulk import audit_table
+from rioni.projections.bulk.audit_rows import TABLE_SCHEMA
 from rioni.projections.log_rows import CorruptLog
 from tests.bootstrap.audit_table.conftest import Broker, shown
 
@@ -90,6 +91,22 @@ def test_an_export_that_died_is_repeated_by_the_next_one(broker, tmp_path, monke
     assert [shown(row) for row in rows(table)] == broker.expected()
     present = {path.relative_to(table).as_posix() for path in table.glob("day=*/*")}
     assert present == {file["path"] for each in verify_export.manifests_of(table) for file in each["files"]}
+
+
+def test_a_table_of_an_older_release_gets_the_columns_that_it_lacks(broker, tmp_path):
+    table, older = tmp_path / "table", TABLE_SCHEMA
+    broker.grow(10)
+    broker.export(table, "delta")
+    shutil.rmtree(table / "_delta_log")
+    older = older.remove(older.get_field_index("realm"))
+    delta.follow(table, [*manifests.TableFolder(table).manifests()], older)
+    assert "realm" not in {each.name for each in deltalake.DeltaTable(table).schema().fields}
+    broker.grow(5)
+    broker.export(table, "delta")
+    assert verified(table)
+    found = deltalake.QueryBuilder().register("audit", deltalake.DeltaTable(table))
+    shown = pa.table(found.execute("SELECT position, realm FROM audit ORDER BY position").read_all()).to_pylist()
+    assert shown == [{name: row[name] for name in ("position", "realm")} for row in broker.expected()]
 
 
 def dies(*_: object, **__: object) -> None:

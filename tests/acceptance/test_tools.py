@@ -1,0 +1,141 @@
+"""The tools that make requests for their users are refused by the same checks, and hand out or store nothing then.
+
+Source: reference authorization#tools. The broker is in this process.
+"""
+
+import re
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+from uuid import uuid4
+
+import pytest
+
+from tests.support.refusals import refusals
+from tests.support.served import served
+from tests.support.tools import TOOLS, User
+from tests.support.value_tables import rows_of
+from tests.support.ways import (
+    COMPACTED,
+    ET,
+    PEOPLE,
+    REQUESTS,
+    SUBSCRIPTION,
+    WAYS,
+    Request,
+    Way,
+    uid_of,
+    world,
+)
+
+
+WAY = {str(way): way for way in WAYS}
+
+
+class Row(NamedTuple):
+    """Of the table of the reference."""
+
+    effect: str
+    tool: str
+    ways: Sequence[Way]
+    """The requests that it makes."""
+    spared: Collection[str]
+    """Further ones, without which it does what it does."""
+
+
+ROWS = {
+    tool: Row(effect, tool, [WAY[each] for each in ways.split("`, `")], {spared} - {"none"})
+    for effect, tool, ways, spared in rows_of("authorization", "Tools")
+}
+EACH = [
+    pytest.param(name, number, id=f"{name}-{number}") for name, made in TOOLS.items() for number in range(len(made))
+]
+
+
+class Used:
+    """Tools at a broker."""
+
+    def __init__(self, world, server):
+        self.world, self.server = world, server
+        self.begin_again()
+
+    def __call__(self, name, number, token):
+        """What a tool has read or stored, its error, and the requests that were refused."""
+        self.server.asked.clear()
+        try:
+            return TOOLS[name][number](User(self.server.url, token, self.subscription)), None
+        except Exception as ex:  # noqa: BLE001 - each has errors of its own, and all of them are looked at
+            return None, ex
+
+    def begin_again(self):
+        """Take a new subscription: a stream of the former may still be open, if its client may not close it."""
+        body = {**SUBSCRIPTION, "read_from": "begin", "consumer_group": str(uuid4())}
+        self.subscription = self._done("POST", "/subscriptions", body).json()["id"]
+        cursor = {"event_type": ET, "partition": "0", "offset": "BEGIN"}
+        self._done("PATCH", f"/subscriptions/{self.subscription}/cursors", {"items": [cursor]})
+
+    def refused(self):
+        """The requests of the last use that were refused."""
+        return [each for each in self.server.asked if each.status in (401, 403, 421, 503)]
+
+    def ways(self):
+        """The ways that the last use has gone."""
+        return {way for each in self.server.asked for way in WAYS if _is(way, each)}
+
+    def stored(self):
+        """What tools might store or change."""
+        ends = [self._done("GET", f"/event-types/{name}/partitions").json() for name in (ET, COMPACTED)]
+        cursors = self._done("GET", f"/subscriptions/{self.subscription}/cursors").json()["items"]
+        return [*ends, [each["offset"] for each in cursors]]
+
+    def _done(self, method, target, body=None):
+        answer = self.world.broker.ask(method, target, body, token=self.world.root)
+        assert answer.status < 300, answer
+        return answer
+
+
+def _is(way, asked):
+    pattern = re.sub(r"\\\{\w+\\\}", "[^/]+", re.escape(way.path))
+    return way.method == asked.method and re.fullmatch(pattern, asked.path)
+
+
+@pytest.fixture(scope="module")
+def used(tmp_path_factory):
+    with world(tmp_path_factory.mktemp("full"), "full") as full, served(full.broker.app) as server:
+        yield Used(full, server)
+
+
+def cases(full, tool):
+    """What refuses a tool: one check of one of its ways each. Host and origin are not the user's."""
+    for way in ROWS[tool].ways:
+        headers = REQUESTS.get(str(way), Request()).headers
+        yield from ((way, case) for case in refusals(full, way) if case.headers == headers)
+
+
+def test_each_tool_has_a_row():
+    assert ROWS.keys() == TOOLS.keys()
+    assert {row.effect for row in ROWS.values()} <= {way.effect for way in WAYS}
+
+
+@pytest.mark.parametrize(("name", "number"), EACH)
+def test_a_tool_makes_the_requests_of_its_row_and_needs_no_other_right(used, name, number):
+    row = ROWS[name]
+    rights = frozenset().union(*(way.rights for way in row.ways))
+    assert rights in PEOPLE
+    used.begin_again()
+    had, error = used(name, number, f"{uid_of(rights)}/all")
+    assert error is None
+    assert had
+    assert {str(way) for way in used.ways()} == {*map(str, row.ways), *row.spared}
+    assert row.effect in {way.effect for way in row.ways}
+
+
+@pytest.mark.parametrize(("name", "number"), EACH)
+def test_each_check_alone_refuses_each_tool(used, name, number):
+    for _, case in cases(used.world, name):
+        used.begin_again()
+        before = used.stored()
+        with used.world.switched(case.state):
+            had, error = used(name, number, case.token)
+        assert had is None, case
+        assert re.search(r"\b40[13]\b", str(error)), (case, error)
+        assert used.stored() == before, case

@@ -47,6 +47,8 @@ _SETTINGS = {
     "spark.driver.memory": "2g",
     # PERF: start-up takes a third less with the quick compiler alone, and the time of a rebuild is spent in Python.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC",
+    # On a busy machine Python may take longer than the default of 15 s to connect to Java.
+    "spark.python.authenticate.socketTimeout": "60s",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",

@@ -23,11 +23,10 @@ def test_rates_and_requests_of_all_workers_are_shown(client, create, publish, na
         return client.get("/metrics/history", params=asked).json()
 
     # A rate needs two samples.
-    found = wait_until(lambda: (answer := shown()) and answer["series"] and answer)
+    found = wait_until(lambda: (answer := shown()) and any(any(each["values"]) for each in answer["series"]) and answer)
     (series,) = found["series"]
     assert (series["name"], series["labels"]) == ("published_events", {"event_type": name})
     assert len(series["values"]) == len(found["times"])
-    assert max(value for value in series["values"] if value is not None) > 0
     assert found["matched"] == 1
     every = client.get("/metrics/history", params={"limit": 1, "step": 3_600}).json()
     assert (len(every["series"]), every["step"], len(every["times"])) == (1, 3_600, 1)

@@ -302,7 +302,10 @@ def test_hanging_threads_are_logged_with_their_stacks_and_workers_replaced_one_b
     saved = tokens.read_bytes()
     environment = {**ADMINISTRATOR, "RIONI_AUTH_MODE": "basic", "RIONI_AUTH_TOKENS": str(tokens)}
     program = "-c", IMPATIENT
-    with running_server(tmp_path / "data", "--workers", "2", environment=environment, program=program) as server:
+    with (
+        running_server(tmp_path / "data", "--workers", "2", environment=environment, program=program) as server,
+        contextlib.ExitStack() as disk,
+    ):
         before = wait_until(lambda: pids if len(pids := server.workers()) == 2 else None)
 
         def ask():
@@ -318,8 +321,9 @@ def test_hanging_threads_are_logged_with_their_stacks_and_workers_replaced_one_b
             return 0, {}
 
         wait_until(lambda: ask() == 200)
-        # A disk on which every thread hangs that opens the file.
+        # A disk on which every thread hangs that reads the file: a pipe whose writer writes nothing.
         os.mkfifo(pipe)
+        disk.callback(os.close, os.open(pipe, os.O_RDWR))
         pipe.rename(tokens)
         _, threads = wait_until(lambda: found if ask() == 503 and (found := live())[0] == 503 else None)
         assert threads["reason"].startswith("The pool tokens makes no progress: 2 of 2 threads busy, the oldest for ")
@@ -331,8 +335,7 @@ def test_hanging_threads_are_logged_with_their_stacks_and_workers_replaced_one_b
         # The disk answers again: hanging threads find the pipe empty, and the file is read next time.
         tokens.rename(pipe)
         tokens.write_bytes(saved)
-        with contextlib.suppress(OSError):  # no thread hangs there any more
-            os.close(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
+        disk.close()
         wait_until(lambda: {ask() for _ in range(20)} == {200} and {live()[0] for _ in range(20)} == {200})
         assert len(server.workers()) == 2
 

@@ -60,7 +60,7 @@ def snapshot():
     return compare
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def left_data(tmp_path_factory) -> Path:
     """A data directory as `rioni serve` leaves it: with the default storage, created by the broker itself."""
     config = Config(data=tmp_path_factory.mktemp("left") / "data")

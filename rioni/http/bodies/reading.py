@@ -276,7 +276,7 @@ class _Ratio:
         self._inflated += len(piece)
         if self._inflated > RATIO_BYTES_MIN and self._inflated > RATIO_MAX * self.received:
             raise TooLarge(
-                f"The body inflates to more than {RATIO_MAX} times its compressed size; send less at a time, or not "
+                f"The inflated body is larger than {RATIO_MAX} times its compressed size; send less at a time, or not "
                 "compressed"
             )
         return piece

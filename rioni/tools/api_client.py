@@ -28,6 +28,15 @@ class RequestRefused(Unavailable):
         self.problem = problem
 
 
+@contextmanager
+def _exchange(server: Server) -> Iterator[None]:
+    """Raise Unavailable where the connection fails within the block."""
+    try:
+        yield
+    except (OSError, http.client.HTTPException) as ex:
+        raise server.unreachable(ex) from ex
+
+
 class Answer:
     """The answer to a request, which is read while its connection is open; raises Unavailable if that breaks."""
 
@@ -37,18 +46,14 @@ class Answer:
 
     def read(self) -> bytes:
         """The whole body; blocks until it has arrived."""
-        try:
+        with _exchange(self._server):
             return self._response.read()
-        except (OSError, http.client.HTTPException) as ex:
-            raise self._server.unreachable(ex) from ex
 
     def lines(self) -> Iterator[bytes]:
         """The lines of the body; blocks until the next one has arrived."""
-        try:
+        with _exchange(self._server):
             while line := self._response.readline():
                 yield line
-        except (OSError, http.client.HTTPException) as ex:
-            raise self._server.unreachable(ex) from ex
 
 
 @contextmanager
@@ -86,11 +91,9 @@ def answered(
         sent_headers["Authorization"] = f"Bearer {server.token}"
     try:
         sent = body if body is None or isinstance(body, bytes) else orjson.dumps(body)
-        try:
+        with _exchange(server):
             connection.request(method, server.path + path, sent, sent_headers)
             response = connection.getresponse()
-        except (OSError, http.client.HTTPException) as ex:
-            raise server.unreachable(ex) from ex
         answer = Answer(server, response)
         if response.status not in OK_STATUSES and response.status not in accept:
             raise refused(method, server.path + path, response, answer.read())

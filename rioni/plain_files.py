@@ -4,7 +4,9 @@ import errno
 import os
 import select
 import stat
+import tomllib
 from pathlib import Path
+from typing import Any
 
 from rioni.domain.errors import Unavailable
 
@@ -26,6 +28,17 @@ def read_file(path: Path) -> bytes:
             link to nothing.
     """
     return read_with_mode(path)[0]
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The content of a TOML file, which may begin with a byte order mark; reads it as `read_file`.
+
+    Raises:
+        OSError: it can't be read.
+        UnicodeDecodeError: it is not UTF-8.
+        TOMLDecodeError: it is not TOML.
+    """
+    return tomllib.loads(read_file(path).decode("utf-8-sig"))
 
 
 def read_with_mode(path: Path) -> tuple[bytes, int]:

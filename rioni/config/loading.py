@@ -6,7 +6,6 @@ used, are errors that name the place and what would be right. Former names of se
 """
 
 import os
-import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -19,7 +18,7 @@ from rioni.config.settings import SETTINGS, Config
 from rioni.config.validation import contradictions
 from rioni.config.variables import OF_CLIENTS
 from rioni.domain.nearest import nearest
-from rioni.plain_files import read_file
+from rioni.plain_files import read_toml
 
 
 FILE = "rioni.toml"
@@ -101,7 +100,7 @@ def load(
 def _file(named: Path | None, environ: Mapping[str, str]) -> _Source:
     path = named or Path(environ.get(FILE_VARIABLE) or FILE)
     try:
-        values = tomllib.loads(read_file(path).decode("utf-8-sig"))
+        values = read_toml(path)
     except FileNotFoundError as ex:
         if named or environ.get(FILE_VARIABLE):
             raise ConfigError(f"There is no configuration file {path}.") from ex

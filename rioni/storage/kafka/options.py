@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from rioni.domain.errors import Unavailable
-from rioni.plain_files import read_file
+from rioni.plain_files import read_toml
 
 
 Options = Mapping[frozenset[str], Mapping[str, str]]
@@ -29,7 +29,7 @@ def read_options(path: Path | None) -> Options:
     if path is None:
         return {}
     try:
-        tables: dict[str, Any] = tomllib.loads(read_file(path).decode("utf-8-sig"))
+        tables: dict[str, Any] = read_toml(path)
     except OSError as ex:
         raise Unavailable(f"kafka_options: {path} can't be read: {ex.strerror}.") from ex
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as ex:

@@ -1,7 +1,6 @@
 """Reads the file of the issuers of JSON Web Tokens, with the requirements for their tokens."""
 
 import itertools
-import tomllib
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -11,7 +10,7 @@ from msgspec import Meta
 from rioni.domain.access.authentication import normalize_realm
 from rioni.domain.access.authorization import Attribute
 from rioni.domain.errors import TokensUnavailable
-from rioni.plain_files import read_file
+from rioni.plain_files import read_toml
 from rioni.storage.tokens.http_get import why_unusable
 
 
@@ -72,7 +71,7 @@ def read_issuers(path: Path) -> tuple[Issuer, ...]:
         TokensUnavailable: the file can't be used; the text says why.
     """
     try:
-        issuers = msgspec.convert(tomllib.loads(read_file(path).decode("utf-8-sig")), _File).issuer
+        issuers = msgspec.convert(read_toml(path), _File).issuer
         _check(issuers)
     except (OSError, ValueError) as ex:  # also errors of TOML, UTF-8 and validation
         reason = ex.strerror if isinstance(ex, OSError) else str(ex)

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 
 from rioni.domain.errors import Unavailable
-from rioni.plain_files import read_file
+from rioni.plain_files import read_toml
 
 
 class ZooKeeperOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -32,7 +32,7 @@ def read_options(path: Path | None) -> ZooKeeperOptions:
     if path is None:
         return ZooKeeperOptions()
     try:
-        options = msgspec.convert(tomllib.loads(read_file(path).decode("utf-8-sig")), ZooKeeperOptions)
+        options = msgspec.convert(read_toml(path), ZooKeeperOptions)
     except OSError as ex:
         raise Unavailable(f"zookeeper_options: {path} can't be read: {ex.strerror}.") from ex
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as ex:

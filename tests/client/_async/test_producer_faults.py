@@ -41,16 +41,12 @@ REFUSED = {"publishing_status": "failed", "step": "validating", "detail": "no"}
 ABORTED = {"publishing_status": "aborted", "step": "validating"}
 
 
-@pytest.fixture(scope="module")
-def _server():
+@pytest.fixture
+def server(monkeypatch):
+    monkeypatch.setattr("rioni.client.retries.WAIT_FIRST_S", 0.001)
+    # Each test has its own: a request that the test before gave up may still come.
     with scripted_server() as server:
         yield server
-
-
-@pytest.fixture
-def server(_server, monkeypatch):
-    monkeypatch.setattr("rioni.client.retries.WAIT_FIRST_S", 0.001)
-    return _server
 
 
 @pytest.fixture

@@ -24,6 +24,7 @@ class LocalCluster:
         bootstrap_servers: str,
         hosts: str,
         database: str,
+        signing_key: str = "",
     ) -> None:
         self.kafkas, self.zookeepers = kafkas, zookeepers
         self.kafka = bootstrap_servers
@@ -32,11 +33,18 @@ class LocalCluster:
         """As `RIONI_ZOOKEEPER` takes it."""
         self.database = database
         """As `RIONI_DATABASE` takes it; empty where no PostgreSQL was asked for."""
+        self.signing_key = signing_key
+        """As `RIONI_LOG_SIGNING_KEY` takes it; the first node makes the key."""
 
     @property
     def environment(self) -> dict[str, str]:
         """The variables that make a broker a node of this cluster."""
-        values = {"database": self.database, "kafka": self.kafka, "zookeeper": self.zookeeper}
+        values = {
+            "database": self.database,
+            "kafka": self.kafka,
+            "log_signing_key": self.signing_key,
+            "zookeeper": self.zookeeper,
+        }
         return {SETTINGS[name].variable: value for name, value in values.items()}
 
 
@@ -104,6 +112,7 @@ def running_cluster(
             ",".join(f"{HOST}:{client}" for client, _ in kafka_ports.values()),
             ",".join(f"{HOST}:{client}" for client, *_ in zookeeper_ports.values()),
             database,
+            str(folder / "log-signing.key"),
         )
 
 

@@ -59,9 +59,10 @@ def test_the_command_prints_the_addresses_of_the_servers_and_ends_them_on_a_sign
         process.send_signal(signal.SIGINT)
         output, _ = process.communicate(timeout=WAIT_S)
     assert process.returncode == 0
-    database, kafka, zookeeper = output.splitlines()
+    database, kafka, key, zookeeper = output.splitlines()
     assert database.startswith("export RIONI_DATABASE='postgresql+psycopg://")
     assert kafka.startswith("export RIONI_KAFKA='127.0.0.1:")
+    assert key.startswith("export RIONI_LOG_SIGNING_KEY='/")
     assert zookeeper.startswith("export RIONI_ZOOKEEPER='127.0.0.1:")
     assert children
     assert not any(Path(f"/proc/{child}").exists() for child in children)

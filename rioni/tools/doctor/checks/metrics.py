@@ -1,6 +1,6 @@
 """Checks of the broker's metrics: what grows between two looks is an error, what grew before may be history."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from rioni.tools.doctor.facts.metrics import Metrics
 from rioni.tools.doctor.model import ERROR, Finding, check, error, warning
@@ -31,7 +31,7 @@ def server_errors(metrics: Metrics) -> Iterator[Finding]:
     routes = {
         f"{each.labels.get('method')} {each.labels.get('route')} ({each.labels.get('status')})": each.growth
         for each in metrics.all(name)
-        if each.labels.get("status", "").startswith("5") and each.growth and not _is_probe(each.labels.get("route", ""))
+        if each.labels.get("status", "").startswith("5") and each.growth and not _is_reported(each.labels)
     }
     if growing := sum(routes.values()):
         most = max(routes, key=lambda route: routes[route])
@@ -48,9 +48,9 @@ def server_errors(metrics: Metrics) -> Iterator[Finding]:
         )
 
 
-def _is_probe(route: str) -> bool:
-    """Whether 503 is an answer there, of which another check tells."""
-    return route in {"/readyz", "/livez"}
+def _is_reported(labels: Mapping[str, str]) -> bool:
+    """Whether another check reports the reason of this status; the doctor itself may have made the request."""
+    return labels.get("status") == "503" and labels.get("route") in {"/readyz", "/livez", "/log/checkpoint"}
 
 
 @check(GROUP)

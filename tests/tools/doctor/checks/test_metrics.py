@@ -27,12 +27,12 @@ CASES = {
         [
             [NOTHING],
             [metrics(requests("200", 0, 9_000), requests("503", 3, 3))],
-            [metrics(requests("503", 0, 7, "/readyz"))],
+            [metrics(requests("503", 0, 7, "/readyz"), requests("503", 0, 1, "/log/checkpoint"))],
         ],
         [
             error(
                 "5 requests were answered with 5xx within 3 s, most of them POST /a (503)",
-                metrics(requests("503", 1, 5, "/a"), requests("500", 0, 1, "/b")),
+                metrics(requests("503", 1, 5, "/a"), requests("500", 0, 1, "/log/checkpoint")),
             ),
             warning("9.1%", metrics(requests("200", 1000, 1000), requests("500", 100, 100))),
         ],

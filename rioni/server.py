@@ -44,6 +44,7 @@ from rioni.http.connection.balance import BalancedServer, ConnectionCounts
 from rioni.http.connection.framing import BoundedRequest, ClosingReader, discard_rest
 from rioni.http.connection.hub_watch import HubWatch
 from rioni.http.connection.known_heads import create
+from rioni.http.connection.listener import listen
 from rioni.http.connection.open_connections import OpenConnections
 from rioni.http.connection.timeouts import Deadlines, DeadlineSocket
 from rioni.http.connection.tls import Tls
@@ -57,7 +58,6 @@ if TYPE_CHECKING:
     from rioni.storage.embedded.data_directory import DataDirectory
 
 
-BACKLOG = 2_048
 SWITCH_INTERVAL_S = 0.000_5
 """PERF: a thread that comes back from the disk waits this long for the interpreter; the default is ten times longer."""
 HOUSEKEEPING_S = 0.5
@@ -106,7 +106,7 @@ def serve(config: Config, application: "Callable[..., Application] | None" = Non
     tls = None
     if config.tls_certificate is not None and config.tls_key is not None:
         tls = Tls(config.tls_certificate, config.tls_key)
-    listener = _listen(config)
+    listener = listen(config.host, config.port)
     with prepare_startup(config) as directory:
         metrics = directory.scratch / "metrics"
         shutil.rmtree(metrics, ignore_errors=True)
@@ -134,19 +134,6 @@ def _check_exposure(config: Config) -> None:
 def _check_key_is_shared(config: Config) -> None:
     if config.clustered and config.log_signing_key is None:
         _log.warning(NO_SHARED_KEY)
-
-
-def _listen(config: Config) -> socket.socket:
-    try:
-        family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
-        return socket.create_server((config.host, config.port), family=family, backlog=BACKLOG)
-    except OSError as ex:
-        where = host_and_port(config.host, config.port)
-        if ex.errno == errno.EADDRINUSE:
-            raise Unavailable(
-                f"{where} is in use by another process. Stop it, or name another port: --port or RIONI_PORT."
-            ) from ex
-        raise Unavailable(f"{where} can't be listened on: {ex.strerror}. Name another host or port.") from ex
 
 
 @lru_cache(1)

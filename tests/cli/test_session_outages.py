@@ -10,14 +10,16 @@ import sys
 import time
 from typing import NamedTuple
 
+import httpx
 import pytest
 
 from rioni.cli.session import ATTEMPTS
 from rioni.client import EventType, Schema, Statistic
 from rioni.client.retries import RETRY_S
-from tests.support import faulty_way
+from tests.support import dead_letters, faulty_way
 from tests.support.campaigns import length
 from tests.support.faulty_way import LOST, REFUSED, answer, cut, status
+from tests.support.server import count_events
 from tests.support.waiting import WAIT_S, wait_until
 
 
@@ -213,6 +215,21 @@ def test_an_event_type_that_was_created_again_meanwhile_is_not_the_one_that_was_
     found, said, _ = outcome(command, again)
     assert found.code == 2
     assert "TARGET was deleted and created again" in said
+
+
+@pytest.mark.parametrize("fault", [REFUSED, LOST], ids=["refused", "lost"])
+def test_a_redrive_of_all_rides_out_an_outage_after_its_first_request(fault, broker, event_type, rioni, way):
+    name = event_type()
+    with httpx.Client(base_url=broker.url, timeout=WAIT_S) as api:
+        wanted = {"owning_application": "shop", "event_types": [name], "annotations": dead_letters.KEEPING}
+        subscription_id = api.post("/subscriptions", json=wanted).raise_for_status().json()["id"]
+        letters = [dead_letters.dead_letter(subscription_id, name, n, {"number": n}) for n in range(EVENTS)]
+        dead_letters.write(api, letters)
+        way.script(lambda number, _: 1 <= number <= OUTAGE and fault)
+        code, _, said = rioni("dead-letters", "redrive", subscription_id, "--all", "--limit", "2")
+        assert code == 0, said
+        assert len(way.requests) > OUTAGE
+        assert count_events(api, name) == EVENTS
 
 
 @pytest.fixture

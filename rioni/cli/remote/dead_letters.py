@@ -90,7 +90,11 @@ def redrive(
         bool, typer.Option("--all", help="Go on until all are published, with a line for each `--limit` of them.")
     ] = False,
 ) -> None:
-    """Publish dead letters again, for their subscription alone."""
+    """Publish dead letters again, for their subscription alone.
+
+    Once `--all` has published the first, a restart of the broker, or an outage of a minute, is no error. With `--force`
+    it is one where some may have been published: look before you repeat it, as that publishes them once more.
+    """
     chosen: dict[str, Any] = {
         "event_type": event_type,
         "partition": partition,
@@ -102,6 +106,7 @@ def redrive(
     }
     step = _preview if dry_run else _redrive
     after = step(session, subscription, chosen)
+    session.be_patient()
     while everything and after is not None:
         after = step(session, subscription, chosen | {"after": after})
 

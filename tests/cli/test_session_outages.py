@@ -1,6 +1,7 @@
 """What publishes, copies and reads for long rides out an outage that begins with any of its requests."""
 
 import contextlib
+import itertools
 import json
 import os
 import re
@@ -159,15 +160,22 @@ def test_an_outage_that_begins_at_any_request_changes_nothing(command, fault, ou
 @pytest.mark.parametrize("command", [COMMANDS["publish"], COMMANDS["copy"]], ids=["publish", "copy"])
 def test_batches_that_were_stored_in_part_are_completed(command, outcome):
     expected, _, requests = outcome(command)
-    publishing = [
-        number for number, request in enumerate(requests) if request.startswith("POST") and "/events" in request
-    ]
-    assert len(publishing) > 2
-    lost = {"publishing_status": "failed", "step": "publishing", "detail": "timed out"}
-    part = answer(207, [lost, {"publishing_status": "submitted"}])
-    for begin in publishing:
-        found, said, _ = outcome(command, lambda number, _, begin=begin: begin <= number < begin + OUTAGE and part)
+    batches = sum(map(_publishes, requests))
+    assert batches > 2
+    for begin in range(batches):
+        found, said, _ = outcome(command, _stored_in_part(begin))
         assert found == expected, said
+
+
+def _stored_in_part(begin):
+    """The fault of batches from this one on, between which other requests may come."""
+    lost = {"publishing_status": "failed", "step": "publishing", "detail": "timed out"}
+    part, numbers = answer(207, [lost, {"publishing_status": "submitted"}]), itertools.count()
+    return lambda _, request: _publishes(request) and begin <= next(numbers) < begin + OUTAGE and part
+
+
+def _publishes(request):
+    return request.startswith("POST") and "/events" in request
 
 
 @pytest.mark.slow

@@ -56,13 +56,10 @@ class RunningServer:
 
     def kill(self) -> None:
         """Kill the server and its workers as a power cut would, without any chance to tidy up."""
-        workers: list[int] = []
-        with contextlib.suppress(OSError):  # its first process may have ended before
-            workers = self.workers()
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
-        # They hold the port until they have ended, too.
-        wait_until(lambda: not any(map(runs, workers)))
+        # Its workers, also one that had just begun, hold the port until they have ended, too.
+        wait_until(lambda: not any(map(runs, processes_of_group(self.process.pid))))
 
     def stop(self) -> int:
         """Ask the server to end, and return its exit code."""
@@ -70,10 +67,22 @@ class RunningServer:
         return self.process.wait(WAIT_S)
 
 
+def processes_of_group(group: int) -> list[int]:
+    """The processes of a process group, also those that have ended and that nobody has waited for."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it ended meanwhile
+            if int(path.read_text().rpartition(")")[2].split()[2]) == group:
+                found.append(int(path.parent.name))
+    return found
+
+
 def runs(pid: int) -> bool:
-    """Whether a process is there and has not ended."""
+    """Whether a process is there and has not ended, with all of its threads: the last one closes its files."""
+    process = Path(f"/proc/{pid}")
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+        ended = (process / "stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+        return not ended or len(list((process / "task").iterdir())) > 1
     except OSError:
         return False
 

@@ -44,7 +44,7 @@ ABORTED = {"publishing_status": "aborted", "step": "validating"}
 @pytest.fixture
 def server(monkeypatch):
     monkeypatch.setattr("rioni.client.retries.WAIT_FIRST_S", 0.001)
-    # Each test has its own: a request that the test before gave up may still come.
+    # Each test has its own: a request that the test before did not wait for may still come.
     with scripted_server() as server:
         yield server
 

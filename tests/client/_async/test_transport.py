@@ -39,7 +39,7 @@ AT_ONCE = {"Retry-After": "0"}
 
 @pytest.fixture
 def server():
-    # Each test has its own: a request that the test before gave up may still come.
+    # Each test has its own: a request that the test before did not wait for may still come.
     with scripted_server() as server:
         server.script(OK)
         yield server

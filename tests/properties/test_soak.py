@@ -17,8 +17,8 @@ from tests.support.waiting import wait_until
 
 
 CLIENTS = 8
-SOAK_S = length(65.0, 1_080.0)
-WARM_S = length(25.0, 120.0)
+SOAK_S = length(25.0, 1_080.0)
+WARM_S = length(15.0, 120.0)
 """By then caches, pools and heaps have reached their size."""
 RELEASE_TIMEOUT_S = 60.0
 STORAGES = 2

@@ -98,11 +98,15 @@ def test_openapi_generator_makes_a_client_for_typescript(document, npm, tmp_path
     output(npm / "tsc", *STRICT, client / "index.ts", timeout=INSTALL_TIMEOUT_S)
 
 
-def test_openapi_generator_makes_a_client_for_java(document, tmp_path):
+def test_openapi_generator_makes_a_client_for_java(document, server, tmp_path):
     client = generated(document, tmp_path / "client", "java", "--library", "native")
     sources = client / "src" / "main" / "java" / "org" / "openapitools" / "client"
     assert_complete(document, sources.glob("model/*.java"), sources.glob("api/*.java"))
-    output("mvn", "--quiet", "--batch-mode", "-DskipTests", "compile", cwd=client, timeout=INSTALL_TIMEOUT_S)
+    goals = ("compile", "dependency:build-classpath", "-Dmdep.outputFile=class-path.txt")
+    output("mvn", "--quiet", "--batch-mode", "-DskipTests", *goals, cwd=client, timeout=INSTALL_TIMEOUT_S)
+    path = f"{client}/target/classes:{(client / 'class-path.txt').read_text()}"
+    printed = output("java", "-cp", path, HERE / "RoundTrip.java", server.url, timeout=INSTALL_TIMEOUT_S)
+    assert printed.splitlines() == ["generated.java 1.0.0 null 300000000", "1", "1 0", "true", "0", "true", "1"]
 
 
 def test_openapi_typescript_makes_types(document, npm, tmp_path):

@@ -7,6 +7,7 @@ answer other than 200, so refusals that pass are sent as an event. See
 https://html.spec.whatwg.org/multipage/server-sent-events.html and reference streams#server-sent-events.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
@@ -32,11 +33,24 @@ LOW_LEVEL_PARTITIONS_MAX = 250
 """The broker itself takes 16,448 bytes of a header; a low-level stream needs all of its cursors."""
 PASSING = (Conflict, TooManyStreams, Unavailable)
 """Refusals that the same request may not get later."""
+_QUALITY = re.compile(r"(?:^|;)\s*q=([01](?:\.[0-9]{0,3})?)")
 
 
 def wants_events(req: falcon.Request) -> bool:
-    """Whether a client reads server-sent events, which it has to name."""
-    return any(wish.partition(";")[0].strip().lower() == MEDIA_TYPE for wish in req.accept.split(","))
+    """Whether a client reads server-sent events, which it has to name, rather than lines of JSON, if it names both."""
+    accept = req.accept.lower()
+    # PERF: nearly all clients name none.
+    return MEDIA_TYPE in accept and _weight(accept, MEDIA_TYPE) > _weight(accept, Frames.MEDIA_TYPE)
+
+
+def _weight(accept: str, media_type: str) -> float:
+    """With which weight a client names a media type; 0 if it does not."""
+    for wish in accept.split(","):
+        name, _, parameters = wish.partition(";")
+        if name.strip() == media_type:
+            weight = _QUALITY.search(parameters)
+            return 1.0 if weight is None else float(weight[1])
+    return 0.0
 
 
 class LastEvent(NamedTuple):

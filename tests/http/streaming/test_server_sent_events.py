@@ -3,12 +3,13 @@
 import json
 
 import pytest
+from falcon import testing
 
 from rioni.domain.access.authorization import Subject
 from rioni.domain.streaming.messages import Send
 from rioni.domain.timelines.position import EventTypePartition, TimelinePosition
 from rioni.http.streaming.resumption import Resumption
-from rioni.http.streaming.server_sent_events import ID_BYTES_MAX, ServerSentEvents
+from rioni.http.streaming.server_sent_events import ID_BYTES_MAX, ServerSentEvents, wants_events
 
 
 def ids(text):
@@ -25,6 +26,29 @@ def test_an_id_of_many_partitions_keeps_the_newest_cursors():
     assert origin == {"stream_id": "stream", "proof": "proof"}
     kept = [int(each["partition"]) for each in cursors]
     assert kept == [*range(199 - len(kept) + 2, 200), 3]
+
+
+@pytest.mark.parametrize(
+    ("accept", "wants"),
+    [
+        ("text/event-stream", True),
+        ("Text/Event-Stream; charset=utf-8", True),
+        ("text/event-stream, */*", True),
+        ("application/json, text/event-stream", True),
+        ("application/x-json-stream;q=0.5, text/event-stream;q=0.9", True),
+        ("application/x-json-stream;q=0, text/event-stream", True),
+        # As the Java client of openapi-generator does.
+        ("application/x-json-stream, application/avro-binary; framing=length, text/event-stream", False),
+        ("text/event-stream, application/x-json-stream", False),
+        ("text/event-stream;q=0.5, application/x-json-stream", False),
+        ("text/event-stream;q=0, */*", False),
+        ("text/event-streams", False),
+        ("*/*", False),
+    ],
+)
+def test_server_sent_events_are_for_clients_that_do_not_take_lines_as_gladly(accept, wants):
+    """Reference streams#server-sent-events."""
+    assert wants_events(testing.create_req(headers={"Accept": accept})) is wants
 
 
 def test_keep_alives_of_a_low_level_stream_move_its_id_past_hidden_events():

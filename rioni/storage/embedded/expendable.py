@@ -15,6 +15,9 @@ from rioni.storage.embedded.set_aside import set_aside
 
 _log = structlog.get_logger("rioni.storage")
 
+HEADER_BYTES = 100
+"""Of a file of SQLite."""
+
 
 def renew_damaged(directory: DataDirectory) -> None:
     """Read the files that may be lost, and make those anew that are damaged; what is in their place is moved aside.
@@ -30,8 +33,12 @@ def renew_damaged(directory: DataDirectory) -> None:
         (JobsDatabase, directory.jobs),
     ):
         if path.exists():
+            # SQLite begins anew in a file that has no header. Later it may be one that another process is just making.
+            emptied = path.is_file() and path.stat().st_size < HEADER_BYTES
             with contextlib.closing(kind(path)) as database:
                 database.check()
+            if emptied:
+                _log.warning("a file that may be lost was empty; made anew", file=path.name)
     _renew_names(directory.names)
 
 

@@ -18,8 +18,6 @@ _log = structlog.get_logger("rioni.storage")
 
 _SIDES = ("-wal", "-shm")
 
-HEADER_BYTES = 100
-
 
 class Damaged(Unavailable):
     """The file is damaged, and is made anew."""
@@ -43,17 +41,12 @@ class ExpendableFile(SQLiteFile):
         for each in (path, *(Path(f"{path}{side}") for side in ("-lock", *_SIDES))):
             if each.is_dir():
                 set_aside(each)
-        # SQLite begins anew in a file that has no header.
-        emptied = path.exists() and path.stat().st_size < HEADER_BYTES
         try:
             self._open_first(path)
         except (Damaged, DataDirectoryError) as ex:
             with self._lock.held():
                 self._set_aside(str(ex))
             self._open_first(path)
-        else:
-            if emptied:
-                _log.warning("a file that may be lost was empty; made anew", file=path.name)
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:

@@ -17,9 +17,9 @@ from rioni.config.settings import Config
 from rioni.domain.errors import RioniError, Unavailable
 from rioni.domain.subscriptions.activity import ActivityKey, LastActivity
 from rioni.domain.system.jobs import Job
-from rioni.storage.embedded.activity import EmbeddedActivity
-from rioni.storage.embedded.coordination.quota import EmbeddedConnectionQuota
-from rioni.storage.embedded.jobs import EmbeddedJobs
+from rioni.storage.embedded.activity import ActivityDatabase, EmbeddedActivity
+from rioni.storage.embedded.coordination.quota import EmbeddedConnectionQuota, SlotsDatabase
+from rioni.storage.embedded.jobs import EmbeddedJobs, JobsDatabase
 from rioni.storage.embedded.spool import FileSpool
 from tests.bootstrap.consistency.test_stores import PARTITION, create, publish, running
 
@@ -157,10 +157,20 @@ def test_what_may_be_lost_is_made_anew_with_a_line_in_the_log(original, tmp_path
         assert moved.is_dir() if before is None else moved.read_bytes() == before
         assert len(said) == 1
         assert "made anew" in said[0] or "moved aside" in said[0]
+    elif damage in {"empty", "one byte"} and name != "names.db":
+        assert said == ["a file that may be lost was empty; made anew"]
     assert list(admin_operations.verify(Config(data=data))) == []
     with capture_logs() as logged, running(data) as base:
         use(data, base)
     assert about(name, logged) == []
+
+
+@pytest.mark.parametrize("kind", [ActivityDatabase, JobsDatabase, SlotsDatabase])
+def test_a_file_that_another_worker_is_just_making_is_no_loss(tmp_path, kind):
+    (tmp_path / "made.db").touch()
+    with capture_logs() as logged, contextlib.closing(kind(tmp_path / "made.db")):
+        pass
+    assert logged == []
 
 
 @pytest.mark.parametrize("name", LOCKS)

@@ -109,7 +109,7 @@ SAID_BEFORE = ("From the broker at ", "Compared with ", "This witness is ")
 """Lines that may come before the one with the error."""
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def server():
     with scripted_server() as scripted:
         yield scripted

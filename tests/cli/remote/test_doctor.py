@@ -25,7 +25,7 @@ OVER_HTTP = {"Connection", "Broker", "Metrics", "Registry", "Consumers"}
 QUICK = ("--interval", "0.01")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def scripted():
     with scripted_server() as server:
         yield server

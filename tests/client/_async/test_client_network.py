@@ -23,7 +23,7 @@ def authority(tmp_path_factory):
     return certificates.authority().write(folder), context
 
 
-@pytest.fixture(scope="module", params=["http", "https"])
+@pytest.fixture(params=["http", "https"])
 def server(request, authority):
     with scripted_server(authority[1] if request.param == "https" else None) as server:
         yield server

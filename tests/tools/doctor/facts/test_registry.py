@@ -10,7 +10,7 @@ from tests.support.scripted_server import Answer, scripted_server
 from tests.support.sick_broker import facets
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def server():
     with scripted_server() as running:
         yield running

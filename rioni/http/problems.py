@@ -159,6 +159,12 @@ def on_http_error(req: falcon.Request, resp: falcon.Response, ex: falcon.HTTPErr
 def on_unexpected(req: falcon.Request, resp: falcon.Response, ex: Exception, _params: Any) -> None:
     """Answer an unexpected error, with an id that is logged too."""
     number = "".join(secrets.choice(string.ascii_letters + string.digits) for _ in range(24))
-    _log.error("unexpected error", error_id=number, method=req.method, path=req.path, exc_info=ex)
+    _log.error(
+        "a request failed with an unexpected error; please report it",
+        error_id=number,
+        method=req.method,
+        path=req.path,
+        exc_info=ex,
+    )
     status = HTTPStatus.INTERNAL_SERVER_ERROR
     answer(req, resp, status, problem(status, f"An internal error happened. Please report it. (ETI{number})"))

@@ -30,7 +30,7 @@ def allocated(file: IO[bytes], size: int) -> bool:
         os.posix_fallocate(file.fileno(), 0, max(size, before))
     except OSError as ex:
         os.ftruncate(file.fileno(), before)
-        _log.warning("disk full: this worker's metrics are not shared", error=str(ex))
+        _log.warning("the disk is full: other workers do not show the metrics of this one; make room", error=str(ex))
         return False
     return True
 

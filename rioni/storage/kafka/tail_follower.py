@@ -298,4 +298,4 @@ def _change(consumer: Consumer, changes: deque[_Change], read: dict[TopicPartiti
                     read.pop(place, None)
                 consumer.incremental_unassign([TopicPartition(*place) for place in change.tails])
         except KafkaException as ex:
-            _log.warning("could not change the tail consumer's assignment", reason=str(ex.args[0]))
+            _log.warning("could not change which partitions of Kafka are followed", reason=str(ex.args[0]))

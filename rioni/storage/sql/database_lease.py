@@ -151,10 +151,12 @@ class DatabaseLease:
                 if self._held:
                     self._query()
                 elif self._try():
-                    _log.info("database lease reacquired")
+                    _log.info("the database lease was reacquired")
             except (RioniError, exc.SQLAlchemyError) as ex:
                 if self._held:
-                    _log.warning("database lease lost with its connection", error=str(ex))
+                    _log.warning(
+                        "the database lease was lost with its connection; trying to reacquire it", error=str(ex)
+                    )
                 self._held = False
                 self._drop()
 

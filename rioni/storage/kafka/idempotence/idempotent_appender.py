@@ -376,7 +376,7 @@ class IdempotentAppender:
             if stored:
                 self._pools.read(self._index.settle, {each.id: (each, each.whole) for each in stored})
                 _failures.succeeded(_NOT_MARKED)
-                _log.info("late answers of Kafka: batches are stored", batches=len(stored))
+                _log.info("Kafka answered late: the batches are stored", batches=len(stored))
         except RioniError as ex:
             # The next use of one of their keys determines the outcome.
             _failures.failed(_NOT_MARKED, ex)

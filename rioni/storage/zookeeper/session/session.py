@@ -347,7 +347,7 @@ class ZooKeeperSession:
                 elif self._client.client_state in _GIVEN_UP:
                     self._client.start_async()
             if self._was_safe and not self.is_session_safe():
-                _log.error("ZooKeeper session considered lost; ending all subscription streams")
+                _log.error("the session with ZooKeeper may be lost: all streams of subscriptions end")
                 self._notify_listeners()
             self._was_safe = self.is_session_safe()
 

@@ -18,6 +18,7 @@ from structlog.dev import ConsoleRenderer, plain_traceback
 from rioni.failure_log import forget_failures
 from rioni.tools.dev_cluster import jars
 from rioni.tools.dev_cluster.cluster import LocalCluster, running_cluster
+from tests.support import spark_daemon
 from tests.support.campaigns import NIGHTLY
 from tests.support.certificates import Authority
 from tests.support.modes import SETTINGS
@@ -101,10 +102,13 @@ def _no_failures() -> None:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """One session for the whole run, as starting one takes seconds."""
-    from rioni.projections.bulk import spark_session  # noqa: PLC0415 - most runs need no Spark
+    from rioni.projections.bulk.session import SparkOptions, spark_session  # noqa: PLC0415 - most runs need no Spark
 
-    with spark_session(tmp_path_factory.mktemp("spark")) as session:
-        yield session
+    folder = tmp_path_factory.mktemp("spark")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYSPARK_PYTHON", spark_daemon.program(folder))
+        with spark_session(folder, SparkOptions(settings={"spark.sql.shuffle.partitions": "2"})) as session:
+            yield session
 
 
 # --- processes ---

@@ -23,6 +23,8 @@ from tests.support.waiting import WAIT_S, wait_until
 pytestmark = [pytest.mark.slow, pytest.mark.nightly]
 
 KILLS = length(2, 100)
+BATCH_KILLS = length(1, 30)
+BATCH = 1_000
 PUBLISHERS = 4
 PARTITIONS = 3
 NAME = "order.created"
@@ -60,6 +62,17 @@ class Publisher(threading.Thread):
                     self.unknown = []
 
 
+def create(client):
+    body = event_type_body(
+        name=NAME,
+        partition_strategy="hash",
+        partition_key_fields=["order_id"],
+        schema={"type": "json_schema", "schema": SCHEMA},
+        **partitions(PARTITIONS),
+    )
+    assert client.post("/event-types", json=body).status_code == 201
+
+
 def stored(client):
     """For each key the numbers of its events, in the order in which they are read."""
     total = count_events(client, NAME)
@@ -86,14 +99,7 @@ def test_no_acknowledged_event_is_lost_and_order_is_kept_despite_kills(tmp_path)
         with running_server(data, "--workers", "2") as server:
             with server.client() as client:
                 if kill == 0:
-                    body = event_type_body(
-                        name=NAME,
-                        partition_strategy="hash",
-                        partition_key_fields=["order_id"],
-                        schema={"type": "json_schema", "schema": SCHEMA},
-                        **partitions(PARTITIONS),
-                    )
-                    assert client.post("/event-types", json=body).status_code == 201
+                    create(client)
                 publishers = [Publisher(server.url, key, following[key]) for key in keys]
                 for publisher in publishers:
                     publisher.start()
@@ -118,3 +124,37 @@ def test_no_acknowledged_event_is_lost_and_order_is_kept_despite_kills(tmp_path)
         [sys.executable, "-m", "rioni", "verify", "--data", str(data)], capture_output=True, text=True, check=False
     )
     assert verified.returncode == 0, verified.stdout
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_batch_that_a_kill_has_cut_off_is_stored_once_by_its_key(tmp_path, workers):
+    """Reference publishing#idempotency-keys: whatever was stored of it, the same request makes it whole."""
+    chance = random.Random(os.environ.get("SEED", "1"))
+    path = f"/event-types/{NAME}/events"
+    for batches in range(1, BATCH_KILLS + 1):
+        body = [
+            {
+                "order_id": f"key-{number % 16}",
+                "number": number,
+                "metadata": {"eid": str(uuid.uuid4()), "occurred_at": "2026-11-20T10:00:00Z"},
+            }
+            for number in range(BATCH)
+        ]
+        request = {"json": body, "headers": {"Idempotency-Key": f'"{batches}"'}}
+        with running_server(tmp_path / "data", "--workers", workers) as server, server.client() as client:
+            if batches == 1:
+                create(client)
+            publisher = threading.Thread(target=publish_until_killed, args=(server.url + path, request))
+            publisher.start()
+            time.sleep(chance.uniform(0.0, 0.2))
+            server.kill()
+            publisher.join()
+        with running_server(tmp_path / "data", "--workers", workers) as server, server.client() as client:
+            for _ in range(2):
+                assert client.post(path, **request).status_code == 200
+                assert count_events(client, NAME) == batches * BATCH
+
+
+def publish_until_killed(url, request):
+    with contextlib.suppress(httpx.HTTPError):
+        httpx.post(url, **request, timeout=WAIT_S)

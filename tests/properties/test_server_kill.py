@@ -128,7 +128,7 @@ def test_no_acknowledged_event_is_lost_and_order_is_kept_despite_kills(tmp_path)
 
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_a_batch_that_a_kill_has_cut_off_is_stored_once_by_its_key(tmp_path, workers):
-    """Reference publishing#idempotency-keys: whatever was stored of it, the same request makes it whole."""
+    """Reference publishing#unanswered-requests: whatever was stored of it, the same request makes it whole."""
     chance = random.Random(os.environ.get("SEED", "1"))
     path = f"/event-types/{NAME}/events"
     for batches in range(1, BATCH_KILLS + 1):

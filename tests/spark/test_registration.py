@@ -35,7 +35,9 @@ def others(tmp_path):
     bad.chmod(0o755)
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK", "VIRTUAL_ENV"))}
     path = [str(bad.parent), *(each for each in os.environ["PATH"].split(os.pathsep) if Path(each) != BIN)]
-    return environment | {"PATH": os.pathsep.join(path), "SPARK_LOCAL_IP": "127.0.0.1"}
+    # PERF: most of Java's time would go into compiling what runs a few times.
+    java = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+    return environment | java | {"PATH": os.pathsep.join(path), "SPARK_LOCAL_IP": "127.0.0.1"}
 
 
 @pytest.mark.parametrize("submits", [False, True], ids=["python", "spark-submit"])

@@ -38,7 +38,21 @@ def read_toml(path: Path) -> dict[str, Any]:
         UnicodeDecodeError: it is not UTF-8.
         TOMLDecodeError: it is not TOML.
     """
-    return tomllib.loads(read_file(path).decode("utf-8-sig"))
+    return parse_toml(read_file(path))
+
+
+def parse_toml(content: bytes, *, errors: str = "strict") -> dict[str, Any]:
+    """What TOML says, which may begin with a byte order mark.
+
+    Args:
+        content: the bytes of a file.
+        errors: what to do with bytes that are not UTF-8, as `bytes.decode` has it.
+
+    Raises:
+        UnicodeDecodeError: it is not UTF-8.
+        TOMLDecodeError: it is not TOML.
+    """
+    return tomllib.loads(content.decode("utf-8-sig", errors))
 
 
 def read_with_mode(path: Path) -> tuple[bytes, int]:

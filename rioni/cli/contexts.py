@@ -16,7 +16,6 @@ import os
 import shlex
 import stat
 import subprocess
-import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
@@ -27,7 +26,7 @@ from rioni.config import variables
 from rioni.domain.errors import Invalid, Unavailable
 from rioni.domain.nearest import proposal
 from rioni.file_edits import edited
-from rioni.plain_files import read_with_mode
+from rioni.plain_files import parse_toml, read_with_mode
 
 
 TOKEN_COMMAND_TIMEOUT_S = 30
@@ -104,7 +103,7 @@ def read_contexts() -> Contexts:
     path = contexts_file()
     try:
         content, mode = read_with_mode(path)
-        loaded = tomllib.loads(content.decode("utf-8-sig"))
+        loaded = parse_toml(content)
     except FileNotFoundError:
         return Contexts()
     except OSError as ex:

@@ -189,7 +189,7 @@ MARK = "\ufeff"
 FILES = {
     "settings": (lambda path: load(file=path, environ={}).config.port, "port = 8081", 8081),
     "tokens": (
-        lambda path: [each.uid for each in parsed(path.read_text()).values()],
+        lambda path: [each.uid for each in parsed(path.read_bytes()).values()],
         f'[[token]]\nsha256 = "{"0" * 64}"\nuid = "alice"',
         ["alice"],
     ),

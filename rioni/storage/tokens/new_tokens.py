@@ -45,7 +45,7 @@ def new_token(uid: str, scopes: Sequence[str], realm: str, expires: datetime | N
         lines.append(f"expires = {expires.isoformat()}")
     entry = "\n".join(["[[token]]", *lines]) + "\n"
     try:
-        parsed(entry)
+        parsed(entry.encode())
     except ValueError as ex:
         raise Invalid(f"The broker would refuse the entry: {ex}.") from ex
     return NewToken(token, sha256, entry)
@@ -62,7 +62,7 @@ def add_entry(path: Path, entry: str) -> None:
         with edited(path) as file:
             separator = "\n" if file.text else ""
             file.text = f"{file.text.rstrip()}\n{separator}{entry}" if file.text else entry
-            parsed(file.text)
+            parsed(file.text.encode())
     except BlockingIOError as ex:
         raise Unavailable(f"Another command is changing {path}; try again.") from ex
     except OSError as ex:

@@ -2,11 +2,10 @@
 
 import hashlib
 import threading
-import tomllib
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 import structlog
@@ -17,7 +16,7 @@ from rioni.domain.errors import TokensUnavailable, Unavailable
 from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.thread_pool import ThreadPool, direct
 from rioni.failure_log import FailureLog
-from rioni.plain_files import read_file
+from rioni.plain_files import parse_toml, read_file
 
 
 LOOK_EVERY_S = 1.0
@@ -113,13 +112,12 @@ def _read_if_changed(path: Path, seen: tuple[int, ...] | None) -> _Content | Non
 
 
 def _read(path: Path) -> Mapping[bytes, TokenInfo]:
-    return parsed(read_file(path).decode())
+    return parsed(read_file(path))
 
 
-def parsed(text: str) -> Mapping[bytes, TokenInfo]:
-    """The tokens of the text of a file, by their SHA-256; raises ValueError with what is wrong."""
-    content: dict[str, Any] = tomllib.loads(text.removeprefix("\ufeff"))
-    entries = msgspec.convert(content, _File).token
+def parsed(content: bytes) -> Mapping[bytes, TokenInfo]:
+    """The tokens of the content of a file, by their SHA-256; raises ValueError with what is wrong."""
+    entries = msgspec.convert(parse_toml(content), _File).token
     for number, entry in enumerate(entries, 1):
         if not is_uid(entry.uid):
             raise ValueError(f"the uid of token {number} is empty, too long, or not printable")

@@ -9,7 +9,6 @@ import contextlib
 import json
 import os
 import re
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from urllib.parse import quote, quote_plus, unquote, urlsplit
 import msgspec
 
 from rioni.config.settings import SETTINGS, Config
+from rioni.plain_files import parse_toml, read_file
 from rioni.tools.doctor.locating import PROC
 from rioni.tools.doctor.site import Host
 
@@ -232,7 +232,7 @@ def _parts_of_url(text: str) -> Iterator[str]:
 
 def _of_toml(path: Path) -> Iterator[str]:
     with contextlib.suppress(OSError, ValueError):
-        yield from _secret_members(tomllib.loads(_beginning(path)))
+        yield from _secret_members(parse_toml(_beginning(path), errors="replace"))
 
 
 def _secret_members(table: Mapping[str, Any], *, above: bool = False) -> Iterator[str]:
@@ -247,12 +247,12 @@ def _secret_members(table: Mapping[str, Any], *, above: bool = False) -> Iterato
 def _of_key(path: Path) -> Iterator[str]:
     """The lines of a file with a private key."""
     with contextlib.suppress(OSError):
-        yield from (line for line in _beginning(path).splitlines() if line and not line.startswith("-----"))
+        lines = _beginning(path).decode(errors="replace").splitlines()
+        yield from (line for line in lines if line and not line.startswith("-----"))
 
 
-def _beginning(path: Path) -> str:
-    with path.open("rb") as file:
-        return file.read(FILE_BYTES_MAX).decode(errors="replace")
+def _beginning(path: Path) -> bytes:
+    return read_file(path)[:FILE_BYTES_MAX]
 
 
 def _forms(secret: str) -> set[str]:

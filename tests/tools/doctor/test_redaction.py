@@ -135,7 +135,7 @@ def test_what_is_no_secret_stays(text):
 def test_secrets_are_learnt_of_the_environment_settings_and_their_files(tmp_path):
     kafka, zookeeper, key = tmp_path / "kafka.toml", tmp_path / "zookeeper.toml", tmp_path / "key.pem"
     kafka.write_text('["k1:9092"]\nsasl.username = "rioni"\nsasl.password = "kafka-secret"\n')
-    zookeeper.write_text('user = "rioni"\npassword = "zookeeper-secret"\n')
+    zookeeper.write_text('\ufeffuser = "rioni"\npassword = "zookeeper-secret"\n')
     key.write_text("-----BEGIN PRIVATE KEY-----\nbGluZSBvZiBhIGtleQ==\n-----END PRIVATE KEY-----\n")
     (tmp_path / "log-signing.key").write_text("-----BEGIN PRIVATE KEY-----\nc2lnbmluZw==\n-----END PRIVATE KEY-----\n")
     config = Config(

@@ -126,8 +126,7 @@ def copy(
     session.be_patient(from_client)
     if event_filter is not None:
         check_filter_option(session.output.note, [found], event_filter)
-    partitions = len(from_client.partitions.list(source))
-    to, is_new = target_of(to_client, target, found, partitions, create=create)
+    to, is_new = target_of(to_client, target, from_client, found, chosen, create=create)
     session.be_patient(to_client)
     if is_new:
         session.output.note(f"The event type {target} is made.")

@@ -25,6 +25,8 @@ app = typer.Typer(name="subscriptions")
 CURSOR = "`[EVENT_TYPE:]PARTITION:OFFSET`, without the event type where there is only one"
 ENDS = {"begin": "BEGIN", "end": "END"}
 COMMITTED = "committed"
+PARTITIONS_NAMED = 10
+"""Of a subscription, in an error."""
 
 
 class Place(NamedTuple):
@@ -199,7 +201,9 @@ def _target(
 def _selected(places: Sequence[Place], event_type: str | None, partition: str | None) -> list[Place]:
     found = [each for each in places if event_type in (None, each.event_type) and partition in (None, each.partition)]
     if not found:
-        near = proposal(event_type or "", {each.event_type for each in places})
+        named = [f"{each.partition} of {each.event_type}" for each in places[:PARTITIONS_NAMED]]
+        known = f"; it has {', '.join(named)}{', ...' if len(places) > len(named) else '.'}"
+        near = proposal(event_type or "", {each.event_type for each in places}, known)
         raise Invalid(f"The subscription has no such partition{near}")
     return found
 

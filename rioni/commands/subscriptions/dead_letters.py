@@ -20,7 +20,8 @@ from rioni.commands.subscriptions.subscriptions import RecordDeadLettersRedriven
 from rioni.commands.system.system_event_publisher import SystemEventPublisher
 from rioni.commands.system.system_event_types import SystemEventTypes
 from rioni.domain.access.authorization import Attribute, Subject
-from rioni.domain.errors import EventTypeNotFound, InvalidCursor, QuotaExceeded
+from rioni.domain.errors import EventTypeNotFound, Invalid, InvalidCursor, QuotaExceeded
+from rioni.domain.nearest import proposal
 from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.event_store import Chunk
 from rioni.domain.ports.event_stores import EventStores
@@ -204,6 +205,7 @@ class DeadLetterRedriver:
 
         Raises:
             InvalidCursor: the place is none of the queue.
+            Invalid: nothing is selected, and the subscription has no such event type or partition.
             SubscriptionNotFound: there is no such subscription.
             Blocked: the application or an event type of the subscription is blocked.
             AccessDenied: the subject does not administer the subscription, or may not read one of its event types.
@@ -213,6 +215,7 @@ class DeadLetterRedriver:
         self._access.dead_letters(subject, subscription_id)
         page: list[KeptDeadLetter] = []
         size = 0
+        kept: KeptDeadLetter | None = None
         for kept in self._scan(subscription_id, wanted, self._visible(subject, subscription_id), after):
             redriven = self._is_redriven(kept) if marked or only_open else None
             if redriven and only_open:
@@ -221,6 +224,8 @@ class DeadLetterRedriver:
             size += memoryview(kept.letter.event).nbytes
             if len(page) == limit or size > PAGE_BYTES:
                 return DeadLetterPage(page, kept.cursor)
+        if kept is None and after is None:
+            self._check_exists(subscription_id, wanted)
         return DeadLetterPage(page)
 
     def redrive(self, command: RedriveDeadLetters, context: Context, charge: Charge | None = None) -> Redriven:
@@ -232,6 +237,7 @@ class DeadLetterRedriver:
 
         Raises:
             InvalidCursor: the place to go on at is none of the queue.
+            Invalid: nothing is selected, and the subscription has no such event type or partition.
             SubscriptionNotFound: there is no such subscription.
             Blocked: the application or an event type of the subscription may not consume, or not publish.
             AccessDenied: the subject does not administer the subscription, or may not read one of its event types.
@@ -267,6 +273,8 @@ class DeadLetterRedriver:
                     redriven=counts["redriven"],
                 )
                 self._bus.dispatch(record, context)
+        if not counts and command.after is None:
+            self._check_exists(command.subscription_id, command.wanted)
         return Redriven(**counts, after=after)
 
     def preview(self, command: RedriveDeadLetters, subject: Subject) -> RedrivePreview:
@@ -286,8 +294,33 @@ class DeadLetterRedriver:
             elif outcome == "redriven":
                 more = True
                 break
+        if not counts and command.after is None:
+            self._check_exists(command.subscription_id, command.wanted)
         shown = [ReasonCount(reason=reason, count=count) for reason, count in reasons.most_common()]
         return RedrivePreview(**counts, after=after, more=more, reasons=shown)
+
+    def _check_exists(self, subscription_id: str, wanted: DeadLetterFilter) -> None:
+        """Check that a filter which selects nothing names an event type and a partition of the subscription.
+
+        Only then, since dead letters outlive their event types and partitions.
+
+        Raises:
+            Invalid: it does not, so an empty answer would be misleading.
+        """
+        names = self._registry.subscription(subscription_id).event_types
+        if wanted.event_type is not None:
+            if wanted.event_type not in names:
+                near = proposal(wanted.event_type, names)
+                raise Invalid(f"event_type: the subscription does not read {wanted.event_type}{near}")
+            names = (wanted.event_type,)
+        if wanted.partition is None:
+            return
+        try:
+            count = max(self._registry.timelines(name).active.partitions for name in names)
+        except EventTypeNotFound:
+            return
+        if partition_number(wanted.partition, count) is None:
+            raise Invalid(f"partition: there is no partition {wanted.partition}; there are 0 to {count - 1}")
 
     def _visible(self, subject: Subject, subscription_id: str) -> Visibility:
         """Which events of a subscription's dead letters a subject may see; its filter has chosen them before."""

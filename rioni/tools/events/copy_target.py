@@ -5,20 +5,25 @@ import copy
 from rioni.client import Client, EventType, NotFound, Schema, Statistic
 from rioni.domain.errors import Invalid
 from rioni.domain.nearest import proposal
+from rioni.tools.events.places import Locator
+from rioni.tools.events.ranges import Selection, starts
 
 
-def target_of(client: Client, name: str, source: EventType, partitions: int, *, create: bool) -> tuple[EventType, bool]:
+def target_of(
+    client: Client, name: str, source_client: Client, source: EventType, selection: Selection, *, create: bool
+) -> tuple[EventType, bool]:
     """The event type to copy to, and whether it was made now.
 
     Args:
         client: of its broker.
         name: of the event type.
+        source_client: of the broker of the source.
         source: what is copied.
-        partitions: how many the source has.
+        selection: of its events.
         create: whether to make it where there is none.
 
     Raises:
-        Invalid: there is none, or it is the source itself.
+        Invalid: there is none, it is the source itself, or the selection does not fit, in which case nothing is made.
     """
     try:
         found = client.event_types.get(name)
@@ -28,7 +33,9 @@ def target_of(client: Client, name: str, source: EventType, partitions: int, *, 
             raise Invalid(
                 f"There is no event type {name} to copy to{near} --create makes one like {source.name}."
             ) from ex
-        return _created(client, name, source, partitions), True
+        locator = Locator(source_client, source.name)
+        starts(locator, locator.bounds(selection.partitions), selection, from_end=False)
+        return _created(client, name, source, len(source_client.partitions.list(source.name))), True
     if (found.name, found.created_at) == (source.name, source.created_at):
         raise Invalid(f"{name} can't be copied to itself: source and target are the same event type.")
     return found, False

@@ -5,6 +5,7 @@ Source: reference system-event-types#dead-letter-queue.
 
 import contextlib
 import dataclasses
+import re
 
 import msgspec
 import pytest
@@ -24,7 +25,7 @@ from rioni.commands.subscriptions.dead_letters import (
 )
 from rioni.commands.subscriptions.subscriptions import CreateSubscription
 from rioni.domain.access.authorization import UNAUTHENTICATED, Attribute
-from rioni.domain.errors import EventTypeNotFound, InvalidCursor, QuotaExceeded
+from rioni.domain.errors import EventTypeNotFound, Invalid, InvalidCursor, QuotaExceeded
 from rioni.domain.publishing.headers import Headers
 from rioni.domain.streaming.batching import Slice
 from rioni.domain.subscriptions.dead_letter_policy import DeadLetterFilter
@@ -275,7 +276,12 @@ def check_preview(broker, dead_letters, subscription, wanted, limit, force):
         return dead_letters.preview(command, UNAUTHENTICATED)
 
     before = (stored(broker, "a"), broker.log.head().position)
-    found, everything = preview(wanted), preview(wanted, limit=1_000)
+    try:
+        found, everything = preview(wanted), preview(wanted, limit=1_000)
+    except Invalid:
+        with pytest.raises(Invalid, match=r"does not read|there is no partition"):
+            redrive(broker, dead_letters, subscription, limit, wanted, force=force)
+        return
     assert (stored(broker, "a"), broker.log.head().position) == before
     assert found.more == (everything.redriven > limit)
     assert sum(each.count for each in found.reasons) == found.redriven
@@ -284,6 +290,42 @@ def check_preview(broker, dead_letters, subscription, wanted, limit, force):
     done = redrive(broker, dead_letters, subscription, limit, wanted, force=force)
     counts = {name: getattr(found, name) for name in Redriven.__struct_fields__}
     assert Redriven(**counts) == done
+
+
+@pytest.mark.parametrize(
+    ("wanted", "reason"),
+    [
+        ({"event_type": "aa"}, "does not read aa; did you mean a?"),
+        ({"event_type": "b"}, "does not read b"),
+        ({"partition": "1"}, "there is no partition 1; there are 0 to 0"),
+        ({"partition": "-1"}, "there is no partition -1"),
+        ({"event_type": "a", "partition": "x"}, "there is no partition x"),
+    ],
+)
+def test_a_filter_that_selects_nothing_and_names_nothing_of_the_subscription_is_refused(
+    wanted, reason, broker, queue, dead_letters, subscription
+):
+    """Reference streams#listing-dead-letters."""
+    keep(queue, subscription, 0)
+    wanted = DeadLetterFilter(**wanted)
+    command = RedriveDeadLetters(subscription_id=subscription, wanted=wanted, limit=9)
+    for refused in (
+        lambda: dead_letters.page(subscription, wanted, 9, UNAUTHENTICATED),
+        lambda: dead_letters.preview(command, UNAUTHENTICATED),
+        lambda: redrive(broker, dead_letters, subscription, 9, wanted),
+    ):
+        with pytest.raises(Invalid, match=re.escape(reason)):
+            refused()
+
+
+def test_dead_letters_of_partitions_and_event_types_that_are_gone_are_selected(queue, dead_letters, subscription):
+    """Reference streams#listing-dead-letters."""
+    for origin in (("a", "7"), ("gone", "0")):
+        keep(queue, subscription, 0, origin=origin)
+        wanted = DeadLetterFilter(event_type=origin[0], partition=origin[1])
+        page = dead_letters.page(subscription, wanted, 9, UNAUTHENTICATED)
+        assert len(page.items) == 1
+        assert dead_letters.page(subscription, wanted, 9, UNAUTHENTICATED, after=page.items[0].cursor).items == []
 
 
 def test_a_preview_tells_a_bounded_number_of_reasons(broker, queue, dead_letters, subscription):

@@ -271,10 +271,13 @@ def test_a_target_is_made_like_its_source(client, event_type):
     client.partitions.set_count(source.name, 4)
     name = f"{source.name}-copy"
     with pytest.raises(Invalid, match="--create makes one like"):
-        target_of(client, name, source, 4, create=False)
-    made, is_new = target_of(client, name, source, 4, create=True)
+        target_of(client, name, client, source, Selection(), create=False)
+    for wrong in (Selection(partitions=("7",)), Selection(partitions=("0",), from_offset="999")):
+        with pytest.raises(Invalid, match="partition"):
+            target_of(client, name, client, source, wrong, create=True)
+    made, is_new = target_of(client, name, client, source, Selection(), create=True)
     assert is_new
     assert (made.labels, made.partition_strategy, len(client.partitions.list(name))) == ({"team": "orders"}, "hash", 4)
-    assert target_of(client, name, source, 4, create=True)[1] is False
+    assert target_of(client, name, client, source, Selection(), create=True)[1] is False
     with pytest.raises(Invalid, match="the same event type"):
-        target_of(client, source.name, source, 4, create=False)
+        target_of(client, source.name, client, source, Selection(), create=False)

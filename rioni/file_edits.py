@@ -1,15 +1,12 @@
 """Changes small text files: by one process at a time, in one step, with the owner and mode that they had."""
 
-import errno
 import os
-import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
 
-from rioni import file_locks
+from rioni.file_locks import lock, open_lock
 from rioni.plain_files import read_file
 
 
@@ -38,8 +35,8 @@ def edited(path: Path, *, mode: int = 0o600) -> Iterator[EditedFile]:
         UnicodeDecodeError: it is not UTF-8.
     """
     path = path.resolve()
-    with _lock_file(path.with_name(f".{path.name}.lock")) as held:
-        file_locks.lock(held.fileno())
+    with open_lock(path.with_name(f".{path.name}.lock")) as held:
+        lock(held.fileno())
         try:
             status = path.stat()
             file = EditedFile(read_file(path).decode())
@@ -48,19 +45,6 @@ def edited(path: Path, *, mode: int = 0o600) -> Iterator[EditedFile]:
             file = EditedFile("")
         yield file
         _replace(path, file.text, status, mode)
-
-
-def _lock_file(path: Path) -> BinaryIO:
-    # Others may write to the folder: a link would lead elsewhere, and opening a pipe would wait for a reader.
-    refused = OSError(errno.EINVAL, f"the lock {path} is no regular file; take it away")
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC, 0o600)
-    except OSError as ex:
-        raise refused if ex.errno in {errno.ELOOP, errno.EISDIR, errno.ENXIO} else ex from None
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
-        os.close(fd)
-        raise refused
-    return os.fdopen(fd, "rb")
 
 
 def _replace(path: Path, text: str, status: os.stat_result | None, mode: int) -> None:

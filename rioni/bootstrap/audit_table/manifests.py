@@ -13,7 +13,7 @@ import msgspec
 from rioni.bootstrap.verify_export import MANIFESTS
 from rioni.domain.errors import Conflict, Unavailable
 from rioni.domain.hash_chain import GENESIS, LogHead
-from rioni.file_locks import try_lock
+from rioni.file_locks import open_lock, try_lock
 from rioni.storage.embedded.data_directory import fsync_directory
 
 
@@ -94,7 +94,7 @@ class TableFolder:
             if self.path.exists() and not self._manifests.is_dir() and any(self.path.iterdir()):
                 raise Conflict(f"{self.path} has files that are no audit table. Name another folder.")
             self._manifests.mkdir(parents=True, exist_ok=True)
-            file = (self._manifests / ".lock").open("w")
+            file = open_lock(self._manifests / ".lock")
         except OSError as ex:
             raise Unavailable(f"{self.path} can't be written to: {ex.strerror}.") from ex
         with file:

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 from pyspark.sql import SparkSession
 from sqlalchemy import Engine, inspect
 
-from rioni.domain.errors import Conflict
+from rioni.domain.errors import Conflict, Unavailable
 from rioni.domain.hash_chain import LogHead
 from rioni.domain.timestamps import rfc3339
-from rioni.file_locks import try_lock
+from rioni.file_locks import open_lock, try_lock
 from rioni.projections.bulk.executors import DONE_SCHEMA, ENTRIES, FILE_SUFFIX, sink_for, write_rows
 from rioni.projections.bulk.loading import database, load_file, targets
 from rioni.projections.bulk.session import HERE, SparkOptions, cancel, is_lost, runs_here, spark_session
@@ -117,8 +117,8 @@ def rebuild(
         CorruptLog: the log is not what was written; names the position.
         Conflict: another rebuild is running, or a generation can't be continued.
         NotFound: there is no such generation to continue.
-        Unavailable: Java or PySpark is missing, Java was killed, or the connection was lost that kept other rebuilds
-            out.
+        Unavailable: Java or PySpark is missing, Java was killed, the connection was lost that kept other rebuilds out,
+            or the folder can't be written to.
     """
     engine = open_engine(url, turn)
     with alone() as check_alone, _alone(scratch):
@@ -328,8 +328,12 @@ class _Rebuild:
 @contextmanager
 def _alone(scratch: Path) -> Iterator[None]:
     """Make sure that no other rebuild uses the same folder."""
-    scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with (scratch / "rebuild.lock").open("w") as file:
+    try:
+        scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file = open_lock(scratch / "rebuild.lock")
+    except OSError as ex:
+        raise Unavailable(f"{scratch} can't be written to: {ex.strerror}.") from ex
+    with file:
         if not try_lock(file.fileno()):
             raise Conflict(f"Another rebuild is running: it holds the lock on {scratch / 'rebuild.lock'}.")
         yield

@@ -7,7 +7,7 @@ from pathlib import Path
 from sqlalchemy import Connection, Engine, exc, func, select
 
 from rioni.domain.errors import Conflict, Unavailable
-from rioni.file_locks import try_lock
+from rioni.file_locks import open_lock, try_lock
 from rioni.storage.sql.engines import translate_errors
 
 
@@ -58,7 +58,11 @@ def _check(connection: Connection) -> None:
 
 @contextlib.contextmanager
 def _file_lock(path: Path) -> Iterator[None]:
-    with path.open("w") as file:
+    try:
+        file = open_lock(path)
+    except OSError as ex:
+        raise Unavailable(f"{path} can't be written: {ex.strerror}.") from ex
+    with file:
         if not try_lock(file.fileno()):
             raise Conflict(_TAKEN.format(f"it holds the lock on {path}"))
         yield

@@ -13,10 +13,10 @@ from uuid import uuid4
 
 import msgspec
 
-from rioni import file_locks
 from rioni.client import EventType
 from rioni.domain.errors import Invalid
 from rioni.file_edits import edited
+from rioni.file_locks import open_lock, try_lock
 from rioni.plain_files import read_file
 
 
@@ -135,11 +135,11 @@ def state_file(path: Path | None, new: CopyState) -> Iterator[StateFile]:
         yield StateFile(None, new)
         return
     try:
-        lock = path.with_name(f".{path.name}.running").open("w")
+        lock = open_lock(path.with_name(f".{path.name}.running"))
     except OSError as ex:
         raise Invalid(f"{path} can't be written: {ex.strerror}.") from ex
     with lock:
-        if not file_locks.try_lock(lock.fileno()):
+        if not try_lock(lock.fileno()):
             raise Invalid(f"{path} is in use: another process copies with it.")
         state = _read(path)
         if state is None:

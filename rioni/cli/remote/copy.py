@@ -134,7 +134,7 @@ def copy(
     stop = not go_on
     with ExitStack() as stack:
         kept = stack.enter_context(state_file(state, new_state(found, to, to_client, options)))
-        report = _Report(session, stack, rejected)
+        report = _Report(session, stack, rejected, kept.state)
         ending = threading.Event()
         work = Copy(
             reader=Reader(
@@ -189,8 +189,9 @@ def _clients(
 class _Report:
     """Says what is refused, how far the copy is, and whether it is complete; threads may do so at the same time."""
 
-    def __init__(self, session: Session, stack: ExitStack, rejected: Path | None) -> None:
+    def __init__(self, session: Session, stack: ExitStack, rejected: Path | None, state: "CopyState") -> None:
         self._output = session.output
+        self._stored_before = _stored(state)
         self._meter: Meter = stack.enter_context(meter())
         self._lock = threading.Lock()
         self._said = 0
@@ -225,9 +226,10 @@ class _Report:
 
     def broken_off(self, state: "CopyState", path: Path | None) -> None:
         """Say what is done, and how to go on."""
-        stored = sum(each.stored for each in state.partitions.values())
+        stored = _stored(state)
+        earlier = f", {stored:,} with those of earlier runs" if self._stored_before else ""
         advice = f"the same command goes on, with --state {path}" if path else "with --state a copy can be continued"
-        self.note(f"Not complete: {stored:,} events are copied; {advice}.")
+        self.note(f"Not complete: {stored - self._stored_before:,} events are copied{earlier}; {advice}.")
 
     def end(self, work: "Copy", client: "Client") -> bool:
         """Say what was done; whether everything is copied."""
@@ -235,28 +237,35 @@ class _Report:
 
         state = work.state.state
         partitions = state.partitions.values()
-        read, stored, refused = (
-            sum(getattr(each, name) for each in partitions) for name in ("read", "stored", "refused")
-        )
+        read, refused = (sum(getattr(each, name) for each in partitions) for name in ("read", "refused"))
+        stored = _stored(state)
         grown = growth(client, state)
         value: dict[str, Any] = {
             "source": state.source.event_type,
             "target": state.target.event_type,
             "read": read,
             "copied": stored,
+            "copied_before": self._stored_before,
             "filtered": read - stored - refused,
             "refused": refused,
             "expired": state.lost,
             "target_growth": grown,
         }
         self._meter.clear()
-        words = [f"{stored:,} events copied to {state.target.event_type}"]
+        words = [f"{stored - self._stored_before:,} events copied to {state.target.event_type}"]
+        if self._stored_before:
+            words = [f"{words[0]}; by all runs: {stored:,} copied"]
         words += [f"{count:,} {what}" for what, count in value.items() if what in _SAID and count]
         self._output.line(value, f"{', '.join(words)}; {_grown(grown, stored)}.")
         return not (self._said or refused or state.lost or (grown is not None and grown < stored))
 
 
 _SAID = ("filtered", "refused", "expired")
+
+
+def _stored(state: "CopyState") -> int:
+    """How many events all runs with a state have copied."""
+    return sum(each.stored for each in state.partitions.values())
 
 
 def _grown(grown: int | None, stored: int) -> str:

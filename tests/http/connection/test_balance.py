@@ -69,6 +69,7 @@ def owned_connections(workers, port):
 def server(tmp_path_factory):
     with running_server(tmp_path_factory.mktemp("data") / "data", "--workers", "2") as server:
         wait_until(lambda: len(server.workers()) == 2 and both_accept(server))
+        wait_until(lambda: not owned_connections(server.workers(), urlsplit(server.url).port).total())
         yield server
 
 

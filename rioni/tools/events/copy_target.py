@@ -25,6 +25,8 @@ def target_of(
     Raises:
         Invalid: there is none, it is the source itself, or the selection does not fit, in which case nothing is made.
     """
+    locator = Locator(source_client, source.name)
+    bounds = locator.bounds(selection.partitions)
     try:
         found = client.event_types.get(name)
     except NotFound as ex:
@@ -33,8 +35,7 @@ def target_of(
             raise Invalid(
                 f"There is no event type {name} to copy to{near} --create makes one like {source.name}."
             ) from ex
-        locator = Locator(source_client, source.name)
-        starts(locator, locator.bounds(selection.partitions), selection, from_end=False)
+        starts(locator, bounds, selection, from_end=False)
         return _created(client, name, source, len(source_client.partitions.list(source.name))), True
     if (found.name, found.created_at) == (source.name, source.created_at):
         raise Invalid(f"{name} can't be copied to itself: source and target are the same event type.")

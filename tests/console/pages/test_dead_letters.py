@@ -78,11 +78,14 @@ def test_the_address_selects_what_is_listed_previewed_and_redriven(visitor, lett
         ({"reason": "another"}, [3, 4], 2),
         ({"event_type": "console.absent"}, [5], 0),
         ({"from_offset": "001-0001-000000000000000004"}, [4, 5], 1),
-        ({"partition": "1"}, [], 0),
+        ({"reason": "absent"}, [], 0),
     ):
         data = shown(visitor, letters, preview="yes", **query)
         assert sorted(each["event"]["order"] for each in data["dead_letters"]["items"]) == offsets, query
         assert data["preview"]["redriven"] == redriven, query
+    nothing = visitor.get(f"{letters.path}&preview=yes&partition=1").text
+    assert "there is no partition 1; there are 0 to 0" in nothing
+    assert 'name="partition"' in nothing
     page = redrive(visitor, letters, "&reason=another").text
     assert "2 published again, 0 had been before, 0 without an event type." in page
     assert "another" in page

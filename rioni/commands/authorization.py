@@ -44,6 +44,7 @@ class AccessPolicy:
         default_admin: Attribute,
         all_data_access: Sequence[Attribute] = (),
         audit_readers: Sequence[Attribute] = (),
+        auditors: Sequence[Attribute] = (),
     ) -> None:
         """Keep the registry and the settings.
 
@@ -52,11 +53,13 @@ class AccessPolicy:
             default_admin: may do everything.
             all_data_access: may read every event type.
             audit_readers: may read the history.
+            auditors: those of them who may create nothing.
         """
         self._registry = registry
         self._default_admin = default_admin
         self._all_data_access = all_data_access
         self._audit_readers = audit_readers
+        self._auditors = auditors
 
     def event_type(self, subject: Subject, name: str, operation: str) -> EventType:
         """The event type that the subject may READ or WRITE; the broker's administrators always may.
@@ -152,6 +155,10 @@ class AccessPolicy:
         subscription = self.dead_letters(subject, subscription_id)
         self.blacklist("PRODUCER", subject, subscription.event_types)
         return subscription
+
+    def is_auditor(self, subject: Subject) -> bool:
+        """Whether the subject may create no event types, since it reads the history and does not administer."""
+        return not subject.unrestricted and permits(self._auditors, subject) and not self.may(subject, "WRITE")
 
     def may(self, subject: Subject, right: str) -> bool:
         """Whether the subject has a right to the broker: READ, WRITE, ADMIN or HISTORY."""

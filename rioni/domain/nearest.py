@@ -1,24 +1,90 @@
 """Proposes the nearest of the known names where one is not known: the rule of all errors that ask "did you mean"."""
 
-import difflib
-from collections.abc import Iterable
-from itertools import islice
+import re
+from collections.abc import Iterable, Sequence
 
 
-NAMES_MAX = 10_000
-"""Names among which the nearest one is looked for."""
-LIKENESS_MIN = 0.6
-"""Of a name that is proposed, from 0 to 1."""
+EDITS_MAX = 2
+"""How many letters of a name that is proposed may be missing, too many, wrong or swapped."""
+SHORT = 6
+"""Of a part with fewer letters only one may be."""
+PART_MISSING = EDITS_MAX + 1
+UNLIKE = EDITS_MAX + 2
+
+_PART = re.compile(r"[^\W_]+")
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that is most like another one, upper and lower case aside; None if none is like it."""
-    names = {each.casefold(): each for each in islice(known, NAMES_MAX)}
-    found = difflib.get_close_matches(name.casefold(), names, n=1, cutoff=LIKENESS_MIN)
-    return names[found[0]] if found else None
+    """The known name that is most like another one; None if none is like it.
+
+    Names are compared part by part: what they have in common says nothing about a part in which they differ, so that
+    `orders.cancelled` is not like `orders.created`. Case and what separates the parts are no difference. PERF: it takes
+    some microseconds for each known name.
+    """
+    wanted, least, found = _parts(name), UNLIKE, None
+    for each in known:
+        if (cost := _cost(wanted, _parts(each))) < least:
+            least, found = cost, each
+    return found
 
 
 def proposal(name: str, known: Iterable[str], otherwise: str = ".") -> str:
     """The end of a sentence about a name that is not known: the question for the nearest one, or `otherwise`."""
     found = nearest(name, known)
     return otherwise if found is None else f"; did you mean {found}?"
+
+
+def _parts(name: str) -> list[str]:
+    return _PART.findall(name.casefold())
+
+
+def _cost(one: Sequence[str], other: Sequence[str]) -> int:
+    """How unlike two names are, from 0 to `UNLIKE`."""
+    if not one or not other:
+        return UNLIKE
+    # Separators may be missing, or be too many.
+    pairs = zip(one, other, strict=True) if len(one) == len(other) else [("".join(one), "".join(other))]
+    cost = 0
+    for a, b in pairs:
+        if a != b and (cost := cost + _edits(a, b)) > EDITS_MAX:
+            return PART_MISSING if _is_without_a_part(*sorted((one, other), key=len)) else UNLIKE
+    return cost
+
+
+def _is_without_a_part(shorter: Sequence[str], longer: Sequence[str]) -> bool:
+    """Whether the first or the last part of the longer name is missing, and the others have twice its letters."""
+    missing = longer[-1] if longer[:-1] == shorter else longer[0] if longer[1:] == shorter else None
+    return missing is not None and 2 * len(missing) < len("".join(shorter))
+
+
+def _edits(one: str, other: str) -> int:
+    """In how many letters two parts differ; `UNLIKE` if in too many."""
+    longest = max(len(one), len(other))
+    most = min(EDITS_MAX if longest >= SHORT else 1, longest - 1)
+    # PERF: spares most pairs the search; each edit takes one letter away from a side at most.
+    if abs(len(one) - len(other)) > most or len(set(one) - set(other)) > most or len(set(other) - set(one)) > most:
+        return UNLIKE
+    found = _distance(one, other, most)
+    return found if found <= most else UNLIKE
+
+
+def _distance(one: str, other: str, most: int) -> int:
+    """The least number of edits that make one text the other; more than `most` if it is more."""
+    start = _common(one, other)
+    one, other = one[start:], other[start:]
+    if not one or not other:
+        return len(one or other)
+    if most == 0:
+        return 1
+    ways = [(one[1:], other[1:]), (one[1:], other), (one, other[1:])]
+    if one[:2] == other[1::-1]:
+        ways.append((one[2:], other[2:]))
+    return 1 + min(_distance(*way, most - 1) for way in ways)
+
+
+def _common(one: str, other: str) -> int:
+    """With how many equal letters two texts begin."""
+    for number, (a, b) in enumerate(zip(one, other, strict=False)):
+        if a != b:
+            return number
+    return min(len(one), len(other))

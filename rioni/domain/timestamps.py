@@ -42,6 +42,8 @@ A leap second is one at the end of a day in UTC; with an offset from UTC it has 
 
 _DATE_TIME = re.compile(DATE_TIME)
 _EPOCH = datetime.fromtimestamp(0, UTC)
+LAST_MS = 253_402_300_799_999
+"""The last millisecond of the year 9999, behind which no time can be written in UTC."""
 
 
 def rfc3339(timestamp_ms: int) -> str:

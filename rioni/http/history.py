@@ -5,7 +5,7 @@ import re
 import falcon
 
 from rioni.domain.errors import Invalid, Malformed
-from rioni.domain.timestamps import beyond_millisecond, parsed_ms, rfc3339
+from rioni.domain.timestamps import LAST_MS, beyond_millisecond, parsed_ms, rfc3339
 from rioni.http.caller import subject_of
 from rioni.http.dependencies import Dependencies
 from rioni.projections.queries import positions
@@ -33,7 +33,7 @@ def time_from(text: str, name: str) -> str:
     Raises:
         Malformed: it is not RFC 3339.
     """
-    return rfc3339(_milliseconds(text, name) + beyond_millisecond(text))
+    return rfc3339(min(_milliseconds(text, name) + beyond_millisecond(text), LAST_MS))
 
 
 def since_ms(req: falcon.Request) -> int:
@@ -82,4 +82,4 @@ def _milliseconds(text: str, name: str) -> int:
     if milliseconds is None:
         wanted = "a position or an RFC 3339 time" if name == AS_OF else "an RFC 3339 time"
         raise Malformed(f"{name}: '{text}' is not {wanted} such as 2026-01-31T12:00:00Z; write + as %2B")
-    return max(0, milliseconds)
+    return min(max(0, milliseconds), LAST_MS)

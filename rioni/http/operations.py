@@ -22,17 +22,21 @@ class Needs(NamedTuple):
     """What an operation asks for, besides the scope of its route."""
 
     of: Literal["broker", "event_type", "subscription"]
-    right: str
+    right: str = ""
+    """Empty where everybody may do it."""
     sides: tuple[str, ...] = ()
     """The sides of the blacklist that forbid it."""
     writes: bool = False
     """Whether `disable_db_write_operations` refuses it."""
 
 
+_CREATE = "CREATE"
+"""No right that is listed: all have it but auditors."""
 _PRODUCER, _CONSUMER = "PRODUCER", "CONSUMER"
 _EVENT_TYPE, _SUBSCRIPTION = "/event-types/{name}", "/subscriptions/{subscription_id}"
 _CURSORS, _STREAM = f"{_SUBSCRIPTION}/cursors", f"{_SUBSCRIPTION}/events"
 _REDRIVE = f"{_SUBSCRIPTION}/dead-letters/redrive"
+_SCHEMAS, _AVRO_SCHEMAS = f"{_EVENT_TYPE}/schemas", "/avro-schemas/{name}/versions"
 _STORAGE, _BLACKLIST = "/storages/{storage_id}", "/settings/blacklist/{blacklist_type}/{name}"
 
 NEEDS: Mapping[str, Needs] = {
@@ -47,7 +51,7 @@ NEEDS: Mapping[str, Needs] = {
     f"POST {_EVENT_TYPE}/deleted-events": Needs("event_type", "WRITE", (_PRODUCER,)),
     f"PUT {_EVENT_TYPE}": Needs("event_type", "ADMIN", writes=True),
     f"DELETE {_EVENT_TYPE}": Needs("event_type", "ADMIN", writes=True),
-    f"POST {_EVENT_TYPE}/schemas": Needs("event_type", "ADMIN"),
+    f"POST {_SCHEMAS}": Needs("event_type", "ADMIN"),
     f"POST {_CURSORS}": Needs("subscription", "READ", (_CONSUMER,)),
     f"POST {_SUBSCRIPTION}/streams/{{stream_id}}/failures": Needs("subscription", "READ", (_CONSUMER,)),
     f"DELETE {_SUBSCRIPTION}/streams/{{stream_id}}": Needs("subscription", "READ"),
@@ -88,8 +92,44 @@ NEEDS: Mapping[str, Needs] = {
     "GET /jobs": Needs("broker", "HISTORY"),
     "GET /rebuilds": Needs("broker", "HISTORY"),
     "GET /rebuilds/{rebuild_id}": Needs("broker", "HISTORY"),
+    f"GET {_EVENT_TYPE}": Needs("event_type"),
+    f"GET {_EVENT_TYPE}/consumers": Needs("event_type"),
+    f"GET {_EVENT_TYPE}/producers": Needs("event_type"),
+    f"GET {_SCHEMAS}": Needs("event_type"),
+    f"GET {_SCHEMAS}/{{version}}": Needs("event_type"),
+    f"POST {_SCHEMAS}/{{version}}/compatibility-check": Needs("event_type"),
+    f"GET {_SUBSCRIPTION}": Needs("subscription"),
+    f"GET {_SUBSCRIPTION}/stats": Needs("subscription"),
+    f"GET {_SUBSCRIPTION}/ended-streams": Needs("subscription"),
+    f"GET {_CURSORS}": Needs("subscription", sides=(_CONSUMER,)),
+    "POST /event-types": Needs("broker", _CREATE, writes=True),
+    "POST /subscriptions": Needs("broker", writes=True),
+    **dict.fromkeys(
+        (
+            "GET /event-types",
+            "GET /event-type-facets",
+            "GET /subscriptions",
+            "POST /stream-tickets",
+            "GET /rights",
+            "POST /filter-evaluations",
+            "PUT /jobs/{job_id}",
+            f"GET {_AVRO_SCHEMAS}",
+            f"GET {_AVRO_SCHEMAS}/{{version}}",
+            "GET /registry/enrichment-strategies",
+            "GET /registry/partition-strategies",
+            "GET /metrics",
+            "GET /metrics/history",
+            "GET /version",
+            "GET /health",
+            "GET /livez",
+            "GET /readyz",
+            "GET /openapi.json",
+            "GET /docs",
+        ),
+        Needs("broker"),
+    ),
 }
-"""Methods and templates of routes with what they need: all that need a right."""
+"""Methods and templates of all routes of the API with what they need."""
 _FIRST: Mapping[tuple[str, str], str] = {
     (needs.of, needs.right): operation for operation, needs in reversed([*NEEDS.items()])
 }
@@ -117,6 +157,9 @@ def allowed_operations(
         "event_type": granted.event_type,
         "subscription": granted.subscription,
     }
+    held: dict[str, set[str]] = {of: {"", *(names or ())} for of, names in rights.items()}
+    if not access.is_auditor(caller.subject):
+        held["broker"].add(_CREATE)
     # Nothing is said of what was not named, and no operation on the broker asks the blacklist.
     event_types: dict[str, Sequence[str]] = {
         "broker": (),
@@ -134,7 +177,7 @@ def allowed_operations(
                 access.blacklist(side, caller.subject, event_types[needs.of])
         except Blocked:
             return "blacklist"
-        return "allowed" if needs.right in (rights[needs.of] or ()) else "right"
+        return "allowed" if needs.right in held[needs.of] else "right"
 
     operations = {
         operation: outcome(operation, needs) for operation, needs in NEEDS.items() if rights[needs.of] is not None

@@ -83,8 +83,8 @@ class StreamTickets:
         ticket = urlsafe_b64encode(nonce + AESGCM(self._key).encrypt(nonce, held, None)).decode().rstrip("=")
         if len(ticket) > TICKET_CHARACTERS_MAX:
             raise Invalid(
-                f"Your token is too long for a ticket: it would have {len(ticket)} characters, and may have "
-                f"{TICKET_CHARACTERS_MAX}."
+                f"The path and your token are too long for a ticket: it would have {len(ticket)} characters, "
+                f"and may have {TICKET_CHARACTERS_MAX}."
             )
         return ticket, now_ms + 1_000 * LIFETIME_S
 

@@ -17,6 +17,7 @@ import msgspec
 
 from rioni.domain.aggregates import AGGREGATES
 from rioni.domain.errors import Invalid, RioniError
+from rioni.domain.events import realm_of
 from rioni.domain.ports.event_log import LogEntry
 
 
@@ -48,13 +49,15 @@ class Event(NamedTuple):
     recorded_at: str
     """RFC 3339 in UTC, with milliseconds."""
     actor: str
-    """Who did it."""
+    """The name of who did it."""
     kind: str
     """The topic, such as `event-type.created`."""
     resource: str
     """The key of the resource, such as the name of an event type."""
     data: Mapping[str, Any]
     """What happened, as it stands in the log."""
+    realm: str = ""
+    """Of the actor, who may have namesakes in other realms; empty where there is none."""
 
 
 Fold = Callable[[Row | None, Event], Row | None]
@@ -126,6 +129,7 @@ class Projection:
             event.TOPIC,
             event.key,
             msgspec.json.decode(event.encode()),
+            realm_of(origin.client),
         )
         state = None if before is None else {name: before[name] for name in self.columns}
         where = f"The projection {self.name} failed at position {entry.position} of the log"

@@ -31,6 +31,23 @@ def test_the_stored_form_is_plain_json_with_the_class_version_first():
     assert ThingNamed.decode(event.encode()) == event
 
 
+@pytest.mark.parametrize("two", ["2.0", "2e0", "0.2e1", "20e-1"])
+def test_whole_numbers_that_release_0_1_0_wrote_as_a_client_did_are_read(two):
+    event = ThingNamed.decode(ThingNamed(id="1", title="a", length=7).encode().replace(b"7", two.encode()))
+    assert event == ThingNamed(id="1", title="a", length=2)
+    assert isinstance(event.length, int)
+    with pytest.raises(msgspec.ValidationError):
+        ThingNamed.decode(ThingNamed(id="1", title="a", length=7).encode().replace(b"7", b"2.5"))
+
+
+@pytest.mark.parametrize("members", [{"length": 2.0}, {"length": None}, {"title": 7}, {"title": {"a": 1}}])
+def test_what_could_not_be_read_again_is_never_written(members):
+    """One such entry would stop all who read the log, for ever."""
+    event = ThingNamed(**({"id": "1", "title": "a", "length": 1} | members))
+    with pytest.raises(msgspec.ValidationError):
+        event.encode()
+
+
 @pytest.mark.parametrize(
     "stored",
     [

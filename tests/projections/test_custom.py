@@ -94,6 +94,22 @@ def test_what_is_no_row_is_refused_with_its_position(value):
         wanted.next_row(None, entry)
 
 
+def test_functions_see_name_and_realm_of_the_actor():
+    """Reference authorization#subjects: subjects of several realms may have one name."""
+    seen = {}
+
+    def fold(_row: Row | None, event: Event) -> Row:
+        seen[event.position] = (event.actor, event.realm)
+        return FINE
+
+    wanted = Projection("p", 1, ["event-type"], COLUMNS, fold)
+    log = [entry for entry in history(60) if wanted.follows(entry)]
+    for entry in log:
+        wanted.next_row(None, entry)
+    assert seen == {entry.position: (entry.origin.actor, entry.origin.client.partition("\n")[2]) for entry in log}
+    assert {realm for _, realm in seen.values()} == {"", "services", "employees"}
+
+
 def test_installed_packages_are_found_and_must_not_conflict(monkeypatch):
     install(monkeypatch, [COUNTED])
     assert installed() == [COUNTED]

@@ -104,7 +104,8 @@ class Retention:
         over = timelines.is_over(timeline, retention_ms, now_ms)
         try:
             store = self._stores.of(timeline.storage_id)
-            store.delete_before(timeline.topic, now_ms - retention_ms)
+            # Of a retention time longer than the epoch; stores take no times before it.
+            store.delete_before(timeline.topic, max(0, now_ms - retention_ms))
             # The switch that closed it may have taken long, so events may be younger than its start.
             over = over and all(bounds.newest < bounds.oldest for bounds in store.bounds(timeline.topic))
         except (NotFound, Unavailable):

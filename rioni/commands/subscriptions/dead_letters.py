@@ -27,6 +27,7 @@ from rioni.domain.ports.event_store import Chunk
 from rioni.domain.ports.event_stores import EventStores
 from rioni.domain.ports.quota import Charge
 from rioni.domain.ports.registry import Registry
+from rioni.domain.ports.thread_pool import ThreadPool, direct
 from rioni.domain.publishing.headers import Headers, stored_key
 from rioni.domain.publishing.idempotency import IdempotencyClaim
 from rioni.domain.streaming.batching import Slice
@@ -182,9 +183,10 @@ class DeadLetterRedriver:
         *,
         stores: EventStores,
         timeline: TimelineAppender,
+        compute: ThreadPool = direct,
     ) -> None:
         self._registry, self._access, self._bus = registry, access, bus
-        self._stores, self._timeline = stores, timeline
+        self._stores, self._timeline, self._compute = stores, timeline, compute
 
     def page(
         self,
@@ -310,7 +312,7 @@ class DeadLetterRedriver:
         names = self._registry.subscription(subscription_id).event_types
         if wanted.event_type is not None:
             if wanted.event_type not in names:
-                near = proposal(wanted.event_type, names)
+                near = self._compute(proposal, wanted.event_type, names)
                 raise Invalid(f"event_type: the subscription does not read {wanted.event_type}{near}")
             names = (wanted.event_type,)
         if wanted.partition is None:

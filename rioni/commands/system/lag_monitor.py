@@ -22,9 +22,9 @@ from rioni.domain.ports.event_stores import EventStores
 from rioni.domain.ports.registry import Registry
 from rioni.domain.subscriptions.cursor_arithmetic import OffsetRanges
 from rioni.domain.subscriptions.end_times import EndTimes
-from rioni.domain.subscriptions.lag import NEVER, Lag, committed_place, unconsumed_of
+from rioni.domain.subscriptions.lag import NEVER, Lag, unconsumed_of
 from rioni.domain.subscriptions.starts import start_offsets
-from rioni.domain.timelines.position import Bounds, EventTypePartition
+from rioni.domain.timelines.position import Bounds, EventTypePartition, stored_place
 from rioni.domain.timelines.timeline import Timelines
 from rioni.failure_log import FailureLog
 from rioni.projections.queries.timeline_reader import newest_in, offset_ranges_of, recorded_at_ms_after
@@ -186,7 +186,13 @@ class LagMonitor:
             else:
                 self._failed.discard(subscription_id)
                 known_ends = [each for each in of_names if each]
-                self._set(subscription_id, self._lag(subscription_id, cursors[subscription_id], known_ends, ranges))
+                try:
+                    lag = self._lag(subscription_id, cursors[subscription_id], known_ends, ranges)
+                except Unavailable as ex:
+                    # Of this subscription alone: a stored offset is damaged.
+                    _failures.failed(_UNREADABLE, ex, subscription_id=subscription_id)
+                    lag = None
+                self._set(subscription_id, lag)
                 self._pause()
         # Behind all others, which must not wait for what fails.
         self._outdate(left)
@@ -295,7 +301,7 @@ class LagMonitor:
         known: "_FirstEvent | None",
     ) -> "_FirstEvent | None":
         """The first unconsumed event of a partition; None if that is unknown."""
-        number, place = int(key.partition), committed_place(committed)
+        number, place = int(key.partition), stored_place(committed)
         timeline, position = next(timelines.following(number, place))
         active = timeline is timelines.active
         if active and number < len(bounds):

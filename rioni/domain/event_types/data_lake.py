@@ -13,6 +13,7 @@ MATERIALIZE = "datalake.zalando.org/materialize-events"
 PERIOD = "datalake.zalando.org/retention-period"
 REASON = "datalake.zalando.org/retention-period-reason"
 
+PERIODS = "must be 'unlimited' or a number of days (7-3650), weeks (1-521), months (1-120) or years (1-10)"
 _PERIOD = re.compile(r"([1-9][0-9]{0,3}) ?(d|days?|w|weeks?|m|months?|y|years?)")
 _BOUNDS = {"d": (7, 3_650), "w": (1, 521), "m": (1, 120), "y": (1, 10)}
 
@@ -44,11 +45,12 @@ def _violations(annotations: Mapping[str, str], *, mandatory: bool) -> Iterator[
         return
     if not annotations.get(REASON):
         yield REASON, f"must not be empty when {PERIOD} is given"
-    if not _is_period(period):
-        yield PERIOD, "must be 'unlimited' or a number of days (7-3650), weeks (1-521), months (1-120) or years (1-10)"
+    if not is_period(period):
+        yield PERIOD, PERIODS
 
 
-def _is_period(text: str) -> bool:
+def is_period(text: str) -> bool:
+    """Whether the annotation may have this value."""
     if text == "unlimited":
         return True
     if (match := _PERIOD.fullmatch(text)) is None:

@@ -6,15 +6,14 @@ is bounded is the product.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from copy import deepcopy
 from typing import Any, NamedTuple
 
 from rioni.domain.schemas.checks import EXPANDED_PATHS_MAX
-from rioni.domain.schemas.effective_schema import EffectiveSchema
+from rioni.domain.schemas.effective_schema import EffectiveSchema, Schema
 from rioni.domain.schemas.formats import MESSAGES, UUID
 from rioni.domain.schemas.patterns import STATE_NS, compiled_bytes, program_bytes
 from rioni.domain.schemas.strict_json import children
-from rioni.domain.schemas.walker import expanded_paths, walk
+from rioni.domain.schemas.walker import edges, expanded_paths, walk
 
 
 PORTION_NS_MAX = 20_000_000
@@ -76,16 +75,16 @@ class ValidationCost:
 
 
 class _CostMeter:
-    """Adds up how much text of an event meets which expressions, without running them."""
+    """Adds up how much text of an event may meet which expressions, without running them.
+
+    Nothing fails but the count, so that all is counted: what the library skips depends on an order of its own, and
+    nothing is skipped where all violations are asked for.
+    """
 
     def __init__(self, schema: EffectiveSchema, costs: Mapping[str, int]) -> None:
         self._total = 0
-        document = deepcopy(schema.document)
-        for _, node in list(walk(document)):
-            if isinstance(pattern := node.get("pattern"), str) and pattern in costs:
-                del node["pattern"]
-                node["allOf"] = [*node.get("allOf", ()), {"format": f"program of {costs[pattern]} bytes"}]
-        formats = {f"program of {size} bytes": self._counter(size) for size in set(costs.values())}
+        document = _Applied(schema.document, costs).document()
+        formats = {_program(size): self._counter(size) for size in set(costs.values())}
         self._validator = schema.draft(document, offline=True, validate_formats=True, formats=formats)
 
     def characters_times_bytes(self, event: Mapping[str, Any]) -> int:
@@ -95,10 +94,74 @@ class _CostMeter:
 
     def _counter(self, size: int) -> Any:
         def count(text: str) -> bool:
-            self._total += len(text) * size
+            # A call by itself takes as long as a character.
+            self._total += (len(text) + 1) * size
             return self._total * STATE_NS <= EVENT_NS_MAX
 
         return count
+
+
+class _Applied:
+    """Writes a schema that applies all that another one may apply to a value, and asserts nothing but programs."""
+
+    def __init__(self, root: Schema, costs: Mapping[str, int]) -> None:
+        self._root, self._costs = root, costs
+        targets = [edge.target for _, node in walk(root) for edge in edges(node, root) if not edge.path]
+        self._names = {id(target): f"d{number}" for number, target in enumerate(targets)}
+        self._targets = {id(target): target for target in targets}
+
+    def document(self) -> Schema:
+        definitions = {self._names[key]: self._written(target) for key, target in self._targets.items()}
+        return {"definitions": definitions, "allOf": [self._used(self._root)]}
+
+    def _used(self, node: Schema) -> Schema:
+        """A schema object where another one uses it: each that is referred to is written once."""
+        name = self._names.get(id(node))
+        return self._written(node) if name is None else {"$ref": f"#/definitions/{name}"}
+
+    def _written(self, node: Schema) -> Schema:
+        found = _places(node)
+        every: list[Schema] = []
+        pattern = node.get("pattern")
+        if isinstance(pattern, str) and pattern in self._costs and not _is_reference(node):
+            every.append({"format": _program(self._costs[pattern])})
+        for edge in edges(node, self._root):
+            used = self._used(edge.target)
+            match edge.path:
+                case ("properties" | "patternProperties" as keyword, name):
+                    found[keyword][name] = used
+                case ("items", index):
+                    found["items"][int(index)] = used
+                case ("additionalProperties" | "propertyNames" | "items" | "additionalItems" as keyword,):
+                    found[keyword] = used
+                case ("contains",):
+                    every.append({"items": used})
+                case _:
+                    every.append(used)
+        return found | ({"allOf": every} if every else {})
+
+
+def _is_reference(node: Schema) -> bool:
+    """Whether other keywords mean nothing."""
+    return isinstance(node.get("$ref"), str)
+
+
+def _places(node: Schema) -> Schema:
+    """The places of a schema object that other ones are applied at: what has one is not additional."""
+    found: Schema = {}
+    if _is_reference(node):
+        return found
+    for keyword in ("properties", "patternProperties"):
+        if isinstance(named := node.get(keyword), dict):
+            found[keyword] = {name: {} for name in named}
+    if isinstance(items := node.get("items"), list):
+        found["items"] = [{} for _ in items]
+    return found
+
+
+def _program(size: int) -> str:
+    """The format that counts texts for an expression of this size."""
+    return f"program of {size} bytes"
 
 
 _CHEAP = frozenset((*MESSAGES, UUID))

@@ -157,7 +157,8 @@ def _numbers(values: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _number(name: str, value: Any) -> int:
-    number = int(value) if isinstance(value, str) and _NUMBER.fullmatch(value.strip()) else value
+    is_whole = isinstance(value, float) and value.is_integer()  # as in all bodies
+    number = int(value) if is_whole or (isinstance(value, str) and _NUMBER.fullmatch(value.strip())) else value
     # A bool is an int to Python, and to no client.
     if isinstance(number, bool) or not isinstance(number, int):
         raise Malformed(f"{name} must be an integer, but is {value!r:.50}")

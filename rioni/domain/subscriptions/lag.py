@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from rioni.domain.subscriptions.cursor_arithmetic import beyond_end
-from rioni.domain.timelines.position import EventTypePartition, TimelinePosition, parse_offset
-from rioni.domain.timelines.timeline import FIRST_ORDER, Timelines
+from rioni.domain.timelines.position import EventTypePartition, TimelinePosition, stored_place
+from rioni.domain.timelines.timeline import Timelines
 
 
 NEVER = 0
@@ -48,7 +48,7 @@ def unconsumed_of(
     """
     beyond = cursor_errors(timelines, newest, cursors)
     return {
-        key: timelines.unconsumed(int(key.partition), committed_place(cursors[key]), newest[int(key.partition)])
+        key: timelines.unconsumed(int(key.partition), stored_place(cursors[key]), newest[int(key.partition)])
         for key in partitions_of(timelines)
         if key in cursors and key not in beyond
     }
@@ -61,12 +61,5 @@ def cursor_errors(
     return {
         key: beyond_end(key, cursors[key], newest[int(key.partition)])
         for key in partitions_of(timelines)
-        if key in cursors and timelines.is_beyond_end(committed_place(cursors[key]), newest[int(key.partition)])
+        if key in cursors and timelines.is_beyond_end(stored_place(cursors[key]), newest[int(key.partition)])
     }
-
-
-def committed_place(committed: str) -> TimelinePosition:
-    """The place of a committed offset, which is canonical."""
-    place = parse_offset(committed, partition="", oldest_order=FIRST_ORDER)
-    assert place is not None, "committed offsets are canonical"
-    return place

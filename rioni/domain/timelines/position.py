@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from rioni.domain.errors import InvalidCursor
+from rioni.domain.errors import InvalidCursor, Unavailable
 
 
 BEFORE_FIRST = -1
@@ -71,9 +71,21 @@ def parse_offset(offset: str, *, partition: str, oldest_order: int) -> TimelineP
         return TimelinePosition(int(canonical[1], 16), int(canonical[2]))
     if _LEGACY.fullmatch(offset):
         return TimelinePosition(oldest_order, int(offset))
-    if offset.upper() == BEGIN:
+    # Some other letters have ASCII capitals, such as the dotless i.
+    if offset.isascii() and offset.upper() == BEGIN:
         return None
     raise InvalidCursor(f"invalid offset {offset} for partition {partition}")
+
+
+def stored_place(offset: str) -> TimelinePosition:
+    """The place of an offset that the broker has stored, in its canonical form.
+
+    Raises:
+        Unavailable: it is damaged.
+    """
+    if canonical := _CANONICAL.fullmatch(offset):
+        return TimelinePosition(int(canonical[1], 16), int(canonical[2]))
+    raise Unavailable(f"The stored offset {offset!r} is damaged; `rioni verify` says where it is.")
 
 
 class EventTypePartition(NamedTuple):

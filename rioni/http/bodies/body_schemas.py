@@ -25,9 +25,28 @@ class Shape:
         draft = "http://json-schema.org/draft-07/schema#"
         return fastjsonschema.compile({"$schema": draft, **self.schema}, use_default=False)
 
+    @cached_property
+    def _has_integers(self) -> bool:
+        return "'integer'" in repr(self.schema)
+
     def __call__(self, members: Any) -> None:
-        """Check a body; raises JsonSchemaValueException."""
+        """Check a body, and make `1.0` an integer where one belongs; raises JsonSchemaValueException."""
         self._check(members)
+        if self._has_integers:
+            _as_integers(self.schema, members)
+
+
+def _as_integers(schema: dict[str, Any], value: Any) -> Any:
+    """A value that fits its schema, with integers for numbers such as `1.0`, which are whole for JSON Schema."""
+    if isinstance(value, dict):
+        for name, each in schema.get("properties", {}).items():
+            if name in value:
+                value[name] = _as_integers(each, value[name])
+    elif isinstance(value, list):
+        value[:] = [_as_integers(schema.get("items", {}), each) for each in value]
+    elif isinstance(value, float) and "integer" in schema.get("type", ()):
+        return int(value)
+    return value
 
 
 def _nullable(kind: str, **keywords: Any) -> dict[str, Any]:
@@ -39,7 +58,8 @@ def _item(title: str, **properties: Any) -> dict[str, Any]:
 
 
 STRING = _nullable("string")
-INTEGER = _nullable("integer")
+INTEGER = _nullable("integer", minimum=-(2**63), maximum=2**63 - 1)
+"""Of 64 bits: what reads the log, in whatever language, has room for it."""
 STRINGS = _nullable("array", items={"type": "string"})
 STRING_MAP = _nullable("object", additionalProperties={"type": "string"})
 ATTRIBUTES = _nullable("array", items=_item("SubmittedAttribute", data_type=STRING, value=STRING))

@@ -126,9 +126,13 @@ def reset_cursors(body: bytes) -> list[CursorSpec]:
 
 def named_place(item: Mapping[str, Any]) -> CursorSpec:
     """The cursor spec of an item with valid JSON types."""
-    # JSON has no integers: 1.0 is one, too.
-    shift = int(item.get("shift") or 0)
+    shift = item.get("shift") or 0
     return CursorSpec(**{name: item.get(name) for name in (*body_schemas.CURSOR_MEMBERS, "timestamp")}, shift=shift)
+
+
+def place_of_pair(item: Mapping[str, Any]) -> CursorSpec:
+    """The cursor spec of a cursor in a pair, which is not shifted: any member `shift` is ignored."""
+    return named_place({**item, "shift": None})
 
 
 def cursors(body: bytes) -> list[dict[str, Any]]:
@@ -365,7 +369,7 @@ def _cursor_gaps(item: Mapping[str, Any], path: str) -> Iterator[tuple[str, str]
         yield f"{path}.partition", "partition must not be null"
     if item.get("timestamp") is None and not item.get("offset"):
         yield f"{path}.offset", "offset must not be null"
-    yield from timestamp_violations(named_place(item), path)
+    yield from timestamp_violations(place_of_pair(item), path)
 
 
 def _cursor_violations(item: Mapping[str, Any], path: str) -> Iterator[tuple[str, str]]:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup, escape
 
+from rioni import templates
 from rioni.http.openapi.builders import JSON, PROBLEMS, Json
 from rioni.http.openapi.document import COMMON
 from rioni.http.streaming.json_frames import Frames
@@ -45,10 +46,7 @@ class Member(NamedTuple):
 
 def render(document: Json, base_path: str = "") -> str:
     """The page for a document, which is served below a base path; every text of it is shown as text."""
-    # PERF: the import takes 40 ms of every start, and few brokers are asked for the page.
-    from jinja2 import Environment  # noqa: PLC0415
-
-    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment = templates.environment()
     resolve = _Resolver(document)
     environment.filters |= {
         "prose": prose,
@@ -59,7 +57,7 @@ def render(document: Json, base_path: str = "") -> str:
         "anchor": anchor,
     }
     template = environment.from_string(_FOLDER.joinpath("page.html.jinja").read_text())
-    return template.render(
+    text: str = template.render(
         document=document,
         base_path=base_path,
         style=Markup(_STYLE),  # noqa: S704 - a file of this package
@@ -71,6 +69,7 @@ def render(document: Json, base_path: str = "") -> str:
             if not name.startswith(SUBMITTED) and "properties" in schema
         },
     )
+    return text
 
 
 def prose(text: str) -> Markup:

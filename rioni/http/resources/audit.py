@@ -9,6 +9,7 @@ import orjson
 
 from rioni.domain.aggregates import AGGREGATES, TOPICS
 from rioni.domain.errors import Malformed, NotAcceptable, TooManyStreams
+from rioni.domain.nearest import proposal
 from rioni.http.answers.compression import GzipStream, accepts_gzip
 from rioni.http.audit_entries import rendered
 from rioni.http.caller import caller_of, client_key
@@ -111,9 +112,9 @@ def page_limit(req: falcon.Request) -> int:
 def _query(req: falcon.Request) -> AuditQuery:
     resource, kind = req.get_param("resource"), req.get_param("kind")
     if kind is not None and kind not in TOPICS and kind not in AGGREGATES:
-        raise Malformed(
-            f"kind: '{kind}' is neither a topic such as event-type.created nor one of {', '.join(AGGREGATES)}"
-        )
+        otherwise = f": write one such as event-type.created, or one of {', '.join(AGGREGATES)}"
+        near = proposal(kind, [*AGGREGATES, *TOPICS], otherwise)
+        raise Malformed(f"kind: '{kind}' is neither a topic nor a kind of resources{near}")
     since, until = req.get_param("since"), req.get_param("until")
     actor, realm = req.get_param("actor"), req.get_param("realm")
     if realm is not None and actor is None:
@@ -133,9 +134,9 @@ def _query(req: falcon.Request) -> AuditQuery:
 def _resource(text: str) -> tuple[str, str]:
     kind, colon, key = text.partition(":")
     if not colon or kind not in AGGREGATES:
-        raise Malformed(
-            f"resource: '{text}' is not written like event-type:order.created, with a kind of {', '.join(AGGREGATES)}"
-        )
+        otherwise = f", with a kind of {', '.join(AGGREGATES)}"
+        near = proposal(kind, AGGREGATES, otherwise) if colon else otherwise
+        raise Malformed(f"resource: '{text}' is not written like event-type:order.created{near}")
     return kind, key
 
 

@@ -60,7 +60,7 @@ class CursorDistancesResource(_CursorsResource):
         initial, final = item["initial_cursor"], item["final_cursor"]
         if initial["partition"] != final["partition"]:
             raise Invalid("Cursors with different partition. Pairs of cursors should have matching partitions.")
-        begin, end = (places.place(parsing.named_place(cursor)) for cursor in (initial, final))
+        begin, end = (places.place(parsing.place_of_pair(cursor)) for cursor in (initial, final))
         return {**item, "distance": distance(begin, end, places.ranges(initial["partition"]))}
 
 

@@ -5,6 +5,7 @@ import functools
 import falcon
 import orjson
 
+from rioni import templates
 from rioni.domain.ports.thread_pool import ThreadPool
 from rioni.http.openapi.document import document
 from rioni.http.openapi.page import POLICY, render
@@ -49,5 +50,6 @@ class DocsResource:
         resp.set_header("Content-Security-Policy", POLICY)
         resp.set_header("X-Content-Type-Options", "nosniff")
         resp.set_header("Referrer-Policy", "no-referrer")
+        templates.load()
         resp.data = self._pool(_page, req.root_path)
         req.context.answers_all = True

@@ -39,6 +39,7 @@ class FilterEvaluationsResource(Resource):
             raise Invalid(f"A request may have {EVENTS_MAX} events; this one has {len(events)}.")
         if len(event_types) > EVENT_TYPES_MAX:
             raise Invalid(f"A request may have {EVENT_TYPES_MAX} event types; this one has {len(event_types)}.")
+        self._dependencies.registry.refresh()
         found = [self._dependencies.registry.event_type(name) for name in event_types]
         resp.data = orjson.dumps(run(_evaluated, wanted, events, found))
 

@@ -7,6 +7,7 @@ import falcon
 import orjson
 
 from rioni.domain.errors import Malformed
+from rioni.domain.nearest import proposal
 from rioni.domain.timestamps import rfc3339
 from rioni.http.history import since_ms
 from rioni.http.metrics.history_table import EVERY_S, SAMPLES, History, Series
@@ -57,7 +58,8 @@ def _chooser(req: falcon.Request) -> Callable[[Series], bool]:
     """
     names = {*listed(req, "name")}
     if unknown := sorted(names - NAMES.keys()):
-        raise Malformed(f"name: unknown series '{unknown[0]}'; the series are {', '.join(NAMES)}")
+        near = proposal(unknown[0], NAMES, f"; the series are {', '.join(NAMES)}")
+        raise Malformed(f"name: unknown series '{unknown[0]}'{near}")
     chosen = {label: {*listed(req, label)} for label in LABELS}
     total = req.get_param_as_bool("total")
 

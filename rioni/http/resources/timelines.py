@@ -14,7 +14,7 @@ import orjson
 from rioni.commands.timelines.timelines import Repartition, StartSwitch
 from rioni.domain.errors import EventTypeNotFound, NotFound
 from rioni.domain.timelines.timeline import Timeline, Timelines
-from rioni.domain.timestamps import milliseconds, rfc3339
+from rioni.domain.timestamps import LAST_MS, milliseconds, rfc3339
 from rioni.http.bodies import parsing
 from rioni.http.bodies.reading import read_json
 from rioni.http.history import as_of
@@ -79,7 +79,8 @@ def _item(timeline: Timeline, timelines: Timelines, retention_ms: int | None) ->
     latest, closed_at = timeline.latest_position, timelines.closed_at(timeline)
     cleaned_up_at = timeline.cleaned_up_at
     if cleaned_up_at is None and closed_at is not None and retention_ms is not None:
-        cleaned_up_at = rfc3339(milliseconds(closed_at) + retention_ms)
+        # A broker administrator may set any retention time.
+        cleaned_up_at = rfc3339(min(milliseconds(closed_at) + retention_ms, LAST_MS))
     return {
         "id": timeline.id,
         "event_type": timeline.event_type,

@@ -24,7 +24,7 @@ from rioni.domain.streaming.messages import (
 from rioni.domain.streaming.parameters import StreamParameters
 from rioni.domain.subscriptions.cursor_arithmetic import beyond_end
 from rioni.domain.subscriptions.dead_letter_policy import Policy
-from rioni.domain.timelines.position import BEFORE_FIRST, EventTypePartition, TimelinePosition, parse_offset
+from rioni.domain.timelines.position import BEFORE_FIRST, EventTypePartition, TimelinePosition, stored_place
 from rioni.domain.timelines.timeline import FIRST_ORDER
 from rioni.failure_log import FailureLog
 from rioni.http.streaming.json_frames import random_token
@@ -96,7 +96,7 @@ class SubscriptionStream(StreamRunner):
         topology = self._ports.coordinator.topology(self._subscription_id)
         cursors = self._ports.coordinator.cursors(self._subscription_id)
         for key, offset in cursors.items():
-            self._machine.fallback_partition = key, _place(offset)
+            self._machine.fallback_partition = key, stored_place(offset)
             break
         # It may have been deleted in between.
         if not (topology.partitions and cursors):
@@ -131,7 +131,7 @@ class SubscriptionStream(StreamRunner):
             if key not in new_events.newest:
                 del self._unchecked[key]
                 continue
-            timelines, place = self._tails[key.event_type].timelines, _place(offset)
+            timelines, place = self._tails[key.event_type].timelines, stored_place(offset)
             if place.order > timelines.active.order:
                 # This process's registry does not have the timeline yet.
                 continue
@@ -153,7 +153,7 @@ class SubscriptionStream(StreamRunner):
             if assignment.session == self._stream_id and key in self._known:
                 failures = _failures(delivery_failures[key]) if key in delivery_failures else NONE
                 wanted, beats = bool(assignment.next_session), heartbeats.get(key, 0)
-                yield key, PartitionOwnership(_place(cursors[key]), wanted, failures, beats)
+                yield key, PartitionOwnership(stored_place(cursors[key]), wanted, failures, beats)
 
     def _do(self, output: Output) -> None:
         match output:
@@ -213,15 +213,9 @@ class SubscriptionStream(StreamRunner):
         self._ports.coordinator.leave(self._subscription_id, self._stream_id)
 
 
-def _place(offset: str) -> TimelinePosition:
-    place = parse_offset(offset, partition="", oldest_order=FIRST_ORDER)
-    assert place is not None, "stored offsets are canonical"
-    return place
-
-
 def _failures(failure: DeliveryFailure) -> Failures:
     return Failures(
         failure.failures,
-        _place(failure.failed) if failure.failed else None,
-        _place(failure.search_until) if failure.search_until else None,
+        stored_place(failure.failed) if failure.failed else None,
+        stored_place(failure.search_until) if failure.search_until else None,
     )

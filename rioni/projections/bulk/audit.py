@@ -4,8 +4,8 @@ import shutil
 from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from tempfile import mkdtemp
 from typing import NamedTuple
+from uuid import uuid4
 
 import msgspec
 import pyarrow as pa
@@ -68,7 +68,8 @@ def export(url: str, scratch: Path, target: Path, *, wanted: AuditFilter, progre
     progress("start", 0, 1)
     database = loading.database(open_engine(url))
     target.absolute().parent.mkdir(parents=True, exist_ok=True)
-    beside = Path(mkdtemp(prefix=f".{target.name}-", dir=target.absolute().parent))
+    beside = target.absolute().with_name(f".{target.name}-{uuid4()}")
+    beside.mkdir()
     try:
         with spark_session(scratch) as spark, damage_named(database):
             progress("start", 1, 1)
@@ -87,7 +88,6 @@ def export(url: str, scratch: Path, target: Path, *, wanted: AuditFilter, progre
         (beside / HEAD_FILE).write_bytes(msgspec.json.encode({"position": head.position, "hash": head.hash.hex()}))
         _check_empty(target)
         # A rename replaces an empty folder and refuses any other.
-        beside.chmod(0o755)
         beside.rename(target)
     finally:
         shutil.rmtree(beside, ignore_errors=True)

@@ -1,6 +1,6 @@
 """Queries over the audit log: who changed what, when, from where, with both states."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -52,6 +52,13 @@ def entries(begin: Begin, wanted: AuditFilter, *, after: int = 0) -> Iterator[di
         after = page[-1]["position"]
 
 
+def resources(connection: Connection) -> list[tuple[str, str]]:
+    """The kind and the key of whatever has entries."""
+    columns = AUDIT_LOG.c
+    rows = connection.execute(select(columns.resource_type, columns.resource).distinct())
+    return [(row.resource_type, row.resource) for row in rows]
+
+
 def _page(begin: Begin, wanted: AuditFilter, after: int, last: int | None) -> list[dict[str, Any]]:
     columns = AUDIT_LOG.c
     query = select(AUDIT_LOG).where(columns.position > after).order_by(columns.position).limit(ENTRIES_PER_READ)
@@ -66,9 +73,10 @@ def _page(begin: Begin, wanted: AuditFilter, after: int, last: int | None) -> li
         matches = (columns.resource == key) & (columns.resource_type == kind)
         query = query.where(matches | (columns.resource == wanted.resource) if colon else columns.resource == kind)
     with begin() as connection:
-        return [_entry(dict(row)) for row in connection.execute(query).mappings()]
+        return [with_client_parts(dict(row)) for row in connection.execute(query).mappings()]
 
 
-def _entry(row: dict[str, Any]) -> dict[str, Any]:
+def with_client_parts(row: Mapping[str, Any]) -> dict[str, Any]:
+    """An entry whose client is three members: its address `client`, `user_agent`, and `realm`, empty where unknown."""
     client, user_agent = client_parts(row["client"])
-    return row | {"client": client, "user_agent": user_agent, "realm": realm_of(row["client"])}
+    return {**row, "client": client, "user_agent": user_agent, "realm": realm_of(row["client"])}

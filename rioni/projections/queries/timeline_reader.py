@@ -9,8 +9,7 @@ from rioni.domain.ports.event_store import Chunk, EventStore
 from rioni.domain.ports.event_stores import EventStores
 from rioni.domain.subscriptions.cursor_arithmetic import OffsetRange, OffsetRanges, place_since
 from rioni.domain.subscriptions.cursor_arithmetic import offset_ranges_of as ranges_of_timelines
-from rioni.domain.subscriptions.lag import committed_place
-from rioni.domain.timelines.position import BEFORE_FIRST, Bounds, EventTypePartition, TimelinePosition
+from rioni.domain.timelines.position import BEFORE_FIRST, Bounds, EventTypePartition, TimelinePosition, stored_place
 from rioni.domain.timelines.timeline import Timeline, Timelines
 
 
@@ -128,7 +127,7 @@ def ages_s(
         if count:
             # PERF: one lookup in an index for each partition, 16 us; the events themselves are not read.
             with contextlib.suppress(Unavailable, NotFound):
-                at_ms = recorded_at_ms_after(timelines, stores, int(key.partition), committed_place(cursors[key]))
+                at_ms = recorded_at_ms_after(timelines, stores, int(key.partition), stored_place(cursors[key]))
                 found[key] = 0 if at_ms is None else max(0, (now_ms - at_ms) // 1_000)
     return found
 

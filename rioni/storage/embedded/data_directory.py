@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections.abc import Collection
 from itertools import chain
 from pathlib import Path
 from typing import Self
@@ -194,37 +195,8 @@ class DataDirectory:
         return not self._marker.exists()
 
     def _check(self, *, restoring: bool) -> None:
-        if restoring and (self.path / RESTORING).exists():
-            return
-        ignored = _IGNORED | _OF_RESTORING if restoring else _IGNORED
-        try:
-            found = self._marker.read_text(errors="replace")
-        except FileNotFoundError:
-            others = sorted(entry.name for entry in self.path.iterdir() if entry.name not in ignored)
-            if others == [*_OF_RESTORING]:
-                raise _interrupted(self.path) from None
-            if others:
-                raise DataDirectoryError(
-                    f"{self.path} is not a data directory of Rioni, and it is not empty: it holds {others[0]!r}. Name "
-                    "an empty directory, or one that does not exist yet."
-                ) from None
-            return
-        except IsADirectoryError as ex:
-            raise DataDirectoryError(
-                f"{self._marker} is a directory; it has to be a file that says {FORMAT.strip()!r}. Take it away, and "
-                "copy the file from a backup."
-            ) from ex
-        if found == FORMAT:
-            return
-        if _FORMAT.fullmatch(found) is None:
-            raise DataDirectoryError(
-                f"{self._marker} is damaged: it says {found.strip()[:80]!a} instead of {FORMAT.strip()!r}. Copy the "
-                "file from a backup, or write that line to it, and run `rioni verify`: other files may be damaged, too."
-            )
-        raise DataDirectoryError(
-            f"{self.path} has the format {found.strip()[:80]!a}, this version reads {FORMAT.strip()!r}. Use the "
-            "version of Rioni that wrote it, or another data directory."
-        )
+        if not (restoring and (self.path / RESTORING).exists()):
+            check_marker(self.path, _IGNORED | _OF_RESTORING if restoring else _IGNORED)
 
     def _lock(self) -> None:
         self._lock_fd = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -269,6 +241,53 @@ class DataDirectory:
             os.close(fd)
         unfinished.rename(self._marker)
         fsync_directory(self.path)
+
+
+def check_marker(data: Path, ignored: Collection[str] = frozenset(_IGNORED)) -> None:
+    """Check that a directory says that it is a data directory of this format, or is empty; blocks on the disk.
+
+    Args:
+        data: the directory, which exists.
+        ignored: names of entries that an empty one may have.
+
+    Raises:
+        DataDirectoryError: it is not.
+        OSError: it can't be read.
+    """
+    marker = data / "format"
+    try:
+        found = marker.read_text(errors="replace")
+    except FileNotFoundError:
+        others = sorted(entry.name for entry in data.iterdir() if entry.name not in ignored)
+        if others == [*_OF_RESTORING]:
+            raise _interrupted(data) from None
+        if (data / "registry.db").exists():
+            raise DataDirectoryError(
+                f"{marker} is missing. Copy the file from a backup, or write the line {FORMAT.strip()!r} to it, and "
+                "run `rioni verify`: other files may be missing, too."
+            ) from None
+        if others:
+            raise DataDirectoryError(
+                f"{data} is not a data directory of Rioni, and it is not empty: it holds {others[0]!r}. Name "
+                "an empty directory, or one that does not exist yet."
+            ) from None
+        return
+    except IsADirectoryError as ex:
+        raise DataDirectoryError(
+            f"{marker} is a directory; it has to be a file that says {FORMAT.strip()!r}. Take it away, and "
+            "copy the file from a backup."
+        ) from ex
+    if found == FORMAT:
+        return
+    if _FORMAT.fullmatch(found) is None:
+        raise DataDirectoryError(
+            f"{marker} is damaged: it says {found.strip()[:80]!a} instead of {FORMAT.strip()!r}. Copy the "
+            "file from a backup, or write that line to it, and run `rioni verify`: other files may be damaged, too."
+        )
+    raise DataDirectoryError(
+        f"{data} has the format {found.strip()[:80]!a}, this version reads {FORMAT.strip()!r}. Use the "
+        "version of Rioni that wrote it, or another data directory."
+    )
 
 
 def check_not_restoring(data: Path) -> None:

@@ -356,13 +356,14 @@ def translate_errors(engine: Engine | None = None) -> Iterator[None]:
 def _advice(ex: exc.DBAPIError | sqlite3.Error, file: str) -> str | None:
     """Return the advice for an error; None if it is a bug."""
     cause = ex.orig if isinstance(ex, exc.DBAPIError) else ex
-    if getattr(cause, "sqlstate", "") == _UNDEFINED_TABLE or "no such table" in str(cause):
+    if getattr(cause, "sqlstate", "") == _UNDEFINED_TABLE:
         return "The database has not been prepared for Rioni yet: run `rioni serve` once."
     code = getattr(cause, "sqlite_errorcode", 0) & 0xFF
+    if code == sqlite3.SQLITE_ERROR:
+        missing = "no such table" in str(cause)
+        return f"{file} lacks a table ({cause}). `rioni verify` says what is missing." if missing else None
     if code in _SQLITE_ADVICE:
         return _SQLITE_ADVICE[code].format(file=file, cause=cause)
-    if code == sqlite3.SQLITE_ERROR:
-        return None
     if isinstance(ex, exc.DBAPIError) and (ex.statement is None or ex.connection_invalidated):
         return _AWAY
     if isinstance(ex, (exc.OperationalError, exc.InterfaceError, exc.InternalError)):

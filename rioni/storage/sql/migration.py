@@ -1,5 +1,6 @@
 """Upgrades a database to the schema of this version of the broker."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ SCRIPTS = Path(__file__).parent / "migrations"
 NEW_SQLITE = SCRIPTS / "new_sqlite.sql"
 """What all scripts together make of an empty SQLite database, an empty line behind each statement. A test compares them
 and writes it anew: `python -m tests.support.new_sqlite`."""
+
+_REVISION = re.compile(r"[0-9]{4}")
 
 
 def upgrade(engine: Engine, revision: str = LATEST) -> None:
@@ -92,7 +95,13 @@ def current(engine: Engine) -> str | None:
 def _revision(connection: Connection) -> str | None:
     if "alembic_version" not in inspect(connection).get_table_names():
         return None
-    return str(connection.scalar(text("SELECT version_num FROM alembic_version")))
+    found = connection.scalar(text("SELECT version_num FROM alembic_version"))
+    if not (isinstance(found, str) and _REVISION.fullmatch(found)):
+        raise Unavailable(
+            f"The database is damaged, or belongs to another program: its table alembic_version has {found!r:.50} in "
+            "place of a version of its schema."
+        )
+    return found
 
 
 def _refuse_newer(found: str | None) -> None:

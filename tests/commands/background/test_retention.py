@@ -86,6 +86,22 @@ def test_a_retention_time_raised_during_a_run_applies_to_the_remaining_events(br
     assert held(broker, NAMES[1]) == [Bounds(0, 0)] * 2
 
 
+@pytest.mark.parametrize("retention_ms", [2 * LATER_MS, 2**63 - 1, 2**64 - 1])
+def test_a_retention_time_that_begins_before_the_epoch_keeps_all(broker, retention_ms):
+    """Broker administrators may set any; stores take no time before the epoch, or give it another meaning."""
+    publish(broker, NAMES[0])
+    keep(broker, NAMES[0], retention_ms)
+    asked = []
+
+    class Asked(Interrupted):
+        def delete_before(self, topic, before_ms):
+            asked.append(before_ms)
+            return super().delete_before(topic, before_ms)
+
+    broker.background_jobs(SingleStore(Asked(broker.store, lambda: None))).expire()
+    assert (held(broker, NAMES[0]), min(asked)) == ([Bounds(0, 0)], 0)
+
+
 def test_a_timeline_is_not_deleted_by_a_retention_time_that_was_just_raised(broker):
     publish(broker, NAMES[0])
     switch(broker, NAMES[0])

@@ -75,6 +75,71 @@ def test_events_that_would_take_too_long_are_detected_beforehand(schema: dict, e
     assert ValidationCost(effective(schema)).is_too_much(event) == too_much
 
 
+PLACES = {
+    "properties": lambda inner: ({"properties": {"a": inner}}, {"a": TEXT}),
+    "patternProperties": lambda inner: ({"patternProperties": {"^a": inner}}, {"a": TEXT}),
+    "additionalProperties": lambda inner: (
+        {"properties": {"b": {}}, "patternProperties": {"^c": {}}, "additionalProperties": inner},
+        {"a": TEXT, "b": 1, "c": 1},
+    ),
+    "propertyNames": lambda inner: ({"propertyNames": inner}, {TEXT: 1}),
+    "dependencies": lambda inner: ({"dependencies": {"a": {"properties": {"a": inner}}}}, {"a": TEXT}),
+    "items": lambda inner: ({"properties": {"a": {"items": inner}}}, {"a": [1, TEXT]}),
+    "an item": lambda inner: ({"properties": {"a": {"items": [True, inner]}}}, {"a": [1, TEXT]}),
+    "additionalItems": lambda inner: (
+        {"properties": {"a": {"items": [{}], "additionalItems": inner}}},
+        {"a": [1, TEXT]},
+    ),
+    "contains": lambda inner: ({"properties": {"a": {"contains": inner}}}, {"a": [1, TEXT]}),
+    "$ref": lambda inner: (
+        {"definitions": {"d": inner}, "properties": {"a": {"$ref": "#/definitions/d"}}},
+        {"a": TEXT},
+    ),
+    "a reference to itself": lambda inner: (
+        {
+            "definitions": {"d": {**inner, "items": {"$ref": "#/definitions/d"}}},
+            "properties": {"a": {"$ref": "#/definitions/d"}},
+        },
+        {"a": [[TEXT]]},
+    ),
+    **{
+        keyword: lambda inner, keyword=keyword: ({"properties": {"a": {keyword: [{}, inner]}}}, {"a": TEXT})
+        for keyword in ("allOf", "anyOf", "oneOf")
+    },
+    "not": lambda inner: ({"properties": {"a": {"not": inner}}}, {"a": TEXT}),
+    "if": lambda inner: ({"properties": {"a": {"if": inner}}}, {"a": TEXT}),
+    "else": lambda inner: ({"properties": {"a": {"if": {"type": "null"}, "else": inner}}}, {"a": TEXT}),
+}
+"""Schemas that apply another one to a text, with an event that has the text there."""
+FAILING = (
+    {"maxLength": 1},
+    {"enum": ["a"]},
+    {"const": "a"},
+    {"not": {}},
+    {"format": "email"},
+    {"allOf": [{"minLength": 10**6}]},
+)
+"""What fails for the text, beside its expression."""
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_what_fails_first_hides_no_text_from_the_measure(place: str) -> None:
+    """It is met where all violations are asked for."""
+    for beside in ({}, *FAILING):
+        schema, event = PLACES[place]({"pattern": HEAVY, **beside})
+        schema["$schema"] = "http://json-schema.org/draft-07/schema#"
+        around = {"required": ["missing"], "maxProperties": 0, "additionalProperties": False}
+        assert ValidationCost(effective({**around, **schema})).is_too_much(event), beside
+
+
+def test_the_measure_of_a_large_schema_takes_no_longer_than_the_schema() -> None:
+    chain = {
+        f"d{number}": {"properties": {"next": {"$ref": f"#/definitions/d{number + 1}"}}} for number in range(1_500)
+    }
+    schema = effective({"definitions": {**chain, "d1500": {"pattern": HEAVY}}, "$ref": "#/definitions/d0"})
+    assert not ValidationCost(schema).is_too_much({"next": {"next": TEXT}})
+
+
 def test_only_large_events_are_measured() -> None:
     validator = EventValidator(effective({"properties": {"a": {"pattern": HEAVY}}}))
     event = {"a": TEXT}

@@ -100,8 +100,10 @@ def test_one_uncommitted_event_is_enough():
     assert subscription_parameters({"max_uncommitted_events": 1}, LIMITS).max_uncommitted_events == 1
 
 
-def test_numbers_may_be_given_as_text():
-    assert low_level_parameters({"batch_limit": "7"}, LIMITS).batch_limit == 7
+@pytest.mark.parametrize("value", ["7", 7, 7.0], ids=repr)
+@pytest.mark.parametrize("parse", [low_level_parameters, subscription_parameters])
+def test_numbers_may_be_given_as_text_and_with_a_fraction_of_zero(parse, value):
+    assert repr(parse({"batch_limit": value}, LIMITS).batch_limit) == "7"
 
 
 @pytest.mark.parametrize("value", ["x", "", "1.5", 2.5, True, [], 2**31, "9" * 30])

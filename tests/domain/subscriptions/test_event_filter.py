@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rioni.domain.errors import FilterTooSlow, Invalid
-from rioni.domain.subscriptions.event_filter import CHARACTERS_MAX, EventFilter
+from rioni.domain.subscriptions.event_filter import CHARACTERS_MAX, ESCAPED_BYTES_MAX, EventFilter
 from rioni.domain.subscriptions.filter_cost import EVALUATION_NS_MAX, EVENT_BYTES_MAX
 
 
@@ -276,3 +276,36 @@ def test_a_filter_that_takes_longer_than_predicted_is_not_evaluated_any_more():
     assert wanted.matches(b'{"a":1}')
     with pytest.raises(FilterTooSlow, match="more than 5 ms"):
         wanted.matches(b'{"a":[%b]}' % b",".join([b'"long texts, few values"'] * 200))
+
+
+@pytest.mark.parametrize(
+    "name", ["", "a.b", 'a"b', "a\\b", "a\nb", "a'b", "\u2028", "😀", "A", "__proto__", "\x1f", "event"]
+)
+def test_members_may_have_any_name(name):
+    written = json.dumps(name, ensure_ascii=False)
+    found = EventFilter(f"event[{written}] == 1 && has(event.metadata)")
+    for value in (1, 2):
+        assert found.matches(json.dumps({"other": 0, name: value, "metadata": {}}).encode()) == (value == 1)
+    assert found.failures == 0
+
+
+def test_a_large_event_is_delivered_unseen_where_all_its_members_would_have_to_be_read():
+    members = {"a": 2, 'b"': 2, **{f"m{number}": number for number in range(ESCAPED_BYTES_MAX // 10)}}
+    event = json.dumps(members).encode()
+    assert len(event) > ESCAPED_BYTES_MAX
+    assert EventFilter("event['b\"'] == 1").matches(event)
+    assert not EventFilter("event.a == 1").matches(event)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "{1: 2, 1: 3}[1] == 2",
+        "event.a in {true: 1, true: 2}",
+        "size({'a': 1, 'a': 2}) == event.a",
+        r"event['a\u0000'] == 1",
+    ],
+)
+def test_what_the_library_can_not_evaluate_is_rejected(expression):
+    with pytest.raises(Invalid, match=r"duplicate key in map|U\+0000"):
+        EventFilter(expression)

@@ -78,6 +78,7 @@ def test_the_accepted_forms_of_offsets(offset, place):
         ("white space", " 1"),
         ("a line feed", "1\n"),
         ("a plus", "+1"),
+        ("a letter whose capital is of ASCII", "beg\u0131n"),
     ),
 )
 def test_invalid_offsets_are_rejected_by_name(offset):

@@ -5,7 +5,8 @@ import falcon
 import falcon.testing
 import pytest
 
-from rioni.http.answers.compression import GzipStream, accepts_gzip, compress_answer
+from rioni.http.answers import compression
+from rioni.http.answers.compression import STEP_BYTES, GzipStream, accepts_gzip, compress_answer
 
 
 def request(accept):
@@ -60,6 +61,40 @@ def test_every_piece_of_a_stream_can_be_decompressed_when_it_arrives():
     assert inflate.decompress(next(stream)) == b""
     assert inflate.eof
     assert next(stream, None) is None
+
+
+class Time:
+    """A clock by which each step takes so long."""
+
+    def __init__(self, step_s):
+        self.now_s, self.step_s, self.pauses = 0, step_s, 0
+
+    def monotonic(self):
+        self.now_s += self.step_s
+        return self.now_s
+
+    def sleep(self, _):
+        self.pauses += 1
+
+
+def test_other_greenlets_run_between_the_steps_of_a_large_piece(monkeypatch):
+    time = Time(step_s=1)
+    monkeypatch.setattr(compression, "time", time)
+    data = b"x" * (5 * STEP_BYTES)
+    for pieces in ([data], [data[:STEP_BYTES]] * 5):
+        time.pauses = 0
+        assert gzip.decompress(b"".join(GzipStream(Pieces(*pieces)))) == data
+        assert time.pauses == len(data) / STEP_BYTES - 1
+
+
+def test_pieces_that_come_now_and_then_are_not_delayed(monkeypatch):
+    time = Time(step_s=0.0001)
+    monkeypatch.setattr(compression, "time", time)
+    stream = GzipStream(Pieces(*[b"{}\n"] * 10))
+    for _ in range(10):
+        time.now_s += 1
+        next(stream)
+    assert time.pauses == 0
 
 
 def test_closing_closes_the_inner_stream():

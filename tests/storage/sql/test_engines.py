@@ -344,3 +344,10 @@ def test_a_server_that_does_not_answer_times_out(postgres_url, monkeypatch):
     with reading(engine) as connection:
         assert connection.scalar(text("SELECT 1")) == 1
     engine.dispose()
+
+
+@pytest.mark.slow
+def test_under_gevent_native_threads_open_the_first_connection_though_others_fail_to():
+    program = [sys.executable, "-m", "tests.storage.sql.gevent_connections"]
+    done = subprocess.run(program, cwd=ROOT, capture_output=True, text=True, check=False, timeout=WAIT_S)
+    assert done.stdout == "all is well\n", done.stderr

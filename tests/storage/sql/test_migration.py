@@ -24,7 +24,7 @@ from rioni.storage.sql.denials import DENIAL_TABLES
 from rioni.storage.sql.ended_sessions import ENDED_SESSION_TABLES
 from rioni.storage.sql.engines import create_engine, writing
 from rioni.storage.sql.jobs import JOB_TABLES
-from rioni.storage.sql.migration import LATEST, NEW_SQLITE, SCRIPTS, current, upgrade
+from rioni.storage.sql.migration import LATEST, NEW_SQLITE, SCRIPTS, check_current, current, upgrade
 from tests.support.new_sqlite import FIRST, dump, migrated
 from tests.support.waiting import WAIT_S
 
@@ -97,6 +97,19 @@ def test_a_newer_database_is_rejected_and_left_unchanged(engine: Engine):
     with pytest.raises(Unavailable, match=rf"newer.*9999.*{LATEST}"):
         upgrade(engine)
     assert current(engine) == "9999"
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["DELETE FROM alembic_version", "UPDATE alembic_version SET version_num = '1975ea83b712'"],
+    ids=["no version", "a version of another program"],
+)
+def test_what_is_no_version_is_damage(engine: Engine, change: str):
+    with writing(engine) as connection:
+        connection.execute(text(change))
+    for check in (upgrade, check_current):
+        with pytest.raises(Unavailable, match="is damaged, or belongs to another program"):
+            check(engine)
 
 
 def test_a_failed_migration_changes_nothing(fresh: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

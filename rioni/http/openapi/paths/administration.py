@@ -169,8 +169,8 @@ PATHS: Json = {
             "Show what the caller may do",
             {
                 200: answer(
-                    "Rights to the broker, and to what was named, and each operation that needs a right with what "
-                    "refuses it now, if anything does. Other features, and the owners of single events, may still "
+                    "Rights to the broker, and to what was named, and each operation on them with what refuses it "
+                    "now, if anything does. Other features, and the owners of single events, may still "
                     "refuse a request.",
                     structure(
                         {

@@ -13,9 +13,9 @@ from rioni.storage.embedded.events.chunks import Damage, DamagedEvents
 from rioni.storage.embedded.sqlite_file import SQLiteFile
 
 
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 
-SCHEMA = """
+PARTITIONS = """
 CREATE TABLE partitions (
     id INTEGER PRIMARY KEY AUTOINCREMENT,  -- never used again, so nothing that is known about one can become wrong
     topic TEXT NOT NULL,
@@ -32,6 +32,9 @@ CREATE TABLE partitions (
     anchored_next INTEGER,                 -- and the position behind its end
     UNIQUE (topic, number)
 );
+"""
+
+SCHEMA = """
 CREATE TABLE chunks (
     key INTEGER PRIMARY KEY,               -- the partition's id and the position of the first event
     recorded_at_ms INTEGER NOT NULL,
@@ -83,7 +86,7 @@ CREATE TRIGGER superseding AFTER UPDATE ON keys WHEN old.position < new.position
 END;
 """
 
-SCHEMA += COMPACTION + ANCHOR_SCHEMA
+SCHEMA = PARTITIONS + SCHEMA + COMPACTION + ANCHOR_SCHEMA
 
 UPGRADES = {
     1: """
@@ -105,10 +108,18 @@ UPGRADES = {
     ALTER TABLE partitions ADD COLUMN head TEXT NOT NULL DEFAULT '';
     ALTER TABLE partitions ADD COLUMN foot TEXT NOT NULL DEFAULT '';
     ALTER TABLE partitions ADD COLUMN chained_from INTEGER NOT NULL DEFAULT 0;
-    ALTER TABLE partitions ADD COLUMN anchored_first INTEGER;
-    ALTER TABLE partitions ADD COLUMN anchored_next INTEGER;
     UPDATE partitions SET chained_from = next;
     """,
+    # Files with this version have or lack the columns `anchored_*`. The next id stays: ids are never used again.
+    7: f"""
+    ALTER TABLE partitions RENAME TO partitions_7;
+    {PARTITIONS}
+    INSERT INTO partitions SELECT id, topic, number, oldest, next, recorded_at_ms, checksum, compacted, head, foot,
+        chained_from, NULL, NULL FROM partitions_7;
+    DELETE FROM sqlite_sequence WHERE name = 'partitions';
+    INSERT INTO sqlite_sequence SELECT 'partitions', seq FROM sqlite_sequence WHERE name = 'partitions_7';
+    DROP TABLE partitions_7;
+    """,  # noqa: S608 - constants
 }
 """Upgrades each older schema version to the next one; no chunk is rewritten, so that it takes only milliseconds."""
 

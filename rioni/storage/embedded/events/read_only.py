@@ -13,6 +13,10 @@ from rioni.storage.embedded.sqlite_file import BUSY_TIMEOUT_S
 from rioni.storage.sql.read_only import read_only_uri
 
 
+class OtherVersion(DataDirectoryError):
+    """A file was written by a newer or an older version of Rioni."""
+
+
 class ReadOnlyDatabase(EventsDatabase):
     """Read-only `EventsDatabase`; writing raises an error."""
 
@@ -20,7 +24,7 @@ class ReadOnlyDatabase(EventsDatabase):
         """Open an existing file; blocks on the disk.
 
         Raises:
-            DataDirectoryError: the file was written by a newer or an older version.
+            OtherVersion: the file was written by a newer or an older version.
             DamagedEvents: the file is damaged.
             Unavailable: it can't be opened.
         """
@@ -58,12 +62,12 @@ class ReadOnlyDatabase(EventsDatabase):
     def _check_version(self) -> None:
         ((version,),) = self.fetch("PRAGMA user_version")
         if version > self.schema_version:
-            raise DataDirectoryError(
+            raise OtherVersion(
                 f"{self._path} was written by a newer version of Rioni (schema {version}, known here: "
                 f"{self.schema_version}). Use that version."
             )
         if version < self.schema_version:
-            raise DataDirectoryError(
+            raise OtherVersion(
                 f"{self._path} was written by an older version of Rioni (schema {version}, needed here: "
                 f"{self.schema_version}). Use that version, or let `rioni serve` of this one bring it up to date."
             )

@@ -11,6 +11,7 @@ from rioni.bootstrap.database import check_exists, database_url, opened_for_read
 from rioni.bootstrap.verification import Problem
 from rioni.config.settings import Config
 from rioni.domain.errors import Unavailable
+from rioni.domain.nearest import nearest
 from rioni.domain.transparency.signed_note import parse_verifier
 from rioni.installing import requirement
 from rioni.projections.generations.rebuilds import Progress
@@ -77,6 +78,18 @@ def audit(
     wanted = AuditFilter(since=since, until=until, actor=actor, realm=realm, resource=resource)
     with opened_for_reading(config) as engine:
         yield from audit_log.entries(functools.partial(reading_models, engine), wanted)
+
+
+def nearest_resource(config: Config, resource: str) -> str | None:
+    """What has entries and is most like a resource that has none; None if nothing is, or the resource itself has some.
+
+    Raises:
+        Unavailable: the data does not exist.
+    """
+    with opened_for_reading(config) as engine, reading_models(engine) as connection:
+        found = audit_log.resources(connection)
+    names = [f"{kind}:{key}" for kind, key in found] if ":" in resource else [key for _, key in found]
+    return None if resource in names else nearest(resource, names)
 
 
 def export_audit(

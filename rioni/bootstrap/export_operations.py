@@ -8,8 +8,8 @@ import shutil
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
-from tempfile import mkdtemp
 from typing import Any, NamedTuple
+from uuid import uuid4
 
 import msgspec
 from sqlalchemy import Connection, Engine, select
@@ -62,7 +62,8 @@ def export(config: Config, target: Path, wanted: AuditFilter, progress: Progress
     """
     _check_empty(target)
     target.absolute().parent.mkdir(parents=True, exist_ok=True)
-    beside = Path(mkdtemp(prefix=f".{target.name}-", dir=target.absolute().parent))
+    beside = target.absolute().with_name(f".{target.name}-{uuid4()}")
+    beside.mkdir()
     try:
         with opened_for_reading(config) as engine:
             with reading(engine) as connection:
@@ -91,7 +92,6 @@ def export(config: Config, target: Path, wanted: AuditFilter, progress: Progress
         }
         (beside / "manifest.json").write_text(json.dumps(manifest, indent=2), encoding="utf-8")
         _check_empty(target)
-        beside.chmod(0o755)
         # A rename replaces an empty folder and refuses any other.
         beside.rename(target)
     finally:

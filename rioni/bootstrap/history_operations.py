@@ -10,13 +10,14 @@ from rioni.config.settings import Config
 from rioni.domain.aggregates import AGGREGATES
 from rioni.domain.audit.shown_states import shown_state
 from rioni.domain.errors import Invalid, NotFound
-from rioni.projections.queries import audit_pages, past, positions
+from rioni.domain.nearest import proposal
+from rioni.projections.queries import audit_log, audit_pages, past, positions
 from rioni.projections.queries.audit_pages import AuditQuery, Place
 from rioni.projections.queries.past import Moment
 
 
 ENTRIES_PER_READ = 250
-EVENT_TYPE = "event-type"
+EVENT_TYPE, SETTINGS = "event-type", "settings"
 
 
 class Step(NamedTuple):
@@ -51,10 +52,12 @@ def history(config: Config, resource: str) -> Iterator[Step]:
                 page = audit_pages.page(connection, AuditQuery(resource=(kind, key)), place, ENTRIES_PER_READ)
             for row in page.rows:
                 found = True
-                yield Step(f"{kind}:{key}", shown_state(kind, row["before"]), shown_state(kind, row["after"]), row)
+                before, after = (shown_state(kind, row[name]) for name in ("before", "after"))
+                yield Step(f"{kind}:{key}", before, after, audit_log.with_client_parts(row))
             place = None if page.next is None else Place(ascending=True, after=page.next)
         if not found:
-            raise NotFound(f"The log has no entry of {kind}:{key}.")
+            with reading_models(engine) as connection:
+                raise _without_entries(connection, kind, key)
 
 
 def state_as_of(config: Config, resource: str, moment: int | str | None) -> tuple[int, Any]:
@@ -74,6 +77,8 @@ def state_as_of(config: Config, resource: str, moment: int | str | None) -> tupl
     with opened_for_reading(config) as engine, reading_models(engine) as connection:
         position = _position(connection, moment)
         body = past.state(connection, kind, key, Moment(position))
+        if body is None and not _has_entries(connection, kind, key):
+            raise _without_entries(connection, kind, key)
     if body is None:
         raise NotFound(f"There was no {kind}:{key} at position {position} of the log.")
     return position, shown_state(kind, body)
@@ -90,6 +95,7 @@ def differences(config: Config, start: int | str, end: int | str | None, resourc
 
     Raises:
         Invalid: the log does not reach there, or the end is before the start.
+        NotFound: there never was such a resource.
         Unavailable: the data does not exist.
     """
     with opened_for_reading(config) as engine:
@@ -98,6 +104,9 @@ def differences(config: Config, start: int | str, end: int | str | None, resourc
             if last < first:
                 raise Invalid(f"Position {last} is before position {first}: name the earlier one first.")
             changed = past.changed_between(connection, first, last) if resource is None else [_named(resource)]
+            # Settings are there before anybody changes them.
+            if resource not in (None, SETTINGS) and not _has_entries(connection, *changed[0]):
+                raise _without_entries(connection, *changed[0])
         for kind, key in changed:
             with reading_models(engine) as connection:
                 bodies = [past.state(connection, kind, key, Moment(position)) for position in (first, last)]
@@ -105,11 +114,25 @@ def differences(config: Config, start: int | str, end: int | str | None, resourc
                 yield Step(f"{kind}:{key}", *(shown_state(kind, body) for body in bodies))
 
 
+def _has_entries(connection: Connection, kind: str, key: str) -> bool:
+    return bool(audit_pages.page(connection, AuditQuery(resource=(kind, key)), Place(), 1).rows)
+
+
+def _without_entries(connection: Connection, kind: str, key: str) -> NotFound:
+    """The error about a resource that never was."""
+    known = (f"{each}:{other}" for each, other in audit_log.resources(connection) if each == kind)
+    return NotFound(f"The log has no entry of {kind}:{key}{proposal(f'{kind}:{key}', known)}")
+
+
 def _named(resource: str) -> tuple[str, str]:
+    """The kind and the key; raises Invalid."""
     kind, colon, key = resource.partition(":")
-    if colon and kind in AGGREGATES:
+    if colon and kind not in AGGREGATES:
+        listed = f"; there are {', '.join(AGGREGATES)}."
+        raise Invalid(f"There is no kind of resources {kind}{proposal(kind, AGGREGATES, listed)}")
+    if colon:
         return kind, key
-    return (kind, kind) if resource == "settings" else (EVENT_TYPE, resource)
+    return (kind, kind) if resource == SETTINGS else (EVENT_TYPE, resource)
 
 
 def _position(connection: Connection, moment: int | str | None) -> int:

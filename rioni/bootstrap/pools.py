@@ -87,8 +87,8 @@ KINDS: Mapping[str, PoolLimits] = {
     NAMES: PoolLimits(4, 32, 10.0, "The resolver of host names"),
     # The pools of each storage. One group of batches is written at a time, with and without idempotency keys.
     APPENDING: PoolLimits(2, 4, 60.0, "The storage"),
-    # Streams that lag behind read here, so all streams of a worker may do so at once.
-    READING: PoolLimits(4, 1_024, 60.0, "The storage"),
+    # Streams that lag behind read here, so all streams of a worker may do so at once, even if one client has them all.
+    READING: PoolLimits(4, 2_048, 60.0, "The storage", fair=True),
     # Administration: creating, closing and deleting topics, and reading bounds.
     TOPICS: PoolLimits(4, 128, 60.0, "The administration of the storage", fair=True),
     # Retention and compaction read and write a whole storage. The background jobs run one after the other.

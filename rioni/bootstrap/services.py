@@ -5,7 +5,7 @@ from functools import partial
 from random import Random
 from typing import NamedTuple
 
-from rioni.bootstrap.from_config import default_admin, parse_attributes, system_event_types
+from rioni.bootstrap.from_config import auditors, default_admin, parse_attributes, system_event_types
 from rioni.bootstrap.infrastructure import Infrastructure
 from rioni.commands.authorization import AccessPolicy
 from rioni.commands.background.background_jobs import BackgroundJobs
@@ -61,6 +61,7 @@ def build_services(base: Infrastructure, rng: Callable[[], Random] = Random) -> 
         default_admin(config),
         parse_attributes(config.all_data_access),
         parse_attributes(config.audit_readers),
+        auditors(config),
     )
     timeline = TimelineAppender(registry, stores, signals, clock, wait_max_s=config.timeline_switch_timeout_s)
     schemas = CompiledAvroSchemas(base.read, pools.database, limits.event_bytes_max, base.compiled)

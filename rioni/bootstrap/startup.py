@@ -16,7 +16,7 @@ from rioni.bootstrap.adapters import check_shared
 from rioni.bootstrap.catch_up import catch_up
 from rioni.bootstrap.consistency.kafka import compare_kafka
 from rioni.bootstrap.consistency.stores import check_registry, mismatches
-from rioni.bootstrap.database import cluster_identity, database_engine, database_lease, reading_models
+from rioni.bootstrap.database import cluster_identity, damage_reported, database_engine, database_lease, reading_models
 from rioni.bootstrap.from_config import token_policy
 from rioni.bootstrap.log_tree import make_key
 from rioni.config.settings import Config
@@ -72,15 +72,16 @@ def prepare_startup(config: Config, *, migrating: bool = False) -> Iterator[Data
             try:
                 upgrade(engine)
                 _clean_up_rebuild(engine)
-                catch_up(engine)
-                if config.clustered:
-                    _check_moved(engine)
-                elif found := list(mismatches(engine, directory.path)):
-                    raise DataMismatch(found)
-                compared = compare_kafka(config, engine)
-                if compared.findings:
-                    raise DataMismatch(compared.findings)
-                compared.warn_unreachable()
+                with damage_reported():
+                    catch_up(engine)
+                    if config.clustered:
+                        _check_moved(engine)
+                    elif found := list(mismatches(engine, directory.path)):
+                        raise DataMismatch(found)
+                    compared = compare_kafka(config, engine)
+                    if compared.findings:
+                        raise DataMismatch(compared.findings)
+                    compared.warn_unreachable()
                 _settle_unknown(directory.path)
                 installation, mark = installation_id(engine), zookeeper_mark(engine)
                 if not migrating:

@@ -1,10 +1,10 @@
 """Checks a broker's data: the log, the read models that follow from it, the stored events, and whether stores fit."""
 
 import contextlib
-import functools
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,9 +16,10 @@ from rioni.bootstrap.consistency.event_chains import chain_findings
 from rioni.bootstrap.consistency.kafka import compare_kafka
 from rioni.bootstrap.consistency.kafka_events import kafka_findings
 from rioni.bootstrap.consistency.kafka_stores import kafka_storages, opener_for_reading
-from rioni.bootstrap.consistency.log_keys import key_file_findings, key_findings, known_keys, lost_keys
+from rioni.bootstrap.consistency.log_keys import key_file_findings, key_findings, known_keys, lost_keys, missing_key
 from rioni.bootstrap.consistency.log_tree import SeenCheckpoint, signature_findings, tree_findings
 from rioni.bootstrap.consistency.stores import counted, cursors_beyond_end, mismatches
+from rioni.bootstrap.consistency.structure import structure_checks
 from rioni.bootstrap.database import damage_reported, database_url, opened_for_reading, reading_models
 from rioni.bootstrap.from_config import key_file
 from rioni.config.settings import Config
@@ -32,7 +33,8 @@ from rioni.projections.comparison import Difference, compare
 from rioni.projections.queries.states import all_states
 from rioni.projections.tables import STATES, SUBSCRIPTION_EVENT_TYPES
 from rioni.storage.clock import SystemClock
-from rioni.storage.embedded.events.read_only import ReadOnlyDatabase
+from rioni.storage.embedded.data_directory import DataDirectoryError, check_marker
+from rioni.storage.embedded.events.read_only import OtherVersion, ReadOnlyDatabase
 from rioni.storage.embedded.events.verification import verify as verify_events
 from rioni.storage.kafka.verification import verify as verify_kafka
 from rioni.storage.log.verification import setbacks
@@ -93,15 +95,35 @@ def check(
         Unavailable: the data can't be read, or a server can't be reached.
     """
     with read_only_engine(database_url(config)) as engine:
-        damage = None if config.database else _unreadable(engine)
+        damage = None
+        if not config.database:
+            yield from _of_marker(config.data)
+            damage = _unreadable(engine)
         if damage is None:
             check_current(engine)
-            yield from _of_registry(config, engine, progress, checkpoints, keys, local=local)
+            structure = list(_of_structure(config))
+            yield from structure
+            yield from _of_registry(config, engine, progress, checkpoints, keys)
+            if not local:
+                # A registry that lacks tables may not tell what is in Kafka.
+                lacks = any(each.store == "registry.db" for each in structure)
+                yield from (
+                    _guarded("Kafka", partial(_in_kafka, config, engine)) if lacks else _in_kafka(config, engine)
+                )
             topics = _topics(engine)
         else:
             yield damage
             topics = _Topics({}, {})
     yield from _of_events(config, topics, progress)
+
+
+def _of_marker(data: Path) -> Iterator[Problem]:
+    if not (data / "format").exists():
+        return  # A copy may lack it.
+    try:
+        check_marker(data)
+    except (DataDirectoryError, OSError) as ex:
+        yield Problem("format", str(ex))
 
 
 def _unreadable(engine: Engine) -> Problem | None:
@@ -115,14 +137,21 @@ def _unreadable(engine: Engine) -> Problem | None:
     return Problem("registry.db", f"registry.db can't be checked, nor what follows from it: {text}")
 
 
+def _of_structure(config: Config) -> Iterator[Problem]:
+    for store, step in structure_checks(config):
+        yield from _guarded(store, partial(_sentences, store, step))
+
+
+def _sentences(store: str, step: Callable[[], Iterable[str]]) -> Iterator[Problem]:
+    yield from (Problem(store, f"{store}: {text}") for text in step())
+
+
 def _of_registry(
     config: Config,
     engine: Engine,
     progress: Progress,
     checkpoints: Sequence[SeenCheckpoint],
     keys: Sequence[Verifier],
-    *,
-    local: bool,
 ) -> Iterator[Problem]:
     def sentences(store: str, found: Callable[[], Iterable[str]]) -> Iterator[Problem]:
         return _guarded(store, lambda: (Problem(store, each) for each in found()))
@@ -139,25 +168,29 @@ def _of_registry(
         yield from sentences("stores", lambda: mismatches(engine, config.data))
         yield from sentences("cursors", lambda: cursors_beyond_end(engine, config.data))
         yield from sentences("hash chains", lambda: chain_findings(engine, config.data, now_ms))
-    if not local:
-        with damage_reported():
-            compared = compare_kafka(config, engine)
-            compared.check_reached()
-            yield from (Problem("stores", each) for each in compared.findings)
-            yield from _of_kafka(config, engine, _topics(engine))
+
+
+def _in_kafka(config: Config, engine: Engine) -> Iterator[Problem]:
+    with damage_reported():
+        compared = compare_kafka(config, engine)
+        compared.check_reached()
+        yield from (Problem("stores", each) for each in compared.findings)
+        yield from _of_kafka(config, engine, _topics(engine))
 
 
 def _guarded(store: str, step: Callable[[], Iterable[Problem]]) -> Iterator[Problem]:
     """Yield what a step finds; where damage keeps it from going on, that is a finding as well."""
     try:
         yield from step()
+    except OtherVersion:
+        return  # It is a finding of the structure of the file.
     except Exception as ex:  # noqa: BLE001 - damaged data may lead to any error
         text = str(ex) if isinstance(ex, RioniError) else f"{type(ex).__name__}: {ex}"
         yield Problem(store, f"{store}: damage keeps the check from going on. {text.splitlines()[0]}")
 
 
 def _of_log(engine: Engine, progress: Progress) -> Iterator[Problem]:
-    found = verify_log(engine, TOPICS, processes=_processes(), progress=functools.partial(progress, "log"))
+    found = verify_log(engine, TOPICS, processes=_processes(), progress=partial(progress, "log"))
     for finding in found:
         yield Problem("log", f"log, {finding}", finding.position, _resource(engine, finding.stream))
 
@@ -179,7 +212,7 @@ def _of_checkpoints(
     yield from (Problem("log", text) for text in wrong)
     for each in checkpoints:
         yield from (Problem("checkpoints", text) for text in signature_findings(each, known))
-    for text in tree_findings(engine, checkpoints, functools.partial(progress, "tree"), processes=_processes()):
+    for text in tree_findings(engine, checkpoints, partial(progress, "tree"), processes=_processes()):
         yield Problem("checkpoints", text)
 
 
@@ -193,7 +226,7 @@ def _resource(engine: Engine, stream: str) -> str:
 
 
 def _of_read_models(engine: Engine, progress: Progress) -> Iterator[Problem]:
-    for found in compare(functools.partial(_reading_any_text, engine), functools.partial(progress, "read models")):
+    for found in compare(partial(_reading_any_text, engine), partial(progress, "read models")):
         yield Problem("read models", _described(found), found.position, found.resource)
 
 
@@ -250,12 +283,12 @@ def _topics(engine: Engine) -> _Topics:
 
 def _of_events(config: Config, topics: _Topics, progress: Progress) -> Iterator[Problem]:
     for path in sorted(config.data.glob("events*.db")):
-        yield from _guarded(path.stem, functools.partial(_of_file, path, topics, progress))
+        yield from _guarded(path.stem, partial(_of_file, path, topics, progress))
 
 
 def _of_file(path: Path, topics: _Topics, progress: Progress) -> Iterator[Problem]:
     with contextlib.closing(ReadOnlyDatabase(path)) as database:
-        for damage in verify_events(database, functools.partial(progress, path.stem)):
+        for damage in verify_events(database, partial(progress, path.stem)):
             where = f", topic {damage.topic}, partition {damage.partition}, position {damage.position}"
             text = f"{path.stem}{where if damage.topic else ''}: {damage.what}"
             position = damage.position if damage.position >= 0 else None
@@ -266,6 +299,8 @@ def _of_kafka(config: Config, engine: Engine, topics: _Topics) -> Iterator[Probl
     """Yield the damage of events in storages of type kafka, and what is not as the log recorded it."""
     open_store = opener_for_reading(config)
     for each in kafka_storages(engine):
+        if not each.timelines:
+            continue  # It holds no events, and may not be reachable yet.
         name = f"storage {each.storage.id}"
         with contextlib.closing(open_store(each.storage)) as store:
             examine(store)
@@ -283,6 +318,7 @@ UNPROTECTED = (
     "how far own event types, such as nakadi.audit.log, report the log",
     "records of refused requests",
     "cosignatures of witnesses, which the witnesses keep as well",
+    "slots.db, activity.db and jobs.db, which may be lost: the broker makes them anew",
 )
 """Data that neither the log nor its checkpoints cover: a person who can write the files can change them unnoticed."""
 
@@ -293,10 +329,13 @@ def remarks(config: Config) -> Iterator[str]:
     Raises:
         Unavailable: the data can't be read, or a server can't be reached.
     """
+    if not config.database and not (marker := config.data / "format").exists():
+        yield f"{marker} is missing here, without which no broker starts"
     with opened_for_reading(config) as engine:
         yield from map(str, setbacks(engine))
         with reading_models(engine) as connection:
             yield from lost_keys(connection)
+            yield from missing_key(connection, key_file(config))
             anchored = last_anchoring(connection)
         yield (
             "not covered by the log: events stored after "
@@ -312,7 +351,7 @@ def check_restored(config: Config) -> Iterator[Problem]:
         storages = {each.storage.id: each.storage for each in kafka_storages(engine)}
         open_store = opener_for_reading(config)
 
-        @functools.cache
+        @cache
         def store_of(storage_id: str) -> EventStore:
             return opened.enter_context(contextlib.closing(open_store(storages[storage_id])))
 

@@ -1,6 +1,7 @@
 """Builds one worker process: infrastructure, services, jobs and application (composition root)."""
 
 import contextlib
+import encodings.unicode_escape  # noqa: F401 - of the compiler of schemas; see `load_filters`
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -53,6 +54,7 @@ from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.notifier import LOG_KEY
 from rioni.domain.ports.spool import Spools
 from rioni.domain.ports.thread_pool import CLIENT
+from rioni.domain.subscriptions.event_filter import load_filters
 from rioni.failure_log import FailureLog
 from rioni.http.answers.answer_budget import AnswerBudget, PageBudget, released_when_sent
 from rioni.http.app import create_app
@@ -136,6 +138,7 @@ def worker(
     Raises:
         Unavailable: a server can't be reached, or other brokers use the database.
     """
+    load_filters()
     metrics = Metrics(
         config.metrics_event_types_max, config.metrics_subscriptions_max, config.metrics_history_series_max
     )
@@ -318,7 +321,14 @@ def _dependencies(
         system_event_types=services.system_event_types,
         usage=UsageRecorder(registry, spools, metrics.dropped_measurements.inc),
         committer=services.committer,
-        dead_letters=DeadLetterRedriver(registry, services.access, bus, stores=stores, timeline=services.timeline),
+        dead_letters=DeadLetterRedriver(
+            registry,
+            services.access,
+            bus,
+            stores=stores,
+            timeline=services.timeline,
+            compute=pools.definitions,
+        ),
         dead_letter_queue=DeadLetterQueue(services.system_event_types, services.system_publisher, clock),
         registry=registry,
         stores=stores,

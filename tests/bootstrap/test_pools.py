@@ -124,7 +124,7 @@ def test_pools_of_what_the_broker_does_serve_in_the_order_of_requests(gate):
 def test_pools_that_serve_requests_serve_clients_in_turn():
     fair = {kind for kind, limits in KINDS.items() if limits.fair}
     asked_for = {"database", "computing", "definitions", "evaluations"}
-    assert fair == asked_for | {"coordination", "slots", "activity", "topics"}
+    assert fair == asked_for | {"coordination", "slots", "activity", "reading", "topics"}
 
 
 def test_a_hanging_task_keeps_its_thread_and_its_caller_times_out(gate):
@@ -206,7 +206,7 @@ def test_storages_have_their_own_pools_up_to_a_bound():
 def test_threads_of_a_worker_are_bounded():
     used = Pools({kind: PoolLimits(2, 1, PATIENCE_S, "It") for kind in KINDS})
     assert sum(each.limits.threads for each in used) == 2 * len([*used])
-    assert all(each.threads <= 10 and each.queue <= 1_024 and each.deadline_s <= 600 for each in KINDS.values())
+    assert all(each.threads <= 10 and each.queue <= 2_048 and each.deadline_s <= 600 for each in KINDS.values())
 
 
 def test_the_pools_of_a_storage_belong_to_the_main_hub():

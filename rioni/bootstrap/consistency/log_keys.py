@@ -66,6 +66,12 @@ def key_file_findings(connection: Connection, path: Path) -> Iterator[str]:
         )
 
 
+def missing_key(connection: Connection, path: Path) -> Iterator[str]:
+    """Yield a sentence if the log names a signing key, and this host has none: a copy of the data may lack it."""
+    if log_proofs.keys(connection) and not path.exists():
+        yield f"log, signing keys: {path} is missing here, without which a broker signs no checkpoints"
+
+
 def lost_keys(connection: Connection) -> Iterator[str]:
     """Yield a sentence for each key that the one before it did not sign."""
     for before, after in pairwise(log_proofs.keys(connection)):

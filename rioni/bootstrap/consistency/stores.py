@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, Engine
 
-from rioni.domain.errors import Unavailable
+from rioni.domain.errors import RioniError, Unavailable
 from rioni.domain.hash_chain import LogHead
 from rioni.domain.subscriptions.cursor_arithmetic import beyond_end
 from rioni.domain.system.installation import INSTALLATION, Anchor, DataMismatch
@@ -25,6 +25,7 @@ from rioni.storage.embedded.anchors import Found, committed_offsets, inspect, ta
 from rioni.storage.embedded.coordination.database import CoordinationDatabase
 from rioni.storage.embedded.data_directory import events_path, registry_missing
 from rioni.storage.embedded.events.database import EventsDatabase
+from rioni.storage.embedded.structure import unusable_tables
 from rioni.storage.sql.engines import reading
 from rioni.storage.sql.store_marks import ends_of, entry_hash, read_head, read_marks, topic_mark
 
@@ -99,10 +100,15 @@ def cursors_beyond_end(engine: Engine, data: Path) -> Iterator[str]:
         return
     for subscription_id, key, offset in committed_offsets(path):
         timeline, next_ = active.get(key.event_type, (None, []))
-        place = parse_offset(offset, partition=key.partition, oldest_order=FIRST_ORDER)
-        if timeline is None or place is None or int(key.partition) >= len(next_):
+        try:
+            number, place = int(key.partition), parse_offset(offset, partition=key.partition, oldest_order=FIRST_ORDER)
+        except (RioniError, TypeError, ValueError):
+            what = f"{key.event_type}, partition {key.partition}: {offset!r} is no offset"
+            yield f"subscription {subscription_id}: {what}"
             continue
-        newest = TimelinePosition(timeline.order, next_[int(key.partition)] - 1)
+        if timeline is None or place is None or number >= len(next_):
+            continue
+        newest = TimelinePosition(timeline.order, next_[number] - 1)
         if place > newest:
             yield f"subscription {subscription_id}: {beyond_end(key, offset, newest)}"
 
@@ -169,6 +175,9 @@ def _own(connection: Connection, path: Path, expected: Expected) -> Generator[st
             f"{path.name} was written by a newer version of Rioni (schema {found.version}, known here: "
             f"{known.schema_version}). Use that version."
         )
+        return None
+    if unusable := unusable_tables(path, known.schema, known.schema_version):
+        yield f"{path.name} {unusable}."
         return None
     strangers = list(_of_anchor(connection, path.name, found.anchor, expected))
     yield from strangers

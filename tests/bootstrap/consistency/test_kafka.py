@@ -39,7 +39,7 @@ class Installation:
     """A broker without HTTP on one machine, whose events are in Kafka."""
 
     def __init__(self, data: Path, servers: str) -> None:
-        self.config = Config(data=data, kafka=servers)
+        self.config = Config(data=data, kafka=servers or None)
         self.prefix = f"{uuid4()}-"
 
     @contextlib.contextmanager
@@ -250,3 +250,13 @@ def test_another_cluster_can_be_accepted(broker, other_kafka_cluster):
     with broker.running() as base:
         first = publish(base)
         assert read(base, TimelinePosition(1, 9)) == [(2, first + number, event) for number, event in enumerate(EVENTS)]
+
+
+def test_a_storage_without_events_need_not_be_reachable(tmp_path):
+    """It may have been named before its Kafka is there."""
+    broker = Installation(tmp_path / "data", "")
+    configuration = {"bootstrap_servers": "127.0.0.1:1"}
+    storage = StorageEntry(id="later", storage_type="kafka", default=False, configuration=configuration)
+    with broker.running() as base:
+        base.bus.dispatch(CreateStorage(storage=storage), base.system_context())
+    assert list(admin_operations.verify(broker.config)) == []

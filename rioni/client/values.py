@@ -6,7 +6,7 @@ What JSON can't say is refused, with the path of the value: it is never changed 
 import dataclasses
 from collections.abc import Iterable, Mapping
 from datetime import UTC, date, datetime, time, timedelta
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from enum import Enum
 from math import isfinite
 from types import NoneType
@@ -71,7 +71,11 @@ def number(text: str) -> float | Decimal:
         return found
     if repr(found) == text:
         return found
-    exact = Decimal(text)
+    try:
+        exact = Decimal(text)
+    except InvalidOperation:
+        # No decimal has such an exponent, of 19 digits: the nearest float is 0, or the number is beyond all.
+        return found
     return found if isfinite(found) and Decimal(repr(found)) == exact else exact
 
 

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from rioni.client import ConnectionFailed
 from rioni.domain.errors import Invalid, RioniError
 from rioni.domain.event_types.rules import NAME_CHARACTERS_MAX, is_event_type_name
 from rioni.domain.system.jobs import ARCHIVE
@@ -14,6 +15,7 @@ from rioni.lake.event_type_archive import EventTypeArchive, Limits, Outcome
 from rioni.lake.location import Location
 from rioni.lake.metrics import ArchiveMetrics
 from rioni.lake.table import Lake
+from rioni.tools.api_client import RequestFailed
 from rioni.tools.job_reporter import JobReporter
 
 
@@ -90,6 +92,23 @@ class Archive:
         # An outage of the broker, the catalog or the disk is a few lines, however often it is tried again.
         self._failures = FailureLog(_Lines())
 
+    def check_names(self) -> None:
+        """Check that there is something to archive, before anybody learns of a job.
+
+        Raises:
+            RioniError: why the first of the named event types can't be archived, where none of them can.
+        """
+        problems = []
+        for name in self._wanted:
+            try:
+                self._broker.event_type(name)
+            except RioniError as ex:
+                problems.append(ex)
+            else:
+                return
+        if problems:
+            raise problems[0]
+
     def archive(self, is_stopped: Callable[[], bool]) -> tuple[dict[str, Outcome], dict[str, RioniError]]:
         """Archive what the broker holds now; blocks until then.
 
@@ -105,6 +124,7 @@ class Archive:
         names = self._wanted or self._broker.marked_event_types()
         done: dict[str, Outcome] = {}
         failed: dict[str, RioniError] = {}
+        away: RequestFailed | None = None
         for name in names:
             if is_stopped():
                 break
@@ -113,10 +133,15 @@ class Archive:
                     self._broker, self._lake, name, self._limits, self._metrics, keeps_json=self._keeps_json
                 )
             try:
+                if away is not None:
+                    # A round waits for an outage of the broker once, not once for each event type.
+                    raise away
                 done[name] = self._archives[name].archive(is_stopped, partial(self._job.progress, name))
                 self._archived += done[name].archived
                 self._failures.succeeded(_not_archived(name))
             except RioniError as ex:
+                if isinstance(ex, RequestFailed) and isinstance(ex.error, ConnectionFailed) and not ex.error.sent:
+                    away = ex
                 shown = _shown(name)
                 failed[shown] = ex
                 self._metrics.errors.labels(shown).inc()

@@ -1,11 +1,12 @@
 """What the archive asks of a broker over HTTP: event types, schemas, what partitions hold, and events.
 
-Every call blocks until the broker answers, and raises Unavailable where it does not, or refuses.
+Every call blocks until the broker answers, also over an outage that is shorter than `Server.retry_s`, and raises
+Unavailable where it does not, or refuses.
 """
 
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Generator
 from datetime import datetime
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
@@ -13,12 +14,13 @@ from urllib.parse import quote, urlencode
 import msgspec
 import orjson
 
+from rioni.client import ConnectionFailed, TooManyRequests
 from rioni.domain.errors import Unavailable
 from rioni.domain.event_types.data_lake import MATERIALIZE
 from rioni.domain.event_types.rules import is_event_type_name
 from rioni.domain.timelines.position import TimelinePosition, parse_offset
 from rioni.domain.timelines.timeline import FIRST_ORDER
-from rioni.tools.api_client import Answer, answered, call
+from rioni.tools.api_client import Outage, RequestFailed, answered, call
 from rioni.tools.load_client import Server
 
 
@@ -27,7 +29,7 @@ BATCH_EVENTS = 500
 FLUSH_TIMEOUT_S = 1
 """After so long without an event a partition counts as read to its end, for the time being."""
 EVENTS_MAX = 1_000_000
-"""Events of a stream; the next one goes on."""
+"""Events of a request; the next one goes on."""
 SCHEMAS_MAX = 1_000
 """The newest versions of the schema of an event type that are looked at."""
 
@@ -102,7 +104,7 @@ class Broker:
 
     def __init__(self, server: Server) -> None:
         self._server = server
-        self._batches = msgspec.json.Decoder(Batch)
+        self._decoder = msgspec.json.Decoder(Batch)
 
     def marked_event_types(self) -> list[str]:
         """The names of the event types whose annotations ask to keep their events in the data lake, unchecked."""
@@ -157,49 +159,103 @@ class Broker:
             "initial_cursor": {"partition": partition, "offset": after.offset},
             "final_cursor": {"partition": partition, "offset": to.offset},
         }
-        _, answer = call(self._server, "POST", f"{_path(name)}/cursor-distances", [pair])
+        _, answer = call(self._server, "POST", f"{_path(name)}/cursor-distances", [pair], repeatable=True)
         return int(answer[0]["distance"])
 
-    @contextlib.contextmanager
+    def check_identity(self, name: str, created_at: str) -> None:
+        """Check that an event type is the one that was created then.
+
+        Raises:
+            Unavailable: it was deleted, and another one has the name now; or the broker does not answer, or refuses.
+        """
+        if self.event_type(name).identity != created_at:
+            raise Unavailable(f"{name} was deleted and created again while it was read; read again.")
+
     def stream(
         self,
         name: str,
+        created_at: str,
         partition: str,
         after: TimelinePosition,
         count: int,
         *,
         alone: bool = False,
         keep_alives: int = 1,
-    ) -> Iterator[Iterator[Batch]]:
-        """Open a stream of a partition; it ends after `count` events, or when there was none for a while.
+        waits: bool = True,
+    ) -> contextlib.closing[Generator[Batch, None, None]]:
+        """A stream of a partition, to be used in a block: batches that have events, or tell that some have expired.
+
+        It ends after `count` events, or when there was none for a while. Where the broker ends it before, or the
+        connection breaks, it goes on behind the last event.
 
         Args:
             name: of the event type.
+            created_at: its identity, which is checked before it goes on.
             partition: its name.
             after: the last place read.
             count: the events that are there at most, so that none waits for a batch to be full.
             alone: whether each event comes in a batch of its own.
             keep_alives: how many seconds without an event end the stream.
+            waits: whether 429, which says that this client has too many streams, is ridden out as an outage is.
 
         Raises:
-            RequestRefused: the broker refuses; with 429 the client has too many streams.
-            Unavailable: the broker does not answer.
+            RequestRefused: the broker refuses.
+            Unavailable: the broker does not answer, or has another event type of that name.
         """
-        count = min(count, EVENTS_MAX)
-        query = {"batch_limit": 1 if alone else min(count, BATCH_EVENTS), "stream_limit": count}
-        query |= {"batch_flush_timeout": FLUSH_TIMEOUT_S, "stream_keep_alive_limit": keep_alives}
-        path = f"{_path(name)}/events?{urlencode(query)}"
-        cursors = [{"partition": partition, "offset": after.offset}]
-        headers = {"X-Nakadi-Cursors": orjson.dumps(cursors).decode()}
-        with answered(self._server, "GET", path, headers=headers) as answer:
-            yield self._read(answer)
+        size = 1 if alone else BATCH_EVENTS
+        return contextlib.closing(self._batches(name, created_at, partition, after, count, size, keep_alives, waits))
 
-    def _read(self, answer: Answer) -> Iterator[Batch]:
-        for line in answer.lines():
+    def _batches(
+        self,
+        name: str,
+        created_at: str,
+        partition: str,
+        after: TimelinePosition,
+        count: int,
+        size: int,
+        keep_alives: int,
+        waits: bool,  # noqa: FBT001 - of `stream`
+    ) -> Generator[Batch, None, None]:
+        outage = Outage(self._server)
+        while count > 0:
+            left, quiet, said = min(count, EVENTS_MAX), 0, ""
+            query = {"batch_limit": min(left, size), "stream_limit": left}
+            query |= {"batch_flush_timeout": FLUSH_TIMEOUT_S, "stream_keep_alive_limit": keep_alives}
+            path = f"{_path(name)}/events?{urlencode(query)}"
+            cursors = [{"partition": partition, "offset": after.offset}]
+            headers = {"X-Nakadi-Cursors": orjson.dumps(cursors).decode()}
             try:
-                yield self._batches.decode(line)
-            except msgspec.MsgspecError as ex:
-                raise Unavailable(f"{self._server.url} sent a batch that can't be read: {ex}") from ex
+                with answered(self._server, "GET", path, headers=headers) as answer:
+                    for line in answer.lines():
+                        batch = self._batch(line)
+                        if batch.events or batch.expired:
+                            outage.succeeded()
+                            after, quiet = place(batch.cursor.offset), 0
+                            left, count = left - len(batch.events), count - len(batch.events)
+                            yield batch
+                        elif not batch.info.debug:
+                            quiet += 1
+                        said = batch.info.debug
+                if quiet >= keep_alives:
+                    return
+                if left > 0:
+                    raise self._broken_off(name, partition, said)
+            except RequestFailed as ex:
+                if isinstance(ex.error, TooManyRequests) and not waits:
+                    raise
+                outage.failed(ex)
+                self.check_identity(name, created_at)
+
+    def _batch(self, line: bytes) -> Batch:
+        try:
+            return self._decoder.decode(line)
+        except msgspec.MsgspecError as ex:
+            raise Unavailable(f"{self._server.url} sent a batch that can't be read: {ex}") from ex
+
+    def _broken_off(self, name: str, partition: str, said: str) -> RequestFailed:
+        text = f"{self._server.url} has ended the stream of {name}, partition {partition}, before its end"
+        error = ConnectionFailed(f"{text}: {said}" if said else text)
+        return RequestFailed(f"{error}.", error)
 
     def _get(self, path: str, kind: Any) -> Any:
         _, answer = call(self._server, "GET", path)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime
 from typing import NamedTuple
 
-from rioni.domain.errors import Conflict, Unavailable
+from rioni.domain.errors import Conflict, Invalid, Unavailable
 from rioni.domain.event_types.data_lake import PERIOD
 from rioni.domain.timelines.position import TimelinePosition
 from rioni.lake.broker import ArchivedEventType, Broker, Partition
@@ -179,7 +179,11 @@ class EventTypeArchive:
         """Remove from the lake what its retention period no longer covers, once a day."""
         if self._expired_on == today:
             return
-        since = kept_since((event_type.annotations or {}).get(PERIOD), today)
+        try:
+            since = kept_since((event_type.annotations or {}).get(PERIOD), today)
+        except Invalid as ex:
+            _LOG.error("%s: %s Nothing is removed from its table.", self._name, ex)
+            since = None
         if since is not None:
             tables.expire(since)
         self._expired_on = today

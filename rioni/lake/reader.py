@@ -1,15 +1,14 @@
 """Reads events of an event type up to where its partitions end, each event with its offset and its day."""
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import closing
 from datetime import UTC, date, datetime
 from typing import NamedTuple
 
-import msgspec
-
 from rioni.domain.timelines.position import TimelinePosition
-from rioni.domain.timestamps import parsed
 from rioni.lake.broker import ArchivedEventType, Batch, Broker, place
+from rioni.tools.events.times import time_of as received_or_occurred
 
 
 UNDEFINED = "undefined"
@@ -86,20 +85,26 @@ class Reader:
     def _read_partition(
         self, buffer: Buffer, partition: str, after: TimelinePosition, is_enough: Callable[[], bool]
     ) -> None:
-        name, target = self._event_type.name, self._targets[partition]
-        with self._broker.stream(name, partition, after, self._count(partition, after)) as batches:
+        target = self._targets[partition]
+        with self._stream(partition, after, self._count(partition, after)) as batches:
             for batch in batches:
                 last = place(batch.cursor.offset)
                 buffer.expired += batch.expired
                 if batch.events:
                     before = buffer.places.get(partition, after)
                     buffer.add(partition, self._located(partition, before, last, batch), last)
-                # What follows the last event may be deletions, and the like, which streams do not deliver.
-                if not batch.events or last >= target:
-                    buffer.ended.add(partition)
-                    return
+                if last >= target:
+                    break
                 if is_enough():
                     return
+        # What follows the last event may be deletions, and the like, which streams do not deliver.
+        buffer.ended.add(partition)
+
+    def _stream(
+        self, partition: str, after: TimelinePosition, count: int, *, alone: bool = False
+    ) -> closing[Generator[Batch, None, None]]:
+        event_type = self._event_type
+        return self._broker.stream(event_type.name, event_type.identity, partition, after, count, alone=alone)
 
     def _count(self, partition: str, after: TimelinePosition) -> int:
         return self._broker.distance(self._event_type.name, partition, after, self._targets[partition])
@@ -116,7 +121,7 @@ class Reader:
             return list(zip(places, map(bytes, batch.events), strict=True))
         # Some places have no events to be delivered: read them again, one by one.
         found = []
-        with self._broker.stream(self._event_type.name, partition, before, count, alone=True) as batches:
+        with self._stream(partition, before, count, alone=True) as batches:
             for single in batches:
                 at = place(single.cursor.offset)
                 if at > last:
@@ -125,32 +130,10 @@ class Reader:
         return found
 
 
-class _Metadata(msgspec.Struct):
-    received_at: datetime | None = None
-    occurred_at: str | None = None
-
-
-class _Timed(msgspec.Struct):
-    metadata: _Metadata | None = None
-
-
-_timed = msgspec.json.Decoder(_Timed)
-
-
 def time_of(event: bytes, category: str, now: datetime) -> datetime:
     """When the broker has received an event, otherwise when it occurred, otherwise now; in UTC."""
-    if category == UNDEFINED:
-        return now
     try:
-        metadata = _timed.decode(event).metadata
-    except msgspec.MsgspecError:
+        # Near the first and the last day of all years there may be none in UTC.
+        return ((category != UNDEFINED and received_or_occurred(event)) or now).astimezone(UTC)
+    except OverflowError:
         return now
-    at = metadata and (metadata.received_at or _parsed(metadata.occurred_at))
-    return (at or now).astimezone(UTC)
-
-
-def _parsed(text: str | None) -> datetime | None:
-    try:
-        return None if text is None else parsed(text)
-    except (ValueError, OverflowError):
-        return None

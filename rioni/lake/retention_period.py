@@ -3,6 +3,9 @@
 import re
 from datetime import date, timedelta
 
+from rioni.domain.errors import Invalid
+from rioni.domain.event_types.data_lake import PERIOD, PERIODS, is_period
+
 
 _PERIOD = re.compile(r"([0-9]+) ?([dwmy])")
 _DAYS = {"d": 1, "w": 7, "m": 31, "y": 366}
@@ -12,9 +15,14 @@ def kept_since(period: str | None, today: date) -> date | None:
     """The first day whose events are still to be kept; None for all days.
 
     Args:
-        period: the annotation as the broker accepts it; a month counts as 31 days, a year as 366.
+        period: the annotation; a month counts as 31 days, a year as 366.
         today: in UTC.
+
+    Raises:
+        Invalid: it is none that this broker accepts; others may do so.
     """
+    if period is not None and not is_period(period):
+        raise Invalid(f"The annotation {PERIOD} is {period!r:.100}, but {PERIODS}.")
     found = _PERIOD.match(period or "")
     if found is None:
         return None

@@ -3,7 +3,7 @@
 import base64
 import re
 from collections.abc import Callable
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from decimal import Context, Decimal
 from math import isfinite
 from typing import Any
@@ -147,7 +147,8 @@ def _number(text: str) -> Decimal:
 
 def _timestamp(text: str) -> datetime:
     found = datetime.fromisoformat(_precise(text).upper())
-    return found if found.tzinfo is not None else _fail(text)
+    # In UTC the first and the last days of all years may be in years that neither Python nor Spark have.
+    return found.astimezone(UTC) if found.tzinfo is not None else _fail(text)
 
 
 def _local(text: str) -> datetime:

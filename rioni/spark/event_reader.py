@@ -1,8 +1,9 @@
 """Reads a range of a partition over HTTP, as Arrow batches; runs in the tasks of Spark."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
+from typing import Any, NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -70,8 +71,8 @@ def read_range(
 
     Raises:
         Invalid: an event does not fit the columns, and `_corrupt` is not among them.
-        Incomplete: events have expired, the broker ended the stream early, or the time was up.
-        Unavailable: the broker does not answer, or refuses.
+        Incomplete: events have expired, or the time was up.
+        Unavailable: the broker does not answer, or refuses, or has another event type of that name now.
     """
     runs: list[Run] = []
     count = 0
@@ -85,8 +86,7 @@ def read_range(
             runs, count = [], 0
     if runs:
         yield _batch(schema, part, runs)
-    if options.broker().event_type(part.event_type).identity != part.created_at:
-        raise Incomplete(f"{part.event_type} was deleted and created again while it was read; read again.")
+    options.broker().check_identity(part.event_type, part.created_at)
 
 
 def _batch(schema: pa.Schema, part: Range, runs: Sequence[Run]) -> pa.RecordBatch:
@@ -137,20 +137,12 @@ def _stream(
     """The events of a stream, with the place up to which they are complete; the last one is the end of the range."""
     count = broker.distance(part.event_type, part.partition, after, part.to) if after != part.after else part.count
     delivered = 0
-    with broker.stream(part.event_type, part.partition, after, count, keep_alives=options.quiet_s) as batches:
-        for quiet, batch in _with_quiet(batches):
+    with _opened(broker, part, after, count, keep_alives=options.quiet_s) as batches:
+        for batch in batches:
             if time.monotonic() > deadline:
                 raise Incomplete(f"{part} was not read within {options.timeout_s} s; see the option timeout_s.")
             if batch.expired:
                 raise Incomplete(f"{batch.expired} events of {part} have expired before they were read.")
-            if not batch.events:
-                if batch.info.debug:
-                    raise Incomplete(f"The broker ended the stream of {part}: {batch.info.debug}.")
-                if quiet >= options.quiet_s:
-                    # The rest of the range has no events: deletions, compaction, events for others.
-                    yield (), part.to
-                    return
-                continue
             last = place(batch.cursor.offset)
             found = _located(broker, part, after, last, batch)
             delivered += len(batch.events)
@@ -160,15 +152,14 @@ def _stream(
             after = last
             if last >= part.to or delivered == count:
                 return
-    raise Incomplete(f"The stream of {part} ended at {after.offset}, before its end.")
+    # The rest of the range has no events: deletions, compaction, events for others.
+    yield (), part.to
 
 
-def _with_quiet(batches: Iterator[Batch]) -> Iterator[tuple[int, Batch]]:
-    """Each batch with the number of batches without events up to it."""
-    quiet = 0
-    for batch in batches:
-        quiet = 0 if batch.events else quiet + 1
-        yield quiet, batch
+def _opened(
+    broker: Broker, part: Range, after: TimelinePosition, count: int, **wanted: Any
+) -> closing[Generator[Batch, None, None]]:
+    return broker.stream(part.event_type, part.created_at, part.partition, after, count, waits=False, **wanted)
 
 
 def _located(broker: Broker, part: Range, before: TimelinePosition, last: TimelinePosition, batch: Batch) -> list[Run]:
@@ -178,7 +169,7 @@ def _located(broker: Broker, part: Range, before: TimelinePosition, last: Timeli
         return [Run(TimelinePosition(last.order, last.position - count + 1), batch.events)]
     # Some positions have no events, or a timeline ends in between: read them again, one by one.
     found = []
-    with broker.stream(part.event_type, part.partition, before, count, alone=True) as batches:
+    with _opened(broker, part, before, count, alone=True) as batches:
         for single in batches:
             found += [Run(place(single.cursor.offset), [event]) for event in single.events]
     if len(found) != count:

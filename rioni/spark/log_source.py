@@ -22,7 +22,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from rioni.spark.options import Options, parse_options
-from rioni.tools.api_client import answered
+from rioni.tools.api_client import Outage, RequestFailed, answered
 
 
 ROWS = 1_000
@@ -79,8 +79,7 @@ class LogReader(DataSourceReader):
         while query is not None:
             more: str | None = None
             rows: list[dict[str, Any]] = []
-            for line in self._lines(query):
-                entry = orjson.loads(line)
+            for entry in self._entries(query):
                 if "_links" in entry:
                     more = entry["_links"]["next"]["href"].rpartition("after=")[2].partition("&")[0]
                     break
@@ -95,10 +94,22 @@ class LogReader(DataSourceReader):
     def _batch(self, rows: list[dict[str, Any]]) -> pa.RecordBatch:
         return pa.RecordBatch.from_pylist(rows, SCHEMA).select(self._names)
 
-    def _lines(self, query: dict[str, str]) -> Iterator[bytes]:
-        path = f"/audit?{urlencode(query)}"
-        with answered(self._options.server(), "GET", path, headers={"Accept": "application/x-ndjson"}) as answer:
-            yield from answer.lines()
+    def _entries(self, query: dict[str, str]) -> Iterator[dict[str, Any]]:
+        """The lines of an answer; where the connection breaks, it goes on behind the last one."""
+        server, headers = self._options.server(), {"Accept": "application/x-ndjson"}
+        outage = Outage(server)
+        while True:
+            try:
+                with answered(server, "GET", f"/audit?{urlencode(query)}", headers=headers) as answer:
+                    for line in answer.lines():
+                        entry = orjson.loads(line)
+                        outage.succeeded()
+                        yield entry
+                        query = query | {"after": str(entry["position"])}
+            except RequestFailed as ex:
+                outage.failed(ex)
+            else:
+                return
 
 
 class FilteredLogReader(LogReader):

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import msgspec
 
+from rioni.client.retries import RETRY_S
 from rioni.domain.errors import Invalid
 from rioni.lake.broker import Broker
 from rioni.tools.load_client import Server
@@ -23,6 +24,7 @@ KNOWN = {
     "events_per_request",
     "quiet_s",
     "timeout_s",
+    "retry_s",
     "job",
     "pushdown",
 }
@@ -46,6 +48,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     events_per_request: int = 1_000
     quiet_s: int = 5
     timeout_s: int = 600
+    retry_s: int = int(RETRY_S)
     job: str | None = None
     pushdown: bool = False
 
@@ -55,7 +58,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         Raises:
             Invalid: the URL or the certificate can't be used.
         """
-        return Server(self.url, self.token, self.ca_certificate)
+        return Server(self.url, self.token, self.ca_certificate, retry_s=min(self.retry_s, self.timeout_s))
 
     def broker(self) -> Broker:
         """A client of the broker; raises as `server`."""
@@ -90,6 +93,7 @@ def parse_options(given: Mapping[str, str]) -> Options:
         events_per_request=_number(given, "events_per_request", 1_000, 10_000),
         quiet_s=_number(given, "quiet_s", 5, 60),
         timeout_s=_number(given, "timeout_s", 600, 3_600),
+        retry_s=_number(given, "retry_s", int(RETRY_S), 3_600, smallest=0),
         job=given.get("job"),
         pushdown=_flag(given, "pushdown"),
     )
@@ -102,8 +106,8 @@ def _flag(given: Mapping[str, str], name: str) -> bool:
     return text == "true"
 
 
-def _number(given: Mapping[str, str], name: str, default: int, largest: int) -> int:
+def _number(given: Mapping[str, str], name: str, default: int, largest: int, *, smallest: int = 1) -> int:
     text = given.get(name, str(default))
-    if not text.isdecimal() or not 1 <= int(text) <= largest:
-        raise Invalid(f"{name} is {text}, but must be a number from 1 to {largest}.")
+    if not text.isdecimal() or not smallest <= int(text) <= largest:
+        raise Invalid(f"{name} is {text}, but must be a number from {smallest} to {largest}.")
     return int(text)

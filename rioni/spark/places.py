@@ -76,7 +76,7 @@ class Locator:
             for name, partitions in places.items()
             for partition, at in partitions.items()
         ]
-        call(self._server, "PATCH", f"{self._subscription()}/cursors", {"items": items})
+        call(self._server, "PATCH", f"{self._subscription()}/cursors", {"items": items}, repeatable=True)
 
     def _of_option(self, name: str, text: str, option: str) -> dict[str, TimelinePosition]:
         partitions = {each.name: each for each in self.broker.partitions(name)}
@@ -109,12 +109,13 @@ class Locator:
         return {name: given.get(name, each.newest) for name, each in partitions.items()}
 
     def _shift(self, name: str, items: list[dict[str, Any]]) -> list[dict[str, str]]:
-        _, answer = call(self._server, "POST", f"/event-types/{quote(name, safe='')}/shifted-cursors", items)
+        path = f"/event-types/{quote(name, safe='')}/shifted-cursors"
+        _, answer = call(self._server, "POST", path, items, repeatable=True)
         return list(answer)
 
     def _committed(self) -> Places:
         # An empty list gives the subscription its cursors if it has none yet, and changes nothing otherwise.
-        call(self._server, "PATCH", f"{self._subscription()}/cursors", {"items": []})
+        call(self._server, "PATCH", f"{self._subscription()}/cursors", {"items": []}, repeatable=True)
         _, answer = call(self._server, "GET", f"{self._subscription()}/cursors")
         found: Places = {}
         for each in answer["items"]:

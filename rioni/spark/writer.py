@@ -166,6 +166,7 @@ def _send(options: Options, key: str, events: list[bytes]) -> None:
                 encode_batch(events),
                 accept=(_UNPROCESSABLE,),
                 headers={"Idempotency-Key": key},
+                repeatable=True,
             )
             break
         except RequestRefused as ex:

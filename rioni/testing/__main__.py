@@ -1,12 +1,12 @@
 """`python -m rioni.testing`: a broker for tests in any language, and what they ask of it."""
 
-import signal
 import sys
 from typing import Annotated, Any
 
 import typer
 
 from rioni.cli import streams
+from rioni.cli.ending import when_asked_to_end
 from rioni.cli.running import run
 from rioni.testing import launcher, remote
 from rioni.testing.broker import Broker
@@ -44,7 +44,7 @@ def serve(
     """Run a broker for tests until Ctrl-C or SIGTERM; everything that it stores is gone then."""
     given = dict(_name_and_value(each) for each in settings or ())
     broker = Broker({"port": port, "host": host, "allow_unauthenticated": True, **given})
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    when_asked_to_end(lambda *_: sys.exit(0))
     try:
         with broker:
             path = remote.socket_path(int(broker.url.rpartition(":")[2]))

@@ -1,6 +1,7 @@
 """An outage of the broker, the catalog or the disk is a few lines in the log of an archive, and ends with one."""
 
 import logging
+import socket
 from types import SimpleNamespace
 from unittest.mock import MagicMock
 
@@ -11,6 +12,8 @@ from rioni.domain.errors import Unavailable
 from rioni.failure_log import EVERY_S
 from rioni.lake import archive
 from rioni.lake.archive import Archive
+from rioni.lake.broker import Broker
+from rioni.tools.load_client import Server
 from tests.support.clock import ManualClock
 
 
@@ -63,3 +66,18 @@ def test_an_outage_is_a_few_lines_and_one_at_its_end(monkeypatch, caplog, away):
     assert 1 <= len(lines) <= ROUNDS * EVERY_MS / 1_000 / EVERY_S + 1
     assert all(f"The {away} does not answer." in line for line in lines)
     assert last.startswith("Works again after")
+
+
+def test_a_round_waits_for_a_broker_that_is_away_once():
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        url = f"http://127.0.0.1:{free.getsockname()[1]}"
+    waits = []
+
+    def pause(seconds: float) -> bool:
+        waits.append(seconds)
+        return True
+
+    broker = Broker(Server(url, retry_s=60, pause=pause))
+    names = ["orders.created", "orders.paid", "orders.sent"]
+    done, failed = Archive(broker, MagicMock(), names, MagicMock(), MagicMock()).archive(lambda: False)
+    assert (done, list(failed), len(waits)) == ({}, names, 1)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from rioni.client import Client
+from rioni.client import Client, Subscription
 from rioni.domain.event_types.data_lake import MATERIALIZE, PERIOD, REASON
 from rioni.lake import broker as archive_broker
 from rioni.lake.archive import Archive, open_lake
@@ -167,6 +167,25 @@ def test_commands_show_every_event(rioni, sources, truth, command, size):
 def test_the_last_events_are_the_last(rioni, sources, truth, last):
     lines = rioni("tail", sources[10_000], "--no-follow", "--last", str(last)).splitlines()
     assert [canonical(json.loads(line)) for line in lines] == truth[10_000][-last:]
+
+
+@pytest.mark.parametrize("size", [499, 500, 501, 10_000])
+def test_what_is_consumed_is_every_event(rioni, server, sources, truth, size):
+    wanted = Subscription(owning_application=sources[size], event_types=[sources[size]], read_from="begin")
+    with Client(server.url) as client:
+        subscription = client.subscriptions.create(wanted).id
+        for part in (truth[size][:-1], truth[size][-1:]):
+            lines = rioni("subscriptions", "consume", subscription, "--limit", str(len(part))).splitlines()
+            assert [canonical(json.loads(line)) for line in lines] == part
+        assert client.subscriptions.stats(subscription)[0].partitions[0].unconsumed_events == 0
+
+
+@pytest.mark.parametrize("size", LARGE)
+def test_files_are_published_whole(rioni, client, tmp_path, size):
+    name = create_orders(client, partition_strategy="random", default_statistic=None)
+    (tmp_path / "orders.csv").write_text("order,amount\n" + "".join(f"order-{n},{n}\n" for n in range(size)))
+    rioni("publish", name, "orders.csv")
+    assert amounts(served(client, name)) == list(range(size))
 
 
 @pytest.mark.parametrize("size", ALL)

@@ -5,8 +5,7 @@ import json
 import pyarrow as pa
 import pytest
 
-from rioni.domain.errors import Conflict
-from rioni.spark.event_reader import Incomplete
+from rioni.domain.errors import Conflict, Unavailable
 from rioni.spark.options import parse_options
 from rioni.spark.source import EventBatchReader, table_schema
 from rioni.spark.stream_reader import EventStreamReader
@@ -95,7 +94,7 @@ def test_an_event_type_that_is_created_again_while_it_is_read_is_an_error(server
     parts = reader.partitions()
     create_again(client, name)
     publish_orders(client, name, *numbers(10, 5))
-    with pytest.raises(Incomplete, match="created again while it was read"):
+    with pytest.raises(Unavailable, match="created again while it was read"):
         [rows(batch) for part in parts for batch in reader.read(part)]
 
 

@@ -1,4 +1,5 @@
 import threading
+from decimal import Decimal
 
 import pytest
 
@@ -92,3 +93,14 @@ def test_no_event_is_waited_for_until_the_time_is_over(broker: Broker):
     broker.publish("order.created", {"order": 1})
     with pytest.raises(AssertionError, match=r"Expected 0 events .*; 1 came"):
         broker.expect("order.created", count=0, within_s=60)
+
+
+def test_numbers_keep_their_digits(broker: Broker):
+    long, small = Decimal("0.1234567890123456789"), Decimal("1E-400")
+    broker.create_event_type("order.created", category="undefined")
+    broker.publish("order.created", {"long": long, "small": small, "plain": 1.5})
+    assert broker.published("order.created") == [{"long": long, "small": small, "plain": 1.5}]
+    assert isinstance(broker.published("order.created")[0]["plain"], float)
+    assert broker.expect("order.created", {"long": long}, within_s=0)
+    with pytest.raises(AssertionError, match=r'"long": 0\.1234567890123456789, "small": 1E-400, "plain": 1\.5'):
+        broker.expect("order.created", {"long": 0.1234567890123456789}, within_s=0)

@@ -273,7 +273,8 @@ class Transport:
 
         all_headers = {**self._headers, **trace_headers(), **_lowered(headers or {})}
         if body is not None:
-            content = msgspec.json.encode(body)
+            values.check(body)
+            content = values.encode(body)
             all_headers["content-type"] = "application/json"
         if self._token is None and self._token_source is not None:
             self._token = await self._new_token()

@@ -52,13 +52,18 @@ _LEAP_SECOND = re.compile("(?<=:[0-9]{2}:)60")
 
 
 def _unusual_metadata(event: bytes | msgspec.Raw) -> EventMetadata:
-    """Metadata with a time that Python has not: a leap second is the second after it, the year 0 is none."""
+    """Metadata with a time that Python has not: a leap second is the second after it.
+
+    There is none where that is in the year 10000, nor in the year 0.
+    """
     members = msgspec.json.decode(event).get("metadata")
     if isinstance(members, dict) and isinstance(text := members.get("occurred_at"), str):
         text, leap_seconds = _LEAP_SECOND.subn("59", text, count=1)
         try:
             at = msgspec.convert(text, datetime) + timedelta(seconds=leap_seconds)
-        except (msgspec.ValidationError, OverflowError):
+        except OverflowError:
+            at = None
+        except msgspec.ValidationError:
             if not text.startswith("0000-"):
                 raise
             at = None

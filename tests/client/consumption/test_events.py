@@ -15,6 +15,9 @@ from rioni.client.consumption.events import _METADATA, _unusual_metadata
         ("2016-12-31t23:59:60.5z", datetime(2017, 1, 1, 0, 0, 0, 500_000, tzinfo=UTC)),
         ("2016-12-31T15:59:60-08:00", datetime(2017, 1, 1, tzinfo=UTC)),
         ("0000-01-01T00:00:00Z", None),
+        ("0000-12-31T23:59:60Z", None),
+        ("9999-12-31T23:59:60Z", None),
+        ("9999-12-31t23:59:60.5+00:00", None),
     ],
 )
 def test_times_that_python_has_not_are_the_second_after_them_or_none(text, expected):

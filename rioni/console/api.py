@@ -15,6 +15,8 @@ from urllib.parse import quote, unquote, urlencode
 
 import orjson
 
+from rioni.console import exact_json
+
 
 Wsgi = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 Compute = Callable[..., Any]
@@ -49,7 +51,6 @@ _OWN = frozenset(
 
 DECODED_AT_ONCE_BYTES_MAX = 100_000
 """PERF: decoding so much takes 1 ms at most."""
-_decode_at = json.JSONDecoder().raw_decode
 _LIST = re.compile(r'\s*(\{\s*"items"\s*:\s*)?\[\s*')
 _NEXT = re.compile(r"\s*,\s*")
 _END = re.compile(r"\s*\]\s*")
@@ -69,10 +70,10 @@ def decoded(content: bytes) -> Any:
     text = content.decode()
     begin = _LIST.match(text)
     if begin is None or _END.match(text, begin.end()):
-        return orjson.loads(content)
+        return exact_json.decode(content)
     items, at = [], begin.end()
     while True:
-        item, end = _decode_at(text, at)
+        item, end = exact_json.decode_at(text, at)
         items.append(item)
         if (following := _NEXT.match(text, end)) is None:
             break
@@ -117,7 +118,7 @@ class Answer:
     def json(self) -> Any:
         """The JSON of the body; None where there is none. Blocks the caller alone."""
         if len(self.content) <= DECODED_AT_ONCE_BYTES_MAX:
-            return orjson.loads(self.content) if self.content else None
+            return exact_json.decode(self.content) if self.content else None
         return self.compute(decoded, self.content)
 
 
@@ -132,7 +133,7 @@ class Api:
         as_of: str | None = None,
         compute: Compute = in_place,
     ) -> None:
-        self._app, self._token, self._as_of, self._compute = app, token, as_of, compute
+        self._app, self._token, self._as_of, self.compute = app, token, as_of, compute
         kept = {name: value for name, value in environ.items() if name not in _OWN and "SEC_FETCH" not in name}
         self._environ = {
             **kept,
@@ -193,7 +194,7 @@ class Api:
         content = b"".join(pieces)
         if status >= HTTPStatus.BAD_REQUEST:
             raise ApiProblem(status, _members(content))
-        return Answer(status, answered, content, self._compute)
+        return Answer(status, answered, content, self.compute)
 
     def open(
         self,
@@ -212,7 +213,7 @@ class Api:
         if len(path) > PATH_BYTES_MAX:
             detail = f"The names are too long: an address may have {PATH_BYTES_MAX:,} bytes."
             raise ApiProblem(HTTPStatus.REQUEST_URI_TOO_LONG, {"detail": detail})
-        content = body if isinstance(body, bytes) else b"" if body is None else orjson.dumps(body)
+        content = body if isinstance(body, bytes) else b"" if body is None else exact_json.encode(body)
         given = {name: value for name, value in (params or {}).items() if value not in (None, "")}
         environ = self._environ | {
             "REQUEST_METHOD": method,

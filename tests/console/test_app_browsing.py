@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 
 from tests.console.conftest import READER
 from tests.console.sample import HOSTILE
-from tests.support.browser import needs_browser
+from tests.support.browser import COUNT_MOVES, needs_browser
 
 
 pytestmark = [needs_browser, pytest.mark.slow]
@@ -258,14 +258,37 @@ def test_filling_in_times_moves_nothing(browser, broker, event_type):
     event_type("browsing.still")
     context = browser.new_context(base_url=broker.url, timezone_id="Asia/Kolkata")
     page = context.new_page()
-    page.add_init_script("""
-      localStorage.setItem("zone", "local");
-      window.moved = 0;
-      new PerformanceObserver(list => list.getEntries().forEach(entry => { window.moved += entry.value }))
-        .observe({type: "layout-shift", buffered: true});""")
+    page.add_init_script('localStorage.setItem("zone", "local");' + COUNT_MOVES)
     for path in ("/event-types?q=browsing.still", "/event-types/browsing.still", "/audit"):
         page.goto(f"/console{path}")
         page.locator("time[data-shown]").first.wait_for()
         page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
         assert page.evaluate("window.moved") < 0.01, path
     context.close()
+
+
+def test_pages_that_come_bit_by_bit_move_nothing(browser, broker, api, event_type):
+    if browser.browser_type.name != "chromium":
+        pytest.skip("slows the network down by the protocol of Chromium")
+    name = event_type("browsing.slow")
+    wanted = {"owning_application": "shop", "event_types": [name]}
+    subscription = api.post("/subscriptions", json=wanted).json()["id"]
+    context = browser.new_context(base_url=broker.url)
+    page = context.new_page()
+    page.add_init_script(COUNT_MOVES)
+    # Not the lists, whose columns get wider with their rows.
+    paths = ("", f"/event-types/{name}", f"/event-types/{name}?tab=schema", f"/subscriptions/{subscription}")
+    moved = {}
+    for path in (*paths, "/storages", "/settings", "/account"):
+        # What is not of this page is there before.
+        page.goto(f"/console{path}")
+        network = context.new_cdp_session(page)
+        network.send("Network.enable")
+        slow = {"offline": False, "latency": 0, "downloadThroughput": 12_000, "uploadThroughput": 100_000}
+        network.send("Network.emulateNetworkConditions", slow)
+        page.goto(f"/console{path}")
+        page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        moved[path] = page.evaluate("window.moved")
+        network.detach()
+    context.close()
+    assert {path: much for path, much in moved.items() if much >= 0.01} == {}

@@ -14,7 +14,9 @@ pytestmark = [needs_browser, pytest.mark.slow]
 
 WIDTHS = (1280, 390)
 SCHEMA = {"type": "json_schema", "schema": json.dumps({"properties": {f"member_{n}": {} for n in range(8)}})}
-EVENT = {f"member_{n}": "a long value " * 9 for n in range(8)}
+EXACT = 2**53 + 1
+"""JavaScript has no such number."""
+EVENT = {f"member_{n}": "a long value " * 9 for n in range(8)} | {"member_0": EXACT}
 
 
 @pytest.fixture(params=WIDTHS)
@@ -65,6 +67,7 @@ def test_an_event_is_opened_where_it_is_in_sight(page, api, event_type, live):
     assert len(row) == len(head)
     assert row[2] == "0"
     assert row[3].startswith("001-0001-")
+    assert row[4] == str(EXACT)
     check_opened(page, width)
 
 

@@ -17,7 +17,7 @@ from tests.console.provider import LoginProvider, issuers
 from tests.console.provider import provider as provider  # noqa: PLC0414 - a fixture
 from tests.console.sample import ADDRESSES
 from tests.console.sample import sample as filled
-from tests.support.browser import PATIENCE_MS, needs_browser
+from tests.support.browser import COUNT_MOVES, PATIENCE_MS, needs_browser
 from tests.support.builders import event_type_body
 from tests.support.modes import CLUSTER
 from tests.support.nodes import running_nodes
@@ -115,12 +115,7 @@ class User:
         self._context.set_default_timeout(PATIENCE_MS)
         self._context.on("console", self._told)
         self._context.on("weberror", lambda error: self.errors.append(str(error.error)))
-        self._context.add_init_script(
-            """window.moved = 0;
-            if (PerformanceObserver.supportedEntryTypes.includes("layout-shift"))
-              new PerformanceObserver(list => list.getEntries().forEach(entry => { window.moved += entry.value }))
-                .observe({type: "layout-shift", buffered: true});"""
-        )
+        self._context.add_init_script(COUNT_MOVES)
         self.page = self._context.new_page()
 
     def close(self):

@@ -5,8 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
-import orjson
-
+from rioni.console import exact_json
 from rioni.console.api import ApiProblem, path_of
 from rioni.console.pages.page import Visit
 from rioni.console.pages.paging import number_of
@@ -107,6 +106,6 @@ def _fitting(items: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
     size = 0
     for each in items:
         yield each
-        size += len(orjson.dumps(each))
+        size += len(exact_json.encode(each))
         if size > BYTES_MAX:
             return

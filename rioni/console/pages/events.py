@@ -1,12 +1,15 @@
 """Events of an event type: the newest, the oldest, or those from a time or an offset on; and publishing one."""
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
+import msgspec
 import orjson
 
+from rioni.console import exact_json
 from rioni.console.api import ApiProblem, path_of
 from rioni.console.pages.event_order import newest_first, newest_places
 from rioni.console.pages.example_event import DATA, WITHOUT_METADATA, example, new_metadata
@@ -22,6 +25,7 @@ BYTES_MAX = 1_000_000
 FEWER = 4
 """Of so large events that not all fit, only every so many-th is asked for."""
 COLUMNS = 5
+SHOWN_CHARACTERS = 100
 STARTS = ("newest", "oldest", "time", "offset")
 SYMBOLIC = ("BEGIN", "END")
 
@@ -159,7 +163,7 @@ def _read(
     for piece in pieces:
         *lines, rest = (rest + piece).split(b"\n")
         size += len(piece)
-        for batch in map(orjson.loads, lines):
+        for batch in map(exact_json.decode, lines):
             found += [{"cursor": batch["cursor"], "event": event} for event in batch.get("events", ())]
         if size > BYTES_MAX:
             return found, len(found) >= count
@@ -174,15 +178,12 @@ def _read(
 def _publish(visit: Visit) -> Done:
     name = visit.path["name"]
     path = path_of("event-types", name)
+    # PERF: 0.3 s for 1 MB of short members.
+    members = visit.api.compute(_members, visit.form.get("event", "").strip())
+    members = _completed(members, visit.api.get(path)["category"])
     try:
-        event = orjson.loads(visit.form.get("event", ""))
-    except orjson.JSONDecodeError as ex:
-        raise _refused(f"This is not JSON: {ex}") from ex
-    if not isinstance(event, dict):
-        raise _refused("An event is a JSON object.")
-    event = _completed(event, visit.api.get(path)["category"])
-    try:
-        visit.api.send("POST", f"{path}/events", body=[event])
+        # The values as they were typed: the broker refuses what can't be kept.
+        visit.api.send("POST", f"{path}/events", body=msgspec.json.encode([members]))
     except ApiProblem as ex:
         results = ex.members.get("items")
         if not results:
@@ -191,14 +192,37 @@ def _publish(visit: Visit) -> Done:
     return Done("The event is published", f"{path}/events")
 
 
+def _members(event: str) -> dict[str, msgspec.Raw]:
+    """The members of an event as they were typed."""
+    try:
+        if isinstance(_strict.decode(event), dict):
+            return msgspec.json.decode(event, type=dict[str, msgspec.Raw])
+    except (ValueError, RecursionError, msgspec.DecodeError) as ex:
+        raise _refused(f"This is not JSON: {ex}") from ex
+    raise _refused("An event is a JSON object.")
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in members:
+            raise ValueError(f"the member {name[:SHOWN_CHARACTERS]} is there twice")
+        members[name] = value
+    return members
+
+
+_strict = json.JSONDecoder(object_pairs_hook=_unique, parse_int=str, parse_float=str)
+
+
 def _completed(event: dict[str, Any], category: str) -> dict[str, Any]:
-    """An event with the metadata that publishers have to send."""
+    """An event with the metadata that publishers have to send; its values are JSON."""
     if category == WITHOUT_METADATA:
         return event
-    given = event.get("metadata") or {}
-    if not isinstance(given, dict):
-        raise _refused("The metadata of an event are a JSON object.")
-    return event | {"metadata": new_metadata() | given}
+    try:
+        given = msgspec.json.decode(event.get("metadata", b"null"), type=dict[str, msgspec.Raw] | None)
+    except msgspec.ValidationError as ex:
+        raise _refused("The metadata of an event are a JSON object.") from ex
+    return event | {"metadata": new_metadata() | (given or {})}
 
 
 def _refused(detail: str) -> ApiProblem:

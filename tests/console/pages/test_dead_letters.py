@@ -12,7 +12,7 @@ from rioni.console.pages.dead_letters import STEPS_MAX
 from tests.console.dead_letters import letters_of
 from tests.console.markup import active
 from tests.console.sample import HOSTILE
-from tests.support.dead_letters import REASON
+from tests.support.dead_letters import REASON, dead_letter
 from tests.support.waiting import WAIT_S
 
 
@@ -199,3 +199,17 @@ def test_the_error_of_a_handler_is_what_every_way_shows(visitor, broker, letters
     command = [*command, "--json", "--reason", reason]
     listed = subprocess.run(command, capture_output=True, check=True, text=True, timeout=WAIT_S).stdout
     assert json.loads(listed)["error"] == letter["error"]
+
+
+def test_numbers_of_events_are_shown_with_their_digits(visitor, letters):
+    digits = "0.1234567890123456789"
+    letters.write(0, 1)
+    with letters.broker.client() as api:
+        written = json.dumps(dead_letter(letters.id, letters.event_type, 1, {"v": "digits"}))
+        body = f"[{written}]".replace('"digits"', digits)
+        api.post(
+            "/event-types/nakadi.dead.letter.queue/events", content=body, headers={"Content-Type": "application/json"}
+        ).raise_for_status()
+    assert f"&#34;v&#34;: {digits}\n" in visitor.get(letters.path).text
+    found = visitor.get(letters.path, params={"tab": "dead letters", "format": "json"}).json(parse_float=str)
+    assert {"v": digits} in [each["event"] for each in found["dead_letters"]["items"]]

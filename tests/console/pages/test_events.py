@@ -107,3 +107,44 @@ def test_columns_of_changes_of_data_are_members_of_the_data(visitor, event_type,
     event = {"data_type": "order", "data_op": "C", "data": {"colour": "green"}, "metadata": METADATA}
     assert api.post(path, json=[event]).status_code == 200
     assert "<td>green</td>" in visitor.get(f"/console{path}").text
+
+
+LONG = "0.1234567890123456789"
+DIGITS = f'{{"v":{LONG},"x":[1e-400,-0.0,9007199254740993,0e9999999999999999999]}}'
+WITHOUT_METADATA = {"category": "undefined", "enrichment_strategies": []}
+
+
+def _bodies(api, path):
+    cursor = {"X-Nakadi-Cursors": '[{"partition":"0","offset":"BEGIN"}]'}
+    params = {"batch_limit": 1, "stream_limit": 2, "stream_timeout": 1, "batch_flush_timeout": 1}
+    return api.get(path, params=params, headers=cursor).text
+
+
+def test_numbers_of_events_are_shown_and_published_with_their_digits(visitor, event_type, api):
+    schema = {"type": "json_schema", "schema": '{"properties": {"v": {}, "x": {}}}'}
+    path = f"/event-types/{event_type('console.digits', schema=schema, **WITHOUT_METADATA)}/events"
+    visitor.get(f"/console{path}")
+    assert visitor.post(f"/console{path}", {"action": "publish", "event": DIGITS}).status_code == 303
+    assert DIGITS in _bodies(api, path)
+    page = visitor.get(f"/console{path}").text
+    assert f"<td>{LONG}</td><td>[1E-400,-0.0,9007199254740993,0.0]</td>" in page
+    assert f"&#34;v&#34;: {LONG},\n" in page
+    params = {"format": "json", "filter": f"event.v == {LONG}"}
+    (item,) = visitor.get(f"/console{path}", params=params).json(parse_float=str)["items"]
+    assert item["event"] == {"v": LONG, "x": ["1E-400", "-0.0", 9007199254740993, "0.0"]}
+    assert item["evaluation"]["matches"]
+
+
+REFUSED = ('1, "v": 2', "18446744073709551616", "1e400", "01", "NaN", '"\\ud800"')
+
+
+@pytest.mark.parametrize("changes", [{}, WITHOUT_METADATA], ids=["business", "undefined"])
+def test_what_the_broker_refuses_is_not_made_to_fit(visitor, event_type, api, changes):
+    path = f"/event-types/{event_type(f'console.refused-{len(changes)}', **changes)}/events"
+    visitor.get(f"/console{path}")
+    for value in REFUSED:
+        answer = visitor.post(f"/console{path}", {"action": "publish", "event": f'{{"v": {value}}}'})
+        assert answer.status_code in {400, 422}, value
+    refused = visitor.post(f"/console{path}", {"action": "publish", "event": '{"metadata": 0}'}).text
+    assert ("The metadata of an event are a JSON object" in refused) == (not changes)
+    assert _bodies(api, path).count('"v"') == 0

@@ -1,0 +1,38 @@
+"""JSON whose numbers keep their digits: events may have numbers that a float would round."""
+
+import json
+from collections.abc import Callable
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+import msgspec
+import orjson
+
+
+def number(text: str) -> float | Decimal:
+    """A number with a fraction or an exponent: a float, or a decimal where a float would change it."""
+    found = float(text)
+    if repr(found) == text:
+        return found
+    try:
+        exact = Decimal(text)
+    except InvalidOperation:
+        return found  # No decimal has such an exponent, of 19 digits.
+    return found if Decimal(repr(found)) == exact else exact
+
+
+decode: Callable[[bytes | str], Any] = msgspec.json.Decoder(float_hook=number).decode
+"""The value of JSON; raises msgspec.DecodeError."""
+decode_at = json.JSONDecoder(parse_float=number).raw_decode
+"""The value that begins at an index of a text, and where it ends."""
+
+
+def encode(value: Any, *, option: int | None = None) -> bytes:
+    """The JSON of a value, also of one that was decoded here; with options of orjson."""
+    return orjson.dumps(value, _written, option)
+
+
+def _written(value: Any) -> orjson.Fragment:
+    if isinstance(value, Decimal):
+        return orjson.Fragment(str(value))
+    raise TypeError(f"{type(value).__name__} has no form in JSON")

@@ -1,12 +1,12 @@
 """What may help after an error of the client: the end of the line that says what went wrong."""
 
 from collections.abc import Callable, Iterable, Sequence
-from itertools import islice
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from rioni.cli.connection import Connection
 from rioni.config import variables
-from rioni.domain.nearest import NAMES_MAX, nearest
+from rioni.domain.nearest import nearest
 
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ Given = tuple[Callable[["Client"], Iterable[str]], str]
 
 
 NAMES_S = 5.0
-"""Longest time of the request for names, which the error waits for."""
+"""Longest time of the requests for names, which the error waits for."""
 
 
 def advice(ex: Exception, connection: Connection, given: Sequence[Given] = ()) -> str:
@@ -28,11 +28,12 @@ def advice(ex: Exception, connection: Connection, given: Sequence[Given] = ()) -
         connection: of the command; the broker is asked for its names if it does not know one.
         given: names of things of the broker that the user gave.
     """
-    from rioni.client import ConnectionFailed, Forbidden, NotFound, Unauthorized, Unprocessable
+    from rioni.client import BadRequest, ConnectionFailed, Forbidden, NotFound, Unauthorized, Unprocessable
 
     found = ""
-    if isinstance(ex, NotFound | Unprocessable):
-        found = proposals(given, connection)
+    if isinstance(ex, BadRequest | NotFound | Unprocessable):
+        # The broker itself may have asked.
+        found = "" if str(ex).endswith("?") else proposals(given, connection)
     elif isinstance(ex, Unauthorized) and connection.token_origin is None:
         found = f"The broker wants a token: set {variables.TOKEN}, or add a context with --token-command."
     elif isinstance(ex, Unauthorized):
@@ -47,11 +48,15 @@ def advice(ex: Exception, connection: Connection, given: Sequence[Given] = ()) -
 
 
 def proposals(given: Sequence[Given], connection: Connection) -> str:
-    """A question about the first name that the broker does not know, if it is like one that it knows."""
+    """A question about the first name that the broker does not know, if it is like one that it knows.
+
+    Nothing where the broker does not say all names in time: the nearest one may be among the others.
+    """
     from rioni.client import Client, ClientError
 
     if not given:
         return ""
+    ends_s = monotonic() + NAMES_S
     try:
         with Client(
             connection.url,
@@ -61,7 +66,11 @@ def proposals(given: Sequence[Given], connection: Connection) -> str:
             attempts=1,
         ) as client:
             for names_of, name in given:
-                names = [*islice(names_of(client), NAMES_MAX)]
+                names = []
+                for each in names_of(client):
+                    if monotonic() > ends_s:
+                        return ""
+                    names.append(each)
                 if name not in names and (found := nearest(name, names)):
                     return f"Did you mean {found}?"
     except ClientError:

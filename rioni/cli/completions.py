@@ -1,4 +1,4 @@
-"""Names that shells complete: of event types, subscriptions and contexts.
+"""Names that shells complete: of event types, subscriptions, contexts and others.
 
 Without an answer within a second, or with any error, there are none: a shell has no place for messages. A shell writes
 names into the command line as they are, where `$(…)` would run: a broker offers only names that need no quotes.
@@ -41,6 +41,16 @@ def subscriptions(ctx: typer.Context) -> list[str]:
     return _asked(ctx, NAMES[subscriptions])
 
 
+def features(ctx: typer.Context) -> list[str]:
+    """Names of features."""
+    return _asked(ctx, NAMES[features])
+
+
+def resources(ctx: typer.Context) -> list[str]:
+    """Resources as audit entries name them: a kind and a key."""
+    return _asked(ctx, NAMES[resources])
+
+
 def _of_subscriptions(client: "Client") -> Iterator[str]:
     for each in client.subscriptions.list():
         yield each.id
@@ -52,10 +62,21 @@ def storages(ctx: typer.Context) -> list[str]:
     return _asked(ctx, NAMES[storages])
 
 
+def _of_resources(client: "Client") -> Iterator[str]:
+    for kind, listed, key in (
+        ("event-type", client.event_types.list(), "name"),
+        ("subscription", client.subscriptions.list(), "id"),
+        ("storage", client.storages.list(), "id"),
+    ):
+        yield from (f"{kind}:{getattr(each, key)}" for each in listed)
+
+
 NAMES: Mapping[Callable[..., list[str]], Callable[["Client"], Iterable[str]]] = {
     event_types: lambda client: (each.name for each in client.event_types.list()),
     subscriptions: _of_subscriptions,
     storages: lambda client: (each.id for each in client.storages.list()),
+    features: lambda client: (each.feature for each in client.settings.features()),
+    resources: _of_resources,
 }
 """How a broker is asked for the names that each of these completes; errors about unknown names ask in the same way."""
 

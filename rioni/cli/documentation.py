@@ -145,7 +145,8 @@ def _as_markdown(page: Page) -> str:
     if not page.commands:
         parts.append(f"Usage: `{page.usage}`")
     if parameters := [*page.arguments, *page.options]:
-        rows = [f"| `{each.names}` | {_cell(each.help)} |" for each in parameters]
+        names = (each.names.replace("|", "\\|") for each in parameters)
+        rows = [f"| `{name}` | {_cell(each.help)} |" for name, each in zip(names, parameters, strict=True)]
         parts.append("\n".join(["| Argument or option | |", "|---|---|", *rows]))
     if page.connects:
         parts.append(

@@ -172,10 +172,10 @@ def _values(piece: "Piece") -> Sequence[dict[str, Any]]:
     """The events as objects, with their cursors."""
     import msgspec
 
-    return [
-        {**msgspec.json.decode(event, type=dict[str, Any]), CURSOR: _cursor(piece, index)}
-        for index, event in enumerate(piece.events)
-    ]
+    from rioni.client.values import number
+
+    decode = msgspec.json.Decoder(dict[str, Any], float_hook=number).decode
+    return [{**decode(event), CURSOR: _cursor(piece, index)} for index, event in enumerate(piece.events)]
 
 
 def _cursor(piece: "Piece", index: int) -> dict[str, str]:

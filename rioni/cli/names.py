@@ -46,6 +46,26 @@ def subscription_id(client: "Client", text: str, *, as_of: str | None = None) ->
     raise Invalid(f"There is no subscription {text}{proposal(text, names)}")
 
 
+def check_event_type(client: "Client", name: str) -> None:
+    """Check that there is an event type; raises Invalid."""
+    from rioni.client import NotFound
+
+    try:
+        client.event_types.get(name)
+    except NotFound as ex:
+        known = (each.name for each in client.event_types.list())
+        raise Invalid(f"There is no event type {name} on {client.url}{proposal(name, known)}") from ex
+
+
+def check_reads(subscription: "Subscription", event_type: str) -> None:
+    """Check that a subscription reads an event type; raises Invalid."""
+    names = subscription.event_types
+    if event_type not in names:
+        more = "" if len(names) <= CANDIDATES_SHOWN else f", and {len(names) - CANDIDATES_SHOWN:,} more"
+        known = f"; it reads {', '.join(names[:CANDIDATES_SHOWN])}{more}."
+        raise Invalid(f"The subscription does not read {event_type}{proposal(event_type, names, known)}")
+
+
 def _name(subscription: "Subscription") -> str:
     return f"{subscription.owning_application}/{subscription.consumer_group}"
 

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -110,9 +111,9 @@ class Output:
         say(text, err=True)
 
     def _json(self, value: Any) -> None:
-        import msgspec
+        from rioni.client.values import encode
 
-        write_json(msgspec.json.encode(value).decode())
+        write_json(encode(value).decode())
 
 
 class NotConfirmed(RioniError):
@@ -160,7 +161,7 @@ def _answer(question: str, choice: str) -> str:
 def _plain(value: Any) -> Any:
     import msgspec
 
-    return msgspec.to_builtins(value)
+    return msgspec.to_builtins(value, builtin_types=(Decimal,))
 
 
 def console_on(file: TextIO) -> "Console":
@@ -217,6 +218,18 @@ def progress_bars() -> Iterator[Callable[[str, int, int], None]]:
         # Without bars, as where the job can't begin, stopping would leave an empty line.
         if tasks:
             bars.stop()
+
+
+def write_file(path: Path, content: str | bytes) -> None:
+    """Write a file that the user names; a new one has the mode that the umask gives.
+
+    Raises:
+        CannotWrite: the text says why.
+    """
+    try:
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+    except OSError as ex:
+        raise CannotWrite(f"{path} can't be written: {ex.strerror}.") from ex
 
 
 @contextmanager

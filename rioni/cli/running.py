@@ -41,6 +41,11 @@ def run(
         if isinstance(ex, CannotWrite):
             discard_output()
         notes = (" ".join(each.split()) for each in getattr(ex, "__notes__", ()))
-        say(" ".join([f"Error: {ex}", *notes]), err=True)
+        say(" ".join([f"Error: {_in_one_line(str(ex))}", *notes]), err=True)
         sys.exit(FAILED)
     sys.exit(code)
+
+
+def _in_one_line(text: str) -> str:
+    """A text in which what a broker, or a proxy in front of it, has answered may have several lines."""
+    return " ".join(line for each in text.splitlines() if (line := each.strip()))

@@ -18,8 +18,8 @@ from rioni.cli.advice import Given, advice, proposals
 from rioni.cli.connection import DEFAULT_URL, TIMEOUT_S, Connection, resolve
 from rioni.cli.meter import clear_line
 from rioni.cli.names import subscription_id
-from rioni.cli.options import PANEL, Json
-from rioni.cli.output import Output
+from rioni.cli.options import PANEL, SECONDS_MAX, Json
+from rioni.cli.output import Output, as_sentence
 from rioni.config import variables
 from rioni.domain.errors import Invalid, RioniError
 
@@ -73,6 +73,22 @@ class Session:
             raise Invalid(f"{ex}.") from ex
         return self._stack.enter_context(client)
 
+    def reach(self) -> None:
+        """Ask the broker whether it is there, before outages of it are ridden out: a wrong URL is an error at once.
+
+        Raises:
+            ClientError: there is no answer, or that of a broker that is away.
+        """
+        from rioni.client import Problem
+        from rioni.client.retries import may_help
+
+        try:
+            self.client.request("GET", "/version")
+        except Problem as ex:
+            # What else is refused is no matter of the version, which other servers of this API need not have.
+            if may_help(ex, again=True):
+                raise
+
     def be_patient(self, *clients: "Client") -> None:
         """Ride out outages of a minute from now on, since the broker has answered; people are told about them.
 
@@ -103,7 +119,7 @@ class Session:
             # Tools that make requests of their own raise it with the client's error.
             found = getattr(ex, "problem", ex)
             if isinstance(found, ClientError):
-                refused = Refused(f"{str(found).removesuffix('.')}.{advice(found, self.connection, self._given)}")
+                refused = Refused(f"{as_sentence(str(found))}{advice(found, self.connection, self._given)}")
                 for note in getattr(ex, "__notes__", ()):
                     refused.add_note(note)
                 raise refused from ex
@@ -156,7 +172,8 @@ CaCertificate = Annotated[
     ),
 ]
 Timeout = Annotated[
-    float, typer.Option(help="Longest time of a request.", min=0.1, metavar="SECONDS", rich_help_panel=PANEL)
+    float,
+    typer.Option(help="Longest time of a request.", min=0.1, max=SECONDS_MAX, metavar="SECONDS", rich_help_panel=PANEL),
 ]
 
 _OPTIONS: dict[str, tuple[Any, Any]] = {

@@ -2,7 +2,8 @@
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from rioni.domain.terminal_text import visible, visible_json, visible_line
@@ -76,7 +77,16 @@ def table_of(items: Iterable[Any], columns: Mapping[str, Column]) -> "Table":
 
 def client_of(item: Mapping[str, Any]) -> str:
     """A column with the name of a client and, where it has one, the realm that tells it from its namesakes."""
-    return f"{item['client']} ({item['realm']})" if item.get("realm") else item["client"]
+    return _of_realm(item["client"], item)
+
+
+def actor_of(item: Mapping[str, Any]) -> str:
+    """The same of an actor."""
+    return _of_realm(item["actor"], item)
+
+
+def _of_realm(name: str, item: Mapping[str, Any]) -> str:
+    return f"{name} ({item['realm']})" if item.get("realm") else name
 
 
 def value_at(item: Any, column: Column) -> Any:
@@ -102,13 +112,29 @@ def shown(value: Any) -> str:
         return ""
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, int | float):
+    if isinstance(value, int | float | Decimal):
         return f"{value:,}"
-    if isinstance(value, list | tuple) and not any(isinstance(each, list | tuple | Mapping) for each in value):
+    if isinstance(value, list | tuple) and _is_evident(value):
         return ", ".join(map(shown, value))
     if not isinstance(value, str):
-        value = json.dumps(value, ensure_ascii=False)
+        value = json_line(value)
     return visible_line(_TIME.sub(r"\1 \2\3", value) if _TIME.fullmatch(value) else value)
+
+
+def _is_evident(values: Sequence[Any]) -> bool:
+    """Whether values with commas between them can't be taken for other values."""
+    return all(isinstance(each, str) and each.strip() and "," not in each for each in values) or all(
+        isinstance(each, int | float | Decimal) for each in values
+    )
+
+
+def json_line(value: Any) -> str:
+    """JSON in one line, with spaces; numbers keep their digits."""
+    import msgspec
+
+    from rioni.client.values import encode
+
+    return msgspec.json.format(encode(value), indent=0).decode()
 
 
 def indented(text: str) -> str:

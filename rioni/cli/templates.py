@@ -1,13 +1,12 @@
 r"""Templates of lines: `'{metadata.eid}\t{order}'` for `--template`."""
 
-import json
 from collections.abc import Callable
 from string import Formatter
 from typing import Any
 
 import typer
 
-from rioni.cli.tables import value_at
+from rioni.cli.tables import json_line, value_at
 from rioni.domain.terminal_text import visible_line
 
 
@@ -59,7 +58,7 @@ def _formatted(value: Any, spec: str) -> str:
     if value is None:
         value = ""
     elif isinstance(value, bool | list | dict):
-        value = json.dumps(value, ensure_ascii=False)
+        value = json_line(value)
     try:
         return visible_line(format(value, spec))
     except ValueError as ex:

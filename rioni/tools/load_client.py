@@ -41,13 +41,22 @@ class Server:
         url: the base URL.
         token: what is shown, or a function that returns it.
         ca_certificate: PEM file with the authorities to trust.
+        retry_s: for how long single requests are made again where that may help, as by clients; by default they are
+            not, since what measures or watches a broker must not wait for it.
+        pause: waits so many seconds between them; returns True to end the waiting.
 
     Raises:
         Invalid: this is not an http or https URL, or the file of the authorities can't be used.
     """
 
     def __init__(
-        self, url: str, token: str | Callable[[], str | None] | None = None, ca_certificate: Path | None = None
+        self,
+        url: str,
+        token: str | Callable[[], str | None] | None = None,
+        ca_certificate: Path | None = None,
+        *,
+        retry_s: float = 0,
+        pause: Callable[[float], object] = time.sleep,
     ) -> None:
         try:
             parts = urlsplit(url)
@@ -66,6 +75,7 @@ class Server:
         self.address = (parts.hostname, port)
         self.netloc = parts.netloc
         self.path = parts.path.rstrip("/")
+        self.retry_s, self.pause = retry_s, pause
 
     @property
     def token(self) -> str | None:
@@ -121,10 +131,14 @@ class Server:
                 f"{self.url} shows a certificate that is not trusted: {ex.verify_message}. If it is of an authority of "
                 "your own, name the authority's certificate: --ca-certificate FILE."
             )
-        reason = getattr(ex, "strerror", None) or str(ex) or type(ex).__name__
         return Unavailable(
-            f"{self.url} does not answer: {reason}. Is the broker running there? Start it with rioni serve."
+            f"{self.url} does not answer: {reason_of(ex)}. Is the broker running there? Start it with rioni serve."
         )
+
+
+def reason_of(ex: Exception) -> str:
+    """Why a connection failed, for people."""
+    return getattr(ex, "strerror", None) or str(ex) or type(ex).__name__
 
 
 def _tls(ca_certificate: Path | None) -> ssl.SSLContext:

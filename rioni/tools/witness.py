@@ -5,7 +5,6 @@ The state is a file of its own: the verifier key of the log, and the last checkp
 
 import base64
 import contextlib
-import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +18,7 @@ from rioni.domain.transparency.checkpoint import Checkpoint, parse_checkpoint
 from rioni.domain.transparency.key_succession import LogKey, successors
 from rioni.domain.transparency.merkle_tree import EMPTY_ROOT, InvalidProof, verify_consistency
 from rioni.domain.transparency.signed_note import Note, Verifier, cosign, parse_note, parse_verifier, verified
+from rioni.file_edits import edited
 from rioni.file_locks import open_lock, try_lock
 from rioni.plain_files import read_file
 from rioni.tools.api_client import call, call_text
@@ -185,13 +185,8 @@ def _read(file: Path) -> State | None:
 
 
 def _write(file: Path, state: State) -> None:
-    beside = file.with_name(f".{file.name}-{os.getpid()}")
     try:
-        with beside.open("wb") as written:
-            written.write(msgspec.json.encode(state))
-            written.flush()
-            os.fsync(written.fileno())
-        beside.replace(file)
+        with edited(file) as written:
+            written.text = msgspec.json.encode(state).decode()
     except OSError as ex:
-        beside.unlink(missing_ok=True)
         raise Unavailable(f"{file} can't be written: {ex.strerror}") from ex

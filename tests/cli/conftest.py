@@ -48,6 +48,21 @@ def rioni(run, broker, monkeypatch):
     return run
 
 
+KINDS = ("event-type", "timeline", "subscription", "storage", "settings")
+"""Of what people change."""
+
+
+@pytest.fixture
+def state(client):
+    """What a command may change: a function that returns the newest change and the files."""
+
+    def state():
+        newest = next(each.position for each in client.audit.entries() if each.kind.startswith(KINDS))
+        return newest, sorted(map(str, Path().rglob("*")))
+
+    return state
+
+
 @pytest.fixture
 def name():
     """A name that no other test uses."""

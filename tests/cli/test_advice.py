@@ -1,18 +1,20 @@
 """What may help after an error: about tokens it depends on whether there is one, and where it comes from."""
 
+from itertools import repeat
+
 import pytest
 
-from rioni.cli.advice import advice
+from rioni.cli.advice import advice, proposals
 from rioni.cli.connection import Connection
-from rioni.client import ConnectionFailed, Forbidden, Unauthorized
+from rioni.client import ConnectionFailed, Forbidden, NotFound, Unauthorized
 
 
 def _connection(token_origin=None):
     return Connection("http://127.0.0.1:1", None, None, 1.0, "--url", token_origin)
 
 
-def _problem(kind, status):
-    return kind(status, {"title": "x"}, request="GET /storages", retry_after_s=None)
+def _problem(kind, status, detail="y"):
+    return kind(status, {"title": "x", "detail": detail}, request="GET /storages", retry_after_s=None)
 
 
 def test_without_a_token_it_says_how_to_give_one():
@@ -34,3 +36,15 @@ def test_a_missing_right_is_no_matter_of_the_token():
 def test_a_broker_that_is_not_there_is_looked_for():
     assert "context show" in advice(ConnectionFailed("no", sent=False), _connection())
     assert advice(ConnectionFailed("no", sent=True), _connection()) == ""
+
+
+def test_a_name_is_only_proposed_where_all_names_came_in_time(broker, monkeypatch):
+    connection = Connection(broker.url, None, None, 1.0, "--url", None)
+    assert proposals([(lambda _: ["orders"], "order")], connection) == "Did you mean orders?"
+    monkeypatch.setattr("rioni.cli.advice.NAMES_S", 0.001)
+    assert proposals([(lambda _: repeat("orders"), "order")], connection) == ""
+
+
+def test_what_the_broker_proposes_is_not_asked_again():
+    asked = _problem(NotFound, 404, "There is none; did you mean orders?")
+    assert advice(asked, _connection(), [(lambda _: ["orders"], "order")]) == ""

@@ -29,6 +29,43 @@ def test_no_help_breaks_the_name_of_an_option(run, monkeypatch, width):
     assert broken == {}
 
 
+def test_each_option_of_seconds_or_days_has_a_greatest_value():
+    """The operating system, and the calendar, end somewhere."""
+    unbounded = {
+        f"{' '.join(words)} {each.opts[0]}"
+        for words, command in COMMANDS.items()
+        for each in command.params
+        if (each.type_descriptor.annotation is float or "days" in each.name) and each.max is None
+    }
+    assert unbounded == set()
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "1e308", "1e400", "99999999999", "1" + "0" * 30])
+@pytest.mark.parametrize("words", [("version",), ("metrics",)], ids=" ".join)
+def test_no_timeout_is_beyond_what_the_system_can_wait(run, words, value):
+    code, out, err = run("monitoring", *words, "--timeout", value)
+    assert (code, out) == (2, "")
+    assert "--timeout" in err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("tokens", "create", "--days", "3000000", "--uid", "shop"),
+        ("tokens", "create", "--uid", "shop", "--days", "1" + "0" * 30),
+        ("event-types", "create", "orders", "--owning-application", "shop", "--retention-days", "inf"),
+        ("audit", "list", "--limit", "1" + "0" * 30),
+        ("witness", "--state", "state", "--every", "1e300"),
+        ("archive", "--to", "lake", "--every", "1e300"),
+    ],
+    ids=lambda words: " ".join(words[:3]),
+)
+def test_no_number_is_beyond_what_it_is_for(run, words):
+    code, out, err = run(*words)
+    assert (code, out) == (2, "")
+    assert err.startswith("Error: Invalid value for '--")
+
+
 def test_most_commands_ask_a_broker():
     assert ("tail",) in CONNECTED
     assert ("audit", "list") in CONNECTED

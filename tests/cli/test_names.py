@@ -55,31 +55,3 @@ def test_an_unknown_name_of_a_subscription_proposes_the_nearest(rioni, subscribe
     subscribed("billing")
     code, _, err = rioni("subscriptions", "show", f"{name}/billinx")
     assert (code, err) == (2, f"Error: There is no subscription {name}/billinx; did you mean {name}/billing?\n")
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        "event-types show {}",
-        "tail {} --no-follow",
-        "publish {}",
-        "partitions list {}",
-        "schemas list {}",
-        "search {}",
-        "archive --to lake --once --event-type {}",
-        "bench consume --event-type {} --seconds 1",
-    ],
-)
-def test_an_unknown_event_type_proposes_the_nearest(rioni, client, name, command):
-    client.event_types.create(EventType(name=f"{name}.orders", owning_application="shop", schema=Schema.json({})))
-    code, _, err = rioni(*command.format(f"{name}.orderx").split(), stdin="{}\n")
-    assert code == 2
-    assert err.splitlines()[-1].endswith(f"Did you mean {name}.orders?")
-    code, _, err = rioni("event-types", "show", "zzzzzzzzzzzzz")
-    assert "mean" not in err
-
-
-def test_an_unknown_storage_proposes_the_nearest(rioni):
-    code, _, err = rioni("storages", "show", "defaultx")
-    assert code == 2
-    assert "Did you mean default?" in err

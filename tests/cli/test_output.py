@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from rioni.cli.output import NotConfirmed, Output, confirm, confirm_name, progress_bars
+from rioni.cli.tables import shown
 from rioni.client.models.base import Model
 from rioni.domain.errors import Invalid
 
@@ -41,6 +42,26 @@ def test_one_thing_is_a_line_of_json_or_a_line_for_each_member(capsys):
     Output().item(Thing(name="a"), {"name of it": "name"})
     out = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
     assert out == ['{"name":"a","sizes":[1,2]}', "name   a", "sizes  1, 2", "name of it  a"]
+
+
+LISTS = (
+    [1, "1"],
+    ["1", 1],
+    [1, 1],
+    ["a,b"],
+    ["a", "b"],
+    ["a, b"],
+    ["a", ""],
+    ["a", None],
+    ["a", " "],
+    ["yes", True],
+    [[1]],
+)
+
+
+def test_lists_that_differ_look_different():
+    assert len({shown(each) for each in LISTS}) == len(LISTS)
+    assert [shown(each) for each in (["a", "b"], [1000, 2], [True], [])] == ["a, b", "1,000, 2", "yes", ""]
 
 
 def test_a_line_has_the_text_or_the_value(capsys):

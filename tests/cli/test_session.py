@@ -12,7 +12,14 @@ import pytest
 import typer
 
 from rioni.cli.session import Session, connected
+from tests.support.scripted_server import Answer, scripted_server
 from tests.support.waiting import WAIT_S
+
+
+@pytest.fixture
+def scripted():
+    with scripted_server() as server:
+        yield server
 
 
 def test_a_command_gets_the_options_of_the_connection():
@@ -42,6 +49,26 @@ def test_a_refusal_of_the_broker_is_one_line_with_its_reason(rioni):
     assert (code, out) == (2, "")
     assert "404" in err
     assert "absent" in err
+    assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Answer(502, b"<html>\r\n<head><title>502 Bad Gateway</title></head>\r\n<body>\r\n</body>\r\n</html>\r\n"),
+        Answer(400, {"title": "Bad\nRequest", "detail": "a\n\r\nError: b\u2028c\n", "status": 400}),
+        Answer(422, {"title": "Unprocessable", "detail": 'Field "a" is no\nField "b" is no\n', "status": 422}),
+        Answer(200, b"a\nb"),
+    ],
+    ids=["page of a proxy", "detail", "fields", "no JSON"],
+)
+@pytest.mark.parametrize("words", [("event-types", "list"), ("monitoring", "version"), ("storages", "show", "a\nb")])
+def test_whatever_is_answered_an_error_is_one_line(run, scripted, monkeypatch, words, answer):
+    monkeypatch.setattr("rioni.cli.session.ATTEMPTS", 1)
+    scripted.script(answer)
+    code, out, err = run(*words, "--url", scripted.url)
+    assert (code, out) == (2, "")
+    assert err.startswith("Error: GET ")
     assert len(err.splitlines()) == 1
 
 

@@ -245,6 +245,28 @@ def test_a_redrive_of_all_rides_out_an_outage_after_its_first_request(fault, bro
         assert count_events(api, name) == EVENTS
 
 
+@pytest.mark.parametrize("fault", [REFUSED, LOST, status(503)], ids=["refused", "lost", "unavailable"])
+def test_an_archive_rides_out_an_outage_after_its_first_request(fault, event_type, rioni, way, tmp_path):
+    name = event_type(EVENTS)
+    way.script(lambda number, _: 1 <= number <= OUTAGE and fault)
+    code, out, said = rioni("archive", "--once", "--to", str(tmp_path / "lake"), "--event-type", name)
+    assert (code, out) == (0, f"{name}: {EVENTS} events archived\n"), said
+    assert len(way.requests) > OUTAGE
+
+
+@pytest.mark.parametrize("command", ["archive", "redrive"])
+@pytest.mark.parametrize("fault", [REFUSED, status(503)], ids=["refused", "unavailable"])
+def test_what_does_not_answer_at_first_is_an_error_at_once(command, fault, rioni, way, tmp_path):
+    commands = {
+        "archive": ("archive", "--once", "--to", str(tmp_path / "lake"), "--event-type", "orders"),
+        "redrive": ("dead-letters", "redrive", "038fc871-1d2c-4e2e-aa29-1579e8f2e71f"),
+    }
+    way.script(lambda *_: fault)
+    code, _, said = rioni(*commands[command])
+    assert (code, "Error: " in said) == (2, True), said
+    assert len(way.requests) <= ATTEMPTS + 2  # an archive tells twice what it does
+
+
 @pytest.fixture
 def started(way, tmp_path):
     """Starts a command on the way in a process of its own; it has the lines on standard input."""
@@ -263,8 +285,14 @@ def started(way, tmp_path):
         yield start
 
 
-@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
-def test_ctrl_c_ends_what_waits_for_a_broker(command, way, event_type, started):
+@pytest.mark.parametrize(
+    ("command", "asked"),
+    [
+        *((command, signal.SIGINT) for command in COMMANDS.values()),
+        *itertools.product([COMMANDS["publish"], COMMANDS["copy"], COMMANDS["tail"]], [signal.SIGTERM, signal.SIGHUP]),
+    ],
+)
+def test_a_signal_ends_what_waits_for_a_broker(command, asked, way, event_type, started):
     source, target = event_type(EVENTS), event_type()
     failed = []
 
@@ -277,12 +305,31 @@ def test_ctrl_c_ends_what_waits_for_a_broker(command, way, event_type, started):
     way.script(fails)
     process = started(*(each.format(source=source, target=target) for each in command))
     wait_until(lambda: len(failed) > ATTEMPTS)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(asked)
     asked_s = time.monotonic()
     _, err = process.communicate(timeout=WAIT_S)
-    assert process.returncode == 130, err
+    assert process.returncode == 128 + asked, err
     assert time.monotonic() - asked_s < RETRY_S / 2
     assert "Traceback" not in err
+
+
+def test_sigterm_ends_an_archive_that_waits_for_a_broker(way, started, tmp_path):
+    failed = []
+
+    def fails(_, request):
+        if "/jobs" not in request:
+            failed.append(request)
+        return REFUSED
+
+    way.script(fails)
+    process = started("archive", "--to", str(tmp_path / "lake"), "--event-type", "orders")
+    wait_until(lambda: len(failed) > ATTEMPTS)
+    process.send_signal(signal.SIGTERM)
+    asked_s = time.monotonic()
+    _, err = process.communicate(timeout=WAIT_S)
+    assert process.returncode == 0, err
+    assert time.monotonic() - asked_s < RETRY_S / 2
+    assert "orders is not archived" in err
 
 
 @pytest.mark.parametrize("begins", ["/events", "/partitions"])

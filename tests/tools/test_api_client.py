@@ -1,23 +1,31 @@
 """Whatever tools ask a broker for, a refusal has the client's text: method, path, status, title and detail."""
 
+import contextlib
+import socket
+import ssl
+import threading
+
 import pyarrow as pa
 import pytest
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from rioni.client import Client, ClientError
+from rioni.client.retries import LOOK_FIRST
 from rioni.domain.errors import RioniError, Unavailable
 from rioni.domain.timelines.position import TimelinePosition
 from rioni.lake.broker import Broker
 from rioni.spark.log_source import SCHEMA, LogReader
 from rioni.spark.options import parse_options
 from rioni.spark.writer import NotPublished, publish
-from rioni.tools.api_client import RequestRefused, call, call_text
+from rioni.tools.api_client import RequestFailed, RequestRefused, answered, call, call_text
 from rioni.tools.load_client import Server
+from tests.support.certificates import Authority
 from tests.support.lake import PRESENT
 from tests.support.scripted_server import Answer, scripted_server
 
 
 PROBLEM = {"title": "Forbidden", "status": 403, "detail": "Access to orders is denied."}
+CREATED_AT = "2026-01-02T03:04:05+00:00"
 ROWS = pa.table({"order": ["a", "b"]})
 RESULTS = [
     {"publishing_status": "failed", "step": "validating", "detail": "#: it has no number"},
@@ -26,7 +34,7 @@ RESULTS = [
 
 
 def options(url, **more):
-    return parse_options({"url": url, "event_type": "orders", **more})
+    return parse_options({"url": url, "event_type": "orders", "retry_s": "0", **more})
 
 
 def write(url, **more):
@@ -41,7 +49,7 @@ def write(url, **more):
 
 
 def stream(url):
-    with Broker(Server(url)).stream("orders", "0", TimelinePosition(1, 0), 1) as batches:
+    with Broker(Server(url)).stream("orders", CREATED_AT, "0", TimelinePosition(1, 0), 1) as batches:
         list(batches)
 
 
@@ -125,9 +133,109 @@ def test_an_answer_that_breaks_off_is_no_answer(server, ask):
 
 def test_an_error_of_what_reads_a_stream_is_not_taken_for_one_of_the_broker(server):
     def fail():
-        with Broker(Server(server.url)).stream("orders", "0", TimelinePosition(1, 0), 1):
+        with Broker(Server(server.url)).stream("orders", CREATED_AT, "0", TimelinePosition(1, 0), 1):
             raise OSError(28, "No space left on device")
 
     server.script(Answer(200, b""))
     with pytest.raises(OSError, match="No space left"):
         fail()
+
+
+AWAY = Answer(503, {"title": "Service Unavailable"}, {"Retry-After": "7"})
+VERSION = Answer(200, {"version": "1"})
+
+
+def test_requests_are_made_once_unless_it_is_said_for_how_long_they_are_made_again(server):
+    """What measures or watches a broker must not wait for it."""
+    server.script(AWAY, VERSION)
+    with pytest.raises(RequestRefused, match="503"):
+        call(Server(server.url), "GET", "/version")
+    assert len(server.requests) == 1
+
+
+def test_a_broker_may_ask_for_a_longer_pause(server):
+    server.script(AWAY, AWAY, VERSION)
+    pauses = []
+    assert call(Server(server.url, retry_s=30, pause=pauses.append), "GET", "/version") == (200, VERSION.body)
+    assert pauses == [7, 7]
+
+
+def test_a_pause_can_end_the_waiting(server):
+    server.script(AWAY)
+    with pytest.raises(RequestRefused, match="503"):
+        call(Server(server.url, retry_s=30, pause=lambda _: True), "GET", "/version")
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "answer", "count"),
+    [
+        ("GET", {}, "drop", 2),
+        ("PUT", {}, "drop", 2),
+        ("POST", {}, "drop", 1),
+        ("PATCH", {}, "drop", 1),
+        ("POST", {"repeatable": True}, "drop", 2),
+        ("PATCH", {"repeatable": True}, "drop", 2),
+        ("POST", {}, AWAY, 2),
+        ("POST", {}, Answer(502), 1),
+        ("GET", {}, Answer(500), 1),
+    ],
+)
+def test_what_may_have_been_processed_is_made_again_where_that_does_no_harm(server, method, options, answer, count):
+    server.script(answer, VERSION)
+    with contextlib.suppress(Unavailable):
+        call(Server(server.url, retry_s=30, pause=lambda _: None), method, "/version", {}, **options)
+    assert len(server.requests) == count
+
+
+def test_a_certificate_that_is_not_trusted_is_an_error_at_once(tmp_path):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*Authority().issue(tmp_path))
+    with scripted_server(context) as server, pytest.raises(Unavailable, match="not trusted"):
+        call(Server(server.url, retry_s=30, pause=pytest.fail), "GET", "/version")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 30\r\n\r\n{}\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\n{}\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\n{}\n",
+    ],
+    ids=["head", "length", "head of chunks", "between chunks", "within a chunk"],
+)
+def test_an_answer_is_whole_or_none(answer):
+    """What http.client takes for the end may be that of the connection."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve():
+            for _ in range(2):
+                with listener.accept()[0] as opened:
+                    opened.recv(65_536)
+                    opened.sendall(answer)
+
+        threading.Thread(target=serve, daemon=True).start()
+        server = Server(f"http://127.0.0.1:{listener.getsockname()[1]}")
+        with pytest.raises(Unavailable, match="does not answer"):
+            call(server, "GET", "/version")
+        with pytest.raises(Unavailable, match="does not answer"), answered(server, "GET", "/audit") as found:
+            list(found.lines())
+
+
+@pytest.mark.parametrize(("method", "notes"), [("POST", [LOOK_FIRST]), ("GET", [])])
+def test_what_may_have_been_done_is_said_of_requests_that_are_not_made_again(method, notes):
+    def take_one(listener):
+        connection, _ = listener.accept()
+        with connection:
+            connection.recv(65_536)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=take_one, args=(listener,))
+        thread.start()
+        server = Server(f"http://127.0.0.1:{listener.getsockname()[1]}", retry_s=60, pause=lambda _s: True)
+        with pytest.raises(RequestFailed) as caught:
+            call(server, method, "/event-types", {})
+        thread.join()
+    assert getattr(caught.value, "__notes__", []) == notes

@@ -1,24 +1,29 @@
 """The demo as a new user runs it, with fewer flights."""
 
 import os
+import signal
 import socket
 import subprocess
 import sys
 
 import pytest
 
+from tests.support.waiting import WAIT_S
+
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
 
+COMMAND = [sys.executable, "-m", "rioni", "demo", "--exit", "--flights", "3000"]
+
+
+def environment(folder, port):
+    return {**os.environ, "RIONI_PORT": str(port), "RIONI_DATA": str(folder), "COLUMNS": "200"}
+
+
 def run_demo(folder, port):
     return subprocess.run(
-        [sys.executable, "-m", "rioni", "demo", "--exit", "--flights", "3000"],
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-        env={**os.environ, "RIONI_PORT": str(port), "RIONI_DATA": str(folder), "COLUMNS": "200"},
+        COMMAND, capture_output=True, text=True, timeout=240, check=False, env=environment(folder, port)
     )
 
 
@@ -47,3 +52,18 @@ def test_a_port_in_use_ends_the_demo_with_a_reason(tmp_path):
     assert done.returncode == 2
     assert "is in use by another process" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("asked", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_demo_that_is_asked_to_end_ends_its_broker(tmp_path, asked):
+    pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+    with subprocess.Popen(COMMAND, text=True, env=environment(tmp_path / "data", 0), **pipes) as demo:
+        address = demo.stderr.readline()
+        assert "Rioni serves" in address
+        demo.send_signal(asked)
+        _, err = demo.communicate(timeout=WAIT_S)
+    assert demo.returncode == 128 + asked, err
+    port = int(address.partition("127.0.0.1:")[2].split()[0])
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port)).close()
+    assert "Traceback" not in err

@@ -1,6 +1,7 @@
 """Commands of auditors on a broker's data: the audit trail."""
 
 from enum import StrEnum
+from itertools import chain, islice
 from pathlib import Path
 from typing import Annotated
 
@@ -58,6 +59,7 @@ def audit(
         raise typer.BadParameter("Parquet needs a folder to write to: --output FOLDER", param_hint="--format")
     settings = load_settings(config_file, data=data)
     from rioni.bootstrap import admin_operations
+    from rioni.bootstrap.database import damage_reported
 
     if form is AuditFormat.PARQUET and output is not None:
         with progress_bars() as progress:
@@ -69,8 +71,12 @@ def audit(
         )
         return
     write = write_table if form is AuditFormat.TABLE else write_json_lines
-    with opened(output) as file:
-        write(admin_operations.audit(settings, **wanted), file)
+    entries = admin_operations.audit(settings, **wanted)
+    first = [*islice(entries, 1)]
+    with opened(output) as file, damage_reported():
+        write(chain(first, entries), file)
+    if not first and resource is not None and (near := admin_operations.nearest_resource(settings, resource)):
+        say(f"Did you mean {near}?", err=True)
     if form is AuditFormat.TABLE:
         source = settings.data if settings.database is None else "the database of its settings"
         say(f"Read on this host from {source}; `rioni audit list` asks a running broker.", err=True)

@@ -4,24 +4,22 @@ from collections.abc import Iterable
 from typing import Any, TextIO
 
 from rioni.cli.output import console_on
-from rioni.cli.tables import plain_table
+from rioni.cli.tables import Column, actor_of, plain_table, value_at
 
 
 def write_table(entries: Iterable[dict[str, Any]], file: TextIO) -> None:
     """Write the audit trail for people."""
-    columns = {
+    columns: dict[str, Column] = {
         "position": "position",
         "when": "recorded_at",
-        "who": "actor",
+        "who": actor_of,
         "from": "client",
         "what": "topic",
         "resource": "resource",
     }
     table = plain_table(*columns, "how")
-    for found in entries:
-        realm = found["realm"]
-        entry = found | {"actor": f"{found['actor']} ({realm})"} if realm else found
-        table.add_row(*(str(entry[name]) for name in columns.values()), _how(entry))
+    for entry in entries:
+        table.add_row(*(str(value_at(entry, column)) for column in columns.values()), _how(entry))
     console_on(file).print(table)
 
 

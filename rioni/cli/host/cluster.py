@@ -1,9 +1,13 @@
 """Commands that run what the nodes of a cluster share, to try and to develop."""
 
+import sys
+import time
+from contextlib import suppress
 from typing import Annotated
 
 import typer
 
+from rioni.cli.ending import when_asked_to_end
 from rioni.cli.output import say
 
 
@@ -26,15 +30,15 @@ def cluster_up(
     `rioni serve` [a node](operating/cluster.md) of this cluster. Needs `rioni[local-cluster]`, Java 17 or newer, and
     Maven, which fetches Kafka and ZooKeeper once.
     """
-    from rioni.tools.dev_cluster.cluster import running_cluster, until_told_to_stop
+    from rioni.tools.dev_cluster.cluster import running_cluster
 
-    with (
-        until_told_to_stop() as wait,
-        running_cluster(
-            brokers=brokers, zookeepers=zookeepers, progress=lambda text: say(f"# {text}", err=True)
-        ) as running,
-    ):
-        for variable, value in running.environment.items():
-            say(f"export {variable}='{value}'")
-        say("# Ctrl-C stops everything.", err=True)
-        wait()
+    with running_cluster(
+        brokers=brokers, zookeepers=zookeepers, progress=lambda text: say(f"# {text}", err=True)
+    ) as running:
+        when_asked_to_end(lambda *_: sys.exit(0))
+        with suppress(KeyboardInterrupt):
+            for variable, value in running.environment.items():
+                say(f"export {variable}='{value}'")
+            say("# Ctrl-C stops everything.", err=True)
+            while True:
+                time.sleep(1)

@@ -8,6 +8,7 @@ import typer
 from rioni.cli.host.options import ConfigFile, Data, load_settings
 from rioni.cli.options import Json
 from rioni.cli.output import Output, console_on, opened
+from rioni.cli.tables import actor_of
 from rioni.cli.times import moment
 
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 CHARACTERS_MAX = 160
 """Longer values are cut; `--json` has them whole."""
+MEMBERS = ("position", "recorded_at", "actor", "realm", "topic")
+"""Of an entry, before what it changed."""
 STYLES = {"+": "green", "-": "red", "~": "yellow"}
 
 Resource = Annotated[
@@ -43,11 +46,11 @@ def log(resource: Resource, *, json: Json = False, data: Data = None, config_fil
         for step in history_operations.history(settings, resource):
             entry = step.entry or {}
             if json:
-                file.write(_line(step, {name: entry[name] for name in ("position", "recorded_at", "actor", "topic")}))
+                file.write(_line(step, {name: entry[name] for name in MEMBERS}))
                 continue
-            where = f" ({entry['client']})" if entry["client"] else ""
+            where = f" from {entry['client']}" if entry["client"] else ""
             console.print(
-                f"{entry['position']}  {entry['recorded_at']}  {entry['actor']}{where}  {entry['topic']}",
+                f"{entry['position']}  {entry['recorded_at']}  {actor_of(entry)}{where}  {entry['topic']}",
                 style="bold",
                 soft_wrap=True,
             )

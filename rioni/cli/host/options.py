@@ -27,7 +27,8 @@ def load_settings(file: Path | None, *, restoring: bool = False, **flags: object
     from rioni import logging_setup
 
     settings = load(flags, file=file).config
-    check_folder(settings.data, with_links=not restoring)
+    if "data" in flags:
+        check_folder(settings.data, with_links=not restoring)
     logging_setup.configure(settings)
     return settings
 

@@ -18,6 +18,7 @@ def write_problems(problems: Iterable["Problem"], remarks: Iterable[str], *, as_
 
     Remarks are left out where the registry, which they are about, can't be read.
     """
+    from rioni.bootstrap.consistency.stores import counted
     from rioni.bootstrap.verification import as_object
 
     began_s = time.monotonic()
@@ -38,5 +39,5 @@ def write_problems(problems: Iterable["Problem"], remarks: Iterable[str], *, as_
         say(f"Remark: {remark}.")
     if first is not None:
         say(f"The log is damaged from position {first} on: its hash chain proves the entries before it only.")
-    say(f"{total} findings" if total else "Nothing is damaged or missing.")
+    say(counted(total, "finding") if total else "Nothing is damaged or missing.")
     return total

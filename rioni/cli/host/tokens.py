@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rioni.cli.options import Json
+from rioni.cli.options import DAYS_MAX, Json
 from rioni.cli.output import Output
 from rioni.domain.errors import Invalid
 from rioni.domain.nearest import proposal
@@ -33,7 +33,9 @@ def create(
         list[str], typer.Option(help="What it is for, beside `uid`; may be repeated. Only mode `full` asks for more.")
     ] = [],  # noqa: B006 - never changed
     realm: Annotated[str, typer.Option(help="In which the uid is unique.")] = "services",
-    days: Annotated[int | None, typer.Option(help="It ends after so many days; by default never.", min=1)] = None,
+    days: Annotated[
+        int | None, typer.Option(help="It ends after so many days; by default never.", min=1, max=DAYS_MAX)
+    ] = None,
     file: Annotated[
         Path | None, typer.Option(help="Add its entry to this file, made if missing; otherwise it is printed.")
     ] = None,

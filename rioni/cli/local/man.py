@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from rioni.cli.options import Json
-from rioni.cli.output import Output
+from rioni.cli.output import Output, write_file
 from rioni.cli.streams import CannotWrite
 from rioni.domain.errors import Invalid
 from rioni.domain.nearest import proposal
@@ -36,10 +36,10 @@ def man(
     if to is not None:
         try:
             to.mkdir(parents=True, exist_ok=True)
-            for page in found.values():
-                (to / f"{page.name.replace(' ', '-')}.1").write_text(as_roff(page), encoding="utf-8")
         except OSError as ex:
             raise CannotWrite(f"{to} can't be written: {ex.strerror}.") from ex
+        for page in found.values():
+            write_file(to / f"{page.name.replace(' ', '-')}.1", as_roff(page))
         output.line({"folder": str(to), "pages": len(found)}, f"{len(found)} pages are in {to}.")
         return
     name = " ".join(["rioni", *(command or [])])

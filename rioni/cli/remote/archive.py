@@ -1,16 +1,17 @@
 """The command that keeps events in a data lake."""
 
-import signal
 import threading
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from rioni.cli import completions
+from rioni.cli.ending import when_asked_to_end
 from rioni.cli.exit_codes import FOUND
 from rioni.cli.host.options import ConfigFile, load_settings
+from rioni.cli.options import SECONDS_MAX
 from rioni.cli.output import Output, say
-from rioni.cli.remote.servers import server
+from rioni.cli.remote.servers import patient_server, server
 from rioni.cli.session import Session, connected
 from rioni.domain.addresses import host_and_port
 from rioni.installing import requirement
@@ -40,7 +41,9 @@ def archive(
         ),
     ] = None,
     once: Annotated[bool, typer.Option("--once", help="Archive what is there, and end.")] = False,
-    every: Annotated[float, typer.Option(help="Look for new events so often.", min=1, metavar="SECONDS")] = 300,
+    every: Annotated[
+        float, typer.Option(help="Look for new events so often.", min=1, max=SECONDS_MAX, metavar="SECONDS")
+    ] = 300,
     commit_events: Annotated[int, typer.Option(help="Commit after so many events at the latest.", min=1)] = 100_000,
     keep_json: Annotated[
         bool, typer.Option("--keep-json", help="Keep also the JSON of each event, in the column _event.")
@@ -60,6 +63,7 @@ def archive(
     See [the archive](operating/archive.md). Without `--event-type` those are archived whose
     [annotations](reference/event-types.md#data-lake-annotations) ask for it. `--once` archives what is there and ends,
     otherwise new events are looked for `--every` so many seconds, until SIGTERM. `rioni jobs list` shows how far it is.
+    A restart of the broker, or an outage of a minute, is no error: it is tried again for two minutes without progress.
     Exit code 1: `--once` found that retention had removed events before. Needs `rioni[lake]`.
     """
     load_settings(config_file)
@@ -79,21 +83,25 @@ def archive(
     from rioni.tools.api_client import call
     from rioni.tools.job_reporter import JobReporter
 
-    broker = server(session.connection)
+    told = server(session.connection)
 
     def tell(job_id: str, report: "JobReport") -> None:
-        call(broker, "PUT", f"/jobs/{job_id}", asdict(report))
+        call(told, "PUT", f"/jobs/{job_id}", asdict(report))
 
     metrics = ArchiveMetrics()
     lake = open_lake(format_, parse_location(to), catalog)
     limits = Limits(events=commit_events, seconds=every)
     job = JobReporter(tell, ARCHIVE, to)
-    work = Archive(Broker(broker), lake, event_type or (), limits, metrics, keeps_json=keep_json, job=job)
+    stopped = threading.Event()
+    broker = Broker(patient_server(session.connection, stopped.wait))
+    work = Archive(broker, lake, event_type or (), limits, metrics, keeps_json=keep_json, job=job)
     if metrics_port is not None:
         where = host_and_port(metrics_host, metrics.serve(metrics_host, metrics_port))
         say(f"Metrics are served on http://{where}/metrics")
-    stopped = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stopped.set())
+    when_asked_to_end(lambda *_: stopped.set())
+    if once:
+        session.reach()
+        work.check_names()
     with job:
         if not once:
             work.run(every, stopped)

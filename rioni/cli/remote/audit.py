@@ -5,7 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rioni.cli import completions
 from rioni.cli.session import Session, connected
+from rioni.cli.tables import actor_of
 from rioni.cli.times import log_time
 
 
@@ -14,7 +16,9 @@ if TYPE_CHECKING:
 
 app = typer.Typer(name="audit")
 
-Limit = Annotated[int, typer.Option(help="How many at most.", min=1)]
+ENTRIES_MAX = 1_000_000
+"""Of a list; `--all` has no bound."""
+Limit = Annotated[int, typer.Option(help="How many at most.", min=1, max=ENTRIES_MAX)]
 Everything = Annotated[bool, typer.Option("--all", help="All of them, whatever the limit.")]
 
 
@@ -27,7 +31,12 @@ def _time(text: str) -> str:
 def list_changes(
     session: Session,
     *,
-    resource: Annotated[str | None, typer.Option(help="What was changed, such as `event-type:order.created`.")] = None,
+    resource: Annotated[
+        str | None,
+        typer.Option(
+            help="What was changed, such as `event-type:order.created`.", autocompletion=completions.resources
+        ),
+    ] = None,
     kind: Annotated[str | None, typer.Option(help="`event-type`, or more exactly `event-type.created`.")] = None,
     actor: Annotated[str | None, typer.Option(help="Only what subjects of this name did.")] = None,
     realm: Annotated[str | None, typer.Option(help="Only what the actor of this realm did.")] = None,
@@ -64,7 +73,7 @@ def list_changes(
         {
             "position": "position",
             "when": "recorded_at",
-            "who": "actor",
+            "who": actor_of,
             "from": "address",
             "what": "kind",
             "resource": "resource",
@@ -87,7 +96,7 @@ def denials(session: Session, *, limit: Limit = 100, everything: Everything = Fa
             "status": "status",
             "method": "method",
             "path": "path",
-            "who": "actor",
+            "who": actor_of,
             "from": "address",
         },
     )

@@ -160,7 +160,7 @@ def copy(
             work.run(chosen, follow=follow)
         except Stopped:
             report.note("The copy has stopped at that event; --continue goes on without it.")
-        except (ClientError, RioniError, KeyboardInterrupt):
+        except (ClientError, RioniError, KeyboardInterrupt, SystemExit):
             report.broken_off(kept.state, state)
             raise
         is_complete = report.end(work, to_client)

@@ -92,8 +92,8 @@ def redrive(
 ) -> None:
     """Publish dead letters again, for their subscription alone.
 
-    Once `--all` has published the first, a restart of the broker, or an outage of a minute, is no error. With `--force`
-    it is one where some may have been published: look before you repeat it, as that publishes them once more.
+    A restart of the broker, or an outage of a minute, is no error once the broker has answered. With `--force` it is
+    one where some may have been published: look before you repeat it, as that publishes them once more.
     """
     chosen: dict[str, Any] = {
         "event_type": event_type,
@@ -104,9 +104,10 @@ def redrive(
         "limit": limit,
         "force": force,
     }
+    session.reach()
+    session.be_patient()
     step = _preview if dry_run else _redrive
     after = step(session, subscription, chosen)
-    session.be_patient()
     while everything and after is not None:
         after = step(session, subscription, chosen | {"after": after})
 

@@ -8,6 +8,7 @@ import sys
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from io import BufferedReader
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal, TextIO, cast
 
@@ -163,11 +164,17 @@ def opened(name: str) -> Iterator[BinaryIO]:
             yield _standard_input()
             return
         with Path(name).open("rb") as file:
-            yield cast("BinaryIO", gzip.GzipFile(fileobj=file)) if name.endswith(".gz") else file
+            yield _inflated(file) if name.endswith(".gz") else file
     except Invalid as ex:
         raise Invalid(f"{_shown(name)} can't be read: {ex}") from ex
     except (OSError, EOFError, zlib.error) as ex:
         raise Invalid(f"{name} can't be read: {getattr(ex, 'strerror', None) or ex}.") from ex
+
+
+def _inflated(file: BufferedReader) -> BinaryIO:
+    if not file.peek(1):
+        raise EOFError("it is empty, which no compressed file is")
+    return cast("BinaryIO", gzip.GzipFile(fileobj=file))
 
 
 def _can_be_read_twice(name: str) -> bool:
@@ -260,7 +267,7 @@ def upload(
             # With keys made from the content, the time at which it comes must not matter.
             work.publish(as_they_arrive(lines) if is_interactive(files) and not once else lines)
             is_same = session.client.event_types.get(event_type.name).created_at == event_type.created_at
-        except (ClientError, RioniError, KeyboardInterrupt):
+        except (ClientError, RioniError, KeyboardInterrupt, SystemExit):
             report.broken_off(work)
             raise
         if not is_same:

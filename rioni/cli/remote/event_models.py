@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 import typer
 
 from rioni.cli import completions
+from rioni.cli.output import write_file
 from rioni.cli.session import Session, connected
 from rioni.domain.errors import Invalid
 
@@ -43,8 +44,5 @@ def types(
     if output is None:
         session.output.line({"source": source}, source.rstrip())
         return
-    try:
-        output.write_text(source, encoding="utf-8")
-    except OSError as ex:
-        raise Invalid(f"{output} can't be written: {ex.strerror}.") from ex
+    write_file(output, source)
     session.output.line({"file": str(output)}, f"Wrote {output}.")

@@ -1,5 +1,6 @@
 """Options of the commands that read events, and what they mean."""
 
+import contextlib
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from rioni.tools.events.ranges import Selection
     from rioni.tools.events.reading import Reader
 
+
+USER_DEFINED = "user_defined"
 
 EventTypeNames = Annotated[
     list[str], typer.Argument(help="Names of event types.", autocompletion=completions.event_types)
@@ -135,3 +138,21 @@ def note_lost(readers: "list[Reader]", note: Callable[[str], None]) -> None:
     for reader in readers:
         if reader.lost:
             note(f"{reader.lost:,} events of {reader.event_type} had expired before they could be read.")
+
+
+def check_placing(session: "Session", event_type: "EventType", key: str | None, partition: str | None) -> None:
+    """Check that `--key` and `--partition` say something of the events of an event type; raises Invalid."""
+    from rioni.client import Forbidden
+    from rioni.client.encoding import CATEGORY_WITHOUT_METADATA
+    from rioni.tools.events.places import Locator
+
+    if key is not None and event_type.category == CATEGORY_WITHOUT_METADATA:
+        raise Invalid(f"Events of {event_type.name} have no metadata, and so no key: leave out --key.")
+    if partition is not None and event_type.partition_strategy != USER_DEFINED:
+        raise Invalid(
+            f"The broker chooses the partitions of {event_type.name}: --partition is for the strategy {USER_DEFINED}."
+        )
+    if partition is not None:
+        # Who may publish may not be one who may see the partitions.
+        with contextlib.suppress(Forbidden):
+            Locator(session.client, event_type.name).bounds([partition])

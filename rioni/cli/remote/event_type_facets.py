@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from rioni.cli.remote.options import AsOf, CleanupPolicy, UnusedDays
+from rioni.cli.remote.options import AsOf, Category, CleanupPolicy, UnusedDays
 from rioni.cli.session import Session, connected
 
 
@@ -23,7 +23,7 @@ def facets(
     *,
     name: Annotated[str | None, typer.Option(help="Only these names; `*` matches any text.")] = None,
     owning_application: Annotated[str | None, typer.Option(help="Only those of this application.")] = None,
-    category: Annotated[str | None, typer.Option(help="`business`, `data` or `undefined`.")] = None,
+    category: Category = None,
     cleanup_policy: CleanupPolicy = None,
     label: Annotated[
         list[str], typer.Option(help="Only those with this label; may be repeated.", metavar="KEY[:VALUE]")

@@ -10,12 +10,14 @@ import typer
 from rioni.cli import completions
 from rioni.cli.connection import DEFAULT_ORIGIN, resolve
 from rioni.cli.exit_codes import FOUND
+from rioni.cli.names import check_event_type
 from rioni.cli.options import Yes
 from rioni.cli.output import Output
 from rioni.cli.remote import plans
 from rioni.cli.remote.options import AsOf
 from rioni.cli.session import Session, connected
 from rioni.domain.errors import Invalid
+from rioni.domain.nearest import proposal
 
 
 if TYPE_CHECKING:
@@ -173,10 +175,18 @@ def diff(
         _show(session.output, _plan(session, [target], None))
         return
     if not (against or against_context or as_of):
-        raise Invalid(
-            f"There is no file {target}; an event type is compared with --against, --against-context or --as-of."
-        )
+        raise Invalid(_lacks_a_comparison(session.client, target))
     _show_differences_of_two(session, target, against or "", against_context, as_of)
+
+
+def _lacks_a_comparison(client: "Client", target: str) -> str:
+    """Why a target that is no file, and is compared with nothing, is wrong."""
+    name = target.partition("@")[0]
+    known = [each.name for each in client.event_types.list()]
+    if name in known:
+        return f"{target} is an event type; say what it is compared with: --against, --against-context or --as-of."
+    files = [str(each) for each in Path(target).parent.glob("*")]
+    return f"There is neither a file nor an event type {target}{proposal(name, [*known, *files])}"
 
 
 def _show_differences_of_two(
@@ -206,12 +216,16 @@ def _show_differences_of_two(
 
 
 def _members(client: "Client", name: str, version: str, *, only_schema: bool, as_of: str | None = None) -> Any:
+    from rioni.client import NotFound
     from rioni.tools.definitions.format import comparable
 
-    if only_schema:
-        schema = client.schemas.get(name, version or "latest")
-        return comparable({"schema": schema.members()})
-    return comparable(client.event_types.get(name, as_of=as_of).members())
+    try:
+        if only_schema:
+            return comparable({"schema": client.schemas.get(name, version or "latest").members()})
+        return comparable(client.event_types.get(name, as_of=as_of).members())
+    except NotFound:
+        check_event_type(client, name)
+        raise
 
 
 def _plan(session: Session, paths: "Sequence[str]", prune: "Prune | None") -> "Plan":

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rioni.cli.options import Yes
+from rioni.cli.options import DAYS_MAX, Yes
 from rioni.cli.output import confirm_name, say
 from rioni.cli.remote import editing
 from rioni.cli.remote.definition_options import (
@@ -19,7 +19,7 @@ from rioni.cli.remote.definition_options import (
     texts,
 )
 from rioni.cli.remote.event_type_columns import COLUMNS, DAY_MS, MEMBERS
-from rioni.cli.remote.options import AsOf, CleanupPolicy, EventTypeName, UnusedDays
+from rioni.cli.remote.options import AsOf, Category, CleanupPolicy, EventTypeName, UnusedDays
 from rioni.cli.remote.stream_tickets import show_ticket
 from rioni.cli.session import Session, connected
 from rioni.cli.tables import Column, client_of, indented
@@ -37,7 +37,7 @@ def list_event_types(
     *,
     name: Annotated[str | None, typer.Option(help="Only these names; `*` matches any text.")] = None,
     owning_application: Annotated[str | None, typer.Option(help="Only those of this application.")] = None,
-    category: Annotated[str | None, typer.Option(help="`business`, `data` or `undefined`.")] = None,
+    category: Category = None,
     cleanup_policy: CleanupPolicy = None,
     admin: Annotated[str | None, typer.Option(help="Only those that list it.", metavar="TYPE:VALUE")] = None,
     reader: Annotated[str | None, typer.Option(help="Only those that list it.", metavar="TYPE:VALUE")] = None,
@@ -110,14 +110,14 @@ def create(
             metavar="FILE",
         ),
     ] = None,
-    category: Annotated[str | None, typer.Option(help="`business`, `data` or `undefined`.")] = None,
+    category: Category = None,
     partition_strategy: Annotated[str | None, typer.Option(help="`random`, `hash` or `user_defined`.")] = None,
     partition_key: Annotated[
         list[str], typer.Option(help="With `hash`: path of a member whose value decides; may be repeated.")
     ] = [],  # noqa: B006 - never changed
     partitions: Annotated[int | None, typer.Option(help="How many partitions it has.", min=1)] = None,
     cleanup_policy: CleanupPolicy = None,
-    retention_days: Annotated[float | None, typer.Option(help="How long events are kept.", min=0)] = None,
+    retention_days: Annotated[float | None, typer.Option(help="How long events are kept.", min=0, max=DAYS_MAX)] = None,
     compatibility_mode: Annotated[str | None, typer.Option(help="`forward`, `compatible` or `none`.")] = None,
     audience: Annotated[str | None, typer.Option(help="Who it is for, such as `company-internal`.")] = None,
     admin: Attributes = [],  # noqa: B006 - never changed

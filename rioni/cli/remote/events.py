@@ -18,6 +18,7 @@ from rioni.cli.remote.event_files import (
     lines_of_files,
     upload,
 )
+from rioni.cli.remote.event_options import check_placing
 from rioni.cli.remote.options import EventTypeName
 from rioni.cli.session import Session, connected
 from rioni.domain.errors import Invalid
@@ -65,6 +66,7 @@ def delete(
         raise Invalid("Say what to delete: either keys, or --file with events that have them.")
     client = session.client
     found = client.event_types.get(event_type)
+    check_placing(session, found, key, partition)
     lines = _of_keys(keys) if keys else lines_of_files(files or (), file_format, types, found, stop=not go_on)
     confirm(
         f"Delete the events of {event_type} with {f'{len(keys)} keys' if keys else 'the keys in the file'}?", yes=yes

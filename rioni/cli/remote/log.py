@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
+from rioni.cli.output import write_file
 from rioni.cli.session import Session, connected
-from rioni.cli.streams import CannotWrite
 from rioni.domain.errors import Invalid
 from rioni.plain_files import read_file
 
@@ -107,8 +107,5 @@ def tile(
         encoded = base64.b64encode(content).decode()
         session.output.line({"level": level, "rest": rest, "content": encoded}, encoded)
         return
-    try:
-        output.write_bytes(content)
-    except OSError as ex:
-        raise CannotWrite(f"{output} can't be written: {ex.strerror}.") from ex
+    write_file(output, content)
     session.output.line({"file": str(output), "bytes": len(content)}, f"{len(content):,} bytes are in {output}.")

@@ -99,9 +99,11 @@ def metrics(
         session.output.items(items, {})
         return
     lines = session.client.monitoring.metrics_text().splitlines()
-    for line in lines:
-        if line.removeprefix("# HELP ").removeprefix("# TYPE ").startswith(name or ""):
-            say(line)
+    shown = [each for each in lines if each.removeprefix("# HELP ").removeprefix("# TYPE ").startswith(name or "")]
+    for line in shown:
+        say(line)
+    if not shown:
+        session.output.note("There are none.")
 
 
 @app.command(

@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -20,7 +20,10 @@ SubscriptionId = Annotated[
         autocompletion=completions.subscriptions,
     ),
 ]
-CleanupPolicy = Annotated[str | None, typer.Option(help="`delete`, `compact` or `compact_and_delete`.")]
+Category = Annotated[Literal["business", "data", "undefined"] | None, typer.Option(help="Of the events.")]
+CleanupPolicy = Annotated[
+    Literal["delete", "compact", "compact_and_delete"] | None, typer.Option(help="How old events are removed.")
+]
 UnusedDays = Annotated[int | None, typer.Option(help="Only those that nobody used for so many days.", min=1, max=90)]
 AsOf = Annotated[
     str | None,

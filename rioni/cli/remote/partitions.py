@@ -1,6 +1,6 @@
 """Commands for the partitions of event types, and for computing with cursors."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,19 +11,28 @@ from rioni.cli.session import Session, connected
 
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from rioni.cli.tables import Column
     from rioni.client import CursorSpecification
 
 app = typer.Typer(name="partitions", no_args_is_help=True, help="Partitions of event types, and places in them.")
 
 CURSOR = "`PARTITION:OFFSET`, such as `0:001-0001-000000000000000012` or `0:BEGIN`"
 Cursors = Annotated[list[str], typer.Argument(help=f"Each {CURSOR}.", metavar="PARTITION:OFFSET")]
-COLUMNS = {
+
+
+def unconsumed(item: "Mapping[str, Any]") -> "int | str | None":
+    """How many events follow a place; of one behind the newest event: by how much."""
+    count = item.get("unconsumed_events")
+    return count if count is None or count >= 0 else f"{-count:,} beyond the end"
+
+
+COLUMNS: "dict[str, Column]" = {
     "partition": "partition",
     "oldest": "oldest_available_offset",
     "newest": "newest_available_offset",
-    "unconsumed": "unconsumed_events",
+    "unconsumed": unconsumed,
 }
 
 

@@ -17,6 +17,7 @@ from rioni.cli.remote.event_files import (
     lines_of_files,
     upload,
 )
+from rioni.cli.remote.event_options import check_placing
 from rioni.cli.remote.options import EventTypeName
 from rioni.cli.session import Session, connected
 
@@ -82,6 +83,7 @@ def publish(
 
     client = session.client
     found = client.event_types.get(event_type)
+    check_placing(session, found, key, partition)
     sources = files or [STDIN]
     stop = not (go_on or dry_run)
     if dry_run:

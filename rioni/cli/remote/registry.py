@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -11,7 +11,7 @@ from rioni.cli.session import Session, connected
 
 app = typer.Typer(name="registry", no_args_is_help=True, help="Strategies, and Avro schemas of batches.")
 
-Batch = Annotated[str, typer.Argument(help="`batch.publishing` or `batch.consumption`.")]
+Batch = Annotated[Literal["batch.publishing", "batch.consumption"], typer.Argument(help="Which batches.")]
 
 
 @app.command("partition-strategies", epilog="Example: rioni registry partition-strategies")

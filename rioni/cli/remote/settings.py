@@ -1,15 +1,19 @@
 """Commands for the settings that administrators change while a broker runs."""
 
+import contextlib
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rioni.cli import completions
+from rioni.cli.names import check_event_type
 from rioni.cli.options import Yes
 from rioni.cli.output import confirm
 from rioni.cli.remote.options import AsOf
 from rioni.cli.session import Session, connected
+from rioni.domain.errors import Invalid
+from rioni.domain.nearest import proposal
 
 
 if TYPE_CHECKING:
@@ -26,13 +30,18 @@ class BlacklistType(StrEnum):
     CONSUMER_APP = "CONSUMER_APP"
     CONSUMER_ET = "CONSUMER_ET"
 
+    @property
+    def is_of_event_types(self) -> bool:
+        """Whether event types are blocked, and not applications."""
+        return self in (BlacklistType.PRODUCER_ET, BlacklistType.CONSUMER_ET)
+
 
 Kind = Annotated[
     BlacklistType,
     typer.Argument(help="An application or event type as producer or consumer.", case_sensitive=False),
 ]
 BlockedName = Annotated[str, typer.Argument(help="Name of the application or event type.")]
-Feature = Annotated[str, typer.Argument(help="Name of the feature.")]
+Feature = Annotated[str, typer.Argument(help="Name of the feature.", autocompletion=completions.features)]
 ATTRIBUTE = "such as `user:jane`; may be repeated"
 
 
@@ -85,6 +94,12 @@ def blacklist(session: Session, *, as_of: AsOf = None) -> None:
 @connected
 def block(session: Session, kind: Kind, name: BlockedName) -> None:
     """Block an application or event type: it may not publish, or not be streamed."""
+    from rioni.client import Forbidden
+
+    # Who may block may not be one who may see the event type.
+    with contextlib.suppress(Forbidden):
+        if kind.is_of_event_types:
+            check_event_type(session.client, name)
     session.client.settings.block(kind.value, name)
     session.output.line({"type": kind.value, "name": name}, f"{name} is blocked ({kind.value}).")
 
@@ -93,6 +108,13 @@ def block(session: Session, kind: Kind, name: BlockedName) -> None:
 @connected
 def unblock(session: Session, kind: Kind, name: BlockedName) -> None:
     """Unblock an application or event type."""
+    from rioni.client import Forbidden
+
+    # Who may unblock may not be one who may see what is blocked.
+    with contextlib.suppress(Forbidden):
+        blocked = [each["name"] for each in _blocked(session.client.settings.blacklist()) if each["type"] == kind.value]
+        if name not in blocked:
+            raise Invalid(f"{name} is not blocked ({kind.value}){proposal(name, blocked)}")
     session.client.settings.unblock(kind.value, name)
     session.output.line({"type": kind.value, "name": name}, f"{name} is not blocked ({kind.value}).")
 

@@ -1,6 +1,6 @@
 """Commands for the storages of a broker."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -45,7 +45,7 @@ def create(
     session: Session,
     storage: Annotated[str, typer.Argument(help="Id of the new storage.")],
     *,
-    kind: Annotated[str, typer.Option("--type", help="`embedded` or `kafka`.")] = "embedded",
+    kind: Annotated[Literal["embedded", "kafka"], typer.Option("--type", help="Of the storage.")] = "embedded",
     bootstrap_servers: Annotated[str | None, typer.Option(help="Kafka: addresses, with commas between them.")] = None,
     topic_prefix: Annotated[str | None, typer.Option(help="Kafka: what names of topics begin with.")] = None,
     replication_factor: Annotated[int | None, typer.Option(help="Kafka: copies of each partition.", min=1)] = None,
@@ -61,7 +61,7 @@ def create(
         "min_insync_replicas": min_insync_replicas,
     }
     configuration = {name: value for name, value in given.items() if value is not None}
-    if configuration and kind.lower() != "kafka":
+    if configuration and kind != "kafka":
         raise Invalid(f"A storage of the type {kind} has no {min(configuration)}; say --type kafka.")
     wanted = Storage(id=storage, storage_type=kind, kafka_configuration=configuration or None)
     created = session.client.storages.create(wanted)

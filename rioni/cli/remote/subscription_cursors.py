@@ -7,6 +7,7 @@ import msgspec
 import typer
 
 from rioni.cli import completions
+from rioni.cli.names import check_reads
 from rioni.cli.options import Yes
 from rioni.cli.output import confirm
 from rioni.cli.remote import plans
@@ -14,7 +15,7 @@ from rioni.cli.remote.options import SubscriptionId
 from rioni.cli.session import Session, connected
 from rioni.cli.times import point_in_time
 from rioni.domain.errors import Invalid
-from rioni.domain.nearest import proposal
+from rioni.domain.nearest import nearest
 
 
 if TYPE_CHECKING:
@@ -128,7 +129,7 @@ def reset(
     event any more.
     """
     found = session.client.subscriptions.get(subscription)
-    wanted = _selected([*_wanted(session, found, to, cursor, shift)], event_type, partition)
+    wanted = _selected(found, [*_wanted(session, found, to, cursor, shift)], event_type, partition)
     rows = _preview(session, wanted)
     if dry_run or not session.output.json:
         _show(session, rows)
@@ -193,18 +194,23 @@ def _target(
         if (event_type, partition) not in committed:
             raise Invalid("The subscription has no committed cursors before it is first streamed or reset.")
         target.offset = committed[event_type, partition]
+    elif near := nearest(to, (*ENDS, COMMITTED)):
+        raise Invalid(f"There is no place {to}; did you mean {near}?")
     else:
         target.timestamp = point_in_time(to).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     return target
 
 
-def _selected(places: Sequence[Place], event_type: str | None, partition: str | None) -> list[Place]:
+def _selected(
+    subscription: "Subscription", places: Sequence[Place], event_type: str | None, partition: str | None
+) -> list[Place]:
+    if event_type is not None:
+        check_reads(subscription, event_type)
     found = [each for each in places if event_type in (None, each.event_type) and partition in (None, each.partition)]
     if not found:
         named = [f"{each.partition} of {each.event_type}" for each in places[:PARTITIONS_NAMED]]
-        known = f"; it has {', '.join(named)}{', ...' if len(places) > len(named) else '.'}"
-        near = proposal(event_type or "", {each.event_type for each in places}, known)
-        raise Invalid(f"The subscription has no such partition{near}")
+        more = ", ..." if len(places) > len(named) else "."
+        raise Invalid(f"The subscription has no such partition; it has {', '.join(named)}{more}")
     return found
 
 
@@ -280,6 +286,5 @@ def _cursor(text: str, subscription: "Subscription") -> tuple[str, str, str]:
         parts = [names[0], *parts]
     if len(parts) != 3 or not all(parts):  # noqa: PLR2004
         raise typer.BadParameter(f"{text} is not a cursor; write {CURSOR}")
-    if parts[0] not in names:
-        raise Invalid(f"The subscription is not to {parts[0]}, but to {', '.join(names)}.")
+    check_reads(subscription, parts[0])
     return parts[0], parts[1], parts[2]

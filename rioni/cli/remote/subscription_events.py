@@ -9,6 +9,8 @@ from typing import Annotated
 import typer
 
 from rioni.cli.event_printing import event_writer
+from rioni.cli.names import check_reads
+from rioni.cli.options import SECONDS_MAX
 from rioni.cli.remote.event_options import Columns, Limit, Metadata, Table, Template, check_asked, split_columns
 from rioni.cli.remote.options import SubscriptionId
 from rioni.cli.remote.stream_tickets import show_ticket
@@ -35,7 +37,10 @@ def consume(
     *,
     limit: Limit = None,
     idle: Annotated[
-        float | None, typer.Option(help="End when no event has come for so long.", metavar="SECONDS", min=IDLE_MIN_S)
+        float | None,
+        typer.Option(
+            help="End when no event has come for so long.", metavar="SECONDS", min=IDLE_MIN_S, max=SECONDS_MAX
+        ),
     ] = None,
     partition: Annotated[
         list[str] | None,
@@ -107,12 +112,14 @@ def _partitions(session: Session, subscription: str, names: Sequence[str]) -> li
     """Event types and partitions that the user names."""
     if not names:
         return []
-    event_types = session.client.subscriptions.get(subscription).event_types
+    known = session.client.subscriptions.get(subscription)
+    event_types = known.event_types
     found = []
     for name in names:
         event_type, _, partition = name.rpartition(":")
         if not event_type and len(event_types) > 1:
             raise Invalid(f"{name} may be a partition of several event types; write {event_types[0]}:{name}.")
+        check_reads(known, event_type or event_types[0])
         found.append((event_type or event_types[0], partition))
     return found
 

@@ -46,11 +46,13 @@ def try_filter(
     import msgspec
 
     from rioni.cli.remote.event_files import json_events
+    from rioni.client.values import encode, number
 
     if event_type:
         for warning in session.client.subscriptions.check_filter(expression, event_type):
             session.output.note(f"Warning: {as_sentence(warning)}")
-    events = [msgspec.json.decode(each) for each in json_events(file)]
+    decode = msgspec.json.Decoder(float_hook=number).decode
+    events = [decode(each) for each in json_events(file)]
     rows: list[tuple[Any, FilterEvaluation]] = []
     for start in range(0, len(events), EVENTS_AT_ONCE):
         some = events[start : start + EVENTS_AT_ONCE]
@@ -68,7 +70,7 @@ def try_filter(
         {
             "matches": lambda row: "yes" if row["matches"] else "no",
             "because": lambda row: ", ".join(f"{_shown(part)}: {part['expression']}" for part in row["parts"]),
-            "event": lambda row: msgspec.json.encode(row["event"]).decode(),
+            "event": lambda row: encode(row["event"]).decode(),
         },
     )
     if not any(each.matches for _, each in rows):

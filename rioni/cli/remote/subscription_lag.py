@@ -11,9 +11,11 @@ import typer
 
 from rioni.cli import completions
 from rioni.cli.exit_codes import FOUND
+from rioni.cli.options import SECONDS_MAX
 from rioni.cli.output import console_on
 from rioni.cli.session import Session, connected
 from rioni.cli.tables import Column, fit, table_of
+from rioni.domain.errors import Invalid
 
 
 if TYPE_CHECKING:
@@ -69,8 +71,8 @@ def lag(
     """Show how many events subscriptions have not committed, and how old the first of them is.
 
     Before a subscription is first streamed, all that it would begin with counts. With `--fail-above` or
-    `--fail-above-seconds`, a cursor beyond the end of its partition is a failure, too. JSON has the same rows without
-    the total.
+    `--fail-above-seconds`, a cursor beyond the end of its partition is a failure, too, and options that fit no
+    subscription are an error. JSON has the same rows without the total.
     """
     from rioni.tools.subscription_lag import summed, total_events
 
@@ -83,8 +85,13 @@ def lag(
         total = {"subscription": "total", "unconsumed_events": total_events(rows)}
         columns = _columns(by) | ({"problem": "errors"} if any(each.errors for each in rows) else {})
         session.output.items([*(each.as_json() for each in rows), *[total] * (len(rows) > 1)], columns)
-    is_checked = fail_above is not None or fail_above_seconds is not None
-    if is_checked and any(_is_too_much(each, fail_above, fail_above_seconds) for each in rows):
+    if fail_above is None and fail_above_seconds is None:
+        return
+    if not rows and (owning_application or event_type):
+        wanted = {"of application": owning_application, "to event type": event_type}
+        named = " ".join(f"{word} {name}" for word, name in wanted.items() if name)
+        raise Invalid(f"There is no subscription {named}: nothing was checked.")
+    if any(_is_too_much(each, fail_above, fail_above_seconds) for each in rows):
         raise typer.Exit(FOUND)
 
 
@@ -100,7 +107,7 @@ def watch(
     owning_application: OwningApplication = None,
     event_type: EventType = None,
     by: By = None,
-    every: Annotated[float, typer.Option(help="Look so often.", min=0.1, metavar="SECONDS")] = 2,
+    every: Annotated[float, typer.Option(help="Look so often.", min=0.1, max=SECONDS_MAX, metavar="SECONDS")] = 2,
     count: Annotated[int | None, typer.Option(help="Look so many times, and end.", min=1)] = None,
 ) -> None:
     """Show live how far subscriptions are behind, until Ctrl-C: events, change per second, and a line of the last ones.

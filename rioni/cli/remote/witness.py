@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rioni.cli.exit_codes import FOUND
+from rioni.cli.options import SECONDS_MAX
 from rioni.cli.output import Output, say
 from rioni.cli.remote.servers import server
 from rioni.cli.session import Session, connected
@@ -32,7 +33,9 @@ def witness(
     log_key: Annotated[
         str | None, typer.Option(help="Verifier key of the log; by default the one that the broker names at first.")
     ] = None,
-    every: Annotated[float | None, typer.Option(help="Repeat after so many seconds.", min=1, metavar="SECONDS")] = None,
+    every: Annotated[
+        float | None, typer.Option(help="Repeat after so many seconds.", min=1, max=SECONDS_MAX, metavar="SECONDS")
+    ] = None,
 ) -> None:
     """Check that the log of a broker extends what was seen before, and cosign it; exit code 1 if it does not.
 
@@ -44,10 +47,12 @@ def witness(
     """
     from rioni.bootstrap.checkpoint_operations import witness_key
     from rioni.domain.errors import Malformed, Unavailable
-    from rioni.domain.transparency.signed_note import COSIGNATURE, verifier_of
+    from rioni.domain.transparency.signed_note import COSIGNATURE, parse_verifier, verifier_of
     from rioni.tools.witness import ForkedLog
     from rioni.tools.witness import witness as check
 
+    if log_key is not None:
+        parse_verifier(log_key)
     private = witness_key(key or state.with_name(f"{state.name}.key"))
     if not state.exists():
         session.output.note(f"This witness is {verifier_of(name, private, COSIGNATURE)}")

@@ -1,5 +1,7 @@
 """The rules of the API that do not depend on a broker's settings, for definitions that were not sent yet."""
 
+import re
+
 import msgspec
 
 from rioni.client.models.event_types import EventType as ClientEventType
@@ -17,6 +19,7 @@ from rioni.tools.definitions.steps import Step
 
 NOW = "1970-01-01T00:00:00.000Z"
 """The time does not matter to the rules."""
+_VERSION = re.compile(r"[0-9]{1,9}\.[0-9]{1,9}\.[0-9]{1,9}")
 
 
 def check(step: Step) -> None:
@@ -39,11 +42,16 @@ def check(step: Step) -> None:
 def next_version(step: Step) -> str | None:
     """The version that a changed schema of an event type will be; None if that is not known."""
     assert isinstance(step.current, ClientEventType)
+    current = _state(step.current)
+    if not _VERSION.fullmatch(current.schema.version):
+        return None
     try:
+        # Another server may have taken what these rules do not take.
+        check_submitted_schema(current)
         version = outcome(step).schema.version
     except Invalid:
         return None
-    return None if version == _state(step.current).schema.version else version
+    return None if version == current.schema.version else version
 
 
 def outcome(step: Step) -> EventType:

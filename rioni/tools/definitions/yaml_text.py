@@ -131,7 +131,11 @@ def exact_number(text: str) -> float:
     number = float(text)
     if math.isinf(number):
         raise ValueError(f"{text[:100]} is larger than a number of JSON can be")
-    if Decimal(text) != Decimal(repr(number)):
+    try:
+        is_exact = Decimal(text) == Decimal(repr(number))
+    except ArithmeticError:  # an exponent that no decimal has
+        is_exact = False
+    if not is_exact:
         raise ValueError(f"{text[:100]} has more digits than a number keeps: write {number!r}, or a text in quotes")
     return number
 

@@ -1,9 +1,7 @@
 """A whole cluster on this machine: so many brokers of Kafka, so many ZooKeepers, and one PostgreSQL."""
 
 import contextlib
-import signal
 import tempfile
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -114,15 +112,3 @@ def running_cluster(
             database,
             str(folder / "log-signing.key"),
         )
-
-
-@contextlib.contextmanager
-def until_told_to_stop() -> Iterator[Callable[[], object]]:
-    """Take SIGINT and SIGTERM as the wish to end; the function that this yields waits for one of them."""
-    advertised = threading.Event()
-    before = {number: signal.signal(number, lambda *_: advertised.set()) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield advertised.wait
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -146,16 +146,28 @@ def state_file(path: Path | None, new: CopyState) -> Iterator[StateFile]:
             yield StateFile(path, new)
             return
         if (state.source, state.target) != (new.source, new.target):
-            raise Invalid(
-                f"{path} is of a copy from {state.source.event_type} to {state.target.event_type}, or these were made "
-                "anew since. Name another file."
-            )
+            raise Invalid(f"{path} is of {_other_copy(state, new)}")
         if state.options != new.options:
             raise Invalid(
                 f"{path} is of a copy with other options: {msgspec.json.encode(state.options).decode()}. Name another "
                 "file, or give the same options."
             )
         yield StateFile(path, state)
+
+
+def _other_copy(state: CopyState, new: CopyState) -> str:
+    """Of which copy a state is that does not fit to a new one, and what to do."""
+    if (state.source.event_type, state.target.event_type) != (new.source.event_type, new.target.event_type):
+        return f"a copy from {state.source.event_type} to {state.target.event_type}. Name another file."
+    if state.target == new.target:
+        return (
+            f"a copy from an older event type {state.source.event_type}, which was deleted and created again since. "
+            f"Remove the file to copy the new one from its begin; {state.target.event_type} keeps what it has."
+        )
+    return (
+        f"a copy to an older event type {state.target.event_type}, which was deleted and created again since. Remove "
+        "the file to copy everything to the new one."
+    )
 
 
 def _read(path: Path) -> CopyState | None:

@@ -27,6 +27,7 @@ def target_of(
     """
     locator = Locator(source_client, source.name)
     bounds = locator.bounds(selection.partitions)
+    starts(locator, bounds, selection, from_end=False)
     try:
         found = client.event_types.get(name)
     except NotFound as ex:
@@ -35,7 +36,6 @@ def target_of(
             raise Invalid(
                 f"There is no event type {name} to copy to{near} --create makes one like {source.name}."
             ) from ex
-        starts(locator, bounds, selection, from_end=False)
         return _created(client, name, source, len(source_client.partitions.list(source.name))), True
     if (found.name, found.created_at) == (source.name, source.created_at):
         raise Invalid(f"{name} can't be copied to itself: source and target are the same event type.")

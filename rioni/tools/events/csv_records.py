@@ -38,6 +38,8 @@ _KINDS_OF_VALUES = {
 _COMBINATIONS = ("allOf", "anyOf", "oneOf")
 _OTHER_FORMATS = ("{", "[", "<")
 """How the first cell of a header does not begin, but JSON and HTML do."""
+_MARK = "\ufeff"
+_MARKED = "a byte order mark that is not the beginning of the file: were files joined? Remove it."
 _OTHER_SEPARATORS = re.compile(r"[,;|\t]")
 _PATTERNS = {
     NUMBER: re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?", re.ASCII),
@@ -80,6 +82,8 @@ def columns_of(header: Sequence[str], types: Mapping[str, str], schema: Mapping[
         Invalid: a name is empty, or there twice, or of a column that the file does not have.
     """
     names = [name.strip() for name in header]
+    if any(name.startswith(_MARK) for name in names):
+        raise Invalid(f"line 1 has {_MARKED}")
     if names and names[0].startswith(_OTHER_FORMATS):
         raise Invalid(f"line 1 is not the header of a CSV file: {header[0][:60]!r}.")
     if unknown := sorted(types.keys() - set(names)):
@@ -200,7 +204,11 @@ def csv_events(
         check([name for column in columns if (name := ".".join(column.path)) not in types])
         line = rows.line_num + 1
         for row in rows:
-            if row:
+            if row == header:
+                yield Unreadable(line, "the row is the header once more", _text(row, delimiter))
+            elif row and row[0].startswith(_MARK):
+                yield Unreadable(line, f"the row begins with {_MARKED}", _text(row, delimiter))
+            elif row:
                 yield _event(line, row, columns, delimiter)
             line = rows.line_num + 1
     except csv.Error as ex:

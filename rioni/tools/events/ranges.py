@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from rioni.domain.errors import Invalid
+from rioni.domain.nearest import nearest
 from rioni.domain.timelines.position import TimelinePosition
 from rioni.tools.events.places import Bounds, Locator, Places, place
 from rioni.tools.events.reading import Range
@@ -65,6 +66,8 @@ def starts(locator: Locator, bounds: Mapping[str, Bounds], wanted: Selection, *,
         return {name: each.newest for name, each in bounds.items()}
     if len(bounds) > 1:
         raise Invalid(f"{asked} is an offset of one partition: name that by --partition.")
+    if near := nearest(asked, ("begin", "end")):
+        raise Invalid(f"There is no offset {asked}; did you mean {near}?")
     first = place(asked)
     after = TimelinePosition(first.order, max(first.position - 1, -1))
     for name, each in bounds.items():

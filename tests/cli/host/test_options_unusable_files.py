@@ -125,6 +125,7 @@ URL = "--url http://127.0.0.1:1"
         f"log cosign x.file {URL}",
         f"event-types create orders --owning-application shop --schema x.file {URL}",
         f"witness --key x.file --state w {URL}",
+        f"witness --state x.file {URL}",
         "verify --data data --checkpoint x.file",
         "audit consistency x.file --data data",
     ],

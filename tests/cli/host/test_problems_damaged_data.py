@@ -1,9 +1,12 @@
 """Commands on damaged data: each one says in a line or two which file can't be used, and none ends in a traceback."""
 
+import itertools
 import json
 import random
 import shutil
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +15,7 @@ import pytest
 from rioni.storage.signing_key import load_key
 from tests.support.builders import event_type_body
 from tests.support.server import running_server
+from tests.support.waiting import WAIT_S
 
 
 FILES = ("registry.db", "events.db", "coordination.db")
@@ -109,6 +113,17 @@ def other_values(path: Path) -> None:
     connection.close()
 
 
+def other_members(path: Path) -> None:
+    """Each JSON object has other members than it was written with."""
+    with sqlite3.connect(path) as connection:
+        for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
+            for column in [row[1] for row in connection.execute(f'PRAGMA table_info("{name}")')]:
+                connection.execute(
+                    f'UPDATE OR IGNORE "{name}" SET "{column}" = \'{{"a":[]}}\' WHERE "{column}" LIKE \'{{%\''
+                )
+    connection.close()
+
+
 DAMAGES: list[Callable[[Path], None]] = [
     empty,
     headless,
@@ -138,8 +153,11 @@ READING = [
 ]
 
 
-@pytest.mark.parametrize("file", FILES)
-@pytest.mark.parametrize("damage", DAMAGES, ids=lambda each: each.__name__)
+@pytest.mark.parametrize(
+    ("damage", "file"),
+    [*itertools.product(DAMAGES, FILES), (other_members, "registry.db")],
+    ids=lambda each: getattr(each, "__name__", each),
+)
 def test_no_command_ends_in_a_traceback_on_damaged_data(run, original, tmp_path, file, damage):
     wrong = []
     for words in READING:
@@ -164,6 +182,42 @@ def test_no_command_ends_in_a_traceback_on_damaged_data(run, original, tmp_path,
         if not fine:
             wrong.append((*words, code, out[-300:], err[-600:]))
     assert not wrong, "\n".join(map(str, wrong))
+
+
+@pytest.mark.parametrize("damage", [without_tables, other_values, other_members], ids=lambda each: each.__name__)
+def test_a_broker_does_not_start_on_a_damaged_registry(original, tmp_path, damage):
+    data = damaged(original, tmp_path, "registry.db", damage)
+    command = [sys.executable, "-m", "rioni", "serve", "--port", "0", "--data", str(data)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=False)
+    assert done.returncode == 2, done
+    assert "Traceback" not in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("Error: ")
+
+
+@pytest.mark.parametrize("damage", [empty, garbage, folder], ids=lambda each: each.__name__)
+def test_a_marker_that_a_broker_refuses_is_a_finding(run, original, tmp_path, damage):
+    data = damaged(original, tmp_path, "format", damage)
+    code, found, _ = findings(run, data)
+    assert code == 1
+    (text,) = found
+    assert text.startswith(f"{data / 'format'} is ")
+    command = [sys.executable, "-m", "rioni", "serve", "--port", "0", "--data", str(data)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=False)
+    assert (done.returncode, done.stderr) == (2, f"Error: {text}\n")
+
+
+def test_a_copy_without_a_marker_is_remarked(run, original, tmp_path):
+    code, found, remarks = findings(run, damaged(original, tmp_path, "format", missing))
+    assert (code, found) == (0, [])
+    assert any("format is missing here" in each for each in remarks)
+
+
+@pytest.mark.parametrize("file", FILES)
+@pytest.mark.parametrize("damage", [empty, stranger], ids=lambda each: each.__name__)
+def test_a_file_without_tables_of_ours_is_not_taken_for_an_older_one(run, original, tmp_path, file, damage):
+    found = findings(run, damaged(original, tmp_path, file, damage))[1]
+    assert any("it is empty, or a database of another program" in each for each in found)
+    assert not any("older version" in each for each in found)
 
 
 @pytest.mark.parametrize("file", FILES)
@@ -217,7 +271,9 @@ def test_a_signing_key_that_the_log_does_not_name_is_found(run, original, tmp_pa
     data, key = copied(original, tmp_path)
     assert findings(run, data)[:2] == (0, [])
     key.unlink()
-    assert findings(run, data)[:2] == (0, []), "a copy may lack the key"
+    code, found, remarks = findings(run, data)
+    assert (code, found) == (0, []), "a copy may lack the key"
+    assert any(f"{key} is missing here" in each for each in remarks)
     load_key(key)
     code, (found,), _ = findings(run, data)
     assert code == 1

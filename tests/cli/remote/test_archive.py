@@ -51,6 +51,17 @@ def test_once_it_archives_what_is_there_and_names_what_failed(server, tmp_path):
     assert "Traceback" not in done.stderr
 
 
+def test_what_fails_before_it_begins_is_no_job(server, tmp_path):
+    missing = f"missing-{uuid.uuid4().hex[:8]}"
+    options = ["--once", "--event-type", missing]
+    done = subprocess.run(
+        command(server, tmp_path, *options), capture_output=True, text=True, timeout=WAIT_S, check=False
+    )
+    assert (done.returncode, missing in done.stderr) == (2, True), done.stderr
+    with server.client() as client:
+        assert not [each for each in client.get("/jobs").json()["items"] if each["name"] == str(tmp_path)]
+
+
 def test_a_loss_is_an_exit_code_of_its_own(capsys):
     done = {"a": Outcome(archived=2, quarantined=1), "b": Outcome(lost=3)}
     _show(Output(), done)

@@ -86,7 +86,7 @@ def test_without_a_schema_any_object_is_valid(rioni, client, name):
     [
         (["--file", "short.yaml"], "there is no such event type, and for a new one this is missing: schema"),
         (["--schema", "absent.json"], "can't be read: No such file or directory"),
-        (["--schema", "s.json", "--category", "bussiness"], '"bussiness" is not one of'),
+        (["--schema", "s.json", "--category", "bussiness"], "'bussiness' is not one of"),
         (["--schema", "s.json", "--admin", "user:x"], "authorization.readers is missing"),
         (["--schema", "s.json", "--admin", "jane"], "write data_type:value, such as service:shop"),
         (["--schema", "s.json", "--label", "team"], "write KEY=VALUE"),

@@ -12,6 +12,8 @@ from random import Random
 import pytest
 
 from rioni.client import EventType, Schema, Statistic
+from rioni.client._sync.partitions import Partitions
+from rioni.client.errors import problem
 from tests.support.campaigns import length
 from tests.support.waiting import WAIT_S
 
@@ -181,6 +183,16 @@ def test_key_and_partition_become_metadata(rioni, client, name):
     code, _, err = rioni("publish", orders, "--key", "order.id", stdin=_lines({"order": {}}))
     assert code == 1
     assert "it has no key: order.id" in err
+
+
+def test_who_publishes_to_a_partition_need_not_see_the_partitions(rioni, client, name, monkeypatch):
+    def refuse(*_):
+        raise problem(403, {"detail": "Access on READ denied"}, request="GET", retry_after_s=None)
+
+    orders = _create(client, name, 2, partition_strategy="user_defined")
+    monkeypatch.setattr(Partitions, "list", refuse)
+    assert rioni("publish", orders, "--partition", "1", stdin=_lines(_order("A")))[0] == 0
+    assert rioni("publish", orders, "--partition", "7", stdin=_lines(_order("A")))[0] == 1
 
 
 def test_events_of_the_category_undefined_stay_as_they_are(rioni, client, name):

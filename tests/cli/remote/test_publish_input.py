@@ -101,8 +101,9 @@ def test_nothing_is_published_from_a_compressed_file_that_is_not_complete(publis
 
 @pytest.mark.parametrize("content", [EVENT, zlib.compress(EVENT), b""])
 def test_a_file_that_is_named_as_compressed_and_is_not_is_an_error(publish, content):
-    code, _, stored = publish("orders.jsonl.gz", content)
-    assert (code, stored) == ((0, 0) if not content else (2, 0))
+    code, err, stored = publish("orders.jsonl.gz", content)
+    assert (code, stored) == (2, 0)
+    assert "orders.jsonl.gz can't be read" in err
 
 
 @pytest.mark.parametrize("last", [b"word\n", b'{"id": "B", "id": "C"}\n', b"\xff\n", b'{"id":', b"\0"])

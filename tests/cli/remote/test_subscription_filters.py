@@ -1,5 +1,7 @@
 """`rioni subscriptions try-filter`."""
 
+from decimal import Decimal
+
 import pytest
 
 
@@ -34,3 +36,10 @@ def test_a_file_that_is_not_there_is_an_error(rioni):
     code, _, err = rioni("subscriptions", "try-filter", "event.a > 1", "absent.jsonl")
     assert code == 2
     assert err == "Error: absent.jsonl can't be read: No such file or directory.\n"
+
+
+def test_values_without_a_form_in_json_are_refused_and_decimals_are_numbers(client):
+    with pytest.raises(ValueError, match="nan"):
+        client.subscriptions.try_filter("event.a == null", [{"a": float("nan")}])
+    (found,) = client.subscriptions.try_filter("type(event.a) == double", [{"a": Decimal("1.10")}])
+    assert found.matches

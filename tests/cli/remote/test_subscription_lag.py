@@ -60,6 +60,15 @@ def test_too_much_lag_is_a_finding(rioni, subscription, options, code):
     assert rioni("subscriptions", "lag", subscription, *options)[0] == code
 
 
+@pytest.mark.parametrize("option", ["--owning-application", "--event-type"])
+@pytest.mark.parametrize("limit", ["--fail-above", "--fail-above-seconds"])
+def test_a_check_that_finds_no_subscription_is_an_error(rioni, name, subscription, option, limit):
+    code, _, err = rioni("subscriptions", "lag", option, f"{name}x", limit, "9")
+    assert code == 2
+    assert f"{name}x: nothing was checked." in err
+    assert rioni("subscriptions", "lag", option, f"{name}x")[0] == 0
+
+
 def test_a_cursor_beyond_the_end_is_a_finding_and_is_shown(rioni, client, name, subscription):
     statistics = client.subscriptions.stats(subscription)
     statistics[0].partitions[0].cursor_error = "beyond the end"

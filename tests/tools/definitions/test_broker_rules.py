@@ -78,6 +78,23 @@ def test_the_next_version_is_known_where_the_schema_is_compatible():
     assert next_version(asked(ORDERS, name="orders", labels={"a": "b"})) is None
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["", "\0", "no JSON", "null", "[]", '{"a": 1, "a": 2}', '{"$ref": "#/x"}', '{"type": 7}', '{"pattern": "("}'],
+)
+def test_the_next_version_is_unknown_where_another_server_has_taken_any_schema(text):
+    current = EventType.of(ORDERS.members() | {"schema": schema(text) | {"version": "1.2.3"}})
+    assert next_version(asked(current, name="orders", schema=schema("{}"))) is None
+
+
+@pytest.mark.parametrize(
+    "version", ["", "1", "latest", "1.2.x", "1.2.3.4", "9" * 5_000 + ".0.0", "-1.0.0", "\u0661.0.0"]
+)
+def test_the_next_version_is_unknown_where_another_server_has_versions_of_its_own(version):
+    current = EventType.of(ORDERS.members() | {"schema": schema("{}") | {"version": version}})
+    assert next_version(asked(current, name="orders", schema=schema('{"title": "x"}'))) is None
+
+
 def test_subscriptions_are_checked_alike():
     members = {"kind": "subscription", "owning_application": "shop", "event_types": ["orders"]}
     check(asked(**members))

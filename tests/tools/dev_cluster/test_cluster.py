@@ -50,13 +50,14 @@ def _leads_to(link: Path, folder: Path) -> bool:
 @pytest.mark.kafka
 @pytest.mark.postgres
 @needs_java
-def test_the_command_prints_the_addresses_of_the_servers_and_ends_them_on_a_signal():
+@pytest.mark.parametrize("asked", [signal.SIGINT, signal.SIGHUP])
+def test_the_command_prints_the_addresses_of_the_servers_and_ends_them_on_a_signal(asked):
     command = [sys.executable, "-m", "rioni", "cluster", "up"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         said = "".join(iter(process.stderr.readline, "# Ctrl-C stops everything.\n"))
         assert process.poll() is None, said
         children = [int(pid) for pid in _children(process.pid)]
-        process.send_signal(signal.SIGINT)
+        process.send_signal(asked)
         output, _ = process.communicate(timeout=WAIT_S)
     assert process.returncode == 0
     database, kafka, key, zookeeper = output.splitlines()

@@ -1,3 +1,4 @@
+import contextlib
 import io
 import json
 
@@ -71,6 +72,25 @@ def test_cells_may_be_separated_by_tabulators():
 
 def test_a_byte_order_mark_is_no_part_of_the_first_name():
     assert _events("\ufeffid\na\n") == [{"id": "a"}]
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("\ufeff\ufeffid,note\na,b\n", 1),
+        ("id,\ufeffnote\na,b\n", 1),
+        ('\ufeff"\ufeffid"\na\n', 1),
+        ("\ufeffid,note\na,b\n\ufeffid,note\nc,d\n", 3),
+        ("\ufeffid,note\n\ufeffa,b\n", 2),
+    ],
+)
+def test_a_byte_order_mark_of_another_file_is_an_error_with_its_line(text, line):
+    with contextlib.ExitStack() as stack:
+        if line == 1:
+            stack.enter_context(pytest.raises(Invalid, match="line 1 has a byte order mark"))
+        found = _read(text)
+        (problem,) = [each for each in found if isinstance(each, Unreadable)]
+        assert (problem.line, "begins with a byte order mark" in problem.reason) == (line, True)
 
 
 @pytest.mark.parametrize(

@@ -112,9 +112,10 @@ def _post(url: str, body: object) -> None:
 
 def _read(url: str, count: int, decode: Callable[[bytes], object]) -> None:
     broker, read = Broker(Server(url)), 0
+    created_at = broker.event_type(NAME).identity
     for partition in broker.partitions(NAME):
         there = partition.newest.position - partition.before_oldest.position
-        with broker.stream(NAME, partition.name, partition.before_oldest, there) as batches:
+        with broker.stream(NAME, created_at, partition.name, partition.before_oldest, there) as batches:
             for batch in batches:
                 read += len(batch.events)
                 for event in batch.events:

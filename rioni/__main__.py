@@ -13,9 +13,15 @@ sys.path[:] = [path for path in sys.path if os.path.abspath(path) != _HERE]  # n
 def main() -> None:
     """Run the command line; does not return."""
     serves = next((word for word in sys.argv[1:] if not word.startswith("-")), None) == "serve"
-    _end_when_asked(serves=serves)
-    from rioni.cli import streams  # noqa: PLC0415 - it must not be patched
+    if serves:
+        # NOTE: an exception would be lost in a finalizer. Nothing is served yet, and what is stored survives any end.
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: os._exit(0))
+    from rioni.cli import ending, streams  # noqa: PLC0415 - they must not be patched
 
+    if not serves:
+        # Blocks end as with Ctrl-C: a command ends what it has started, and removes its temporary files.
+        ending.when_asked_to_end(lambda number, _: sys.exit(128 + number))
     streams.prepare(serving=serves)
     # NOTE: everything that is imported from here on must see the patched modules. The other commands stay unpatched:
     # Spark and gevent do not go together.
@@ -26,19 +32,6 @@ def main() -> None:
     from rioni.cli import app  # noqa: PLC0415 - after patching
 
     app.main()
-
-
-def _end_when_asked(*, serves: bool) -> None:
-    """End at once when a signal asks for it, until the command has handlers of its own.
-
-    The kernel drops signals for PID 1 of a container that no handler takes.
-    """
-    if serves:
-        # NOTE: an exception would be lost in a finalizer. Nothing is served yet, and what is stored survives any end.
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: os._exit(0))
-    elif os.getpid() == 1:
-        signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
 
 
 if __name__ == "__main__":

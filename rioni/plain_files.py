@@ -99,15 +99,25 @@ def check_folder(folder: Path, *, with_links: bool = True) -> None:
         with_links: whether a link that leads nowhere is refused, too.
 
     Raises:
-        Unavailable: an entry is a pipe, a socket, a device, or such a link.
+        Unavailable: an entry is a pipe, a socket, a device, or such a link; or this user may not read it or a database.
     """
     try:
         entries = sorted(folder.iterdir())
+    except PermissionError as ex:
+        raise _not_permitted(folder) from ex
     except OSError:  # the command that needs the folder reports it
         return
     for each in entries:
         if (reason := _unusable(each)) is not None and (with_links or each.exists()):
             raise Unavailable(f"{each} {reason}, so it can't be opened as a file. Take it away, or restore a backup.")
+        if each.suffix == ".db" and each.exists() and not os.access(each, os.R_OK, effective_ids=True):
+            raise _not_permitted(each)
+
+
+def _not_permitted(path: Path) -> Unavailable:
+    return Unavailable(
+        f"{path} can't be read: Permission denied. Use it as the user of the broker, whose files these are."
+    )
 
 
 def _unusable(path: Path) -> str | None:

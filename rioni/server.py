@@ -170,6 +170,8 @@ class _Worker(ggevent.GeventWorker):  # type: ignore[misc]  # gunicorn has no ty
     def init_signals(self) -> None:
         super().init_signals()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
+        # That of a terminal reaches every process; the master sees to it.
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
     def run(self) -> None:
         # gunicorn has no settings for these.
@@ -255,7 +257,18 @@ class _Worker(ggevent.GeventWorker):  # type: ignore[misc]  # gunicorn has no ty
 
 
 class _Arbiter(Arbiter):  # type: ignore[misc]  # gunicorn has no types
-    """A master for which SIGINT is as graceful as SIGTERM."""
+    """A master for which SIGINT is as graceful as SIGTERM, and so is a terminal that is closed."""
+
+    def __init__(self, app: "Application") -> None:
+        # `nohup` has the signal ignored.
+        self._ends_with_terminal = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN and _has_terminal()
+        super().__init__(app)
+
+    def handle_hup(self) -> None:
+        if self._ends_with_terminal and not _has_terminal():
+            self.handle_term()
+        else:
+            super().handle_hup()
 
     def handle_int(self) -> None:
         self.handle_term()
@@ -267,6 +280,15 @@ class _Arbiter(Arbiter):  # type: ignore[misc]  # gunicorn has no types
             return super().spawn_worker()
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
+
+
+def _has_terminal() -> bool:
+    """Whether this process has a terminal that controls it."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True
 
 
 class _Log(Logger):  # type: ignore[misc]  # gunicorn has no types

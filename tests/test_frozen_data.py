@@ -93,7 +93,7 @@ def test_a_copy_goes_on_at_its_state(earlier, rioni):
 def test_the_log_extends_the_checkpoint_and_nothing_is_damaged(earlier, rioni):
     data = earlier.folder / "data"
     code, out, _ = rioni("verify", "--data", data, "--checkpoint", earlier.folder / "checkpoint")
-    assert (code, out.splitlines()[-1]) == (0, "Nothing is damaged or missing.")
+    assert (code, out.splitlines()[-1]) == (0, "Nothing is damaged or missing."), out
 
 
 @pytest.mark.parametrize("name", ["plain", "selected", *TABLES])
@@ -139,5 +139,5 @@ def test_the_data_of_0_1_0_go_on(rioni, tmp_path):
         client.publish(EVENT_TYPE, [{"id": "A1", "n": 130}])
         assert stored(client, EVENT_TYPE) == 131
     code, out, _ = rioni("verify", "--data", data)
-    assert (code, out.splitlines()[-1]) == (0, "Nothing is damaged or missing.")
+    assert (code, out.splitlines()[-1]) == (0, "Nothing is damaged or missing."), out
     assert len(rioni("audit", "--data", data, "--format", "jsonl")[1].splitlines()) == 10

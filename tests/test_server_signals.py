@@ -14,6 +14,8 @@ from tests.support.waiting import WAIT_S, wait_until
 
 
 NAMESPACE = ("unshare", "--pid", "--fork", "--mount-proc")
+SESSION = ("setsid", "--ctty")
+"""A session of its own with a terminal: standard input."""
 IN_NAMESPACE = subprocess.run([*NAMESPACE, "true"], capture_output=True, check=False).returncode == 0
 needs_namespaces = pytest.mark.skipif(not IN_NAMESPACE, reason="processes of their own namespace need root")
 AT_ONCE, SERVES = "at once", "as soon as it serves"
@@ -33,7 +35,7 @@ class Started:
 
     def pid(self):
         """The number of the process outside of its namespace; None while there is none."""
-        if self.outer.args[0] != NAMESPACE[0]:
+        if self.outer.args[0] != NAMESPACE[0]:  # the others become the program
             return self.outer.pid
         pid = self.outer.pid
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
@@ -49,7 +51,7 @@ class Started:
 
 
 @contextlib.contextmanager
-def started(folder, prefix):
+def started(folder, prefix, stdin=subprocess.DEVNULL):
     output = folder / "output"
     command = [
         *prefix,
@@ -65,7 +67,10 @@ def started(folder, prefix):
         str(folder / "data"),
     ]
     with output.open("w") as file:
-        outer = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT, start_new_session=True)
+        own_session = SESSION[0] not in prefix
+        outer = subprocess.Popen(
+            command, stdin=stdin, stdout=file, stderr=subprocess.STDOUT, start_new_session=own_session
+        )
     try:
         yield Started(outer, output)
     finally:
@@ -90,6 +95,34 @@ def test_no_signal_is_lost_while_the_server_starts(tmp_path, prefix, moment, num
         os.kill(server.pid(), number)
         assert server.outer.wait(WAIT_S) == 0, server.printed
         assert "Traceback" not in server.printed
+
+
+@pytest.mark.parametrize("prefix", [(), ("nohup",)], ids=["ends", "nohup"])
+def test_a_closed_terminal_ends_the_server_unless_it_shall_go_on(tmp_path, prefix):
+    master, terminal = os.openpty()
+    with started(tmp_path, (*SESSION, *prefix), stdin=terminal) as server:
+        os.close(terminal)
+        wait_until(lambda: "Rioni serves" in server.printed)
+        workers = children_of(server.pid())
+        os.close(master)
+        if prefix:
+            os.kill(server.pid(), signal.SIGHUP)  # as a shell does
+            wait_until(lambda: not workers & children_of(server.pid()))
+            assert server.outer.poll() is None
+            os.kill(server.pid(), signal.SIGTERM)
+        assert server.outer.wait(WAIT_S) == 0, server.printed
+    assert "Traceback" not in server.printed
+
+
+def test_the_signal_of_a_terminal_from_elsewhere_replaces_the_workers(tmp_path):
+    with started(tmp_path, ()) as server:
+        wait_until(lambda: "Rioni serves" in server.printed)
+        workers = children_of(server.pid())
+        os.kill(server.pid(), signal.SIGHUP)
+        wait_until(lambda: (now := children_of(server.pid())) and not workers & now)
+        os.kill(server.pid(), signal.SIGTERM)
+        assert server.outer.wait(WAIT_S) == 0, server.printed
+    assert "Traceback" not in server.printed
 
 
 @needs_namespaces

@@ -51,7 +51,6 @@ MAY_USE_THREADS: Mapping[str, str] = {
     "rioni/http/bodies/reading.py": "a lock that greenlets take in turn, for one step of some milliseconds each",
     "rioni/http/dependencies.py": "an event that is only set and looked at",
     "rioni/http/streaming/shared_reads.py": ON_THE_HUB,
-    "rioni/tools/dev_cluster/cluster.py": OWN_COMMAND,
     "rioni/projections/bulk/audit_table.py": OWN_COMMAND,
     "rioni/projections/bulk/rebuild.py": OWN_COMMAND,
     "rioni/projections/registry.py": "a lock with a deadline",

@@ -243,6 +243,31 @@ def test_a_body_may_be_sent_in_chunks(client, create, name):
     assert newest == "001-0001-000000000000000001"
 
 
+@pytest.mark.parametrize("two", ["2", "2.0", "0.2e1", "2e0", "20e-1"])
+def test_a_whole_number_may_be_written_in_any_way_and_is_kept_as_one(client, name, two):
+    """JSON has no integers; the log keeps what is changed for ever."""
+    at = f"/event-types/{name}"
+    place = {"event_type": name, "partition": "0", "offset": "BEGIN"}
+
+    def sent(method, path, body):
+        answer = client.request(method, path, content=json.dumps(body).replace('"TWO"', two))
+        assert answer.is_success, answer.text
+        return answer
+
+    sent("POST", "/event-types", event_type_body(name=name))
+    sent("POST", f"{at}/events", [event() for _ in range(2)])
+    sent("PUT", f"{at}/partition-count", {"partition_count": "TWO"})
+    sent("POST", f"{at}/shifted-cursors", [place | {"shift": "TWO"}])
+    sent("POST", f"{at}/cursor-distances", [{"initial_cursor": place | {"shift": "any"}, "final_cursor": place}])
+    subscription = {"owning_application": "shop", "event_types": [name]}
+    at_subscription = f"/subscriptions/{sent('POST', '/subscriptions', subscription).json()['id']}"
+    sent("PATCH", f"{at_subscription}/cursors", {"items": [place | {"shift": "TWO"}]})
+    sent("POST", f"{at_subscription}/dead-letters/redrive", {"limit": "TWO"})
+    sent("POST", f"{at_subscription}/dead-letters/redrive/preview", {"limit": "TWO"})
+    assert client.get(at).json()["default_statistic"]["read_parallelism"] == 2
+    assert client.get(f"/audit?resource=event-type:{name}&states=true").status_code == 200
+
+
 def test_a_body_of_a_get_is_ignored(client):
     assert client.request("GET", "/event-types", json={"x": 1}).status_code == 200
 

@@ -35,6 +35,15 @@ def test_what_can_t_be_tried_is_refused(client, body, status, detail):
     assert detail in problem(response, status).get("detail", "")
 
 
+def test_a_filter_is_compared_with_the_schemas_as_they_are_now(client, create, name):
+    """A worker learns of changes within milliseconds; this may not be late by that much."""
+    for number in range(5):
+        create(f"{name}-{number}", schema={"type": "json_schema", "schema": "{}"})
+        body = {"filter": "event.total > 100", "events": [{"total": 120}], "event_types": [f"{name}-{number}"]}
+        answer = client.post("/filter-evaluations", json=body)
+        assert answer.status_code == 200, answer.text
+
+
 def test_a_low_level_stream_delivers_what_matches_its_filter(client, create, name):
     create(name, category="undefined", enrichment_strategies=[], schema={"type": "json_schema", "schema": "{}"})
     client.post(f"/event-types/{name}/events", json=[{"number": number} for number in range(5)])

@@ -44,7 +44,8 @@ SETTINGS = {
     "RIONI_HEADER_TIMEOUT_S": "600",
     "RIONI_BODY_TIMEOUT_S": "600",
 }
-USERS = ("stups_nakadi", "auditor", "other", "user")
+USERS = ("stups_nakadi", "auditor", "other", "user", "writer")
+"""Those who fill something, and those who want something, are not the same; `user` has no rights."""
 LARGE, SMALL = 16, "floods.small"
 
 
@@ -104,7 +105,8 @@ def server(tmp_path_factory):
                 body = event_type_body(name=f"floods.large-{number}", schema={"type": "json_schema", "schema": text})
                 assert client.post("/event-types", json=body).status_code == 201
             authorization = {
-                name: [{"data_type": "service", "value": "other"}] for name in ("admins", "readers", "writers")
+                name: [{"data_type": "service", "value": user} for user in ("other", "writer")]
+                for name in ("admins", "readers", "writers")
             }
             body = event_type_body(name=SMALL, category="undefined", enrichment_strategies=[])
             body |= {"schema": {"type": "json_schema", "schema": "{}"}, "authorization": authorization}
@@ -155,7 +157,7 @@ def unread_exports(flood):
 
 def unfinished_bodies(flood):
     head = "POST /event-types/{}/events HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\n"
-    head = f"{head}Content-Length: 3000000\r\n\r\n".format(SMALL, "stups_nakadi")
+    head = f"{head}Content-Length: 3000000\r\n\r\n".format(SMALL, "writer")
     for _ in range(4):
         with contextlib.suppress(OSError):  # refused before all of it was sent
             flood.open(head.encode() + b" " * 1_500_000)

@@ -1,11 +1,13 @@
 """Subjects with one name in two realms are two clients: nothing that is kept or counted for one is the other's."""
 
 import contextlib
+import re
 
 import pytest
 
 from tests.acceptance.conftest import event, problem
 from tests.support.builders import event_type_body
+from tests.support.commands import run_command
 from tests.support.server import open_stream, running_server
 from tests.support.tokens import ADMINISTRATOR, FULL_SCOPES, bearer, write_tokens
 
@@ -14,8 +16,12 @@ REALMS = ("services", "employees", "")
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("namesakes")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("namesakes")
+
+
+@pytest.fixture(scope="module")
+def server(folder):
     tokens = {f"in-{realm}": {"uid": "shop", "realm": realm, "scopes": list(FULL_SCOPES)} for realm in REALMS}
     write_tokens(folder / "tokens.toml", tokens)
     environment = {
@@ -90,3 +96,27 @@ def test_the_audit_trail_tells_namesakes_apart(clients):
     denials = auditor.get("/audit/denials").json()["items"]
     refused = {each["realm"] for each in denials if (each["actor"], each["path"]) == ("shop", "/settings/admins")}
     assert refused == {*REALMS}
+
+
+@pytest.mark.parametrize(
+    ("command", "where"),
+    [
+        ("audit list --actor shop", "broker"),
+        ("audit denials", "broker"),
+        ("audit --actor shop", "host"),
+        ("audit log {resource}", "host"),
+    ],
+)
+def test_commands_show_actors_with_their_realm(server, clients, folder, monkeypatch, capsys, command, where):
+    resource = f"shown-by-{command.split()[1]}"
+    for realm, client in clients.items():
+        client.post("/event-types", json=event_type_body(name=resource))
+        client.put(f"/event-types/{resource}", json=event_type_body(name=resource) | {"labels": {"by": realm}})
+        client.get("/settings/admins")
+    place = ("--data", str(folder / "data")) if where == "host" else ("--url", server.url, "--token", "in-services")
+    code, out, err = run_command(monkeypatch, capsys, *command.format(resource=resource).split(), *place)
+    assert code == 0, err
+    assert "shop (services)" in out
+    assert "shop (employees)" in out
+    assert re.search(r"\bshop (?!\()", out)
+    assert "\nemployees" not in out

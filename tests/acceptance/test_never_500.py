@@ -2,6 +2,7 @@
 
 import json
 import uuid
+from collections import defaultdict
 from urllib.parse import quote
 
 from hypothesis import HealthCheck, given, settings
@@ -119,6 +120,36 @@ def test_corrupted_avro_is_answered_by_client_errors(client, data):
 @given(st.sampled_from(QUERIES), st.text(st.characters(codec="utf-8"), max_size=12))
 def test_any_text_in_paths_and_queries_is_answered_by_client_errors(client, template, text):
     check(client.get(template.replace("{}", quote(text, safe=""))))
+
+
+BORDERS = (
+    "-1",
+    "9" * 5_000,
+    "[{}]",
+    "\U0001f600",
+    "999-0001-000000000000000000",
+    "0001-01-01T00:00:00+23:59",
+    "9999-12-31T23:59:59-23:59",
+    "9999-12-31T23:59:59.999999999Z",
+)
+"""The first and the last values of types, and what lies beyond them."""
+IN_PATHS = defaultdict(lambda: "0", name="fuzz.a", subscription_id=SUBSCRIPTION_ID, storage_id="default")
+"""What stands in paths whose queries are tried."""
+
+
+def test_borders_of_all_types_in_any_query_are_answered_by_client_errors(client):
+    client.post("/event-types", json=event_type_body(name="fuzz.a"))
+    asked = 0
+    for path, item in client.get("/openapi.json").json()["paths"].items():
+        for parameter in item.get("get", {}).get("parameters", ()):
+            if parameter.get("in") != "query":
+                continue
+            for value in BORDERS:
+                # It checks what GET checks, and opens no stream.
+                answer = client.head(path.format_map(IN_PATHS), params={parameter["name"]: value})
+                assert answer.status_code < 500 or answer.status_code in (501, 503), answer.request.url
+                asked += 1
+    assert asked > 50 * len(BORDERS), "the description of the API has few queries"
 
 
 HEADERS = ["X-CONSUMER-TAG", "Idempotency-Key", "X-Flow-Id", "span_ctx", "traceparent", "tracestate", "Content-Type"]

@@ -24,7 +24,7 @@ from tests.support.ways import (
 )
 
 
-ASKED = {str(way): way for way in WAYS if way.rights and "?" not in way.path}
+ASKED = {str(way): way for way in WAYS if "?" not in way.path}
 FIRST = {
     ("event_type", "READ"): "GET /event-types/{name}/events",
     ("event_type", "WRITE"): "POST /event-types/{name}/events",
@@ -109,6 +109,16 @@ def test_rights_say_what_refuses(full):
     ):
         with full.switched(state):
             assert told(full, token)["operations"][operation] == expected
+
+
+@pytest.mark.parametrize("mode", ["basic", "realm"])
+def test_in_modes_without_scopes_auditors_are_told_that_they_create_nothing(tmp_path, mode):
+    with world(tmp_path, mode) as other:
+        for user in (f"{ALL}/all", f"{uid_of(without('broker WRITE'))}/all", f"{uid_of(frozenset())}/only/uid"):
+            other.spare()
+            said, may, _ = compared(other, user)
+            assert said == may
+            assert ("POST /event-types" in said) == ("broker.WRITE" in user or "HISTORY" not in user)
 
 
 @pytest.mark.parametrize("state", [{}, {"features": [READ_ONLY]}, {"blacklist": [f"{PRODUCER}_ET/{ET}"]}], ids=str)

@@ -176,11 +176,14 @@ def test_tickets_are_for_streams(api, body):
     assert api.post("/stream-tickets", json=body).status_code == 422
 
 
-def test_a_token_that_is_too_long_gets_no_ticket(server):
-    with server.client(headers=bearer("x" * TICKET_CHARACTERS_MAX)) as api:
-        answer = api.post("/stream-tickets", json={"path": "/event-types/a/events"})
+@pytest.mark.parametrize(
+    ("token", "name"), [("x" * TICKET_CHARACTERS_MAX, "a"), ("admin", "a" * TICKET_CHARACTERS_MAX)]
+)
+def test_a_token_or_path_that_is_too_long_gets_no_ticket(server, token, name):
+    with server.client(headers=bearer(token)) as api:
+        answer = api.post("/stream-tickets", json={"path": f"/event-types/{name}/events"})
     assert answer.status_code == 422
-    assert "too long for a ticket" in answer.text
+    assert "path and your token are too long for a ticket" in answer.text
 
 
 @pytest.mark.parametrize(

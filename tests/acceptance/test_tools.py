@@ -10,6 +10,8 @@ from uuid import uuid4
 
 import pytest
 
+from tests.acceptance.test_effects import ELSEWHERE
+from tests.support.authorization_steps import watched_steps
 from tests.support.refusals import refusals
 from tests.support.served import served
 from tests.support.tools import TOOLS, User
@@ -50,6 +52,9 @@ EACH = [
     pytest.param(name, number, id=f"{name}-{number}") for name, made in TOOLS.items() for number in range(len(made))
 ]
 
+ASKED_AGAIN = ("SubscriptionEventsResource._stream: dependencies.access.blacklist",)
+"""Steps without which a later one refuses the same request: they keep from clients what exists (test_effects.py)."""
+
 
 class Used:
     """Tools at a broker."""
@@ -73,13 +78,24 @@ class Used:
         cursor = {"event_type": ET, "partition": "0", "offset": "BEGIN"}
         self._done("PATCH", f"/subscriptions/{self.subscription}/cursors", {"items": [cursor]})
 
-    def refused(self):
-        """The requests of the last use that were refused."""
-        return [each for each in self.server.asked if each.status in (401, 403, 421, 503)]
+    def ways(self, *statuses):
+        """The ways that the last use has gone, or those of them whose requests got one of these answers."""
+        return {
+            way
+            for each in self.server.asked
+            if not statuses or each.status in statuses
+            for way in WAYS
+            if way.was_gone(each.method, each.path)
+        }
 
-    def ways(self):
-        """The ways that the last use has gone."""
-        return {way for each in self.server.asked for way in WAYS if _is(way, each)}
+    def is_refused(self, name, number, case):
+        """Whether a tool is refused with 401 or 403, and has or stores nothing; its error."""
+        self.begin_again()
+        before = self.stored()
+        with self.world.switched(case.state):
+            had, error = self(name, number, case.token)
+        refused = had is None and re.search(r"\b40[13]\b", str(error)) and self.stored() == before
+        return bool(refused), error
 
     def stored(self):
         """What tools might store or change."""
@@ -93,22 +109,17 @@ class Used:
         return answer
 
 
-def _is(way, asked):
-    pattern = re.sub(r"\\\{\w+\\\}", "[^/]+", re.escape(way.path))
-    return way.method == asked.method and re.fullmatch(pattern, asked.path)
-
-
 @pytest.fixture(scope="module")
 def used(tmp_path_factory):
     with world(tmp_path_factory.mktemp("full"), "full") as full, served(full.broker.app) as server:
         yield Used(full, server)
 
 
-def cases(full, tool):
-    """What refuses a tool: one check of one of its ways each. Host and origin are not the user's."""
-    for way in ROWS[tool].ways:
+def cases(full, *ways):
+    """What refuses requests on these ways: one check each. Host and origin are not the user's."""
+    for way in ways:
         headers = REQUESTS.get(str(way), Request()).headers
-        yield from ((way, case) for case in refusals(full, way) if case.headers == headers)
+        yield from (case for case in refusals(full, way) if case.headers == headers)
 
 
 def test_each_tool_has_a_row():
@@ -131,11 +142,37 @@ def test_a_tool_makes_the_requests_of_its_row_and_needs_no_other_right(used, nam
 
 @pytest.mark.parametrize(("name", "number"), EACH)
 def test_each_check_alone_refuses_each_tool(used, name, number):
-    for _, case in cases(used.world, name):
-        used.begin_again()
-        before = used.stored()
-        with used.world.switched(case.state):
-            had, error = used(name, number, case.token)
-        assert had is None, case
-        assert re.search(r"\b40[13]\b", str(error)), (case, error)
-        assert used.stored() == before, case
+    """What the tool says is what the check says to a request on a way of its row."""
+    row = ROWS[name]
+    for case in cases(used.world, *row.ways):
+        refused, error = used.is_refused(name, number, case)
+        assert refused, (case, error)
+        ways = used.ways(401, 403)
+        assert {*map(str, ways)} <= {*map(str, row.ways), *row.spared}
+        same = [each for each in cases(used.world, *ways) if each.what == case.what]
+        said = [used.world.answer(each).json()["detail"] for each in same]
+        assert any(each.replace(used.world.names["subscription_id"], used.subscription) in str(error) for each in said)
+
+
+def test_no_request_of_a_tool_is_refused_any_more_if_its_check_is_taken_away(used):
+    """Nothing but the checks of the ways refuses tools: each step that refuses a request of a tool is missed."""
+    with watched_steps() as steps:
+        other = re.compile("|".join((*ELSEWHERE, *ASKED_AGAIN)))
+        elsewhere = {number for number, each in enumerate(steps.names) if other.search(each)}
+        refused = {}
+        for name in TOOLS:
+            for case in cases(used.world, *ROWS[name].ways):
+                steps.raised.clear()
+                assert used.is_refused(name, 0, case)[0], case
+                for number in steps.raised - elsewhere:
+                    refused.setdefault(number, []).append((name, case, used.ways(401, 403)))
+        unnoticed = {*refused}
+        for steps.away, found in refused.items():
+            for name, case, ways in found:
+                used.is_refused(name, 0, case)
+                if not ways <= used.ways(401, 403):
+                    unnoticed.remove(steps.away)
+                    break
+        steps.away = None
+    assert refused
+    assert "\n".join(steps.names[number] for number in sorted(unnoticed)) == ""

@@ -57,6 +57,8 @@ class Steps:
         """What each step is and where, such as `rioni/http/history.py check_history: access.history`."""
         self.seen: set[int] = set()
         """Those that were taken since this was cleared."""
+        self.raised: set[int] = set()
+        """Those of them that ended with an error, such as a refusal."""
         self.away: int | None = None
         self._depth = 0
 
@@ -64,7 +66,11 @@ class Steps:
         """Take a step that is a call."""
         self.seen.add(number)
         if number != self.away:
-            return function(*args, **named)
+            try:
+                return function(*args, **named)
+            except Exception:
+                self.raised.add(number)
+                raise
         self._depth += 1
         try:
             return function(*args, **named)
@@ -74,7 +80,10 @@ class Steps:
     def refuses(self, number: int) -> bool:
         """Take a step that is a `raise`; whether it is to be raised."""
         self.seen.add(number)
-        return number != self.away and not self._depth
+        is_raised = number != self.away and not self._depth
+        if is_raised:
+            self.raised.add(number)
+        return is_raised
 
     def permits_all(self) -> bool:
         """Whether the decision is part of a step that is away."""

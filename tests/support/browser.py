@@ -15,6 +15,12 @@ PATH = next(filter(None, map(shutil.which, ("chromium-headless-shell", "chromium
 FIREFOX = shutil.which("firefox-esr") or shutil.which("firefox")
 PATIENCE_MS = 120_000
 """For what a page shows in the end, on a busy machine."""
+COUNT_MOVES = """
+  window.moved = 0;
+  if (PerformanceObserver.supportedEntryTypes.includes("layout-shift"))
+    new PerformanceObserver(list => list.getEntries().forEach(entry => { window.moved += entry.value }))
+      .observe({type: "layout-shift", buffered: true});"""
+"""Adds up how far a page moves, in the browsers that measure it."""
 needs_browser = pytest.mark.skipif(PATH is None, reason="needs a browser: apt-get install chromium")
 
 

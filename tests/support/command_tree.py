@@ -1,6 +1,7 @@
 """All commands of the command line, by their words."""
 
-from typing import Any
+from enum import Enum
+from typing import Any, Literal, get_args, get_origin
 
 import typer
 from typer.main import get_command
@@ -17,3 +18,24 @@ def leaves(app: typer.Typer) -> dict[tuple[str, ...], Any]:
             found[words] = command
         waiting += [((*words, name), each) for name, each in (commands or {}).items()]
     return dict(sorted(found.items()))
+
+
+def info_of(param: Any) -> Any:
+    """What the declaration of an argument or option says; None for those of typer itself."""
+    return getattr(getattr(param, "type_descriptor", None), "parameter_info", None)
+
+
+def annotation_of(param: Any) -> Any:
+    """The type of its values."""
+    return getattr(getattr(param, "type_descriptor", None), "annotation", None)
+
+
+def choices_of(param: Any) -> list[str]:
+    """The values that there are, where the declaration names them."""
+    annotation = annotation_of(param)
+    for each in (annotation, *get_args(annotation)):
+        if isinstance(each, type) and issubclass(each, Enum):
+            return [str(one.value) for one in each]
+        if get_origin(each) is Literal:
+            return list(get_args(each))
+    return []

@@ -38,9 +38,9 @@ def status(code: int, *, retry_after_s: int | None = None) -> Fault:
     return answer(code, {"title": "No", "status": code}, retry_after_s=retry_after_s)
 
 
-def answer(code: int, body: object, *, retry_after_s: int | None = None) -> Fault:
-    """An answer in place of that of the broker, which gets nothing."""
-    content = json.dumps(body)
+def answer(code: int, body: object, *, retry_after_s: int | None = None, end: str = "") -> Fault:
+    """An answer in place of that of the broker, which gets nothing: no body where that is None."""
+    content = "" if body is None else json.dumps(body) + end
     header = "" if retry_after_s is None else f"Retry-After: {retry_after_s}\r\n"
     head = f"HTTP/1.1 {code} No\r\n{header}Content-Length: {len(content)}\r\nConnection: close\r\n\r\n"
     return Fault(arrives=False, answer=f"{head}{content}".encode(), answer_bytes=None)

@@ -193,6 +193,7 @@ if __name__ == "__main__":
     import gevent.monkey
 
     gevent.monkey.patch_all()
+    importlib.import_module("tests.support.native_locks").watch()
     for module in PRELOADED:
         importlib.import_module(module)
     # It looks into all installed packages, which are the same for each server.

@@ -6,6 +6,7 @@ import socket
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
+from http import HTTPStatus
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -59,7 +60,7 @@ class InProcess:
             body: sent as JSON; bytes as they are.
             token: of the client; None sends none.
             headers: further ones.
-            pieces: how many of the body are read: of a stream that does not end; None for all.
+            pieces: how many of the body are read: of a stream that does not end; None for all, as of refusals.
             begun: called once the first of them has come.
         """
         path, _, query = target.partition("?")
@@ -87,7 +88,7 @@ class InProcess:
         answer = self.app(environ, lambda status, named, *_: started.extend((status, named)))
         read = []
         try:
-            for piece in islice(answer, pieces):
+            for piece in islice(answer, None if int(started[0][:3]) >= HTTPStatus.BAD_REQUEST else pieces):
                 read.append(piece)
                 if piece and begun is not None:
                     begun()

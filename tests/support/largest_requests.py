@@ -338,6 +338,13 @@ def of_subscription(world: World) -> Iterator[Large]:
         f"{path}/dead-letters/redrive",
         json.dumps({"reason": "x" * 250_000}).encode(),
     )
+    yield Large(
+        "redrive of an event type with a long name",
+        "POST",
+        f"{path}/dead-letters/redrive",
+        json.dumps({"event_type": "x.y" * 80_000}).encode(),
+        status=422,
+    )
     of_failing = f"/subscriptions/{world.failing}/dead-letters"
     yield Large("dead letters", "GET", f"{of_failing}?limit=1000&show_redriven=true")
     yield Large("preview a redrive", "POST", f"{of_failing}/redrive/preview", b"{}")
@@ -440,10 +447,9 @@ def console(world: World) -> Iterator[Large]:
         sent(action="plan", definition="\u20ac" * 270_000),
         form,
     )
-    text = json.dumps({"a": [0] * 300_000})
-    yield Large(
-        "page: publish", "POST", f"/console/event-types/{DRAFTS}/events", sent(action="publish", event=text), form, 303
-    )
+    for kind, event in (("values", {"a": [0] * 300_000}), ("members", {str(n): n for n in range(45_000)})):
+        text = sent(action="publish", event=json.dumps(event))
+        yield Large(f"page: publish many {kind}", "POST", f"/console/event-types/{DRAFTS}/events", text, form, 303)
     text = json.dumps({"a": "%&<" * 800_000})[:2_000_000]
     yield Large(
         "page: publish what is too large",

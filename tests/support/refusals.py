@@ -84,6 +84,7 @@ def further_refusals(world: World) -> Iterator[Refused]:
         yield Refused(
             "an auditor creates", "POST", "/event-types", auditor, event_type_body(name="ways.auditors"), mode="basic"
         )
+        yield Refused("an auditor", "GET", "/rights", auditor, hides='"POST /event-types":"allowed"', mode="basic")
         return
     if world.mode != "full":
         return

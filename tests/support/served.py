@@ -71,6 +71,7 @@ class _Handler(WSGIRequestHandler):
     def get_environ(self) -> dict[str, Any]:
         return super().get_environ() | {
             "HTTP_HOST": HOST,
+            "CONTENT_TYPE": self.headers.get("Content-Type", ""),
             "RAW_URI": self.path,
             "gunicorn.socket": self.connection,
         }

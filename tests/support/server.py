@@ -16,6 +16,7 @@ import httpx
 
 from tests.support.conformance import check
 from tests.support.forked_servers import ForkedProcess
+from tests.support.native_locks import FOUND
 from tests.support.waiting import WAIT_S, Deadline, wait_until
 
 
@@ -127,6 +128,7 @@ def running_server(
                 process.wait()
         drain.join(WAIT_S)
         process.stdout.close()
+    assert not (found := [line for line in lines if FOUND in line]), found
 
 
 def refused_start(data: Path, *options: str, environment: dict[str, str] | None = None) -> str:

@@ -4,6 +4,7 @@ Source: reference authorization#effects-and-ways.
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -71,6 +72,12 @@ class Way:
     def route(self) -> str:
         """The route that it is one of."""
         return str(self).partition("?")[0]
+
+    def was_gone(self, method: str, path: str) -> bool:
+        """Whether a request without a query was made on this way."""
+        named = {"rest": ".+"}
+        pattern = re.sub(r"\\\{(\w+)\\\}", lambda found: named.get(found[1], "[^/]+"), re.escape(self.path))
+        return method == self.method and re.fullmatch(pattern, path) is not None
 
 
 def _ways() -> Iterator[Way]:
@@ -381,10 +388,17 @@ class World:
 
     def refuses(self, case: Refused) -> bool:
         """Whether a request is refused that must be."""
+        answer = self.answer(case)
+        if case.hides:
+            return case.hides not in answer.text
+        return case.ends in answer.text if case.ends else answer.status in case.statuses
+
+    def answer(self, case: Refused) -> Answer:
+        """The answer to a request that must be refused."""
         with ExitStack() as stack:
             stack.enter_context(self.switched(case.state))
             meanwhile = partial(stack.enter_context, self.switched(case.meanwhile))
-            answer = self._send(
+            return self._send(
                 case.method,
                 case.target,
                 case.body,
@@ -393,9 +407,6 @@ class World:
                 pieces=0 if case.target.partition("?")[0].endswith("/events") and not case.is_read else None,
                 begun=meanwhile if case.meanwhile else None,
             )
-        if case.hides:
-            return case.hides not in answer.text
-        return case.ends in answer.text if case.ends else answer.status in case.statuses
 
     @contextmanager
     def switched(self, state: Mapping[str, Sequence[str]]) -> Iterator[None]:

@@ -30,6 +30,8 @@ class Process:
         """Share log, clock and signals with others; `stores` in place of the broker's own."""
         self.step: Callable[[], None] = lambda: None
         """Called before and after each transaction of a command, and each call of a store that belongs to one."""
+        self.confirms_topics = False
+        """Whether creating a topic fails if others delete it before the call ends, as in Kafka."""
         self.coordinator = coordinator
         self.stores = stores or broker.stores
         self.registry = MemoryRegistry(broker.log, broker.limits, direct, direct, CompiledCache(10_000_000))
@@ -84,6 +86,8 @@ class _SteppedStore:
             self._process.step()
             result = getattr(self._store, name)(*args, **kwargs)
             self._process.step()
+            if name == "create_topic" and self._process.confirms_topics:
+                self._store.bounds(args[0])
             return result
 
         return call

@@ -58,7 +58,9 @@ class CloseTimeline:
 
     event_type: str
     timeline: Timeline
-    """The next timeline, whose topic exists."""
+    """The next timeline, whose topic was created."""
+    deleted: bool = False
+    """Whether that topic was deleted again."""
     then: Any = None
     """The command to run next, if the switch was started by another command and blocked it."""
 
@@ -160,8 +162,12 @@ def start_switch(command: StartSwitch, unit_of_work: UnitOfWork) -> Outside | No
     )
 
     def create() -> CloseTimeline:
-        unit_of_work.stores.of(timeline.storage_id).create_topic(timeline.topic, timeline.partitions)
-        return CloseTimeline(event_type=timeline.event_type, timeline=timeline)
+        close = CloseTimeline(event_type=timeline.event_type, timeline=timeline)
+        try:
+            unit_of_work.stores.of(timeline.storage_id).create_topic(timeline.topic, timeline.partitions)
+        except NotFound:
+            return replace(close, deleted=True)  # as its event type was, or the switch was aborted
+        return close
 
     return Outside(create, partial(_aborted, timeline))
 
@@ -178,7 +184,7 @@ def close_timeline(command: CloseTimeline, unit_of_work: UnitOfWork) -> Outside 
     switch, active = timelines.switch, timelines.active
     if _is_recorded(following, timelines):
         return _go_on(command.then)  # another process has completed it
-    if switch is None or switch.timeline != following:
+    if switch is None or switch.timeline != following or command.deleted:
         raise Conflict(f"The switch of {command.event_type} was aborted. Try again.")
     if not switch.closing:
         if unit_of_work.find("storage", following.storage_id) is None:

@@ -12,7 +12,7 @@ from typing import Any
 from rioni.commands.context import Outside
 from rioni.commands.timelines.topic_deletion import abandon
 from rioni.commands.unit_of_work import UnitOfWork
-from rioni.domain.errors import Conflict, Unavailable
+from rioni.domain.errors import Conflict, NotFound, Unavailable
 from rioni.domain.timelines.timeline import Timeline, Timelines
 from rioni.domain.timelines.topic_creation import TopicCreation, TopicCreationEnded, TopicCreationStarted
 
@@ -50,7 +50,12 @@ def start_topic_creation(timeline: Timeline, unit_of_work: UnitOfWork, then: Cal
     )
 
     def create() -> Any:
-        unit_of_work.stores.of(timeline.storage_id).create_topic(timeline.topic, timeline.partitions)
+        try:
+            unit_of_work.stores.of(timeline.storage_id).create_topic(timeline.topic, timeline.partitions)
+        except NotFound as ex:
+            raise Unavailable(
+                f"The topic of event type {timeline.event_type} was deleted while it was being created. Try again."
+            ) from ex
         return then()
 
     return Outside(create, partial(_taken_back, creation))

@@ -56,6 +56,7 @@ class EventStore(Protocol):
         """Create a topic; creating it again with the same number of partitions changes nothing.
 
         Raises:
+            NotFound: another process deleted it meanwhile.
             Unavailable: the store can't write.
         """
 

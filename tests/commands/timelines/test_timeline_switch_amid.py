@@ -31,6 +31,8 @@ UNDER_WAY = STEPS[3:-1]
 CLOSING = STEPS[7:-1]
 """From these steps on a switch can only be completed."""
 TO_BE_ABORTED = STEPS[3:7]
+CREATED = STEPS[5]
+"""The new topic exists, and the call that creates it has not returned."""
 TO_OTHER = StartSwitch(event_type=NAME, storage_id="other")
 
 
@@ -160,13 +162,26 @@ def test_partitions_are_not_added_during_a_switch(race, at):
     race.check()
 
 
+@pytest.mark.parametrize("confirms_topics", [False, True])
 @pytest.mark.parametrize("at", STEPS)
-def test_an_event_type_deleted_during_a_switch_is_deleted_with_all_its_topics(race, at):
+def test_an_event_type_deleted_during_a_switch_is_deleted_with_all_its_topics(race, at, confirms_topics):
+    race.one.confirms_topics = confirms_topics
     act = partial(race.other.bus.dispatch, DeleteEventType(name=NAME), race.broker.context())
     done = race.switch(at, act)
     assert race.answer is True
     assert done is (True if at == STEPS[-1] else EventTypeNotFound)
     race.check_topics(set())
+
+
+def test_a_switch_whose_new_topic_is_deleted_is_aborted(race):
+    race.one.confirms_topics = True
+    done = race.switch(
+        CREATED, lambda: race.broker.stores.of("other").delete_topic(race.timelines.switch.timeline.topic)
+    )
+    assert race.answer is True
+    assert done is Conflict
+    assert len(race.timelines.timelines) == 1
+    race.check()
 
 
 @pytest.mark.parametrize("at", STEPS)
@@ -199,9 +214,12 @@ def test_either_the_target_storage_is_deleted_during_a_switch_or_the_switch_is_m
 
 
 @pytest.mark.parametrize("at", STEPS)
-@pytest.mark.parametrize("others_switch", [False, True])
-def test_a_process_considered_dead_during_a_switch_does_no_harm_when_it_continues(race, at, others_switch):
+@pytest.mark.parametrize(("others_switch", "confirms_topics"), [(False, False), (True, False), (False, True)])
+def test_a_process_considered_dead_during_a_switch_does_no_harm_when_it_continues(
+    race, at, others_switch, confirms_topics
+):
     """Reference timelines#interrupted-switches."""
+    race.one.confirms_topics = confirms_topics
 
     def act():
         # Its session is lost, as that of a node that was suspended for a while.

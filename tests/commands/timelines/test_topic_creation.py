@@ -146,8 +146,11 @@ def test_of_two_processes_that_create_the_same_event_type_one_succeeds(broker, o
     assert check(broker) == [NAME]
 
 
+@pytest.mark.parametrize("confirms_topics", [False, True])
 @pytest.mark.parametrize("at", STEPS)
-def test_a_process_considered_dead_creates_nothing_and_leaves_no_topic(broker, one, at):
+def test_a_process_considered_dead_creates_nothing_and_leaves_no_topic(broker, one, at, confirms_topics):
+    one.confirms_topics = confirms_topics
+
     def considered_dead():
         one.coordinator.close()
         run_background_jobs(broker)

@@ -13,7 +13,7 @@ from functools import partial
 import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from rioni.domain.errors import Unavailable
+from rioni.domain.errors import NotFound, Unavailable
 from rioni.failure_log import FailureLog
 from rioni.storage.kafka.client import END, OUT_OF_RANGE, UNKNOWN, Connection, to_unavailable
 from rioni.storage.kafka.topics.admin import GRACE_S, RENEWED_EVERY_S, pause
@@ -21,6 +21,9 @@ from rioni.storage.kafka.topics.admin import GRACE_S, RENEWED_EVERY_S, pause
 
 SETTLED_S = 30.0
 """How long the brokers may take to apply accepted changes."""
+
+GONE_S = 10.0
+"""A topic of which none of the awaited partitions has been known for this time was deleted meanwhile."""
 
 LOOK_EVERY_S = 0.01
 PROBE_TIMEOUT_MS = 2_000
@@ -37,7 +40,10 @@ _NOT_WRITABLE = "partitions do not accept probes"
 
 
 class AppendProbe:
-    """Probes the brokers of a cluster; every method blocks, and raises Unavailable on timeout."""
+    """Probes the brokers of a cluster; every method blocks, and raises Unavailable on timeout.
+
+    Those that wait also raise NotFound if the topic was deleted meanwhile.
+    """
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -85,12 +91,17 @@ class AppendProbe:
             **{"acks": "all", "retries": 0, "linger.ms": 0, "message.timeout.ms": PROBE_TIMEOUT_MS}
         )
         producer, renewed_s = Producer(settings), time.monotonic()
+        known_s = time.monotonic()
         while True:
             answers = _probe(producer, name, waiting)
             waiting -= {number for number, code in answers.items() if code in codes}
             if not waiting:
                 _failures.succeeded(_NOT_WRITABLE)
                 return
+            if not all(answers.get(number) in UNKNOWN for number in waiting):
+                known_s = time.monotonic()
+            elif time.monotonic() - known_s > GONE_S:
+                raise NotFound(f"topic {name} was deleted")
             if time.monotonic() > deadline_s:
                 errors = {number: KafkaError(code).str() for number, code in answers.items() if number in waiting}
                 unavailable = Unavailable(

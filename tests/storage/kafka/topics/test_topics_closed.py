@@ -1,6 +1,7 @@
 import pytest
 
-from rioni.domain.errors import TopicClosed
+from rioni.domain.errors import NotFound, TopicClosed
+from rioni.storage.kafka.topics import append_probe
 from tests.contracts.closed_topics import ClosedTopicsContract
 from tests.contracts.event_store import read_all
 
@@ -40,3 +41,14 @@ class TestKafkaClosedTopics(ClosedTopicsContract):
         monkeypatch.setattr(store._topics, "count", lambda _topic: 3)
         store.extend_topic(topic, 5)
         assert store.append(topic, {4: [b"{}"]}) == {4: 0}
+
+    @pytest.mark.parametrize("wait", ["until_open", "until_there"])
+    def test_nobody_waits_for_a_topic_that_was_deleted_until_the_deadline(
+        self, store, other_store, topic, wait, monkeypatch
+    ):
+        other_store.delete_topic(topic)
+        monkeypatch.setattr(append_probe, "SETTLED_S", 600.0)
+        monkeypatch.setattr(append_probe, "GONE_S", 2.0)
+        topics = store._topics
+        with pytest.raises(NotFound, match="was deleted"):
+            getattr(topics._probe, wait)(topics.name(topic), range(2))

@@ -56,15 +56,19 @@ class EventTables:
         if created_at_ms not in {None, event_type.created_at_ms}:
             raise Conflict(
                 f"The table of {event_type.name} has events of an event type of this name that was deleted. "
-                "Archive to another place, or move that table away."
+                "Archive to another place, or move that table away, and that of its quarantine."
             )
         self._quarantined = self._unfinished()
 
     def _unfinished(self) -> set[tuple[str, str]]:
         """What was quarantined by a process that died before it committed the events between."""
         created_at_ms, places = self._quarantine.progress
-        ahead = any(name not in self.places or self.places[name] < place for name, place in places.items())
-        if created_at_ms != self._event_type.created_at_ms or not ahead:
+        if created_at_ms not in {None, self._event_type.created_at_ms}:
+            raise Conflict(
+                f"The quarantine of {self._event_type.name} has events of an event type of this name that was "
+                "deleted. Archive to another place, or move that table away."
+            )
+        if all(name in self.places and place <= self.places[name] for name, place in places.items()):
             return set()
         return self._quarantine.keys_behind(self.places)
 
@@ -73,12 +77,15 @@ class EventTables:
 
         Raises:
             WriterConflict: another process has written to one of the tables.
-            Unavailable: the lake can't be written to, or the broker can't be asked for its schemas.
+            Unavailable: the lake can't be written to, the broker can't be asked for its schemas, or the event type was
+                deleted and created again meanwhile.
         """
         places = {**self.places, **buffer.places}
         progress = Progress(self._event_type.created_at_ms, places)
         new = [each for each in buffer.events if (each.partition, each.place.offset) not in self._quarantined]
         rows, misfits = self._rows(new)
+        # Afterwards: from here on, events and schemas are known to be of this event type.
+        self._broker.check_identity(self._event_type.name, self._event_type.identity)
         if misfits:
             self._quarantine.append(_quarantine_rows(self._event_type.name, misfits), progress)
         self._events.append(rows, progress)

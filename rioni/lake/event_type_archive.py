@@ -56,6 +56,8 @@ class EventTypeArchive:
         """All events before this time are in the table; None where that is not known yet."""
         self._places: Mapping[str, TimelinePosition] | None = None
         """Of the table, after the last round without a failure."""
+        self._identity: str | None = None
+        """Of the event type that these places are of."""
         self._expired_on: date | None = None
 
     def archive(self, is_stopped: Callable[[], bool], progress: Callable[[int, int], None]) -> Outcome:
@@ -73,11 +75,13 @@ class EventTypeArchive:
         now = datetime.now(UTC)
         event_type = self._broker.event_type(self._name)
         partitions = self._broker.partitions(self._name)
-        if self._is_complete(partitions) and self._expired_on == now.date():
+        is_known = event_type.identity == self._identity
+        if is_known and self._is_complete(partitions) and self._expired_on == now.date():
             self._measure(event_type, partitions, now)
             return Outcome()
         self._places = None
         tables = EventTables(self._lake, self._broker, event_type, keeps_json=self._keeps_json)
+        self._identity = event_type.identity
         self._expire(tables, event_type, now.date())
         starts, lost = self._starts(event_type, partitions, tables.places, now)
         outcome = Outcome(lost=lost)

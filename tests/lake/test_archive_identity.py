@@ -1,0 +1,113 @@
+"""An event type that has the name of a deleted one is another one: its events never get into the table of that one."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from rioni.domain.errors import Conflict, RioniError
+from rioni.lake.archive import Archive, open_lake
+from rioni.lake.broker import Broker
+from rioni.lake.event_type_archive import Limits
+from rioni.lake.location import parse_location
+from rioni.tools.load_client import Server
+from tests.support.lake import create_orders, publish_orders, schema_of
+
+
+OLD = [{"order": f"old {n}"} for n in range(5)]
+
+
+def create_again(client, name: str, events: int) -> None:
+    body = client.get(f"/event-types/{name}").json()
+    assert client.delete(f"/event-types/{name}").status_code == 200
+    assert client.post("/event-types", json=body).status_code == 201
+    # The partition follows from the order: each has as many events as the one before.
+    publish_orders(client, name, *({**OLD[n % 5], "amount": n} for n in range(events)))
+
+
+def archive(lake, name: str, broker: Broker | None = None) -> Archive:
+    opened = open_lake(lake.format, parse_location(lake.to), None)
+    return Archive(broker or Broker(Server(lake.url)), opened, [name], Limits(), lake.metrics, keeps_json=True)
+
+
+def run(work: Archive) -> int:
+    """Make one round; returns how many events were archived."""
+    done, failed = work.archive(lambda: False)
+    for ex in failed.values():
+        raise ex
+    return sum(each.archived for each in done.values())
+
+
+@pytest.mark.parametrize("restarted", [True, False])
+@pytest.mark.parametrize("again", [0, 3, 5, 8], ids=["none", "fewer events", "as many", "more"])
+def test_an_archive_does_not_go_on_in_an_event_type_that_was_created_again(client, lake, restarted, again):
+    name = create_orders(client)
+    publish_orders(client, name, *OLD)
+    work = archive(lake, name)
+    assert run(work) == 5
+    assert run(work) == 0
+    create_again(client, name, again)
+    if restarted:
+        work = archive(lake, name)
+    with pytest.raises(Conflict, match=r"was deleted\. Archive to another place"):
+        run(work)
+    assert lake.table(name)["amount"].to_pylist() == [None] * 5
+
+
+class CreatedAgain(Broker):
+    """Creates the event type again just before it is asked for something for the first time."""
+
+    def __init__(self, url, before, create) -> None:
+        super().__init__(Server(url))
+        self._before, self._create = before, create
+
+    def _interposed(self, name: str) -> None:
+        if name == self._before:
+            self._before = ""
+            self._create()
+
+    def partitions(self, *args):
+        self._interposed("partitions")
+        return super().partitions(*args)
+
+    def stream(self, *args, **options):
+        self._interposed("stream")
+        return super().stream(*args, **options)
+
+    def schemas(self, *args):
+        self._interposed("schemas")
+        return super().schemas(*args)
+
+
+@pytest.mark.parametrize("before", ["partitions", "stream", "schemas"])
+@pytest.mark.parametrize("has_table", [True, False])
+def test_nothing_is_committed_where_the_event_type_is_created_again_during_a_round(client, lake, before, has_table):
+    name = create_orders(client)
+    publish_orders(client, name, *OLD)
+    if has_table:
+        run(archive(lake, name))
+        publish_orders(client, name, *OLD)
+    broker = CreatedAgain(lake.url, before, lambda: create_again(client, name, 15))
+    with pytest.raises(RioniError, match="was deleted and created again while it was read"):
+        run(archive(lake, name, broker))
+    rows = lake.table(name).to_pylist()
+    assert [each["amount"] for each in rows] == [None] * (5 if has_table else 0)
+
+
+@pytest.mark.parametrize("lake", ["parquet", "delta"], indirect=True)
+def test_a_quarantine_of_an_event_type_that_was_deleted_is_not_gone_on_with(client, lake):
+    """Its offsets would be taken for those of the new one."""
+    name = create_orders(client, schema=schema_of({"order": {}, "amount": {}, "address": {"properties": {"a": {}}}}))
+    misfit = {"order": "x", "address": "none"}
+    publish_orders(client, name, *OLD, misfit)
+    run(archive(lake, name))
+    assert lake.table(name, "quarantine").num_rows == 1
+    create_again(client, name, 1)
+    publish_orders(client, name, misfit)
+    shutil.move(Path(lake.to) / name, Path(lake.to) / "moved")
+    with pytest.raises(Conflict, match=r"The quarantine of .* was deleted"):
+        run(archive(lake, name))
+    assert lake.table(name, "quarantine").num_rows == 1
+    shutil.move(Path(lake.to) / "_quarantine" / name, Path(lake.to) / "moved too")
+    assert run(archive(lake, name)) == 1
+    assert lake.table(name, "quarantine").num_rows == 1

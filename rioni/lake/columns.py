@@ -11,6 +11,7 @@ import orjson
 import pyarrow as pa
 
 from rioni.domain.errors import Invalid
+from rioni.domain.schemas.walker import resolve
 from rioni.lake.avro_columns import avro_type
 from rioni.lake.column_types import DEPTH_MAX, FIELDS_MAX, JSON, affords, distinct, list_of
 
@@ -93,9 +94,10 @@ def _referenced(schema: Any, root: Any) -> Any:
         pointer = schema.get("$ref") if isinstance(schema, dict) else None
         if not isinstance(pointer, str) or not pointer.startswith("#/"):
             break
-        schema = root
-        for step in pointer[2:].split("/"):
-            schema = schema.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(schema, dict) else None
+        try:
+            schema = resolve(root, pointer)
+        except LookupError:
+            return None
     return schema
 
 

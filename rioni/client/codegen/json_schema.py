@@ -1,7 +1,9 @@
 """What JSON schemas (draft 4, 6 and 7) say, with references followed and combined schemas taken together."""
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
+from urllib.parse import unquote
 
 
 DEPTH_MAX = 100
@@ -77,13 +79,19 @@ class Document:
         if not reference.startswith("#"):
             raise ValueError(f"The reference {reference} leads out of the schema")
         node: Any = self._root
-        for part in filter(None, reference[1:].split("/")):
+        for part in unquote(reference[1:]).split("/")[1:]:
             key = part.replace("~1", "/").replace("~0", "~")
             try:
-                node = node[int(key)] if isinstance(node, list) else node[key]
+                node = node[_index(key)] if isinstance(node, list) else node[key]
             except (KeyError, IndexError, ValueError, TypeError):
                 raise ValueError(f"The reference {reference} leads nowhere") from None
         return node if isinstance(node, Mapping) else {}
+
+
+def _index(text: str) -> int:
+    if not re.fullmatch(r"0|[1-9][0-9]{0,6}", text):
+        raise ValueError(text)
+    return int(text)
 
 
 def alternatives(schema: Schema) -> list[Schema]:

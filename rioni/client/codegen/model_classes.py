@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import unquote
 
 from rioni.client.codegen import json_schema
 from rioni.client.codegen.json_schema import Document, Schema
@@ -143,7 +144,7 @@ class ModelClasses:
         if (known := self._references.get(reference)) is not None:
             return known
         target = self._document.target({"$ref": reference})
-        name = class_name(reference.rpartition("/")[2].removeprefix("#") or self._prefix)
+        name = class_name(unquote(reference).rpartition("/")[2].removeprefix("#") or self._prefix)
         # A class may refer to itself, as its name is known before it is read. Other types have ANY in that place.
         if json_schema.kinds(target) == ["dict"] and any(self._document.members(target)):
             name = self._free(name)

@@ -1,5 +1,6 @@
 """Reads events from CSV: the header names members, dots in it nested ones, and cells get the types of the schema."""
 
+import contextlib
 import csv
 import io
 import re
@@ -10,6 +11,7 @@ import msgspec
 
 from rioni.domain.errors import Invalid
 from rioni.domain.schemas import strict_json
+from rioni.domain.schemas.walker import resolve
 from rioni.tools.events.records import EVENT_BYTES_MAX, Found, Unreadable, checked
 
 
@@ -145,7 +147,8 @@ def _alternatives(schema: Mapping[str, Any], nodes: Iterable[Any]) -> Iterator[M
         seen.add(id(node))
         yield node
         if isinstance(reference := node.get("$ref"), str):
-            waiting.append(_referred(schema, reference))
+            with contextlib.suppress(LookupError):
+                waiting.append(resolve(schema, reference))
         for combination in _COMBINATIONS:
             if isinstance(parts := node.get(combination), list):
                 waiting += parts
@@ -165,13 +168,6 @@ def _kinds(node: Mapping[str, Any]) -> Iterator[str]:
     values = node["enum"] if isinstance(node.get("enum"), list) else [node["const"]] if "const" in node else []
     for value in values:
         yield _KINDS_OF_VALUES[type(value)]
-
-
-def _referred(schema: Mapping[str, Any], reference: str) -> Any:
-    node: Any = schema
-    for name in reference.removeprefix("#").split("/")[1:]:
-        node = node.get(name.replace("~1", "/").replace("~0", "~")) if isinstance(node, Mapping) else None
-    return node
 
 
 def csv_events(

@@ -55,9 +55,7 @@ def test_all_find_what_a_reference_points_to(reference):
     assert "member: int | None = None" in event_models([event_type])
 
 
-@pytest.mark.parametrize(
-    "reference", ["#/definitions/list/oneOf/-1", "#/definitions/list/oneOf/01", "#/definitions/nope"]
-)
+@pytest.mark.parametrize("place", ["list/oneOf/-1", "list/oneOf/01", "nope"])
 def test_a_reference_that_leads_nowhere_leads_nowhere_for_all(place):
     reference = f"#/definitions/{place}"
     schema = schema_with(reference)

@@ -4,9 +4,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import quote
 
-import orjson
-
-from rioni.domain.errors import Conflict, Invalid
+from rioni.domain.errors import Conflict, Invalid, InvalidCursor
+from rioni.domain.schemas import strict_json
 from rioni.domain.timelines.position import TimelinePosition
 from rioni.domain.timestamps import parsed
 from rioni.lake.broker import Partition, place
@@ -128,13 +127,18 @@ class Locator:
 
 def _offsets(partitions: Mapping[str, Partition], text: str, option: str) -> dict[str, TimelinePosition]:
     try:
-        given = {name: place(str(offset)) for name, offset in orjson.loads(text).items()}
-    except (orjson.JSONDecodeError, AssertionError) as ex:
-        raise Invalid(f"{option} must be a JSON object of offsets by partition, but is {text}.") from ex
+        offsets = strict_json.decode(text)
+    except strict_json.JsonError as ex:
+        raise Invalid(f"{option} must be a JSON object of offsets by partition, but is {text}: {ex}.") from ex
+    given = {}
+    for name, offset in offsets.items():
+        try:
+            given[name] = place(str(offset))
+        except (InvalidCursor, AssertionError) as ex:
+            raise Invalid(f"{option} names {offset} in partition {name}, which is no offset of an event.") from ex
     if unknown := sorted(given.keys() - partitions.keys()):
         raise Invalid(f"{option} names partitions that do not exist: {', '.join(unknown)}.")
-    if option == "from":
-        check_not_ahead(given, partitions, "The option from")
+    check_not_ahead(given, partitions, f"The option {option}")
     return given
 
 

@@ -71,9 +71,24 @@ def test_a_part_is_read_by_offsets_and_times(read, client):
     assert rest.count() == 19
 
 
-def test_offsets_behind_the_end_and_wrong_options_are_errors(read, orders):
-    with pytest.raises(Exception, match="was the event type created again"):
-        read(orders, from_='{"0": "001-0001-000000000000999999"}', to='{"0": "001-0001-000000000001000005"}').collect()
+@pytest.mark.parametrize("option", ["from_", "to"])
+@pytest.mark.parametrize(
+    ("offsets", "error"),
+    [
+        ('{"0": "001-0001-000000000000999999"}', "was the event type created again"),
+        ('{"0": "0", "0": "1"}', "must be a JSON object .* Duplicate key"),
+        ('{"0": "nowhere"}', "nowhere in partition 0, which is no offset"),
+        ('{"0": "BEGIN"}', "BEGIN in partition 0, which is no offset"),
+        ('{"0": "0"', "must be a JSON object"),
+        ('{"7": "0"}', "partitions that do not exist: 7"),
+    ],
+)
+def test_offsets_that_are_none_or_lie_behind_the_end_are_errors(read, orders, option, offsets, error):
+    with pytest.raises(Exception, match=error):
+        read(orders, **{option: offsets}).collect()
+
+
+def test_wrong_options_are_errors(read, orders):
     with pytest.raises(Exception, match="Unknown options: nothing"):
         read(orders, nothing="1")
 

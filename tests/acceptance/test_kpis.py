@@ -9,6 +9,7 @@ import uuid
 
 import pytest
 
+from rioni.domain.event_types.labels import IDEMPOTENT_PUBLISHING
 from rioni.domain.system.system_events import pseudonymize
 from tests.acceptance.conftest import event
 from tests.support.builders import event_type_body
@@ -94,13 +95,24 @@ def wait_until_all_workers_know(running):
     wait_until(logged_in_a_row, lambda: "".join(running.lines))
 
 
-def everything(client, name, enough):
-    """The events of an event type from its beginning, as soon as there are enough."""
+def from_the_beginning(client, name, options=""):
+    """A stream of all partitions of an event type."""
     number = len(client.get(f"/event-types/{name}/partitions").json())
     cursors = json.dumps([{"partition": str(partition), "offset": "BEGIN"} for partition in range(number)])
-    path = f"/event-types/{name}/events?batch_flush_timeout=1&batch_limit=100"
-    with open_stream(client, path, headers={"X-Nakadi-Cursors": cursors}) as stream:
+    path = f"/event-types/{name}/events?batch_flush_timeout=1&batch_limit=100{options}"
+    return open_stream(client, path, headers={"X-Nakadi-Cursors": cursors})
+
+
+def everything(client, name, enough):
+    """The events of an event type from its beginning, as soon as there are enough."""
+    with from_the_beginning(client, name) as stream:
         return stream.events_until(enough, f"enough events of {name}")
+
+
+def present(client, name):
+    """The events of an event type that are there now."""
+    with from_the_beginning(client, name, "&stream_timeout=1") as stream:
+        return [each for batch in stream.batches() for each in batch.get("events", ())]
 
 
 def reports(client, name, wanted, enough=bool):
@@ -150,6 +162,29 @@ def test_a_rejected_batch_is_not_reported(client):
     assert client.post(f"/event-types/{name}/events", json=[event()]).status_code == 200
     (report,) = reports(client, "nakadi.batch.published", lambda each: each["event_type"] == name)
     assert report["number_of_events"] == 1
+
+
+@pytest.mark.parametrize("once", ["by its key", "by the ids of its events"])
+def test_a_batch_that_is_repeated_is_reported_once(client, once):
+    name = f"test.{uuid.uuid4().hex[:8]}"
+    body = event_type_body(name=name)
+    headers = {"Idempotency-Key": "key"}
+    if once == "by the ids of its events":
+        body["annotations"], headers = {IDEMPOTENT_PUBLISHING: "on"}, {}
+    assert client.post("/event-types", json=body).is_success
+    batch = [event(), event()]
+    for _ in range(3):
+        assert client.post(f"/event-types/{name}/events", json=batch, headers=headers).status_code == 200
+    assert client.post(f"/event-types/{name}/events", json=[event()]).status_code == 200
+    reports(
+        client,
+        "nakadi.batch.published",
+        lambda each: each["event_type"] == name,
+        lambda found: sum(each["number_of_events"] for each in found) == 3,
+    )
+    # Those of repetitions would be there before the last one, perhaps in other partitions.
+    found = [each for each in present(client, "nakadi.batch.published") if each["event_type"] == name]
+    assert sorted(each["number_of_events"] for each in found) == [1, 2]
 
 
 @pytest.mark.parametrize("api", ["lola", "hila"])

@@ -274,7 +274,8 @@ def upload(
             raise Invalid(
                 f"{event_type.name} was deleted and created again meanwhile: what was published before is gone."
             )
-        report.end(work, done)
+        # Of a batch that was stored before, the broker says no more than that it is stored.
+        report.end(work, f"{done}, now or by an earlier run," if once else done)
     if work.totals.unreadable:
         raise typer.Exit(FAILED)
     if work.totals.rejected:

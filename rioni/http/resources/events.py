@@ -149,7 +149,8 @@ def _report(
         with contextlib.suppress(EventTypeNotFound):
             resource = resource_of(dependencies.registry.event_type(command.event_type))
             dependencies.activity.record(PUBLISH, resource, subject.key, published.events)
-    if published.rejected or published.partly or not dependencies.usage.on:
+    # Of a batch that was stored before, nothing is stored now.
+    if published.partly or not published.events or not dependencies.usage.on:
         return
     measurement = BatchPublished(
         at_ms=dependencies.clock.now_ms(),

@@ -23,8 +23,37 @@ def number(text: str) -> float | Decimal:
 
 decode: Callable[[bytes | str], Any] = msgspec.json.Decoder(float_hook=number).decode
 """The value of JSON; raises msgspec.DecodeError."""
+DIGITS_MAX = 18
+"""Of an integer that has 64 bits in any case."""
+SHOWN_CHARACTERS = 100
 decode_at = json.JSONDecoder(parse_float=number).raw_decode
 """The value that begins at an index of a text, and where it ends."""
+
+
+def decode_typed(text: str) -> Any:
+    """The value of JSON that a user typed; raises ValueError where it is not JSON, or has a member twice."""
+    try:
+        # Python's decoder takes what is no JSON, such as NaN.
+        decode(text)
+        return _typed.decode(text)
+    except (RecursionError, msgspec.DecodeError) as ex:
+        raise ValueError(str(ex)) from ex
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in members:
+            raise ValueError(f"the member {name[:SHOWN_CHARACTERS]} is there twice")
+        members[name] = value
+    return members
+
+
+def _integer(text: str) -> int | Decimal:
+    return int(text) if len(text) <= DIGITS_MAX else Decimal(text)
+
+
+_typed = json.JSONDecoder(parse_float=number, parse_int=_integer, object_pairs_hook=_unique)
 
 
 def encode(value: Any, *, option: int | None = None) -> bytes:

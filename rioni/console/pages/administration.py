@@ -2,8 +2,7 @@
 
 from typing import Any
 
-import orjson
-
+from rioni.console import exact_json
 from rioni.console.api import ApiProblem, path_of
 from rioni.console.pages.page import Action, Done, Page, Right, Visit
 
@@ -107,8 +106,8 @@ def _add_storage(visit: Visit) -> Done:
     body: dict[str, Any] = {"id": visit.form.get("id", ""), "storage_type": visit.form.get("storage_type", "")}
     if text := visit.form.get("kafka_configuration", "").strip():
         try:
-            body["kafka_configuration"] = orjson.loads(text)
-        except orjson.JSONDecodeError as ex:
+            body["kafka_configuration"] = exact_json.decode_typed(text)
+        except ValueError as ex:
             raise _refused("Not added", f"The configuration is not JSON: {ex}") from ex
     elif body["storage_type"] == "kafka":
         raise _refused("Not added", "A storage of the type kafka needs the configuration of Kafka.")

@@ -79,8 +79,12 @@ def _entry(visit: Visit) -> dict[str, Any]:
     proof = visit.api.attempt("/log/proof/inclusion", position=position)
     if entry is None:
         return {"entry": None, "position": position, "proof": proof}
-    lines = visit.compute(difference, *(_text(entry.get(name)) for name in ("before", "after")))
+    lines = visit.compute(_difference, entry.get("before"), entry.get("after"))
     return {"entry": entry, "position": position, "difference": lines, "proof": proof}
+
+
+def _difference(before: Any, after: Any) -> list[dict[str, str]]:
+    return difference(_text(before), _text(after))
 
 
 def _text(state: Any) -> str:

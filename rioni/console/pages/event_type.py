@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-import orjson
-
+from rioni.console import exact_json
 from rioni.console.api import ApiProblem, path_of
 from rioni.console.charts import BYTE_RATE, RATE, Chart, Line, charts
 from rioni.console.differences import difference
@@ -134,24 +133,33 @@ def _schema_difference(before: str, after: str) -> list[dict[str, str]]:
 
 def _edit(visit: Visit, event_type: Mapping[str, Any]) -> dict[str, Any]:
     members = {name: value for name, value in event_type.items() if name not in _READ_ONLY}
-    text = visit.form.get("definition") or pretty({**members, "schema": readable_schema(members["schema"])})
+    text = visit.form.get("definition")
+    if text is None:
+        text = visit.compute(_shown, members)
     plan = _plan(visit, event_type, text) if visit.form.get("action") in ("plan", "apply") else None
     return {"definition": text, "plan": plan}
+
+
+def _shown(members: Mapping[str, Any]) -> str:
+    return pretty({**members, "schema": readable_schema(members["schema"])})
 
 
 def readable_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     """A schema whose text is JSON as an object, so that people can read and change it."""
     try:
-        return {"type": schema["type"], "schema": orjson.loads(schema["schema"])}
-    except orjson.JSONDecodeError:
+        return {"type": schema["type"], "schema": exact_json.decode_typed(schema["schema"])}
+    except ValueError:
         return {"type": schema["type"], "schema": schema["schema"]}
 
 
-def _parsed(text: str) -> dict[str, Any]:
-    """The definition that was typed, in the form of the API; raises ApiProblem."""
+def _parsed(text: str, event_type: Mapping[str, Any]) -> dict[str, Any]:
+    """The definition that was typed, in the form of the API; raises ApiProblem.
+
+    A schema that reads like the present one is sent as it is stored: another text would be another version.
+    """
     try:
-        members = orjson.loads(text)
-    except orjson.JSONDecodeError as ex:
+        members = exact_json.decode_typed(text)
+    except ValueError as ex:
         raise ApiProblem(_UNPROCESSABLE, {"title": "This is not JSON", "detail": str(ex)}) from ex
     schema = members.get("schema") if isinstance(members, dict) else None
     if not isinstance(schema, dict) or not {"type", "schema"} <= schema.keys():
@@ -160,14 +168,17 @@ def _parsed(text: str) -> dict[str, Any]:
     if len(members) > MEMBERS_MAX:
         detail = f"It has {len(members):,} members; {MEMBERS_MAX} are compared at most."
         raise ApiProblem(_UNPROCESSABLE, {"title": "This is not an event type", "detail": detail})
-    text = schema["schema"] if isinstance(schema["schema"], str) else orjson.dumps(schema["schema"]).decode()
-    return {**members, "schema": schema | {"schema": text}}
+    text = schema["schema"] if isinstance(schema["schema"], str) else exact_json.encode(schema["schema"]).decode()
+    typed = schema | {"schema": text}
+    if _text("schema", typed) == _text("schema", event_type["schema"]):
+        typed["schema"] = event_type["schema"]["schema"]
+    return {**members, "schema": typed}
 
 
 def _plan(visit: Visit, event_type: Mapping[str, Any], text: str) -> dict[str, Any]:
     """What would change: each member before and after, and whether the schema may follow."""
     try:
-        wanted = _parsed(text)
+        wanted = visit.compute(_parsed, text, event_type)
     except ApiProblem as ex:
         return ex.as_object() | {"changes": []}
     schema = {name: event_type["schema"][name] for name in ("type", "schema")}
@@ -175,12 +186,16 @@ def _plan(visit: Visit, event_type: Mapping[str, Any], text: str) -> dict[str, A
     changes = [
         {"member": name, "difference": visit.compute(difference, *texts)}
         for name in wanted
-        if name not in _READ_ONLY and len(set(texts := [_text(name, each.get(name)) for each in (current, wanted)])) > 1
+        if name not in _READ_ONLY and len(set(texts := visit.compute(_texts, name, current, wanted))) > 1
     ]
     plan: dict[str, Any] = {"changes": changes, "compatibility": None}
     if any(change["member"] == "schema" for change in changes):
         plan["compatibility"] = _compatibility(visit, event_type["name"], LATEST, wanted["schema"])
     return plan
+
+
+def _texts(member: str, *definitions: Mapping[str, Any]) -> list[str]:
+    return [_text(member, each.get(member)) for each in definitions]
 
 
 def _text(member: str, value: Any) -> str:
@@ -190,7 +205,7 @@ def _text(member: str, value: Any) -> str:
 def _apply(visit: Visit) -> Done:
     name = visit.path["name"]
     headers = {"If-Match": visit.form["etag"]} if visit.form.get("etag") else {}
-    body = _parsed(visit.form.get("definition", ""))
+    body = visit.compute(_parsed, visit.form.get("definition", ""), visit.api.get(path_of("event-types", name)))
     try:
         visit.api.send("PUT", path_of("event-types", name), body=body, headers=headers)
     except ApiProblem as ex:

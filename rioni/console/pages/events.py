@@ -1,6 +1,5 @@
 """Events of an event type: the newest, the oldest, or those from a time or an offset on; and publishing one."""
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
@@ -25,7 +24,6 @@ BYTES_MAX = 1_000_000
 FEWER = 4
 """Of so large events that not all fit, only every so many-th is asked for."""
 COLUMNS = 5
-SHOWN_CHARACTERS = 100
 STARTS = ("newest", "oldest", "time", "offset")
 SYMBOLIC = ("BEGIN", "END")
 
@@ -195,23 +193,11 @@ def _publish(visit: Visit) -> Done:
 def _members(event: str) -> dict[str, msgspec.Raw]:
     """The members of an event as they were typed."""
     try:
-        if isinstance(_strict.decode(event), dict):
+        if isinstance(exact_json.decode_typed(event), dict):
             return msgspec.json.decode(event, type=dict[str, msgspec.Raw])
-    except (ValueError, RecursionError, msgspec.DecodeError) as ex:
+    except ValueError as ex:
         raise _refused(f"This is not JSON: {ex}") from ex
     raise _refused("An event is a JSON object.")
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    members: dict[str, Any] = {}
-    for name, value in pairs:
-        if name in members:
-            raise ValueError(f"the member {name[:SHOWN_CHARACTERS]} is there twice")
-        members[name] = value
-    return members
-
-
-_strict = json.JSONDecoder(object_pairs_hook=_unique, parse_int=str, parse_float=str)
 
 
 def _completed(event: dict[str, Any], category: str) -> dict[str, Any]:

@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 
-import orjson
-
+from rioni.console import exact_json
 from rioni.console.api import ApiProblem, path_of
 from rioni.console.pages.example_event import WITHOUT_METADATA
 from rioni.console.pages.page import Action, Done, Page, Visit
@@ -80,7 +79,7 @@ def _load(visit: Visit) -> dict[str, Any]:
 
 def _create(visit: Visit) -> Done:
     try:
-        body = _body(visit.form)
+        body = _body(visit.form, visit.typed("schema"))
         visit.api.send("POST", "/event-types", body=body)
     except ApiProblem as ex:
         visit.outcome["errors"] = _by_field(ex)
@@ -88,12 +87,11 @@ def _create(visit: Visit) -> Done:
     return Done(f"{body['name']} is created", path_of("event-types", body["name"]))
 
 
-def _body(form: Mapping[str, str]) -> dict[str, Any]:
+def _body(form: Mapping[str, str], text: str) -> dict[str, Any]:
     """The event type that was typed, as the API takes it."""
-    text = form.get("schema", "")
     try:
-        orjson.loads(text)
-    except orjson.JSONDecodeError as ex:
+        exact_json.decode_typed(text)
+    except ValueError as ex:
         raise _InvalidField("schema", f"This is not JSON: {ex}") from ex
     given = {name: form.get(name, "").strip() for name in FIELDS}
     if not given["owning_application"]:

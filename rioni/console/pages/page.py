@@ -25,6 +25,10 @@ class Visit:
     compute: Compute = in_place
     """Where comparisons of long texts run."""
 
+    def typed(self, name: str) -> str:
+        """A text of several lines as it was typed: browsers without scripts send CRLF at the end of each line."""
+        return self.form.get(name, "").replace("\r\n", "\n")
+
 
 @dataclass(frozen=True)
 class Done:

@@ -144,7 +144,7 @@ def _delete(visit: Visit) -> Done:
 
 def _set_filter(visit: Visit) -> Done:
     path = path_of("subscriptions", visit.path["id"])
-    body = visit.api.get(path) | {"filter": visit.form.get("filter", "").strip()}
+    body = visit.api.get(path) | {"filter": visit.typed("filter").strip()}
     visit.api.send("PUT", path, body=body)
     return Done("The filter is changed", f"{path}?tab=definition")
 

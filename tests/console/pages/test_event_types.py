@@ -9,6 +9,7 @@ import pytest
 
 from rioni.console.pages.event_type import VERSIONS_MAX, is_empty, timeline_state
 from tests.console.conftest import READER
+from tests.console.markup import forms
 from tests.support.waiting import wait_until
 
 
@@ -86,6 +87,78 @@ def test_what_is_no_definition_is_refused_and_kept(visitor, event_type, definiti
     assert answer.status_code == 422
     assert said in answer.text
     assert f">{definition}</textarea>" in answer.text
+
+
+SCHEMAS = {
+    "spaces": '{ "type" : "object",\n  "title": "\\u00e4" }',
+    "numbers": '{"properties":{"n":{"minimum":0.10000000000000000001,"maximum":1E2}}}',
+    "an escape": '{"properties":{"n":{"pattern":"\\/"}}}',
+}
+"""Texts that another program would write differently."""
+
+
+@pytest.mark.parametrize("schema", SCHEMAS)
+def test_an_edit_of_something_else_leaves_the_schema_as_it_is_stored(visitor, event_type, api, schema):
+    schema = {"type": "json_schema", "schema": SCHEMAS[schema]}
+    name = event_type(f"console.stored-{len(schema['schema'])}", schema=schema)
+    before = api.get(f"/event-types/{name}").json()["schema"]
+    form = _edit_form(visitor, name)
+    definition = form["definition"].replace('"labels": {}', '"labels": {"a": "b"}')
+    assert visitor.post(f"{PAGE.format(name)}?tab=edit", {**form, "definition": definition}).status_code == 303
+    found = api.get(f"/event-types/{name}").json()
+    assert found["labels"] == {"a": "b"}
+    assert found["schema"] == before
+
+
+def test_numbers_of_an_edited_schema_keep_their_digits(visitor, event_type, api):
+    schema = {"type": "json_schema", "schema": SCHEMAS["numbers"]}
+    name = event_type("console.schema-digits", schema=schema, compatibility_mode="none")
+    form = _edit_form(visitor, name)
+    assert '"minimum": 0.10000000000000000001' in form["definition"]
+    definition = form["definition"].replace('"maximum": 100.0', '"maximum": 9007199254740993.50')
+    planned = visitor.post(f"{PAGE.format(name)}?tab=edit", {**form, "definition": definition, "action": "plan"})
+    assert "<h3>schema</h3>" in planned.text
+    visitor.post(f"{PAGE.format(name)}?tab=edit", {**form, "definition": definition})
+    stored = '{"properties":{"n":{"minimum":0.10000000000000000001,"maximum":9007199254740993.50}}}'
+    assert api.get(f"/event-types/{name}").json()["schema"]["schema"] == stored
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ('"labels": {}', '"labels": {"a": "b"}, "labels": {}', "the member labels is there twice"),
+        ('"type": "object"', '"type": "object", "type": "array"', "the member type is there twice"),
+        ('"labels": {}', '"labels": NaN', "This is not JSON"),
+        ('"labels": {}', '"labels": {"a": "\\ud800"}', "This is not JSON"),
+        ('"labels": {}', '"labels": 123456789012345678901234567890', "123456789012345678901234567890"),
+    ],
+)
+def test_what_would_not_be_stored_as_it_was_typed_is_refused_and_kept(visitor, event_type, api, before, after, said):
+    schema = {"type": "json_schema", "schema": '{"type":"object"}'}
+    name = event_type(f"console.typed-{len(after)}-{len(said)}", schema=schema)
+    form = _edit_form(visitor, name)
+    definition = form["definition"].replace(before, after)
+    assert definition != form["definition"]
+    tag = api.get(f"/event-types/{name}").headers["etag"]
+    for action in ("plan", "apply"):
+        answer = visitor.post(f"{PAGE.format(name)}?tab=edit", {**form, "definition": definition, "action": action})
+        (kept,) = [each for each in forms(answer.text) if "apply" in each.actions]
+        assert kept.fields["definition"] == definition
+    assert answer.status_code in (400, 422)
+    assert said in unescape(answer.text)
+    assert api.get(f"/event-types/{name}").headers["etag"] == tag
+
+
+def test_an_empty_definition_is_no_present_one(visitor, event_type):
+    path = PAGE.format(event_type("console.empty-definition"))
+    answer = visitor.post(f"{path}?tab=edit", {"action": "plan", "definition": ""})
+    assert "The plan can't be shown" in answer.text
+
+
+def _edit_form(visitor, name):
+    """What the form of the tab `edit` sends."""
+    (form,) = [each for each in visitor.forms(f"{PAGE.format(name)}?tab=edit") if "apply" in each.actions]
+    return {**form.fields, "action": "apply"}
 
 
 def test_a_breaking_schema_is_named_with_an_example(visitor, event_type):

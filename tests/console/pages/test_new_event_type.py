@@ -93,6 +93,19 @@ def test_an_error_stands_beside_its_field_and_nothing_that_was_typed_is_lost(vis
     assert api.get("/event-types/console.refused").status_code == 404
 
 
+def test_a_schema_of_several_lines_is_stored_as_it_was_typed(visitor, api):
+    # As browsers send the ends of lines, if scripts do not.
+    typed = '{\r\n  "title": "a"\r\n}'
+    form = VALID | {
+        "name": "console.lines",
+        "partition_strategy": "random",
+        "partition_key_fields": "",
+        "schema": typed,
+    }
+    assert visitor.post(PAGE, form).status_code == 303
+    assert api.get("/event-types/console.lines").json()["schema"]["schema"] == '{\n  "title": "a"\n}'
+
+
 def test_what_was_can_t_be_created(visitor, event_type, api):
     event_type("console.before")
     position = api.get("/audit", params={"resource": "event-type:console.before"}).json()["items"][0]["position"]

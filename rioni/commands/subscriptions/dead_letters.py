@@ -405,7 +405,8 @@ class DeadLetterRedriver:
                 order, chunks = read_after(timelines, self._stores, number, place, SCAN_BYTES)
                 if not chunks:
                     break
-                for kept in _letters(chunks, subscription_id, visibility, number, order):
+                first = place.position + 1 if place.order == order else 0
+                for kept in _letters(chunks, subscription_id, visibility, number, TimelinePosition(order, first)):
                     if ends is not None and kept.queue_position > ends[number]:
                         break
                     if wanted.includes(kept.letter):
@@ -416,14 +417,18 @@ class DeadLetterRedriver:
 
 
 def _letters(
-    chunks: Sequence[Chunk], subscription_id: str, visibility: Visibility, partition: int, order: int
+    chunks: Sequence[Chunk], subscription_id: str, visibility: Visibility, partition: int, begin: TimelinePosition
 ) -> Iterator[KeptDeadLetter]:
-    """The dead letters of a subscription in chunks of a partition of the queue."""
+    """The dead letters of a subscription in chunks of a partition of the queue, from a place on in the first chunk.
+
+    Those that were stored together are in one chunk.
+    """
+    order, first = begin.order, begin.position
     # PERF: most of the queue belongs to other subscriptions, and is not even decoded.
     mark = subscription_id.encode()
     for chunk in chunks:
-        ranges = visibility.ranges(chunk)
-        for start, stop in [(chunk.first, chunk.next)] if ranges is None else ranges:
+        ranges = visibility.ranges(chunk, first)
+        for start, stop in [(max(first, chunk.first), chunk.next)] if ranges is None else ranges:
             for position in range(start, stop):
                 event = chunk.cut(position, position + 1)
                 if mark in event and (letter := _decode(event)).subscription_id == subscription_id:

@@ -26,7 +26,7 @@ from rioni.commands.subscriptions.dead_letters import (
 from rioni.commands.subscriptions.subscriptions import CreateSubscription
 from rioni.domain.access.authorization import UNAUTHENTICATED, Attribute
 from rioni.domain.errors import EventTypeNotFound, Invalid, InvalidCursor, QuotaExceeded
-from rioni.domain.publishing.headers import Headers
+from rioni.domain.publishing.headers import NO_HEADERS, Headers
 from rioni.domain.streaming.batching import Slice
 from rioni.domain.subscriptions.dead_letter_policy import DeadLetterFilter
 from rioni.domain.subscriptions.subscription import SubscriptionSpec
@@ -363,6 +363,71 @@ def test_a_page_of_large_events_is_short_and_the_next_goes_on_behind_it(queue, d
     assert seen == [f"001-0001-{position:018}" for position in range(1, 8)]
     of_two = dead_letters.page(subscription, ANYTHING, 2, UNAUTHENTICATED)
     assert of_two.after == of_two.items[-1].cursor
+
+
+class JoinedStore:
+    """Has all events of a partition in one chunk, as stores have those that were appended at the same time."""
+
+    def __init__(self, store):
+        self.store, self.bounds = store, store.bounds
+
+    def read(self, topic, number, first, *_):
+        found = self.store.read(topic, number, 0, 1_000_000)
+        if not found or first >= found[-1].next:
+            return ()
+        places = [(each, position) for each in found for position in range(each.first, each.next)]
+        headers = [each.headers[position - each.first] if each.headers else NO_HEADERS for each, position in places]
+        events = [each.cut(position, position + 1) for each, position in places]
+        return [chunk(0, events, found[0].recorded_at_ms, headers)]
+
+
+class JoinedStores:
+    def __init__(self, stores):
+        self.of = lambda storage: JoinedStore(stores.of(storage))
+
+
+@pytest.fixture
+def joined(broker):
+    return DeadLetterRedriver(
+        broker.registry, broker.access, broker.bus, stores=JoinedStores(broker.stores), timeline=broker.timeline
+    )
+
+
+@pytest.mark.parametrize("owner", [None, Attribute(data_type="user", value="somebody")], ids=["open", "owned"])
+@pytest.mark.parametrize("limit", [1, 2, 3, 6, 7, 8])
+def test_pages_go_on_within_dead_letters_that_were_stored_together(queue, joined, subscription, limit, owner):
+    headers = owner and [Headers(owner=owner)]
+    keep(queue, subscription, *range(7), headers=headers)
+    seen, after = [], None
+    for _ in range(8):
+        page = joined.page(subscription, ANYTHING, limit, UNAUTHENTICATED, after=after)
+        seen += [each.letter.offset for each in page.items]
+        if (after := page.after) is None:
+            break
+    assert seen == [f"001-0001-{position:018}" for position in range(7)]
+    assert after is None
+
+
+@pytest.mark.parametrize("force", [False, True])
+@pytest.mark.parametrize("limit", [1, 3, 7])
+def test_redrives_go_on_within_dead_letters_that_were_stored_together(
+    broker, queue, joined, subscription, limit, force
+):
+    keep(queue, subscription, *range(7))
+    after, answers, previews = None, [], []
+    for _ in range(8):
+        command = RedriveDeadLetters(
+            subscription_id=subscription, wanted=ANYTHING, limit=limit, force=force, after=after
+        )
+        previews.append(joined.preview(command, UNAUTHENTICATED).redriven)
+        answers.append(joined.redrive(command, broker.context()))
+        after = answers[-1].after
+        if after is msgspec.UNSET:
+            break
+    assert [each.redriven for each in answers] == previews
+    assert (sum(previews), sum(each.already_redriven for each in answers)) == (7, 0)
+    assert after is msgspec.UNSET
+    assert len(stored(broker, "a")) == 7
 
 
 def test_an_event_of_the_maximum_depth_is_kept(broker, queue, subscription):

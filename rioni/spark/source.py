@@ -121,8 +121,10 @@ class EventBatchReader(DataSourceReader):
     def partitions(self) -> list[Range]:
         """A range for each task; blocks until the broker answers."""
         locator = Locator(self._options)
+        # Before the places: the tasks check that these are of the same event type.
+        identities = locator.identities(locator.event_types())
         starts, ends = self._bounds.narrow(locator.starts(), locator.ends())
-        return list(split(locator, starts, ends, locator.identities(ends), self._options.events_per_task))
+        return list(split(locator, starts, ends, identities, self._options.events_per_task))
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The events of a range, as Arrow batches."""

@@ -36,7 +36,9 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> Offsets:  # noqa: N802 - Spark's name
         """Where a new query begins."""
         locator = Locator(self._options)
-        return _written(locator.starts(), locator.identities(locator.event_types()))
+        # Before the places: the first micro-batch checks that these are of the same event type.
+        identities = locator.identities(locator.event_types())
+        return _written(locator.starts(), identities)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         """At most so many positions in a micro-batch."""

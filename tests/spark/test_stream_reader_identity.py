@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 from rioni.domain.errors import Conflict, Unavailable
+from rioni.lake.broker import Broker
 from rioni.spark.options import parse_options
 from rioni.spark.source import EventBatchReader, table_schema
 from rioni.spark.stream_reader import EventStreamReader
@@ -104,3 +105,36 @@ def test_a_start_behind_the_end_of_a_partition_is_refused(server, client):
     options = parse_options(ahead)
     with pytest.raises(Conflict, match="which ends at"):
         EventBatchReader(options, table_schema(options.broker(), [name])).partitions()
+
+
+@pytest.mark.parametrize(("streams", "start"), [(True, "begin"), (True, "end"), (False, "begin")])
+@pytest.mark.parametrize("asked", ["partitions", "event_type"])
+def test_an_event_type_that_is_created_again_while_places_are_looked_for_is_an_error(
+    server, client, monkeypatch, start, asked, streams
+):
+    """Else the places of the one before would be taken for places of the new one."""
+    name = create_orders(client)
+    publish_orders(client, name, *numbers(0, 5))
+    options = parse_options({"url": server.url, "event_type": name, "from": start})
+    schema = table_schema(options.broker(), [name])
+    ask, left = getattr(Broker, asked), [True]
+
+    def ask_before(self, wanted):
+        answer = ask(self, wanted)
+        if left:
+            left.clear()
+            create_again(client, name)
+            publish_orders(client, name, *numbers(10, 8))
+        return answer
+
+    monkeypatch.setattr(Broker, asked, ask_before)
+    with pytest.raises((Conflict, Unavailable), match="created"):
+        if streams:
+            reader = EventStreamReader(options, schema)
+            begin = reader.initialOffset()
+            end = reader.latestOffset(begin, NEWEST)
+            parts = reader.partitions(begin, end)
+        else:
+            reader = EventBatchReader(options, schema)
+            parts = reader.partitions()
+        assert sorted(row for part in parts for batch in reader.read(part) for row in rows(batch)) == []

@@ -7,7 +7,7 @@ import contextlib
 import io
 import json
 import re
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
@@ -53,6 +53,7 @@ DECODED_AT_ONCE_BYTES_MAX = 100_000
 """PERF: decoding so much takes 1 ms at most."""
 _LIST = re.compile(r'\s*(\{\s*"items"\s*:\s*)?\[\s*')
 _NEXT = re.compile(r"\s*,\s*")
+_WARNING = re.compile(r'(?:^|, )299 rioni "(.*?)"(?=$|, 299 )')
 _END = re.compile(r"\s*\]\s*")
 
 
@@ -114,6 +115,11 @@ class Answer:
     """By their names in lower case."""
     content: bytes
     compute: Compute = in_place
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        """What the broker warns of; not the constant ones of each change."""
+        return _WARNING.findall(self.headers.get("warning", ""))
 
     def json(self) -> Any:
         """The JSON of the body; None where there is none. Blocks the caller alone."""

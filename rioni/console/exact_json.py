@@ -1,5 +1,6 @@
 """JSON whose numbers keep their digits: events may have numbers that a float would round."""
 
+import hashlib
 import json
 from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
@@ -59,6 +60,11 @@ _typed = json.JSONDecoder(parse_float=number, parse_int=_integer, object_pairs_h
 def encode(value: Any, *, option: int | None = None) -> bytes:
     """The JSON of a value, also of one that was decoded here; with options of orjson."""
     return orjson.dumps(value, _written, option)
+
+
+def seen(value: Any) -> str:
+    """What a form knows a value by that it was made of."""
+    return hashlib.sha256(encode(value)).hexdigest()
 
 
 def _written(value: Any) -> orjson.Fragment:

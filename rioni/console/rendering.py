@@ -29,6 +29,7 @@ def environment() -> Any:
     loaded.filters |= {
         "number": number,
         "pretty": pretty,
+        "seen": exact_json.seen,
         "short": short,
         "visible": visible,
         "both_times": both_times,

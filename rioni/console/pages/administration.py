@@ -1,5 +1,6 @@
 """Storages, settings and jobs of the broker."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from rioni.console import exact_json
@@ -50,8 +51,10 @@ def _refused(title: str, detail: str) -> ApiProblem:
 
 def _settings(visit: Visit) -> dict[str, Any]:
     blacklist = visit.api.attempt("/settings/blacklist")
+    admins = visit.api.attempt("/settings/admins")
     return {
-        "admins": visit.api.attempt("/settings/admins"),
+        "admins": admins,
+        "lines": {kind: "\n".join(map(_line, admins.get(kind, ()))) for kind in KINDS},
         "features": visit.api.attempt("/settings/features"),
         "effects": FEATURES,
         "blacklist": blacklist,
@@ -68,15 +71,34 @@ def _switch(visit: Visit) -> Done:
 
 
 def _set_admins(visit: Visit) -> Done:
-    body = {kind: [_attribute(line) for line in visit.form.get(kind, "").split()] for kind in KINDS}
+    lines = {kind: [line.strip() for line in visit.typed(kind).split("\n")] for kind in KINDS}
+    body = {kind: [_attribute(line) for line in found if line] for kind, found in lines.items()}
+    if "seen" in visit.form:
+        visit.refuse_changed(visit.api.get("/settings/admins"), "The administrators were changed.")
     visit.api.send("POST", "/settings/admins", body=body)
     return Done("The administrators are changed")
 
 
+def _line(attribute: Mapping[str, str]) -> str:
+    """An attribute as people write it; as JSON where that would be read as another one, or as none."""
+    text = f"{attribute['data_type']}:{attribute['value']}"
+    is_plain = text.isprintable() and " " not in text and ":" not in attribute["data_type"]
+    return text if is_plain and all(attribute.values()) and text[0] != "{" else exact_json.encode(attribute).decode()
+
+
 def _attribute(text: str) -> dict[str, str]:
+    if text.startswith("{"):
+        try:
+            found = exact_json.decode_typed(text)
+        except ValueError as ex:
+            raise _refused("Not changed", f"{text} is no attribute: {ex}") from ex
+        if found.keys() != {"data_type", "value"} or not all(isinstance(each, str) for each in found.values()):
+            raise _refused("Not changed", f"{text} is no attribute: it has the texts data_type and value.")
+        return dict(found)
     data_type, colon, value = text.partition(":")
-    if not colon or not data_type or not value:
-        raise _refused("Not changed", f"{text} is no attribute: write data_type:value, such as service:shop.")
+    if not colon or not data_type or not value or len(text.split()) > 1:
+        detail = "write data_type:value, such as service:shop, and one with spaces as JSON."
+        raise _refused("Not changed", f"{text} is no attribute: {detail}")
     return {"data_type": data_type, "value": value}
 
 

@@ -9,7 +9,7 @@ from rioni.console.api import ApiProblem, path_of
 from rioni.console.charts import BYTE_RATE, RATE, Chart, Line, charts
 from rioni.console.differences import difference
 from rioni.console.pages.example_event import example
-from rioni.console.pages.page import Action, Done, Page, Right, Visit
+from rioni.console.pages.page import Action, Done, Page, Right, Visit, with_warnings
 from rioni.console.pages.paging import number_of, offset_of
 from rioni.console.rendering import pretty
 
@@ -207,25 +207,34 @@ def _apply(visit: Visit) -> Done:
     headers = {"If-Match": visit.form["etag"]} if visit.form.get("etag") else {}
     body = visit.compute(_parsed, visit.form.get("definition", ""), visit.api.get(path_of("event-types", name)))
     try:
-        visit.api.send("PUT", path_of("event-types", name), body=body, headers=headers)
+        answer = visit.api.send("PUT", path_of("event-types", name), body=body, headers=headers)
     except ApiProblem as ex:
         if ex.status != _PRECONDITION_FAILED:
             raise
         detail = "The event type was changed meanwhile. Look at the plan again before you apply it."
         raise ApiProblem(_PRECONDITION_FAILED, {"title": "Changed meanwhile", "detail": detail}) from ex
-    return Done(f"{name} is changed", path_of("event-types", name))
+    return Done(with_warnings(f"{name} is changed", answer), path_of("event-types", name))
+
+
+def refuse_another(visit: Visit) -> None:
+    """Raise ApiProblem if the event type of the form was deleted, and another one has its name."""
+    name = visit.path["name"]
+    event_type = visit.api.get(path_of("event-types", name))
+    visit.refuse_changed(event_type["created_at"], f"{name} was deleted and created again.")
 
 
 def _delete(visit: Visit) -> Done:
     name = visit.path["name"]
     if visit.form.get("name") != name:
         raise ApiProblem(_UNPROCESSABLE, {"title": "Not deleted", "detail": f"Type the name {name} to delete it."})
+    refuse_another(visit)
     visit.api.send("DELETE", path_of("event-types", name))
     return Done(f"{name} is deleted", "/event-types")
 
 
 def _switch(visit: Visit) -> Done:
     name, storage = visit.path["name"], visit.form.get("storage_id", "")
+    refuse_another(visit)
     visit.api.send("POST", path_of("event-types", name, "timelines"), body={"storage_id": storage})
     return Done(
         f"Events of {name} are stored in {storage} from now on", f"{path_of('event-types', name)}?tab=timelines"
@@ -238,6 +247,7 @@ def _add_partitions(visit: Visit) -> Done:
         raise ApiProblem(
             _UNPROCESSABLE, {"title": "Not changed", "detail": "The number of partitions is a whole number."}
         )
+    refuse_another(visit)
     visit.api.send("PUT", path_of("event-types", name, "partition-count"), body={"partition_count": count})
     return Done(f"{name} has {count} partitions", f"{path_of('event-types', name)}?tab=partitions")
 

@@ -178,7 +178,9 @@ def _publish(visit: Visit) -> Done:
     path = path_of("event-types", name)
     # PERF: 0.3 s for 1 MB of short members.
     members = visit.api.compute(_members, visit.form.get("event", "").strip())
-    members = _completed(members, visit.api.get(path)["category"])
+    event_type = visit.api.get(path)
+    visit.refuse_changed(event_type["created_at"], f"{name} was deleted and created again.")
+    members = _completed(members, event_type["category"])
     try:
         # The values as they were typed: the broker refuses what can't be kept.
         visit.api.send("POST", f"{path}/events", body=msgspec.json.encode([members]))

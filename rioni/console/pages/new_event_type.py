@@ -8,7 +8,7 @@ from typing import Any
 from rioni.console import exact_json
 from rioni.console.api import ApiProblem, path_of
 from rioni.console.pages.example_event import WITHOUT_METADATA
-from rioni.console.pages.page import Action, Done, Page, Visit
+from rioni.console.pages.page import Action, Done, Page, Right, Visit, with_warnings
 from rioni.console.pages.paging import number_of
 
 
@@ -67,7 +67,7 @@ class _InvalidField(ApiProblem):
 
 
 def _load(visit: Visit) -> dict[str, Any]:
-    visit.api.get("/rights")  # Nobody fills in the form after the session has ended.
+    visit.api.get("/registry/partition-strategies")  # Nobody fills in the form after the session has ended.
     return {
         "values": DEFAULTS | {name: visit.form[name] for name in FIELDS if name in visit.form},
         "errors": visit.outcome.get("errors", {}),
@@ -80,11 +80,11 @@ def _load(visit: Visit) -> dict[str, Any]:
 def _create(visit: Visit) -> Done:
     try:
         body = _body(visit.form, visit.typed("schema"))
-        visit.api.send("POST", "/event-types", body=body)
+        answer = visit.api.send("POST", "/event-types", body=body)
     except ApiProblem as ex:
         visit.outcome["errors"] = _by_field(ex)
         raise
-    return Done(f"{body['name']} is created", path_of("event-types", body["name"]))
+    return Done(with_warnings(f"{body['name']} is created", answer), path_of("event-types", body["name"]))
 
 
 def _body(form: Mapping[str, str], text: str) -> dict[str, Any]:
@@ -139,5 +139,9 @@ def _field_of(line: str) -> str:
 
 
 NEW_EVENT_TYPE = Page(
-    "/create-event-type", "new_event_type.html.jinja", "Create an event type", _load, {"create": Action(_create, None)}
+    "/create-event-type",
+    "new_event_type.html.jinja",
+    "Create an event type",
+    _load,
+    {"create": Action(_create, Right("broker", "WRITE", "POST /event-types", of_all=True))},
 )

@@ -2,9 +2,11 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Any, NamedTuple
 
-from rioni.console.api import Api, Compute, in_place
+from rioni.console.api import Answer, Api, ApiProblem, Compute, in_place
+from rioni.console.exact_json import seen
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,12 @@ class Visit:
         """A text of several lines as it was typed: browsers without scripts send CRLF at the end of each line."""
         return self.form.get(name, "").replace("\r\n", "\n")
 
+    def refuse_changed(self, value: Any, problem: str) -> None:
+        """Raise ApiProblem if the form was made of another value: what happened meanwhile is not undone in silence."""
+        if self.form.get("seen", expected := seen(value)) != expected:
+            detail = f"{problem} Load the page again before you change it; what you typed is still here."
+            raise ApiProblem(HTTPStatus.PRECONDITION_FAILED, {"title": "Changed meanwhile", "detail": detail})
+
 
 @dataclass(frozen=True)
 class Done:
@@ -37,6 +45,13 @@ class Done:
     notice: str
     path: str = ""
     """Below `/console`; empty for the same page."""
+
+
+def with_warnings(notice: str, answer: Answer) -> str:
+    """What the user is told of a change, and what the API warns of."""
+    if not (found := answer.warnings):
+        return notice
+    return f"{notice}. {'Warning' if len(found) == 1 else f'{len(found)} warnings'}: {'; '.join(found)}"
 
 
 Load = Callable[[Visit], dict[str, Any]]
@@ -52,6 +67,8 @@ class Right(NamedTuple):
     """Such as `ADMIN`."""
     operation: str
     """What the action asks the API for, as `GET /rights` names it."""
+    of_all: bool = False
+    """Whether all have it but a few, so that it is named only to those."""
 
 
 @dataclass(frozen=True)

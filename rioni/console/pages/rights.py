@@ -20,6 +20,11 @@ REFUSALS: Mapping[str, str] = {
     "read_only": ", while writing is not switched off",
 }
 """What is missing besides the right, by what refuses the operation."""
+WITHOUT_RIGHT: Mapping[str, str] = {
+    "scope": "a token with the scope for it",
+    "read_only": "writing to be switched on",
+}
+"""What is missing where all have the right."""
 
 
 def lacking(page: Page, visit: Visit) -> Mapping[str, str]:
@@ -34,6 +39,8 @@ def lacking(page: Page, visit: Visit) -> Mapping[str, str]:
 
 def _lacking(needed: Right, held: Mapping[str, str]) -> str:
     outcome = held.get(needed.operation, "allowed")
+    if needed.of_all and outcome in WITHOUT_RIGHT:
+        return WITHOUT_RIGHT[outcome]
     return "" if outcome == "allowed" else f"{needed.name} of {RESOURCES[needed.of]}{REFUSALS[outcome]}"
 
 

@@ -7,7 +7,7 @@ from rioni.console.api import ApiProblem, path_of
 from rioni.console.charts import COUNT, DURATION, Chart, Line, charts, partition_sparklines, sparklines
 from rioni.console.pages import dead_letters, ended_streams
 from rioni.console.pages.example_event import beginning
-from rioni.console.pages.page import Action, Done, Page, Right, Visit
+from rioni.console.pages.page import Action, Done, Page, Right, Visit, with_warnings
 from rioni.console.pages.paging import PAGE, offset_of, page
 
 
@@ -144,9 +144,10 @@ def _delete(visit: Visit) -> Done:
 
 def _set_filter(visit: Visit) -> Done:
     path = path_of("subscriptions", visit.path["id"])
-    body = visit.api.get(path) | {"filter": visit.typed("filter").strip()}
-    visit.api.send("PUT", path, body=body)
-    return Done("The filter is changed", f"{path}?tab=definition")
+    subscription = visit.api.get(path)
+    visit.refuse_changed(subscription.get("filter", ""), "The filter was changed.")
+    answer = visit.api.send("PUT", path, body=subscription | {"filter": visit.typed("filter").strip()})
+    return Done(with_warnings("The filter is changed", answer), f"{path}?tab=definition")
 
 
 def _clone(visit: Visit) -> Done:
@@ -165,7 +166,7 @@ def _clone(visit: Visit) -> Done:
     answer = visit.api.send("POST", "/subscriptions", body=body)
     made = answer.json()
     said = "The subscription is created" if answer.status == 201 else "There was such a subscription already"  # noqa: PLR2004
-    return Done(said, path_of("subscriptions", made["id"]))
+    return Done(with_warnings(said, answer), path_of("subscriptions", made["id"]))
 
 
 SUBSCRIPTIONS = Page("/subscriptions", "subscriptions.html.jinja", "Subscriptions", _list)
@@ -180,7 +181,7 @@ SUBSCRIPTION = Page(
         "close": Action(_close_stream, Right("subscription", "READ", f"DELETE {_PATH}/streams/{{stream_id}}")),
         "delete": Action(_delete, Right("subscription", "ADMIN", f"DELETE {_PATH}")),
         "filter": Action(_set_filter, Right("subscription", "ADMIN", f"PUT {_PATH}")),
-        "clone": Action(_clone, None),
+        "clone": Action(_clone, Right("broker", "WRITE", "POST /subscriptions", of_all=True)),
         "redrive": Action(dead_letters.redrive, Right("subscription", "REDRIVE", f"POST {_PATH}/dead-letters/redrive")),
     },
 )

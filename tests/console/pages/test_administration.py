@@ -9,6 +9,7 @@ import pytest
 
 from rioni.console.pages.administration import FEATURES
 from tests.console.conftest import READER
+from tests.console.markup import forms
 
 
 def test_a_feature_is_switched(visitor, api):
@@ -46,6 +47,73 @@ def test_administrators_are_named_one_a_line(visitor, api):
     refused = visitor.post("/console/settings", form | {"readers": "jane"})
     assert refused.status_code == 422
     assert "jane is no attribute" in refused.text
+
+
+@pytest.mark.parametrize(
+    ("data_type", "value"),
+    [
+        ("user", "jane"),
+        ("user", "jane:joe"),
+        ("a:b", "c"),
+        ("{", "c"),
+        ("user", "jane joe"),
+        ("user", " jane"),
+        ("user", "jane\nservice:shop"),
+        ("user", "jane\r\nservice:shop"),
+        ("user", "jane\u2028service:shop"),
+        ("user", '"><script>\u202e'),
+    ],
+)
+def test_administrators_of_any_name_stay_as_they_are(visitor, api, data_type, value):
+    kept = api.get("/settings/admins").json()
+    attribute = {"data_type": data_type, "value": value}
+    try:
+        api.post("/settings/admins", json=kept | {"readers": [*kept["readers"], attribute]}).raise_for_status()
+        before = api.get("/settings/admins").json()
+        (form,) = [each for each in visitor.forms("/console/settings") if "admins" in each.actions]
+        typed = form.fields | {"writers": f"{form.fields['writers']}\r\nuser:joe", "action": "admins"}
+        assert visitor.post("/console/settings", typed).status_code == 303
+        after = api.get("/settings/admins").json()
+        assert attribute in after["readers"]
+        assert after["readers"] == before["readers"]
+        assert {"data_type": "user", "value": "joe"} in after["writers"]
+    finally:
+        api.post("/settings/admins", json=kept).raise_for_status()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("jane", ":jane", "user:", "user:jane user:joe", "{", "{}", "{1:2}"),
+        *('{"data_type": "user"}', '{"data_type": "user", "value": 1}', '{"data_type": "a", "value": "b", "c": "d"}'),
+        '{"data_type": "user", "value": "jane", "value": "joe"}',
+    ],
+)
+def test_a_line_that_is_no_attribute_is_refused_and_kept(visitor, api, line):
+    before = api.get("/settings/admins").json()
+    (form,) = [each for each in visitor.forms("/console/settings") if "admins" in each.actions]
+    answer = visitor.post("/console/settings", form.fields | {"readers": line, "action": "admins"})
+    assert answer.status_code == 422
+    assert "is no attribute" in answer.text
+    (kept,) = [each for each in forms(answer.text) if "admins" in each.actions]
+    assert kept.fields["readers"] == line
+    assert api.get("/settings/admins").json() == before
+
+
+def test_administrators_that_were_changed_meanwhile_are_not_changed_back(visitor, api):
+    kept = api.get("/settings/admins").json()
+    (form,) = [each for each in visitor.forms("/console/settings") if "admins" in each.actions]
+    try:
+        other = kept | {"readers": [*kept["readers"], {"data_type": "user", "value": "of-another-tab"}]}
+        api.post("/settings/admins", json=other).raise_for_status()
+        before = api.get("/settings/admins").json()
+        answer = visitor.post("/console/settings", form.fields | {"writers": "user:mine", "action": "admins"})
+        assert answer.status_code == 412
+        assert "changed meanwhile" in answer.text.lower()
+        assert ">user:mine</textarea>" in answer.text
+        assert api.get("/settings/admins").json() == before
+    finally:
+        api.post("/settings/admins", json=kept).raise_for_status()
 
 
 def test_an_application_is_blocked_and_unblocked(visitor, api):

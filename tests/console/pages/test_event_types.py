@@ -8,7 +8,7 @@ from html import unescape
 import pytest
 
 from rioni.console.pages.event_type import VERSIONS_MAX, is_empty, timeline_state
-from tests.console.conftest import READER
+from tests.console.conftest import READER, last_change
 from tests.console.markup import forms
 from tests.support.waiting import wait_until
 
@@ -234,6 +234,36 @@ def test_an_event_type_is_deleted_by_its_name(visitor, event_type, api):
     assert visitor.post(path, {"action": "delete", "name": "console"}).status_code == 422
     assert visitor.post(path, {"action": "delete", "name": "console.deleted"}).status_code == 303
     assert api.get("/event-types/console.deleted").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("action", "page", "typed"),
+    [
+        ("delete", "?tab=edit", {"name": "{name}"}),
+        ("apply", "?tab=edit", {}),
+        ("partitions", "?tab=partitions", {"count": "2"}),
+        ("switch", "?tab=timelines", {"storage_id": "default"}),
+        ("publish", "/events", {"event": '{{"typed": 1}}'}),
+    ],
+)
+def test_a_form_changes_no_other_event_type_of_the_same_name(visitor, event_type, api, action, page, typed):
+    name = event_type(f"console.again-{action}")
+    path = f"{PAGE.format(name)}{page}"
+    (form,) = [each for each in visitor.forms(path) if action in each.actions]
+    api.delete(f"/event-types/{name}").raise_for_status()
+    event_type(name)
+    before = last_change(api)
+    typed = {field: text.format(name=name) for field, text in typed.items()}
+    answer = visitor.post(path, {**form.fields, **typed, "action": action})
+    assert answer.status_code == 412
+    assert "Changed meanwhile" in answer.text
+    assert last_change(api) == before
+    assert not api.get(f"/event-types/{name}/partitions").json()[0]["newest_available_offset"].endswith("0")
+    (kept,) = [each for each in forms(answer.text) if action in each.actions]
+    if action != "apply":
+        kept.fields |= {"storage_id": "default"} if action == "switch" else {}
+        assert {field: kept.fields[field] for field in typed} == typed
+        assert visitor.post(path, {**kept.fields, "action": action}).status_code == 303
 
 
 def test_a_page_of_the_past_shows_what_was_and_no_changes(visitor, event_type, api):

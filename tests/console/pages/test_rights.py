@@ -7,11 +7,12 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 from rioni.console.pages.table import PAGES
-from tests.console.conftest import ADMIN, READER, ROLES, Visitor, last_change
+from tests.console.conftest import ADMIN, READER, ROLES, Visitor, guarded_settings, last_change
 from tests.console.markup import forms
 from tests.console.sample import ADDRESSES
 from tests.console.sample import sample as filled
 from tests.support.browser import needs_browser
+from tests.support.server import running_server
 from tests.support.tokens import bearer
 
 
@@ -222,6 +223,19 @@ WRITING_OFF = [
                 "partitions": "WRITE of the broker, while writing is not switched off",
             },
         ),
+        (*WRITING_OFF, "consumer", "/create-event-type", {"create": "writing to be switched on"}),
+        (
+            *WRITING_OFF,
+            "consumer",
+            SUBSCRIPTION,
+            {
+                "reset": "ADMIN of this subscription",
+                "delete": "ADMIN of this subscription, while writing is not switched off",
+                "filter": "ADMIN of this subscription, while writing is not switched off",
+                "clone": "writing to be switched on",
+                "redrive": "REDRIVE of this subscription, while writing is not switched off",
+            },
+        ),
         (
             *WRITING_OFF,
             "writer",
@@ -241,6 +255,21 @@ def test_what_is_forbidden_for_now_is_shown_as_such(guarded, guest, names, on, o
         finally:
             api.request(off[0], off[1], json=off[2]).raise_for_status()
     assert found["lacks"] == expected
+
+
+def test_an_auditor_is_told_not_to_create_event_types(tmp_path):
+    environment = guarded_settings(tmp_path) | {"RIONI_AUTH_MODE": "basic", "RIONI_AUDIT_READERS": "user:viewer"}
+    with running_server(tmp_path / "data", "--workers", "1", environment=environment) as running:
+        for token, lacks in (("viewer", {"create": "WRITE of the broker"}), ("owner", {}), (ADMIN, {})):
+            with Visitor(running.url) as visitor:
+                visitor.log_in(token)
+                page = "/console/create-event-type"
+                assert visitor.get(page, params={"format": "json"}).json()["lacks"] == lacks
+                (form,) = [each for each in visitor.forms(page) if "create" in each.actions]
+                assert form.disabled.keys() == lacks.keys()
+                sent = form.fields | {"name": f"of.{token}", "owning_application": "a", "category": "undefined"}
+                sent |= {"compatibility_mode": "none", "partition_strategy": "random", "action": "create"}
+                assert visitor.post(page, sent).status_code == (403 if lacks else 303)
 
 
 def test_json_says_what_rights_are_missing(guest, names):

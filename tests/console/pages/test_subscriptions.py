@@ -1,11 +1,14 @@
 """Subscriptions and events in the console, without scripts."""
 
 import json
+import re
+from html import unescape
 
 import pytest
 
 from rioni.console.pages import ended_streams
 from rioni.domain.streaming.messages import Reason
+from tests.console.markup import forms
 from tests.support.server import open_stream
 from tests.support.waiting import wait_until
 
@@ -80,6 +83,58 @@ def test_a_subscription_is_cloned_where_it_is(visitor, subscription, api):
     clone = api.get(answer.headers["location"].removeprefix("/console")).json()
     assert (clone["consumer_group"], clone["read_from"]) == ("another", "cursors")
     assert clone["initial_cursors"][0]["offset"].endswith("2")
+
+
+def test_a_filter_that_was_changed_meanwhile_is_not_changed_back(visitor, subscription, api):
+    path = f"/subscriptions/{subscription('console.filtered-twice')}"
+    page = f"/console{path}?tab=definition"
+    (form,) = [each for each in visitor.forms(page) if "filter" in each.actions]
+    api.put(path, json=api.get(path).json() | {"filter": "event.other == 1"}).raise_for_status()
+    answer = visitor.post(page, form.fields | {"filter": "event.mine == 1", "action": "filter"})
+    assert answer.status_code == 412
+    assert ">event.mine == 1</textarea>" in answer.text
+    assert api.get(path).json()["filter"] == "event.other == 1"
+
+
+def test_what_the_broker_warns_of_is_told(visitor, event_type, api):
+    schema = {"type": "json_schema", "schema": '{"properties": {"a": {"type": "string"}}}'}
+    pages = {}
+    for name, mode in (("console.warned", "forward"), ("console.closed", "none")):
+        event_type(name, schema=schema, compatibility_mode=mode)
+        body = {"owning_application": "shop", "event_types": [name], "read_from": "begin"}
+        pages[name] = f"/console/subscriptions/{api.post('/subscriptions', json=body).json()['id']}?tab=definition"
+
+    def told(address, form):
+        answer = visitor.post(address, form)
+        assert answer.status_code == 303, re.findall(r'role="alert">.*?</p>', answer.text)
+        page = visitor.get(pages["console.warned"]).text
+        return unescape(re.search(r'role="status">(.*?)</p>', page)[1])
+
+    page = pages["console.warned"]
+    said = "The filter is changed. Warning: event.b: the schema of console.warned does not declare it"
+    assert told(page, {"action": "filter", "filter": 'event.b == "x"'}) == said
+    assert told(page, {"action": "filter", "filter": 'event.a == "x"'}) == "The filter is changed"
+    said = "The filter is changed. 2 warnings: event.b: the schema of console.warned does not declare it; event.c: "
+    assert told(page, {"action": "filter", "filter": "event.b == 1 && event.c == 1"}).startswith(said)
+    said = "The subscription is created. 2 warnings: event.b: "
+    assert told(page, {"action": "clone", "consumer_group": "another"}).startswith(said)
+    told(pages["console.closed"], {"action": "filter", "filter": 'event.a == "x"'})
+    edit = "/console/event-types/console.closed?tab=edit"
+    (form,) = [each for each in visitor.forms(edit) if "apply" in each.actions]
+    definition = form.fields["definition"].replace('"a": {', '"other": {')
+    said = "console.closed is changed. Warning: "
+    assert told(edit, form.fields | {"definition": definition, "action": "apply"}).startswith(said)
+
+
+def test_a_clone_that_is_refused_keeps_what_was_typed(visitor, subscription, api):
+    page = f"/console/subscriptions/{subscription('console.clone-refused')}?tab=definition"
+    typed = "a" * 5_000 + ' "<b>'
+    answer = visitor.post(page, {"action": "clone", "consumer_group": typed})
+    if answer.status_code == 303:
+        assert api.get(answer.headers["location"].removeprefix("/console")).json()["consumer_group"] == typed
+    else:
+        (form,) = [each for each in forms(answer.text) if "clone" in each.actions]
+        assert form.fields["consumer_group"] == typed
 
 
 def test_a_subscription_that_nobody_reads_says_how_to(visitor, subscription):

@@ -38,6 +38,8 @@ def decode_typed(text: str) -> Any:
         decode(text)
         return _typed.decode(text)
     except (RecursionError, msgspec.DecodeError) as ex:
+        # This one says where, by line and column.
+        orjson.loads(text)
         raise ValueError(str(ex)) from ex
 
 

@@ -93,6 +93,13 @@ def test_an_error_stands_beside_its_field_and_nothing_that_was_typed_is_lost(vis
     assert api.get("/event-types/console.refused").status_code == 404
 
 
+def test_what_is_no_json_is_said_with_its_line(visitor):
+    answer = visitor.post(PAGE, VALID | {"schema": '{\r\n  "title": "a",\r\n}'})
+    assert (
+        errors(answer.text)["schema"] == "This is not JSON: trailing comma is not allowed: line 2 column 15 (char 16)"
+    )
+
+
 def test_a_schema_of_several_lines_is_stored_as_it_was_typed(visitor, api):
     # As browsers send the ends of lines, if scripts do not.
     typed = '{\r\n  "title": "a"\r\n}'

@@ -26,6 +26,8 @@ from rioni.console.sessions import Sessions
 
 EVENTS = "text/event-stream"
 _log = structlog.get_logger("rioni.console")
+_NOT_TYPED = ("csrf", "action", "etag", "seen", "token")
+"""Members of forms that pages or browsers fill in, and secrets."""
 _HTML = "text/html; charset=utf-8"
 
 
@@ -76,6 +78,10 @@ class PageResource:
             data = self._page.load(visit)
         except ApiProblem as ex:
             if ex.status == HTTPStatus.UNAUTHORIZED and not _wants_json(req):
+                if req.method == "POST":
+                    raise falcon.HTTPUnauthorized(
+                        title="Your session has ended", description="Log in, and repeat the change."
+                    ) from ex
                 raise falcon.HTTPSeeOther(url(req.root_path, "/login", None, next=req.relative_uri)) from ex
             resp.status = str(ex.status)
             data, template = ex.as_object(), "problem.html.jinja"
@@ -250,7 +256,13 @@ def _serialize_error(req: falcon.Request, resp: falcon.Response, error: falcon.H
         resp.data = orjson.dumps(members)
         return
     resp.content_type = _HTML
-    resp.text = render("refused.html.jinja", req.root_path, {"error": error})
+    resp.text = render("refused.html.jinja", req.root_path, {"error": error, "typed": _typed(req)})
+
+
+def _typed(req: falcon.Request) -> dict[str, str]:
+    """What was typed into a form that no page shows again."""
+    form = {} if req.path.startswith("/console/login") else getattr(req.context, "form", {})
+    return {name: text for name, text in form.items() if text and name not in _NOT_TYPED}
 
 
 def _on_unexpected(_req: falcon.Request, _resp: falcon.Response, ex: Exception, _params: Any) -> None:

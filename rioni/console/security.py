@@ -8,7 +8,7 @@ import falcon
 
 from rioni.console.api import Compute, in_place
 from rioni.console.ended_sessions import EndedSessions, SessionsUnavailable
-from rioni.console.forms import Forms
+from rioni.console.forms import LOGIN_BYTES_MAX, Forms
 from rioni.console.rendering import render
 from rioni.console.sessions import Session, Sessions, cookie_name, set_cookies
 
@@ -98,10 +98,11 @@ class SecurityMiddleware:
             raise falcon.HTTPServiceUnavailable(description="Sessions can't be checked at present.") from ex
 
     def _check_form(self, req: falcon.Request, opened: Session | None) -> None:
-        """Read a form of this session; nothing is read for others."""
-        if opened is not None and _is_own_site(req):
-            logged_in = opened.token is not None or not self._needs_token
+        """Read a form of this session; of those whose session has ended only short ones, to show them again."""
+        logged_in = opened is not None and (opened.token is not None or not self._needs_token)
+        if _is_own_site(req) and (opened is not None or (req.content_length or 0) <= LOGIN_BYTES_MAX):
             req.context.form = self._forms.read(req, client_of(req), logged_in=logged_in)
+        if opened is not None and _is_own_site(req):
             given = req.context.form.get("csrf") or req.get_header(CSRF_HEADER) or ""
             if compare_digest(given.encode(), opened.csrf.encode()):
                 return

@@ -5,10 +5,13 @@ import time
 import httpx
 import msgspec
 import pytest
+from markupsafe import escape
 
 from rioni.console.app import create_console
 from rioni.console.ended_sessions import EndedSessions
 from rioni.console.login import local_path
+from rioni.console.pages.table import PAGES
+from rioni.console.security import CLIENT
 from rioni.console.sessions import (
     COOKIE_BYTES,
     COOKIES_MAX,
@@ -260,6 +263,49 @@ def test_forms_of_other_sites_are_refused(visitor, headers):
 def test_forms_without_the_secret_of_the_session_are_refused(visitor, csrf):
     visitor.get("/console/login")
     assert visitor.post("/console/logout", {}, csrf=csrf).status_code == 403
+
+
+TYPED = '\n {"typed": "</textarea><b>"}'
+
+
+@pytest.mark.parametrize("way", ["no cookie", "another session"])
+def test_what_was_typed_is_shown_again_where_the_session_has_ended(guest, way):
+    guest.log_in(ADMIN)
+    csrf = guest.csrf
+    guest.log_in(ADMIN)
+    if way == "no cookie":
+        del guest.http.headers["Cookie"]
+    for path in ("/console/event-types/no.such/events", "/console/settings"):
+        answer = guest.post(path, {"action": "publish", "event": TYPED}, csrf=csrf)
+        assert answer.status_code == 403
+        assert f"\n{escape(TYPED)}</textarea>" in answer.text
+        assert csrf not in answer.text
+        forged = guest.post(path, {"event": TYPED}, csrf=csrf, headers={"Sec-Fetch-Site": "cross-site"})
+        assert "typed" not in forged.text
+    assert "secret-token" not in guest.post("/console/login", {"token": "secret-token"}, csrf="wrong").text
+
+
+def test_what_was_typed_is_shown_again_where_the_token_has_ended():
+    def refusing(_environ, start_response):
+        start_response("401 Unauthorized", [("Content-Type", "application/problem+json")])
+        return [b'{"title": "Unauthorized", "detail": "The token has ended.", "status": 401}']
+
+    console = create_console(refusing, SECRET, EndedSessions(NothingEnded()), needs_token=True)
+    session = Session.new("ended")
+
+    def app(environ, start_response):
+        return console(environ | {CLIENT: "a client"}, start_response)
+
+    with httpx.Client(transport=httpx.WSGITransport(app=app), base_url="http://broker", timeout=WAIT_S) as browser:
+        browser.cookies.update(_cookies(session))
+        for page in PAGES:
+            for action in page.actions:
+                form = {"csrf": session.csrf, "action": action, "event": TYPED, "definition": TYPED, "schema": "{}"}
+                answer = browser.post("/console" + page.path.format(name="a", id="b"), data=form)
+                assert answer.status_code == 401, (page.path, action)
+                assert "Your session has ended" in answer.text
+                assert f"\n{escape(TYPED)}</textarea>" in answer.text
+                assert session.csrf not in answer.text
 
 
 def test_pages_of_other_sites_do_not_read_the_api(visitor):

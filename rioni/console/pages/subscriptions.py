@@ -13,6 +13,10 @@ from rioni.console.pages.paging import PAGE, offset_of, page
 
 TABS = ("partitions", "reset", "dead letters", "definition")
 PLACES = ("begin", "end", "time")
+_BACKWARDS = ("B", "I")
+"""How tokens begin of pages that end at an id."""
+_BEGIN = "new"
+"""The token of the first page."""
 _UNPROCESSABLE = 422
 _PATH = "/subscriptions/{subscription_id}"
 
@@ -20,8 +24,13 @@ _PATH = "/subscriptions/{subscription_id}"
 def _list(visit: Visit) -> dict[str, Any]:
     wanted = {name: visit.params.get(name) for name in ("owning_application", "event_type", "reader")}
     status = None if visit.as_of else "true"
-    offset = offset_of(visit)
-    found = visit.api.get("/subscriptions", limit=PAGE + 1, offset=offset, show_status=status, **wanted)["items"]
+    offset, token = offset_of(visit), visit.params.get("token") or None
+    place = {"offset": offset} if token is None else {"token": token}
+    answer = visit.api.get("/subscriptions", limit=PAGE + 1, show_status=status, **wanted, **place)
+    found = answer["items"]
+    places = _places(answer, token) if token is not None or offset == 0 else None
+    if places is not None and token is not None and token.startswith(_BACKWARDS):
+        found = found[-PAGE:]
     for subscription in found:
         partitions = [each for status in subscription.pop("status", []) for each in status["partitions"]]
         streams = {each["stream_id"] for each in partitions} - {""}
@@ -29,7 +38,24 @@ def _list(visit: Visit) -> dict[str, Any]:
         subscription["assigned"] = sum(1 for each in partitions if each["stream_id"])
     shown = page(found, offset)
     lags = sparklines(visit, "lag_events", "subscription", [each["id"] for each in shown["items"]])
-    return shown | {"lags": lags, "beginning": None if found else beginning(visit)}
+    return shown | {"places": places, "lags": lags, "beginning": None if found else beginning(visit)}
+
+
+def _places(answer: Mapping[str, Any], token: str | None) -> dict[str, str | None] | None:
+    """The tokens of the neighbours of a page by token; None if it is one by offset.
+
+    A feature of the broker decides that where the address does not. One more was asked for than is shown.
+    """
+    items, following = answer["items"], answer["_links"].get("next")
+    more = len(items) > PAGE
+    # Full pages by offset always have a next one.
+    if token is None and (not more or (following is not None and "token=" not in following["href"])):
+        return None
+    if token is not None and token.startswith(_BACKWARDS):
+        return {"prev": f"B{items[-PAGE]['id']}" if more else None, "next": f"F{items[-1]['id']}" if items else _BEGIN}
+    before = token not in (None, _BEGIN)
+    first = f"B{items[0]['id']}" if items else _BEGIN
+    return {"prev": first if before else None, "next": f"F{items[PAGE - 1]['id']}" if more else None}
 
 
 def _load(visit: Visit) -> dict[str, Any]:

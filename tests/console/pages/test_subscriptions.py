@@ -7,10 +7,42 @@ from html import unescape
 import pytest
 
 from rioni.console.pages import ended_streams
+from rioni.console.pages.paging import PAGE
 from rioni.domain.streaming.messages import Reason
 from tests.console.markup import forms
 from tests.support.server import open_stream
 from tests.support.waiting import wait_until
+
+
+def _walked(visitor, path, rel):
+    """The ids of the subscriptions on each page, from one page on along its links."""
+    pages = []
+    while path is not None:
+        text = visitor.get(path).text
+        pages.append(re.findall(r'<th scope="row"><a href="/console/subscriptions/([^"]+)"', text))
+        found = re.search(rf'rel="{rel}" href="([^"]+)"', text)
+        last, path = path, unescape(found[1]) if found else None
+    return pages, last
+
+
+@pytest.mark.one_server
+@pytest.mark.parametrize("by_token", [False, True])
+@pytest.mark.parametrize("count", [0, 1, PAGE - 1, PAGE, PAGE + 1, 2 * PAGE, 2 * PAGE + 1])
+def test_each_subscription_is_on_one_page(visitor, api, event_type, by_token, count):
+    name = event_type(f"console.pages-{count}-{by_token}")
+    body = {"owning_application": name, "event_types": [name]}
+    made = {api.post("/subscriptions", json=body | {"consumer_group": f"{n}"}).json()["id"] for n in range(count)}
+    feature = {"feature": "token_subscriptions_iteration", "enabled": by_token}
+    try:
+        api.post("/settings/features", json=feature).raise_for_status()
+        pages, last = _walked(visitor, f"/console/subscriptions?owning_application={name}", "next")
+        back, _ = _walked(visitor, last, "prev")
+    finally:
+        api.post("/settings/features", json=feature | {"enabled": False}).raise_for_status()
+    sizes = [min(PAGE, count - start) for start in range(0, max(count, 1), PAGE)]
+    assert [len(page) for page in pages] == sizes
+    assert {each for page in pages for each in page} == made
+    assert back == [*reversed(pages)]
 
 
 @pytest.fixture

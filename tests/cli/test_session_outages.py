@@ -228,6 +228,7 @@ def test_an_event_type_that_was_created_again_meanwhile_is_not_the_one_that_was_
     found, said, _ = outcome(command, again)
     assert found.code == 2
     assert "TARGET was deleted and created again" in said
+    assert "can be continued" not in said
 
 
 @pytest.mark.parametrize("fault", [REFUSED, LOST], ids=["refused", "lost"])

@@ -160,8 +160,8 @@ def copy(
             work.run(chosen, follow=follow)
         except Stopped:
             report.note("The copy has stopped at that event; --continue goes on without it.")
-        except (ClientError, RioniError, KeyboardInterrupt, SystemExit):
-            report.broken_off(kept.state, state)
+        except (ClientError, RioniError, KeyboardInterrupt, SystemExit) as ex:
+            report.broken_off(kept.state, state, goes_on=not isinstance(ex, Invalid))
             raise
         is_complete = report.end(work, to_client)
     if not is_complete:
@@ -224,12 +224,13 @@ class _Report:
         read = sum(each.read for each in work.state.state.partitions.values())
         self._meter.show(lambda: f"{read:,} of {work.total:,} events, {self._meter.rate(read)}")
 
-    def broken_off(self, state: "CopyState", path: Path | None) -> None:
-        """Say what is done, and how to go on."""
+    def broken_off(self, state: "CopyState", path: Path | None, *, goes_on: bool) -> None:
+        """Say what is done, and how to go on, unless the reason says that it can't."""
         stored = _stored(state)
         earlier = f", {stored:,} with those of earlier runs" if self._stored_before else ""
         advice = f"the same command goes on, with --state {path}" if path else "with --state a copy can be continued"
-        self.note(f"Not complete: {stored - self._stored_before:,} events are copied{earlier}; {advice}.")
+        how = f"; {advice}" if goes_on else ""
+        self.note(f"Not complete: {stored - self._stored_before:,} events are copied{earlier}{how}.")
 
     def end(self, work: "Copy", client: "Client") -> bool:
         """Say what was done; whether everything is copied."""

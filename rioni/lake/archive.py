@@ -88,7 +88,6 @@ class Archive:
         self._wanted, self._keeps_json = event_types, keeps_json
         self._archives: dict[str, EventTypeArchive] = {}
         self._job = job or JobReporter(lambda *_: None, ARCHIVE, "-")
-        self._archived = 0
         # An outage of the broker, the catalog or the disk is a few lines, however often it is tried again.
         self._failures = FailureLog(_Lines())
 
@@ -137,7 +136,6 @@ class Archive:
                     # A round waits for an outage of the broker once, not once for each event type.
                     raise away
                 done[name] = self._archives[name].archive(is_stopped, partial(self._job.progress, name))
-                self._archived += done[name].archived
                 self._failures.succeeded(_not_archived(name))
             except RioniError as ex:
                 if isinstance(ex, RequestFailed) and isinstance(ex.error, ConnectionFailed) and not ex.error.sent:
@@ -151,7 +149,7 @@ class Archive:
             f"; {name}: {each.lost:,} events LOST to retention" for name, each in done.items() if each.lost
         )
         problems += "".join(f"; {name} failed: {ex}" for name, ex in failed.items())
-        self._job.note(f"{self._archived:,} events archived{problems}")
+        self._job.note(f"{self._archived():,} events archived{problems}")
         return done, failed
 
     def run(self, every_s: float, stopped: threading.Event) -> None:
@@ -162,8 +160,11 @@ class Archive:
                 self._failures.succeeded(_NOTHING)
             except RioniError as ex:
                 self._failures.failed(_NOTHING, ex)
-                self._job.note(f"{self._archived:,} events archived; the last round failed: {ex}")
+                self._job.note(f"{self._archived():,} events archived; the last round failed: {ex}")
             stopped.wait(every_s)
+
+    def _archived(self) -> int:
+        return sum(each.archived for each in self._archives.values())
 
 
 def _shown(name: str) -> str:

@@ -52,6 +52,8 @@ class EventTypeArchive:
     ) -> None:
         self._broker, self._lake, self._name = broker, lake, name
         self._limits, self._metrics, self._keeps_json = limits, metrics, keeps_json
+        self.archived = 0
+        """Events that were archived, also in rounds that have failed later."""
         self._complete_until: datetime | None = None
         """All events before this time are in the table; None where that is not known yet."""
         self._places: Mapping[str, TimelinePosition] | None = None
@@ -110,6 +112,7 @@ class EventTypeArchive:
         quarantined = 0
         if buffer.places:
             quarantined = tables.commit(buffer)
+            self.archived += len(buffer.events) - quarantined
             self._metrics.events.labels(self._name).inc(len(buffer.events) - quarantined)
             self._metrics.quarantined.labels(self._name).inc(quarantined)
             self._metrics.bytes.labels(self._name).inc(buffer.bytes)

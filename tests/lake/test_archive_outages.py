@@ -11,10 +11,13 @@ from rioni import failure_log
 from rioni.domain.errors import Unavailable
 from rioni.failure_log import EVERY_S
 from rioni.lake import archive
-from rioni.lake.archive import Archive
+from rioni.lake.archive import Archive, open_lake
 from rioni.lake.broker import Broker
+from rioni.lake.event_type_archive import Limits
+from rioni.lake.location import parse_location
 from rioni.tools.load_client import Server
 from tests.support.clock import ManualClock
+from tests.support.lake import create_orders, publish_orders
 
 
 ROUNDS = 200
@@ -46,6 +49,8 @@ def test_an_outage_is_a_few_lines_and_one_at_its_end(monkeypatch, caplog, away):
             raise Unavailable(f"The {of} does not answer.")
 
     class Orders:
+        archived = 1
+
         def __init__(self, *_: object, **__: object) -> None:
             pass
 
@@ -81,3 +86,29 @@ def test_a_round_waits_for_a_broker_that_is_away_once():
     names = ["orders.created", "orders.paid", "orders.sent"]
     done, failed = Archive(broker, MagicMock(), names, MagicMock(), MagicMock()).archive(lambda: False)
     assert (done, list(failed), len(waits)) == ({}, names, 1)
+
+
+class Fails(Broker):
+    """Does not answer the third time that it is asked for schemas: for the third commit."""
+
+    asked = 0
+
+    def schemas(self, *args):
+        self.asked += 1
+        if self.asked == 3:
+            raise Unavailable("away")
+        return super().schemas(*args)
+
+
+def test_events_of_a_round_that_fails_later_count(client, lake):
+    name = create_orders(client, partition_strategy="random", default_statistic=None)
+    for _ in range(4):
+        publish_orders(client, name, *({"order": str(number)} for number in range(500)))
+    opened, job = open_lake(lake.format, parse_location(lake.to), None), MagicMock()
+    work = Archive(Fails(Server(lake.url)), opened, [name], Limits(events=500), lake.metrics, job=job)
+    done, failed = work.archive(lambda: False)
+    assert (done, list(failed)) == ({}, [name])
+    assert job.note.call_args.args == (f"1,000 events archived; {name} failed: away",)
+    assert lake.table(name).num_rows == lake.metric("events_total", name) == 1_000
+    work.archive(lambda: False)
+    assert job.note.call_args.args == ("2,000 events archived",)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from rioni.client import Client
     from rioni.tools.events.copy_state import CopyState
     from rioni.tools.events.copying import Copy, RefusedEvent
+    from rioni.tools.events.publishing import Outcome
 
 
 app = typer.Typer()
@@ -239,7 +240,9 @@ class _Report:
         state = work.state.state
         partitions = state.partitions.values()
         read, refused = (sum(getattr(each, name) for each in partitions) for name in ("read", "refused"))
-        stored = _stored(state)
+        # Of a batch that ended with a refused event, those before it are copied.
+        copied, last = (sum(counts) for counts in zip((0, 0), *map(_counts, work.stopped.values()), strict=True))
+        stored, refused, read = _stored(state) + copied, refused + last, read + copied + last
         grown = growth(client, state)
         value: dict[str, Any] = {
             "source": state.source.event_type,
@@ -262,6 +265,10 @@ class _Report:
 
 
 _SAID = ("filtered", "refused", "expired")
+
+
+def _counts(outcome: "Outcome") -> tuple[int, int]:
+    return outcome.stored, len(outcome.refused)
 
 
 def _stored(state: "CopyState") -> int:

@@ -15,7 +15,7 @@ from rioni.domain.timelines.position import TimelinePosition
 from rioni.tools.events.copy_state import CopyState, Identity, StateFile
 from rioni.tools.events.metadata import Completion
 from rioni.tools.events.places import Bounds, Locator, place
-from rioni.tools.events.publishing import BATCH_BYTES_MAX, BatchPublisher
+from rioni.tools.events.publishing import BATCH_BYTES_MAX, BatchPublisher, Outcome
 from rioni.tools.events.ranges import Selection, between, ends, starts
 from rioni.tools.events.reading import Piece, Range, Reader
 from rioni.tools.events.selecting import Wanted
@@ -140,6 +140,8 @@ class Copy:
     ending: threading.Event = field(default_factory=threading.Event)
     total: int = 0
     """Positions of the source that are to be copied, so far."""
+    stopped: dict[str, Outcome] = field(default_factory=dict)
+    """What became of the batches, by partition, that ended with a refused event; the state does not count them."""
 
     def run(self, selection: Selection, *, follow: bool) -> None:
         """Copy what is selected; blocks until it is copied, with `follow` up to `until`, or for ever.
@@ -236,16 +238,16 @@ class Copy:
         if pieces:
             self._publish(part.partition, after, pieces)
 
-    def _publish_part(self, partition: str, chosen: Sequence[tuple[TimelinePosition, "msgspec.Raw"]], key: str) -> int:
-        """Publish events in one request; returns how many were refused."""
+    def _publish_part(
+        self, partition: str, chosen: Sequence[tuple[TimelinePosition, "msgspec.Raw"]], key: str
+    ) -> Outcome:
+        """Publish events in one request, and tell which were refused."""
         events = [self.transform(bytes(event), partition, at) for at, event in chosen]
         outcome = self.publisher.publish(events, key)
         for number, step, reason in outcome.refused:
             at, event = chosen[number]
             self.refused(RefusedEvent(partition, at.offset, step, reason, bytes(event)))
-        if outcome.refused and self.stop:
-            raise Stopped
-        return len(outcome.refused)
+        return outcome
 
     def _publish(self, partition: str, after: TimelinePosition, pieces: Sequence[Piece]) -> TimelinePosition:
         """Publish a batch; returns the place up to which everything is copied now."""
@@ -254,12 +256,16 @@ class Copy:
         for piece in pieces:
             chosen += [(piece.place(n), event) for n, event in enumerate(piece.events) if self.wanted(event)]
         read = sum(len(piece.events) for piece in pieces)
-        refused = 0
+        stored = refused = 0
         if chosen:
             self.state.begin_batch(partition, to.offset)
             key = f"rioni-copy-{self.state.state.id}-{partition}-{after.offset}-{to.offset}"
             for number, part in enumerate(_parts(chosen)):
-                refused += self._publish_part(partition, part, f"{key}-{number}")
+                outcome = self._publish_part(partition, part, f"{key}-{number}")
+                stored, refused = stored + outcome.stored, refused + len(outcome.refused)
+                if outcome.refused and self.stop:
+                    self.stopped[partition] = Outcome(stored, outcome.refused)
+                    raise Stopped
         self.state.end_batch(partition, to.offset, read=read, stored=len(chosen) - refused, refused=refused)
         self.progress()
         return to

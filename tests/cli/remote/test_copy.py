@@ -125,6 +125,23 @@ def test_refused_events_are_named_and_written_to_a_file(rioni, client, event_typ
     assert refused["event"]["number"] == 2
 
 
+@pytest.mark.parametrize("refused", [0, 1, 6, 9])
+def test_the_events_before_a_refused_one_are_copied_and_counted(rioni, client, event_type, name, refused):
+    """They are in the target, and of no other producer."""
+    source = event_type(10)
+    target = f"{name}-narrow"
+    schema = {"properties": {"number": {"enum": [n for n in range(10) if n != refused]}}}
+    client.event_types.create(EventType(name=target, owning_application="shop", schema=Schema.json(schema)))
+    lines = rioni("tail", source, "--no-follow", "--json")[1].splitlines()
+    places = {entry["event"]["number"]: entry["cursor"]["partition"] for entry in map(json.loads, lines)}
+    before = [n for n, partition in places.items() if partition == places[refused] and n < refused]
+    code, out, _ = rioni("copy", source, target, "--partition", places[refused], "--json")
+    told = json.loads(out)
+    assert code == 1
+    assert (told["read"], told["copied"], told["refused"]) == (len(before) + 1, len(before), 1)
+    assert (told["filtered"], told["target_growth"]) == (0, len(before))
+
+
 def test_a_state_that_can_not_be_used_is_an_error(rioni, event_type):
     source, target = event_type(), event_type(suffix="-copy")
     Path("state").write_text("x")

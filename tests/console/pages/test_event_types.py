@@ -40,6 +40,16 @@ def test_an_offset_that_is_none_shows_the_beginning(visitor, offset):
     assert page.json()["offset"] == 0
 
 
+@pytest.mark.parametrize("page", ["/event-types", "/subscriptions", "/event-types/{}"])
+def test_a_page_behind_the_last_one_leads_back(visitor, event_type, page):
+    # Some were deleted meanwhile; it is not said that there are none.
+    name = event_type(f"console.behind-{len(page)}")
+    text = visitor.get(f"/console{page.format(name)}", params={"tab": "schema", "offset": "1000"}).text
+    assert "<span>No more</span>" in text
+    assert 'rel="prev"' in text
+    assert "There are no" not in text
+
+
 def test_an_edit_shows_what_would_change_and_is_applied(visitor, event_type, api):
     path = PAGE.format(event_type("console.edited"))
     text = visitor.get(path, params={"tab": "edit"}).text

@@ -121,6 +121,23 @@ def test_a_refusal_keeps_what_was_typed(page, event_type):
     assert page.locator("textarea[name=definition]").input_value() == "{"
 
 
+def test_a_change_that_nobody_answers_is_told_and_keeps_what_was_typed(page, event_type):
+    event_type("browsing.unreachable")
+    page.goto("/console/event-types/browsing.unreachable/events")
+    page.locator("[name=event]").fill('{"typed": 1}')
+    page.context.set_offline(True)
+    for _ in range(2):
+        page.locator("[value=publish]").click()
+        expect(page.get_by_role("alert")).to_contain_text("Whether the change was made is not known")
+    assert page.locator("[name=event]").input_value() == '{"typed": 1}'
+    page.get_by_role("link", name="Subscriptions", exact=True).click()
+    expect(page.get_by_role("alert")).to_have_text("The broker can't be reached. Try again.")
+    page.context.set_offline(False)
+    page.get_by_role("link", name="Subscriptions", exact=True).click()
+    page.get_by_role("heading", name="Subscriptions").wait_for()
+    assert page.get_by_role("alert").count() == 0
+
+
 def test_a_plan_is_shown_and_applied_by_mouse(page, api, event_type):
     event_type("browsing.planned")
     page.goto("/console/event-types/browsing.planned?tab=edit")

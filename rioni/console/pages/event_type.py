@@ -137,7 +137,7 @@ def _edit(visit: Visit, event_type: Mapping[str, Any]) -> dict[str, Any]:
     if text is None:
         text = visit.compute(_shown, members)
     plan = _plan(visit, event_type, text) if visit.form.get("action") in ("plan", "apply") else None
-    return {"definition": text, "plan": plan}
+    return {"definition": text, "plan": plan, "begun": visit.form.get("etag")}
 
 
 def _shown(members: Mapping[str, Any]) -> str:

@@ -208,6 +208,16 @@ document.addEventListener("htmx:beforeSwap", (event) => {
     event.detail.isError = false;
   }
 });
+// What the user asked for and nobody answered; what is refreshed is asked for again anyway.
+document.addEventListener("htmx:sendError", (event) => {
+  const isChange = event.detail.requestConfig.verb === "post";
+  if (!isChange && !event.detail.boosted) return;
+  const banner = document.getElementById("unreachable") ?? document.createElement("p");
+  Object.assign(banner, { id: "unreachable", className: "banner failed", role: "alert" });
+  banner.textContent = isChange ? "The broker can't be reached. Whether the change was made is not known; what you typed is still here." : "The broker can't be reached. Try again.";
+  document.getElementById("main").prepend(banner);
+  banner.scrollIntoView({ block: "nearest" });
+});
 // What is refreshed must not take the focus away: htmx gives it back to elements with an id, others are left for now.
 document.addEventListener("htmx:beforeSwap", (event) => {
   const { target } = event.detail;

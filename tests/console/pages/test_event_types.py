@@ -84,6 +84,10 @@ def test_an_edit_of_what_was_changed_meanwhile_is_refused_and_kept(visitor, even
     api.put("/event-types/console.raced", json=other)
     definition = _definition(text) | {"labels": {"by": "console"}}
     form = {"action": "apply", "definition": json.dumps(definition), "etag": _etag(text)}
+    planned = visitor.post(f"{path}?tab=edit", form | {"action": "plan"})
+    assert "was changed since you began" in planned.text
+    again = visitor.post(f"{path}?tab=edit", form | {"action": "plan", "etag": _etag(planned.text)})
+    assert "was changed since you began" not in again.text
     refused = visitor.post(f"{path}?tab=edit", form)
     assert refused.status_code == 412
     assert "Changed meanwhile" in refused.text

@@ -134,7 +134,7 @@ def test_a_change_that_nobody_answers_is_told_and_keeps_what_was_typed(page, eve
     expect(page.get_by_role("alert")).to_have_text("The broker can't be reached. Try again.")
     page.context.set_offline(False)
     page.get_by_role("link", name="Subscriptions", exact=True).click()
-    page.get_by_role("heading", name="Subscriptions").wait_for()
+    page.get_by_role("heading", name="Subscriptions", exact=True).wait_for()
     assert page.get_by_role("alert").count() == 0
 
 

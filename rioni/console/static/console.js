@@ -215,8 +215,10 @@ document.addEventListener("htmx:sendError", (event) => {
   const banner = document.getElementById("unreachable") ?? document.createElement("p");
   Object.assign(banner, { id: "unreachable", className: "banner failed", role: "alert" });
   banner.textContent = isChange ? "The broker can't be reached. Whether the change was made is not known; what you typed is still here." : "The broker can't be reached. Try again.";
-  document.getElementById("main").prepend(banner);
-  banner.scrollIntoView({ block: "nearest" });
+  if (isChange) event.detail.elt.before(banner);
+  else document.getElementById("main").prepend(banner);
+  // In the middle no header is above it.
+  banner.scrollIntoView({ block: "center" });
 });
 // What is refreshed must not take the focus away: htmx gives it back to elements with an id, others are left for now.
 document.addEventListener("htmx:beforeSwap", (event) => {

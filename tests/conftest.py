@@ -167,9 +167,13 @@ def pytest_collection(session: pytest.Session) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Look for garbage again, but not among what has been collected."""
+    """Look for garbage again, but not among what has been collected, nor in a forked child among what its parent has.
+
+    There it may belong to threads that the child has not: librdkafka, Arrow and the like end with a segmentation fault.
+    """
     gc.freeze()
     gc.enable()
+    os.register_at_fork(after_in_child=gc.freeze)
 
 
 @pytest.hookimpl(trylast=True)

@@ -1,5 +1,6 @@
 """The behaviour of the test suite itself."""
 
+import gc
 import os
 import re
 import signal
@@ -172,3 +173,26 @@ def test_what_the_tests_of_a_folder_share_ends_with_them():
     whole_run = re.compile(r"fixture\(.*\bscope=.session")
     files = (ROOT / "tests").rglob("*.py")
     assert [each for each in files if whole_run.search(each.read_text())] == [ROOT / "tests" / "conftest.py"]
+
+
+class _Circle:
+    """Garbage that only the collector finds; says when it is collected."""
+
+    def __init__(self, pipe):
+        self.itself, self.pipe = self, pipe
+
+    def __del__(self):
+        os.write(self.pipe, b"collected")
+
+
+def test_a_forked_child_collects_no_garbage_of_its_parent():
+    reader, writer = os.pipe()
+    _Circle(writer)
+    if (child := os.fork()) == 0:
+        gc.collect()
+        os._exit(0)
+    os.waitpid(child, 0)
+    gc.collect()
+    os.close(writer)
+    with os.fdopen(reader, "rb") as said:
+        assert said.read() == b"collected", "by the parent alone"

@@ -393,7 +393,7 @@ def joined(broker):
     )
 
 
-@pytest.mark.parametrize("owner", [None, Attribute(data_type="user", value="somebody")], ids=["open", "owned"])
+@pytest.mark.parametrize("owner", [None, Attribute(data_type="user", value="shop")], ids=["open", "owned"])
 @pytest.mark.parametrize("limit", [1, 2, 3, 6, 7, 8])
 def test_pages_go_on_within_dead_letters_that_were_stored_together(queue, joined, subscription, limit, owner):
     headers = owner and [Headers(owner=owner)]

@@ -5,7 +5,7 @@ import queue
 import threading
 import time
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -41,12 +41,17 @@ def entries(pieces: Iterable[Piece]) -> Iterator[Entry]:
             yield Entry(piece.event_type, piece.partition, piece.place(index), event)
 
 
-def by_time(sources: Sequence[Iterable[Piece]]) -> Iterator[Piece]:
+def by_time(sources: Sequence[Iterable[Piece]]) -> Generator[Piece, None, None]:
     """Merge partitions by the times at which the broker has received their events; each keeps its own order.
 
-    The sources are read alternately, and a piece of each is in memory.
+    The sources are read alternately, and a piece of each is in memory. All are closed when one fails.
     """
-    return (piece for _, piece in heapq.merge(*map(_timed, sources), key=lambda timed: timed[0]))
+    with ExitStack() as opened:
+        for source in sources:
+            if isinstance(source, Generator):
+                opened.callback(source.close)
+        for _, piece in heapq.merge(*map(_timed, sources), key=lambda timed: timed[0]):
+            yield piece
 
 
 def _timed(pieces: Iterable[Piece]) -> Iterator[tuple[datetime, Piece]]:

@@ -1,10 +1,11 @@
 """Places in the partitions of an event type: where they begin and end, at a time, so many events further."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import closing
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
-from rioni.client import BadRequest, Client, Cursor, CursorSpecification, Unprocessable
+from rioni.client import BadRequest, Batch, Client, Cursor, CursorSpecification, Unprocessable
 from rioni.domain.errors import Invalid, InvalidCursor
 from rioni.domain.timelines.position import TimelinePosition, parse_offset
 from rioni.domain.timelines.timeline import FIRST_ORDER
@@ -105,7 +106,8 @@ class Locator:
             batch_flush_timeout=PROBE_S,
             stream_keep_alive_limit=1,
         )
-        event = next((event for batch in batches for event in batch.events), None)
+        with closing(cast("Generator[Batch, None, None]", batches)) as opened:
+            event = next((event for batch in opened for event in batch.events), None)
         if event is None:
             return False
         found = time_of(event)

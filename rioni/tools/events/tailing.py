@@ -39,9 +39,11 @@ def tailed(
             places = starts(reader.locator, bounds[reader], selection, from_end=follow)
             sources += [reader.read(each) for each in between(reader.locator, places, to[reader])]
             to[reader] = {name: max(at, places[name]) for name, at in to[reader].items()}
-        yield from selected(by_time(sources), wanted)
+        with closing(by_time(sources)) as pieces:
+            yield from selected(pieces, wanted)
     if follow and selection.is_open:
-        yield from selected(_followed(to, selection.until), wanted)
+        with closing(_followed(to, selection.until)) as pieces:
+            yield from selected(pieces, wanted)
 
 
 def _last(

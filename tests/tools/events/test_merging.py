@@ -34,6 +34,31 @@ def test_only_the_last_event_of_a_piece_reaches_to_its_end():
     assert [each.read_to.position for each in by_time([[piece]])] == [0, 7]
 
 
+def test_all_partitions_are_closed_when_one_fails_or_the_rest_is_not_wanted():
+    closed = []
+
+    def endless(name):
+        try:
+            while True:
+                yield _piece(name, 0, 5)
+        finally:
+            closed.append(name)
+
+    def broken():
+        yield _piece("2", 0, 0)
+        raise ValueError("broken")
+
+    # The error, which is still there, refers to what was read.
+    with pytest.raises(ValueError, match="broken") as error:
+        list(by_time([endless("0"), endless("1"), broken()]))
+    assert error is not None
+    assert sorted(closed) == ["0", "1"]
+    merged = by_time([endless("3"), [_piece("4", 0, 0)]])
+    next(merged)
+    merged.close()
+    assert closed[2:] == ["3"]
+
+
 @pytest.mark.parametrize("threads", [1, 3])
 def test_sources_are_read_at_the_same_time_and_each_keeps_its_order(threads):
     def source(partition):

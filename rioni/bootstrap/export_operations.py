@@ -18,7 +18,7 @@ from rioni.bootstrap import verify_export
 from rioni.bootstrap.checkpoint_operations import signed_checkpoint
 from rioni.bootstrap.database import opened_for_reading, reading_models
 from rioni.config.settings import Config
-from rioni.domain.errors import Conflict
+from rioni.domain.errors import Conflict, Unavailable
 from rioni.domain.hash_chain import GENESIS
 from rioni.domain.transparency.checkpoint import parse_checkpoint
 from rioni.domain.transparency.key_succession import LogKey
@@ -58,13 +58,12 @@ def export(config: Config, target: Path, wanted: AuditFilter, progress: Progress
         Conflict: the folder is not empty.
         CorruptLog: the log has no entry at a position, or the export is not what the log has.
         NotFound: the log has no signing key yet.
-        Unavailable: the data do not exist or can't be read.
+        Unavailable: the data do not exist or can't be read, or the folder can't be written.
     """
-    _check_empty(target)
-    target.absolute().parent.mkdir(parents=True, exist_ok=True)
     beside = target.absolute().with_name(f".{target.name}-{uuid4()}")
-    beside.mkdir()
     try:
+        _check_empty(target)
+        beside.mkdir(parents=True)
         with opened_for_reading(config) as engine:
             with reading(engine) as connection:
                 note = signed_checkpoint(config, connection)
@@ -94,6 +93,8 @@ def export(config: Config, target: Path, wanted: AuditFilter, progress: Progress
         _check_empty(target)
         # A rename replaces an empty folder and refuses any other.
         beside.rename(target)
+    except OSError as ex:
+        raise Unavailable(f"{target} can't be written: {ex.strerror or ex}. Check disk space and permissions.") from ex
     finally:
         shutil.rmtree(beside, ignore_errors=True)
     progress("export", checkpoint.size, checkpoint.size)

@@ -3,6 +3,7 @@
 import ast
 import contextlib
 import json
+import resource
 import shutil
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from rioni.bootstrap.log_tree import build_checkpoint_signer
 from rioni.bootstrap.startup import prepare_startup
 from rioni.commands.system.settings import AddBlacklistEntry
 from rioni.config.settings import Config
-from rioni.domain.errors import Conflict
+from rioni.domain.errors import Conflict, Unavailable
 from rioni.domain.transparency.signed_note import Note, parse_note, sign, verifier_of
 from rioni.projections.queries.audit_log import AuditFilter
 
@@ -63,6 +64,24 @@ def repaired(folder: Path) -> None:
     for name in manifest["files"]:
         manifest["files"][name] = verify_export.sha256((folder / name).read_bytes()).hex()
     (folder / "manifest.json").write_text(json.dumps(manifest))
+
+
+@pytest.mark.parametrize("size", [0, 500, 5_000])
+def test_an_export_for_which_there_is_no_room_leaves_nothing(exports, tmp_path, size):
+    _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, most))
+    try:
+        with pytest.raises(Unavailable, match=r"export can't be written: File too large\. Check disk space"):
+            export(Config(data=exports / "data"), tmp_path / "export", AuditFilter(), silent)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_export_below_a_file_is_refused(exports, tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(Unavailable, match="can't be written: "):
+        export(Config(data=exports / "data"), tmp_path / "file" / "export", AuditFilter(), silent)
 
 
 def test_an_export_is_verified_by_the_standard_library_alone(exported, exports):

@@ -1,6 +1,7 @@
 """Where a read begins and ends: the places that options, times and subscriptions name in each partition."""
 
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 from typing import Any
 from urllib.parse import quote
 
@@ -21,13 +22,14 @@ Places = dict[str, dict[str, TimelinePosition]]
 
 
 class Locator:
-    """Finds places; every call asks the broker and blocks until it answers."""
+    """Finds places; every call asks the broker and blocks until it answers. For one look: it remembers what to read."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
         self._server = options.server()
         self.broker = options.broker()
 
+    @cached_property
     def event_types(self) -> tuple[str, ...]:
         """The event types to read.
 
@@ -50,12 +52,12 @@ class Locator:
         committed = self._committed() if self._options.subscription else {}
         return {
             name: self._of_option(name, self._options.start, "from") | committed.get(name, {})
-            for name in self.event_types()
+            for name in self.event_types
         }
 
     def ends(self) -> Places:
         """The places up to which the read goes, by the option `to`."""
-        return {name: self._of_option(name, self._options.end, "to") for name in self.event_types()}
+        return {name: self._of_option(name, self._options.end, "to") for name in self.event_types}
 
     def shifted(self, name: str, partition: str, after: TimelinePosition, shifts: list[int]) -> list[TimelinePosition]:
         """The places so many events behind another one, in the same timeline or later ones."""

@@ -89,7 +89,7 @@ def _check_appends(overwrite: bool) -> None:  # noqa: FBT001 - as Spark has it
 
 
 def _declared(options: Options) -> pa.Schema:
-    return table_schema(options.broker(), Locator(options).event_types())
+    return table_schema(options.broker(), Locator(options).event_types)
 
 
 def table_schema(broker: Broker, names: Iterable[str]) -> pa.Schema:
@@ -122,7 +122,7 @@ class EventBatchReader(DataSourceReader):
         """A range for each task; blocks until the broker answers."""
         locator = Locator(self._options)
         # Before the places: the tasks check that these are of the same event type.
-        identities = locator.identities(locator.event_types())
+        identities = locator.identities(locator.event_types)
         starts, ends = self._bounds.narrow(locator.starts(), locator.ends())
         return list(split(locator, starts, ends, identities, self._options.events_per_task))
 

@@ -37,7 +37,7 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Where a new query begins."""
         locator = Locator(self._options)
         # Before the places: the first micro-batch checks that these are of the same event type.
-        identities = locator.identities(locator.event_types())
+        identities = locator.identities(locator.event_types)
         return _written(locator.starts(), identities)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
@@ -55,7 +55,7 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         that each batch is determined by the offsets in the checkpoint alone.
         """
         locator, begin = Locator(self._options), _read(start)
-        identities = _identities(locator, start, locator.event_types())
+        identities = _identities(locator, start, locator.event_types)
         newest = self._newest(locator)
         for name, partitions in newest.items():
             check_not_ahead(begin.get(name, {}), partitions, f"The checkpoint of {name}")
@@ -90,7 +90,7 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._committed = processed
 
     def _newest(self, locator: Locator) -> dict[str, dict[str, Partition]]:
-        return {name: {each.name: each for each in locator.broker.partitions(name)} for name in locator.event_types()}
+        return {name: {each.name: each for each in locator.broker.partitions(name)} for name in locator.event_types}
 
 
 def _identities(locator: Locator, offsets: Offsets, names: Iterable[str]) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from functools import cached_property
+from itertools import islice
 from typing import Any
 from urllib.parse import urlencode
 
@@ -21,6 +22,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from rioni.domain.errors import Unavailable
 from rioni.spark.options import Options, parse_options
 from rioni.tools.api_client import Outage, RequestFailed, answered
 
@@ -73,43 +75,46 @@ class LogReader(DataSourceReader):
         """The entries, the oldest first.
 
         Raises:
-            Unavailable: the broker does not answer, or refuses.
+            Unavailable: the broker does not answer, or refuses; or it has another log since a connection broke.
         """
-        query: dict[str, str] | None = self._query
-        while query is not None:
-            more: str | None = None
-            rows: list[dict[str, Any]] = []
-            for entry in self._entries(query):
-                if "_links" in entry:
-                    more = entry["_links"]["next"]["href"].rpartition("after=")[2].partition("&")[0]
-                    break
-                rows.append(_row(entry))
-                if len(rows) == ROWS:
-                    yield self._batch(rows)
-                    rows = []
-            if rows:
-                yield self._batch(rows)
-            query = None if more is None else query | {"after": more}
+        entries = self._entries()
+        while rows := [_row(entry) for entry in islice(entries, ROWS)]:
+            yield pa.RecordBatch.from_pylist(rows, SCHEMA).select(self._names)
 
-    def _batch(self, rows: list[dict[str, Any]]) -> pa.RecordBatch:
-        return pa.RecordBatch.from_pylist(rows, SCHEMA).select(self._names)
-
-    def _entries(self, query: dict[str, str]) -> Iterator[dict[str, Any]]:
-        """The lines of an answer; where the connection breaks, it goes on behind the last one."""
+    def _entries(self) -> Iterator[dict[str, Any]]:
+        """The entries of all pages; after a broken connection the last one is read again, to recognize the log."""
         server, headers = self._options.server(), {"Accept": "application/x-ndjson"}
         outage = Outage(server)
-        while True:
+        query: dict[str, str] | None = self._query
+        last: dict[str, Any] | None = None
+        known: dict[str, Any] | None = None
+        while query is not None:
             try:
                 with answered(server, "GET", f"/audit?{urlencode(query)}", headers=headers) as answer:
+                    after: str | None = None
                     for line in answer.lines():
                         entry = orjson.loads(line)
                         outage.succeeded()
-                        yield entry
-                        query = query | {"after": str(entry["position"])}
+                        if "_links" in entry:
+                            after = entry["_links"]["next"]["href"].rpartition("after=")[2].partition("&")[0]
+                            break
+                        if known is None:
+                            yield entry
+                            last = entry
+                        elif _identity(entry) == _identity(known):
+                            known = None
+                        else:
+                            break
+                if known is not None:
+                    raise Unavailable(
+                        f"entry {known['position']} of the audit log is not the one that was read before. Was the "
+                        "broker restored from a backup, or replaced? Read the log anew."
+                    )
+                query = None if after is None else self._query | {"after": after}
             except RequestFailed as ex:
                 outage.failed(ex)
-            else:
-                return
+                if last is not None:
+                    known, query = last, self._query | {"after": str(last["position"] - 1)}
 
 
 class FilteredLogReader(LogReader):
@@ -147,6 +152,11 @@ def _time(parameter: str, value: datetime) -> tuple[str, str]:
         return "", ""
     aware = value if value.tzinfo else value.astimezone()
     return parameter, aware.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _identity(entry: dict[str, Any]) -> tuple[Any, ...]:
+    """What tells an entry from one of another log at its position; what rights hide of it is left out."""
+    return tuple(entry[name] for name in ("position", "recorded_at", "kind", "resource"))
 
 
 def _row(entry: dict[str, Any]) -> dict[str, Any]:

@@ -144,7 +144,7 @@ class Archive:
                 failed[shown] = ex
                 self._metrics.errors.labels(shown).inc()
                 self._failures.failed(_not_archived(name), ex)
-        self._job.progress("wait for new events", len(done), len(names))
+        self._job.progress("event types", len(done), len(names))
         problems = "".join(
             f"; {name}: {each.lost:,} events LOST to retention" for name, each in done.items() if each.lost
         )
@@ -156,8 +156,10 @@ class Archive:
         """Archive again and again, until it is told to stop; blocks until then."""
         while not stopped.is_set():
             try:
-                self.archive(stopped.is_set)
+                done, failed = self.archive(stopped.is_set)
                 self._failures.succeeded(_NOTHING)
+                if not stopped.is_set():
+                    self._job.progress("wait for new events", len(done), len(done) + len(failed))
             except RioniError as ex:
                 self._failures.failed(_NOTHING, ex)
                 self._job.note(f"{self._archived():,} events archived; the last round failed: {ex}")

@@ -46,7 +46,7 @@ def test_once_it_archives_what_is_there_and_names_what_failed(server, tmp_path):
     assert missing in done.stderr
     with server.client() as client:
         failed = next(each for each in client.get("/jobs").json()["items"] if each["name"] == str(tmp_path))
-    assert failed["state"] == "failed"
+    assert (failed["state"], failed["phase"], failed["done"], failed["total"]) == ("failed", "event types", 1, 2)
     assert missing in failed["detail"]
     assert "Traceback" not in done.stderr
 
@@ -91,10 +91,16 @@ def test_a_service_archives_what_comes_until_it_is_told_to_end(server, tmp_path)
             publish_orders(client, name, {"order": "b"})
             wait_until(lambda: f'rioni_archive_events_total{{event_type="{name}"}} 2.0' in archived())
             assert f'rioni_archive_retention_seconds{{event_type="{name}"}}' in archived()
-            (job,) = (each for each in client.get("/jobs").json()["items"] if each["state"] == "running")
+
+            def running():
+                (job,) = (each for each in client.get("/jobs").json()["items"] if each["state"] == "running")
+                return job
+
+            job = wait_until(lambda: (job := running())["phase"] == "wait for new events" and job)
             process.send_signal(signal.SIGTERM)
             assert process.wait(WAIT_S) == 0
         (ended,) = (each for each in client.get("/jobs").json()["items"] if each["id"] == job["id"])
+        assert (job["phase"], job["done"], job["total"]) == ("wait for new events", 1, 1)
         assert (ended["state"], ended["detail"]) == ("done", "2 events archived")
     table = ArchiveUnderTest(url=server.url, to=str(tmp_path), format_="parquet").table(name)
     assert sorted(table["order"].to_pylist()) == ["a", "b"]

@@ -1,14 +1,15 @@
 """How the stalls of a worker's event loop are measured."""
 
+import contextlib
 import time
 
 import gevent
 import pytest
-from gevent.queue import Queue
+from gevent.queue import Empty, Queue
 
 from rioni.http.connection.hub_watch import FINE_S, IDLE_S, HubWatch
 from rioni.http.metrics.collectors import Metrics, total
-from tests.support.waiting import WAIT_S
+from tests.support.waiting import PAUSE_S, WAIT_S, Deadline
 
 
 HELD_S = 4 * FINE_S
@@ -33,7 +34,13 @@ class Watched:
 
     def look(self, count: int = 1) -> list[float]:
         """Wait until it was looked so many times more, and return when."""
-        return [self._looks_s.get(timeout=WAIT_S) for _ in range(count)]
+        deadline = Deadline(f"{count} looks at the hub")
+        seen: list[float] = []
+        while len(seen) < count:
+            with contextlib.suppress(Empty):
+                seen.append(self._looks_s.get(timeout=PAUSE_S))
+            deadline.check(lambda: f"{len(seen)} looks")
+        return seen
 
     def _connections(self) -> int:
         self._looks_s.put(time.monotonic())

@@ -314,9 +314,10 @@ def _of_kafka(config: Config, engine: Engine, topics: _Topics) -> Iterator[Probl
 UNPROTECTED = (
     "committed cursors: one behind the last event is found, one that was moved or deleted is not",
     "idempotency keys and event ids of published events",
-    "the marks of the stores, which show that a file was replaced by an older one",
+    "the marks of the stores, which show that a file was replaced by an older one, and which hash chains the log has",
+    "which topics are closed, and which events compaction removes next",
     "how far own event types, such as nakadi.audit.log, report the log",
-    "records of refused requests",
+    "records of refused requests, and of ended sessions of the console",
     "cosignatures of witnesses, which the witnesses keep as well",
     "slots.db, activity.db and jobs.db, which may be lost: the broker makes them anew",
 )

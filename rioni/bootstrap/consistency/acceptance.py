@@ -35,6 +35,7 @@ from rioni.storage.embedded.anchoring import COORDINATION
 from rioni.storage.embedded.anchors import write_anchor
 from rioni.storage.embedded.coordination.database import CoordinationDatabase
 from rioni.storage.embedded.data_directory import DataDirectory, DataDirectoryError, registry_missing
+from rioni.storage.embedded.events.chain_heads import forget_anchored
 from rioni.storage.embedded.events.chunks import DamagedEvents
 from rioni.storage.embedded.events.database import EventsDatabase
 from rioni.storage.embedded.events.padding import pad
@@ -157,6 +158,7 @@ def _restore_events(
         with contextlib.closing(EventsDatabase(path)) as database:
             with database.writing() as connection:
                 write_anchor(connection, anchor)
+                forget_anchored(connection)
             for timeline in timelines:
                 pad(database, timeline.topic, _ends(timeline, expected.marks, cursors))
 

@@ -164,3 +164,14 @@ def test_an_accepted_loss_ends_what_older_anchors_say(data):
         broker.publish("five")
         broker.anchoring.anchor()
     assert list(admin_operations.verify(Config(data=data))) == []
+
+
+def test_after_an_accepted_loss_what_is_left_is_covered_anew(data):
+    with running(data) as broker:
+        broker.anchoring.anchor()
+    assert accept_loss(Config(data=data), "disk died", ["an older backup was restored"])
+    with running(data) as broker:
+        broker.anchoring.anchor()
+    forge(data, lambda chunks: [renamed(chunk) for chunk in chunks])
+    (found,) = findings(data)
+    assert "were changed, or replaced" in found

@@ -1,5 +1,6 @@
 """Heads of the hash chains of partitions: which have changed since the internal log holds them."""
 
+import sqlite3
 from collections.abc import Sequence
 
 from rioni.domain.system.event_chains import ChainHead
@@ -30,6 +31,11 @@ def note_anchored(database: EventsDatabase, heads: Sequence[ChainHead]) -> None:
     with database.writing() as connection:
         rows = [(head.first, head.next, head.topic, head.partition) for head in heads]
         connection.executemany(_UPDATE_ANCHORED, rows)
+
+
+def forget_anchored(connection: sqlite3.Connection) -> None:
+    """Have all heads recorded again: what the log held of them counts no more, since a loss was accepted."""
+    connection.execute("UPDATE partitions SET anchored_first = NULL, anchored_next = NULL")
 
 
 def present_heads(database: EventsDatabase) -> list[ChainHead]:

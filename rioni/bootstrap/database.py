@@ -61,12 +61,16 @@ def opened_for_reading(config: Config) -> Iterator[Engine]:
             yield engine
 
 
+DAMAGE = (ArithmeticError, LookupError, TypeError, ValueError, msgspec.MsgspecError)
+"""What reading damaged rows leads to; errors of reaching the database are others."""
+
+
 @contextlib.contextmanager
 def damage_reported() -> Iterator[None]:
     """Turn errors of damaged rows, whatever they lead to, into one that says what to do."""
     try:
         yield
-    except (ArithmeticError, LookupError, TypeError, ValueError, msgspec.MsgspecError) as ex:
+    except DAMAGE as ex:
         first_line = f"{type(ex).__name__}: {ex}".splitlines()[0]
         raise Unavailable(
             f"The data are damaged or were changed: a row can't be read ({first_line}). Run `rioni verify`, which "

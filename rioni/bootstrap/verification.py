@@ -20,7 +20,7 @@ from rioni.bootstrap.consistency.log_keys import key_file_findings, key_findings
 from rioni.bootstrap.consistency.log_tree import SeenCheckpoint, signature_findings, tree_findings
 from rioni.bootstrap.consistency.stores import counted, cursors_beyond_end, mismatches
 from rioni.bootstrap.consistency.structure import structure_checks
-from rioni.bootstrap.database import damage_reported, database_url, opened_for_reading, reading_models
+from rioni.bootstrap.database import DAMAGE, database_url, opened_for_reading, reading_models
 from rioni.bootstrap.from_config import key_file
 from rioni.config.settings import Config
 from rioni.domain.aggregates import TOPICS
@@ -107,9 +107,7 @@ def check(
             if not local:
                 # A registry that lacks tables may not tell what is in Kafka.
                 lacks = any(each.store == "registry.db" for each in structure)
-                yield from (
-                    _guarded("Kafka", partial(_in_kafka, config, engine)) if lacks else _in_kafka(config, engine)
-                )
+                yield from _guarded("Kafka", partial(_in_kafka, config, engine), Exception if lacks else DAMAGE)
             topics = _topics(engine)
         else:
             yield damage
@@ -153,12 +151,14 @@ def _of_registry(
     checkpoints: Sequence[SeenCheckpoint],
     keys: Sequence[Verifier],
 ) -> Iterator[Problem]:
+    # A server that can't be reached is no damage.
+    errors = DAMAGE if config.database else Exception
+
     def sentences(store: str, found: Callable[[], Iterable[str]]) -> Iterator[Problem]:
         return _guarded(store, lambda: (Problem(store, each) for each in found()))
 
     def guarded(store: str, step: Callable[..., Iterable[Problem]], *args: Any) -> Iterator[Problem]:
-        # A server that can't be reached is no damage.
-        return iter(step(*args)) if config.database else _guarded(store, lambda: step(*args))
+        return _guarded(store, lambda: step(*args), errors)
 
     yield from guarded("log", _of_log, engine, progress)
     yield from guarded("checkpoints", _of_checkpoints, config, engine, progress, checkpoints, keys)
@@ -171,20 +171,23 @@ def _of_registry(
 
 
 def _in_kafka(config: Config, engine: Engine) -> Iterator[Problem]:
-    with damage_reported():
-        compared = compare_kafka(config, engine)
-        compared.check_reached()
-        yield from (Problem("stores", each) for each in compared.findings)
-        yield from _of_kafka(config, engine, _topics(engine))
+    compared = compare_kafka(config, engine)
+    compared.check_reached()
+    yield from (Problem("stores", each) for each in compared.findings)
+    yield from _of_kafka(config, engine, _topics(engine))
 
 
-def _guarded(store: str, step: Callable[[], Iterable[Problem]]) -> Iterator[Problem]:
-    """Yield what a step finds; where damage keeps it from going on, that is a finding as well."""
+def _guarded(
+    store: str,
+    step: Callable[[], Iterable[Problem]],
+    errors: type[Exception] | tuple[type[Exception], ...] = Exception,
+) -> Iterator[Problem]:
+    """Yield what a step finds; where damage keeps it from going on, which leads to these errors, that is a finding."""
     try:
         yield from step()
     except OtherVersion:
         return  # It is a finding of the structure of the file.
-    except Exception as ex:  # noqa: BLE001 - damaged data may lead to any error
+    except errors as ex:
         text = str(ex) if isinstance(ex, RioniError) else f"{type(ex).__name__}: {ex}"
         yield Problem(store, f"{store}: damage keeps the check from going on. {text.splitlines()[0]}")
 

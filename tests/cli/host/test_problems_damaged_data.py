@@ -194,6 +194,23 @@ def test_a_broker_does_not_start_on_a_damaged_registry(original, tmp_path, damag
     assert done.stderr.splitlines()[-1].startswith("Error: ")
 
 
+@pytest.mark.parametrize(
+    "table", ["event_types", "schemas", "states", "subscriptions", "timelines", "log", "audit_log"]
+)
+def test_a_row_that_can_not_be_read_is_a_finding(run, original, tmp_path, table):
+    with sqlite3.connect(original / "registry.db") as connection:
+        columns = [row[1] for row in connection.execute(f'PRAGMA table_info("{table}")') if row[2] != "INTEGER"]
+    connection.close()
+    for column in columns:
+        with sqlite3.connect(damaged(original, tmp_path, "registry.db", lambda _: None) / "registry.db") as connection:
+            one = f'SELECT rowid FROM "{table}" WHERE "{column}" IS NOT NULL LIMIT 1'
+            connection.execute(f'UPDATE "{table}" SET "{column}" = \'x\' WHERE rowid = ({one})')
+            changed = connection.total_changes
+        connection.close()
+        code, found, _ = findings(run, tmp_path / "data")
+        assert code == bool(found) == bool(changed), column
+
+
 @pytest.mark.parametrize("damage", [empty, garbage, folder], ids=lambda each: each.__name__)
 def test_a_marker_that_a_broker_refuses_is_a_finding(run, original, tmp_path, damage):
     data = damaged(original, tmp_path, "format", damage)

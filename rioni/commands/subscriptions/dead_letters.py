@@ -20,7 +20,7 @@ from rioni.commands.subscriptions.subscriptions import RecordDeadLettersRedriven
 from rioni.commands.system.system_event_publisher import SystemEventPublisher
 from rioni.commands.system.system_event_types import SystemEventTypes
 from rioni.domain.access.authorization import Attribute, Subject
-from rioni.domain.errors import EventTypeNotFound, Invalid, InvalidCursor, QuotaExceeded
+from rioni.domain.errors import EventTypeNotFound, Invalid, InvalidCursor, QuotaExceeded, UnavailableCursor
 from rioni.domain.nearest import proposal
 from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.event_store import Chunk
@@ -398,16 +398,16 @@ class DeadLetterRedriver:
             timelines = self._registry.timelines(DEAD_LETTER_QUEUE)
         except EventTypeNotFound:
             return
-        ends = [newest(ranges) for ranges in offset_ranges_of(timelines, self._stores)] if bounded else None
-        for number, begin in _places(timelines, after):
+        ends = [newest(ranges) for ranges in offset_ranges_of(timelines, self._stores)]
+        for number, begin in _places(timelines, after, ends):
             place = begin
-            while ends is None or place < ends[number]:
+            while not bounded or place < ends[number]:
                 order, chunks = read_after(timelines, self._stores, number, place, SCAN_BYTES)
                 if not chunks:
                     break
                 first = place.position + 1 if place.order == order else 0
                 for kept in _letters(chunks, subscription_id, visibility, number, TimelinePosition(order, first)):
-                    if ends is not None and kept.queue_position > ends[number]:
+                    if bounded and kept.queue_position > ends[number]:
                         break
                     if wanted.includes(kept.letter):
                         yield kept
@@ -441,7 +441,9 @@ def _letters(
                     )
 
 
-def _places(timelines: Timelines, after: Cursor | None) -> Iterator[tuple[int, TimelinePosition]]:
+def _places(
+    timelines: Timelines, after: Cursor | None, ends: Sequence[TimelinePosition]
+) -> Iterator[tuple[int, TimelinePosition]]:
     """The partitions of the queue behind a place in it, and where reading begins in each; raises InvalidCursor."""
     count, first = timelines.active.partitions, 0
     begin = TimelinePosition(timelines.readable[0].order, BEFORE_FIRST)
@@ -449,7 +451,10 @@ def _places(timelines: Timelines, after: Cursor | None) -> Iterator[tuple[int, T
         number = partition_number(after.partition, count)
         if number is None:
             raise InvalidCursor(f"non existing partition {after.partition}")
-        yield number, parse_offset(after.offset, partition=after.partition, oldest_order=FIRST_ORDER) or begin
+        place = parse_offset(after.offset, partition=after.partition, oldest_order=FIRST_ORDER) or begin
+        if timelines.is_beyond_end(place, ends[number]):
+            raise UnavailableCursor(DEAD_LETTER_QUEUE, after.partition, str(place.position), end=ends[number].offset)
+        yield number, place
         first = number + 1
     yield from ((number, begin) for number in range(first, count))
 

@@ -245,9 +245,12 @@ def test_a_redrive_goes_on_only_at_a_place_of_the_queue(broker, queue, dead_lett
     keep(queue, subscription, 4, 5)
     assert redrive(broker, dead_letters, subscription, after=Cursor(partition="0", offset="BEGIN")).redriven == 2
     assert redrive(broker, dead_letters, subscription, after=place(1), force=True) == Redriven()
-    for after in (Cursor(partition="1", offset="BEGIN"), Cursor(partition="0", offset="x")):
+    later = Cursor(partition="0", offset="001-0002-000000000000000000")
+    for after in (Cursor(partition="1", offset="BEGIN"), Cursor(partition="0", offset="x"), place(2), later):
         with pytest.raises(InvalidCursor):
             redrive(broker, dead_letters, subscription, after=after)
+        with pytest.raises(InvalidCursor):
+            dead_letters.page(subscription, ANYTHING, 1, UNAUTHENTICATED, after=after)
 
 
 def place(position):

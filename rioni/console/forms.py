@@ -29,7 +29,7 @@ class Forms:
         self._of_clients, self._compute = Counter[str](), compute
 
     def read(self, req: falcon.Request, client: str, *, logged_in: bool) -> dict[str, str]:
-        """The members of a form, of which the last value of a name counts; blocks until it has come.
+        """The members of a form; blocks until it has come.
 
         Args:
             req: with the form.
@@ -37,7 +37,7 @@ class Forms:
             logged_in: whether it may be large.
 
         Raises:
-            HTTPBadRequest: it is not a form, or not whole.
+            HTTPBadRequest: it is not a form, not whole, or has a field twice.
             HTTPContentTooLarge: it is larger than the user may send.
             HTTPError: it comes too slowly (408).
             HTTPServiceUnavailable: the client, or all of them, send large forms.
@@ -82,13 +82,16 @@ def _members(body: bytes) -> dict[str, str]:
     if b"\\" in body:
         raise falcon.HTTPBadRequest(description="This is not a form: it has a backslash that is not quoted.")
     try:
-        pairs = (field.partition("=") for field in body.decode("ascii").split("&") if field)
-        return {_decoded(name): _decoded(value) for name, _, value in pairs}
+        pairs = [field.partition("=") for field in body.decode("ascii").split("&") if field]
+        members = {_decoded(name): _decoded(value) for name, _, value in pairs}
     except UnicodeError as ex:
         raise falcon.HTTPBadRequest(description=f"This is not a form: {ex}") from ex
+    if len(members) < len(pairs):
+        raise falcon.HTTPBadRequest(description="The form has a field twice.")
+    return members
 
 
 def _decoded(text: str) -> str:
     # PERF: 20 to 50 ms for the longest form, where `unquote_plus` takes 280 ms, in which the worker does nothing else.
     escaped = text.replace("+", " ").replace("%", "\\x")
-    return escaped.encode().decode("unicode_escape").encode("latin-1").decode(errors="replace")
+    return escaped.encode().decode("unicode_escape").encode("latin-1").decode()

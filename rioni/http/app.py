@@ -14,6 +14,7 @@ from rioni.http.middleware.base_path import BasePathMiddleware
 from rioni.http.middleware.cross_site import SiteMiddleware
 from rioni.http.middleware.denials import DenialMiddleware
 from rioni.http.middleware.requests import RequestMiddleware
+from rioni.http.request_parsing import OnceRequest
 from rioni.http.resources.audit import AuditResource, DenialsResource
 from rioni.http.resources.clients import ConsumersResource, ProducersResource
 from rioni.http.resources.cursor_arithmetic import (
@@ -150,7 +151,7 @@ def create_app(dependencies: Dependencies) -> falcon.App[Any, Any]:
         SiteMiddleware(dependencies.config),
         AuthenticationMiddleware(dependencies.authentication, dependencies.stream_tickets),
     ]
-    app = falcon.App(middleware=middleware, media_type=falcon.MEDIA_JSON)
+    app = falcon.App(middleware=middleware, media_type=falcon.MEDIA_JSON, request_type=OnceRequest)
     app.req_options.strip_url_path_trailing_slash = True
     app.req_options.auto_parse_qs_csv = False
     # An answer without a body has no type; RequestMiddleware gives one to all others.

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from typing import Any, TypeVar
+from urllib.parse import parse_qsl
 from uuid import uuid4
 
 import falcon
@@ -23,6 +24,26 @@ READ_AT_ONCE_BYTES_MAX = 16_384
 """PERF: reading so much, and checking it, takes 2 ms at most; longer bodies are read in a thread."""
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 """Digits that fit every database; Python's own conversion also accepts other scripts, and fails on long numbers."""
+
+
+class OnceRequest(falcon.Request):
+    """A request of which no parameter counts that is given several times, where one value is asked for."""
+
+    __slots__ = ()
+
+    def get_param(self, name: str, *args: Any, **options: Any) -> Any:
+        """As in Falcon, which would choose the last value; raises Malformed where there are several."""
+        self._check_once(name)
+        return super().get_param(name, *args, **options)
+
+    def get_param_as_bool(self, name: str, *args: Any, **options: Any) -> Any:
+        """As `get_param`."""
+        self._check_once(name)
+        return super().get_param_as_bool(name, *args, **options)
+
+    def _check_once(self, name: str) -> None:
+        if isinstance(given := self.params.get(name), list):
+            raise Malformed(f"{name} is given {len(given)} times: give it once")
 
 
 def context_of(req: falcon.Request, dependencies: Dependencies) -> Context:
@@ -89,6 +110,12 @@ def integer_within(req: falcon.Request, name: str, default: int, least: int, mos
 def listed(req: falcon.Request, name: str) -> list[str]:
     """The values of a parameter that may be given several times, and each time hold a list separated by commas."""
     return [part for text in req.get_param_as_list(name) or () for part in text.split(",") if part or not text]
+
+
+def parameters_but(req: falcon.Request, *left_out: str) -> list[tuple[str, str]]:
+    """The parameters of the query string but some, also those that are empty, for links to other pages."""
+    parameters = parse_qsl(req.query_string, keep_blank_values=True)
+    return [(name, value) for name, value in parameters if name not in left_out]
 
 
 def attribute(req: falcon.Request, name: str) -> Attribute | None:

@@ -1,11 +1,13 @@
 """Lists that come in pages have every item once, in one order, whatever the size of a page: by links and by client."""
 
 import json
+from urllib.parse import parse_qsl, urlsplit
 from uuid import uuid4
 
 import pytest
 
 from rioni.client import Client
+from tests.support.dead_letters import KEEPING, dead_letter, write
 
 
 COUNT = 131
@@ -35,6 +37,16 @@ def application(server):
     return app
 
 
+@pytest.fixture(scope="module")
+def subscription(server, application):
+    """The id of a subscription with so many dead letters."""
+    wanted = {"owning_application": "whole-lists", "event_types": [f"{application}.000"], "annotations": KEEPING}
+    with server.client() as client:
+        found = client.post("/subscriptions", json=wanted).json()["id"]
+        write(client, [dead_letter(found, f"{application}.000", number, {}) for number in range(COUNT)])
+    return found
+
+
 def walked(client, path, limit, rel="next"):
     """The items of all pages from a path on, by their links."""
     found, pages = [], 0
@@ -59,18 +71,53 @@ LISTS = {
     "/subscriptions?owning_application={app}": ("consumer_group", "group-{number:03}"),
     "/event-types/{app}.000/schemas?": ("version", None),
 }
+"""Pages by offset."""
+BEHIND = {
+    "/audit?resource=event-type:{app}.000": ("position", None),
+    "/audit?order=asc&states&actor=unauthenticated&realm=&resource=event-type:{app}.000": ("position", None),
+    "/subscriptions/{subscription}/dead-letters?": ("offset", "001-0001-{number:018}"),
+    "/subscriptions/{subscription}/dead-letters?only_open&show_redriven=&event_type={app}.000": (
+        "offset",
+        "001-0001-{number:018}",
+    ),
+}
+"""Pages behind a place."""
+WRONG = ("", "0", "-1", "1001", "x", "1.0", "1e1", "9" * 30, "%D9%A1", "1&limit=1")
+"""Limits that are none."""
 
 
-@pytest.mark.parametrize("path", LISTS)
+@pytest.mark.parametrize("path", [*LISTS, *BEHIND])
 @pytest.mark.parametrize("limit", LIMITS)
-def test_links_lead_through_the_whole_list(client, application, path, limit):
-    member, text = LISTS[path]
-    found = [item[member] for item in walked(client, f"{path.format(app=application)}&limit={limit}", limit)]
+def test_links_lead_through_the_whole_list(client, application, subscription, path, limit):
+    member, text = (LISTS | BEHIND)[path]
+    path = path.format(app=application, subscription=subscription)
+    found = [item[member] for item in walked(client, f"{path}&limit={limit}", limit)]
     assert len(found) == len(set(found)) == COUNT
     if text is not None:
         assert sorted(found) == [text.format(app=application, number=number) for number in range(COUNT)]
-    whole = walked(client, f"{path.format(app=application)}&limit=1000", 1_000)
+    whole = walked(client, f"{path}&limit=1000", 1_000)
     assert found == [item[member] for item in whole]
+
+
+@pytest.mark.parametrize("path", [*LISTS, *BEHIND, "/audit/denials?"])
+@pytest.mark.parametrize("limit", WRONG)
+def test_a_limit_that_is_none_is_refused(client, application, subscription, path, limit):
+    answer = client.get(f"{path.format(app=application, subscription=subscription)}&limit={limit}")
+    assert answer.status_code == 400
+    assert "limit" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("path", [*BEHIND, "/event-types?annotation=&label=&name=a%26b+c&offset=1"])
+def test_links_keep_all_parameters(client, application, subscription, path):
+    path = path.format(app=application, subscription=subscription)
+    answer = client.get(f"{path}&limit=1")
+    links = [link["url"] for link in answer.links.values()]
+    if isinstance(answer.json(), dict):
+        links += [link["href"] for link in answer.json()["_links"].values()]
+    kept = [{*parse_qsl(urlsplit(each).query, keep_blank_values=True)} for each in links]
+    given = {*parse_qsl(urlsplit(path).query, keep_blank_values=True)} - {("offset", "1")}
+    assert kept
+    assert all(given <= each for each in kept)
 
 
 @pytest.mark.parametrize("path", LISTS)

@@ -1,5 +1,7 @@
 """Every form of every page: forged ones change nothing, and what is typed comes back as text."""
 
+from urllib.parse import urlencode
+
 import httpx
 import pytest
 
@@ -49,6 +51,38 @@ def test_a_forged_form_is_refused_and_changes_nothing(visitor, api, found, forge
         answer = visitor.http.post(path, data=sent, headers=headers)
         assert answer.status_code == 403, (path, action)
     assert last_change(api) == before
+
+
+BAD = {
+    "twice": lambda name: [(name, "x"), (name, "x")],
+    "twice with other values": lambda name: [(name, "x"), (name, "y")],
+    "not UTF-8": lambda name: [(name, b"x\xff")],
+}
+
+
+@pytest.mark.parametrize("way", BAD)
+def test_a_form_with_a_field_that_can_not_be_told_is_refused_and_changes_nothing(visitor, api, found, way):
+    before = last_change(api)
+    for path, form, action in found:
+        whole = {**form.fields, "csrf": visitor.csrf, "action": action}
+        for name in whole:
+            sent = [(each, value) for each, value in whole.items() if each != name] + BAD[way](name)
+            headers = {"X-CSRF-Token": visitor.csrf, "Content-Type": "application/x-www-form-urlencoded"}
+            answer = visitor.http.post(path, content=urlencode(sent), headers=headers)
+            assert answer.status_code == 400, (path, action, name)
+    assert last_change(api) == before
+
+
+def test_a_form_without_a_field_or_of_another_type_is_no_error_of_the_console(visitor, found):
+    for path, form, action in found:
+        # Not the name of anything, as below.
+        whole = {**dict.fromkeys(form.fields, "x?"), "action": action}
+        for name in whole:
+            answer = visitor.post(path, {each: value for each, value in whole.items() if each != name})
+            assert answer.status_code < 500, (path, action, name)
+        headers = {"X-CSRF-Token": visitor.csrf}
+        for sent in ({"json": whole}, {"files": {"action": (None, action)}}, {"content": b""}):
+            assert visitor.http.post(path, headers=headers, **sent).status_code in (400, 403), (path, action)
 
 
 def test_what_is_typed_comes_back_as_text(visitor, found):

@@ -103,15 +103,16 @@ def _refuse_surrogates(value: Any) -> None:
         raise JsonError("Lone surrogate in a string") from ex
 
 
-def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    members = dict(pairs)
-    if len(members) < len(pairs):
+def members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The object of these members; raises JsonError where one is there twice."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
         seen: set[str] = set()
         for name, _ in pairs:
             if name in seen:
                 raise JsonError(f'Duplicate key "{name[:100]}"')
             seen.add(name)
-    return members
+    return found
 
 
 def _integer(text: str) -> int:
@@ -132,7 +133,7 @@ def _constant(name: str) -> Any:
 
 
 _DECODER = json.JSONDecoder(
-    object_pairs_hook=_members,
+    object_pairs_hook=members,
     parse_int=_integer,
     parse_float=_double,
     parse_constant=_constant,

@@ -1,6 +1,6 @@
 """`/audit`: who changed what, when and from where, and which requests were refused (reference audit)."""
 
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import urlencode
 from weakref import WeakSet
 
 import falcon
@@ -15,7 +15,7 @@ from rioni.http.audit_entries import rendered
 from rioni.http.caller import caller_of, client_key
 from rioni.http.dependencies import Dependencies
 from rioni.http.history import LOG_POSITION, check_history, time_from
-from rioni.http.request_parsing import integer, integer_within
+from rioni.http.request_parsing import integer, integer_within, parameters_but
 from rioni.http.resources.audit_export import NDJSON, AuditExport
 from rioni.http.resources.resource import Resource
 from rioni.projections.queries import audit_pages
@@ -165,6 +165,6 @@ def _wants_lines(req: falcon.Request) -> bool:
 
 
 def _href(req: falcon.Request, name: str, position: int, limit: int | None) -> str:
-    kept = [(each, value) for each, value in parse_qsl(req.query_string) if each not in ("after", "before", "limit")]
+    kept = parameters_but(req, "after", "before", "limit")
     size = [] if limit is None else [("limit", limit)]
     return f"{req.root_path}{req.path}?{urlencode([*kept, (name, position), *size])}"

@@ -1,7 +1,7 @@
 """`/event-types`: the registry of event types (reference event-types#definition)."""
 
 from http import HTTPStatus
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import urlencode
 
 import falcon
 import msgspec
@@ -17,7 +17,7 @@ from rioni.http.bodies.reading import DEFINITION_BYTES_MAX, read_json
 from rioni.http.dependencies import Dependencies
 from rioni.http.event_type_selection import filter_from, unused_days_from, unused_for
 from rioni.http.history import as_of
-from rioni.http.request_parsing import dispatch, integer, integer_within, parsed
+from rioni.http.request_parsing import dispatch, integer, integer_within, parameters_but, parsed
 from rioni.http.resources.filter_evaluations import SchemaChange, warning
 from rioni.http.resources.resource import Resource
 from rioni.projections.queries import event_types
@@ -125,7 +125,7 @@ def _link(req: falcon.Request, resp: falcon.Response, offset: int, limit: int, *
         places["prev"] = max(0, offset - limit)
     if more:
         places["next"] = offset + limit
-    kept = [(name, value) for name, value in parse_qsl(req.query_string) if name not in ("offset", "limit")]
+    kept = parameters_but(req, "offset", "limit")
     links = [
         f'<{req.root_path}{req.path}?{urlencode([*kept, ("offset", place), ("limit", limit)])}>; rel="{rel}"'
         for rel, place in places.items()

@@ -1,4 +1,5 @@
 import json
+from inspect import isfunction, signature
 
 import fastjsonschema
 import pytest
@@ -25,6 +26,22 @@ def test_null_means_absent_except_where_the_two_differ():
 
 def test_unknown_members_are_ignored():
     assert parsing.event_type_spec(encoded(name="a", created_at=1, anything=[])).name == "a"
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        value
+        for value in vars(parsing).values()
+        if isfunction(value) and value.__module__ == parsing.__name__ and "body" in signature(value).parameters
+    ],
+)
+@pytest.mark.parametrize("body", [b'{"a":1,"\\u0061":1}', b'[{"a":{"b":1,"b":2}}]'])
+def test_no_member_is_there_twice(read, body):
+    """Reference common#json-bodies."""
+    arguments = [body if name == "body" else {} for name, each in signature(read).parameters.items()]
+    with pytest.raises(Malformed, match="Duplicate key"):
+        read(*arguments)
 
 
 def test_all_missing_members_of_inner_objects_are_named_together():

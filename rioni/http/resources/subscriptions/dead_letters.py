@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import urlencode
 
 import falcon
 import msgspec
@@ -18,7 +18,7 @@ from rioni.domain.timestamps import rfc3339
 from rioni.http.bodies import parsing
 from rioni.http.bodies.reading import read_json
 from rioni.http.caller import subject_of
-from rioni.http.request_parsing import context_of, integer, parsed
+from rioni.http.request_parsing import context_of, integer, parameters_but, parsed
 from rioni.http.resources.resource import Resource
 
 
@@ -81,8 +81,8 @@ def _after(req: falcon.Request) -> Cursor | None:
 
 
 def _href(req: falcon.Request, after: Cursor) -> str:
-    kept = [(name, value) for name, value in parse_qsl(req.query_string) if name != "after"]
-    return f"{req.root_path}{req.path}?{urlencode([*kept, ('after', f'{after.partition}:{after.offset}')])}"
+    query = [*parameters_but(req, "after"), ("after", f"{after.partition}:{after.offset}")]
+    return f"{req.root_path}{req.path}?{urlencode(query)}"
 
 
 def _encoded(items: Sequence[KeptDeadLetter]) -> Iterator[bytes]:

@@ -319,7 +319,7 @@ def json_body(body: bytes) -> Any:
     """
     try:
         found = orjson.loads(body)
-        # PERF: 2 µs for a commit; a long text is one step.
+        # PERF: 6 µs for a commit, 20 ms for the largest schema, of which each character is escaped.
         _UNIQUE.decode(body.decode())
     except (orjson.JSONDecodeError, JsonError, RecursionError) as ex:
         raise Malformed(f"The body is not valid JSON: {ex}") from ex

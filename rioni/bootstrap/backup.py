@@ -110,9 +110,7 @@ def _check_config(config: Config, folder: Path) -> None:
         raise Unavailable(f"{missing} Restore a backup: `rioni restore`.")
     if not (config.data / "registry.db").exists():
         raise Unavailable(f"There is no data in {config.data}. Name the data directory of a broker: --data.")
-    data, target = config.data.resolve(), folder.resolve()
-    if data == target or data in target.parents or target in data.parents:
-        raise BackupError(f"{folder} and the data directory {config.data} contain one another. Name another folder.")
+    backup_folder.check_apart(folder, config.data)
 
 
 @contextlib.contextmanager

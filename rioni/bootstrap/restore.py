@@ -107,11 +107,13 @@ def restore(
         delete_old: whether to delete the old files, instead of keeping them in a folder of the data directory.
 
     Raises:
-        BackupError: the backup is damaged or does not fit, or newer data would be lost.
+        BackupError: the backup is damaged or does not fit, it is in the data directory or holds it, or newer data would
+            be lost.
         DataDirectoryError: the broker is running, this is no data directory, or it was migrated to a cluster.
         Unavailable: a file can't be used.
     """
     with _disk_errors(data):
+        backup_folder.check_apart(folder, data)
         manifest = _checked_manifest(folder)
         existed, begun = data.exists(), (data / RESTORING).exists()
         with DataDirectory(data, restoring=True) as directory:

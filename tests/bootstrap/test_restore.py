@@ -87,6 +87,18 @@ def test_the_same_state_can_be_restored_without_loss_and_the_old_files_be_delete
     assert state(tmp_path / "data") == (["a", "b"], 19)
 
 
+@pytest.mark.parametrize("place", ["data/restore", "data/backup", "data", "."])
+def test_a_backup_that_the_data_directory_would_swallow_is_refused_and_stays(folder, tmp_path, place):
+    """The folder `restore` of a data directory is that of the restored files, and is emptied first."""
+    for path in [*folder.iterdir()]:
+        (tmp_path / place).mkdir(exist_ok=True)
+        path.replace(tmp_path / place / path.name)
+    before = {path: path.is_dir() or path.read_bytes() for path in tmp_path.rglob("*")}
+    with pytest.raises(RioniError, match="contain one another"):
+        restore(tmp_path / place, tmp_path / "data", silent, accept_lost_events=True, delete_old=True)
+    assert {path: path.is_dir() or path.read_bytes() for path in tmp_path.rglob("*")} == before
+
+
 def test_what_does_not_fit_is_refused(folder, tmp_path):
     with running(tmp_path / "other"):
         pass

@@ -90,6 +90,17 @@ class Source(Protocol):
 Progress = Callable[[int, int], None]
 
 
+def check_apart(folder: Path, data: Path) -> None:
+    """Check that neither of a backup and a data directory is in the other one, or is the other one.
+
+    Raises:
+        BackupError: it is.
+    """
+    here, there = folder.resolve(), data.resolve()
+    if here == there or here in there.parents or there in here.parents:
+        raise BackupError(f"{folder} and the data directory {data} contain one another. Name another folder.")
+
+
 def read_manifest(folder: Path) -> Manifest | None:
     """Return the manifest of a backup; None if there is none.
 

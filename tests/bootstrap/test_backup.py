@@ -14,6 +14,7 @@ from rioni.domain.errors import RioniError
 from rioni.storage.embedded import backup_folder
 from rioni.storage.embedded.backup_folder import read_manifest
 from tests.bootstrap.consistency.test_stores import PARTITION, create, publish, running
+from tests.storage.embedded.events.test_event_store_faults import file_size_limit
 from tests.support.killing import killed_at_each_step
 
 
@@ -103,6 +104,13 @@ def test_too_little_space_and_a_cluster_are_refused(data, tmp_path, monkeypatch)
     monkeypatch.setattr("rioni.bootstrap.backup.SPARE_BYTES", 2**60)
     with pytest.raises(RioniError, match="Free space"):
         backup(Config(data=data), tmp_path / "to", silent)
+
+
+def test_data_on_a_full_disk_are_not_called_damaged(data, tmp_path):
+    with file_size_limit(0), pytest.raises(RioniError, match=r"registry\.db can't be read: .*\. Check disk space and"):
+        backup(Config(data=data), tmp_path / "to", silent)
+    backup(Config(data=data), tmp_path / "to", silent)
+    assert_complete(tmp_path / "to")
 
 
 def test_damaged_data_do_not_replace_the_backup_before(data, tmp_path):

@@ -147,4 +147,6 @@ def _named(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as ex:
-        raise Unavailable(f"{path} can't be read: {ex}. Run `rioni verify`.") from ex
+        raise Unavailable(
+            f"{path} can't be read: {ex}. Check disk space and permissions, and run `rioni verify`."
+        ) from ex

@@ -43,6 +43,12 @@ def run(
         notes = (" ".join(each.split()) for each in getattr(ex, "__notes__", ()))
         say(" ".join([f"Error: {_in_one_line(str(ex))}", *notes]), err=True)
         sys.exit(FAILED)
+    except OSError as ex:
+        say(
+            f"Error: {ex.filename or 'A file'} can't be used: {ex.strerror or ex}. Check disk space and permissions.",
+            err=True,
+        )
+        sys.exit(FAILED)
     sys.exit(code)
 
 

@@ -2,10 +2,13 @@
 
 import re
 import socket
+import sys
 from pathlib import Path
 
 import pytest
+import typer
 
+from rioni.cli import running
 from rioni.cli.app import app
 from tests.support.command_tree import leaves
 
@@ -101,6 +104,37 @@ def test_data_that_is_not_there_is_2(run, words, tmp_path, monkeypatch):
     assert (code, out) == (2, ""), err
     _plain(err)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("raised", "said"),
+    [
+        (PermissionError(13, "Permission denied", "/nonexistent"), "/nonexistent can't be used: Permission denied."),
+        (OSError(28, "No space left on device"), "A file can't be used: No space left on device."),
+        (OSError("timed out"), "A file can't be used: timed out."),
+    ],
+)
+def test_what_the_system_refuses_is_one_line(capsys, monkeypatch, raised, said):
+    app = typer.Typer()
+
+    @app.command()
+    def command() -> None:
+        raise raised
+
+    monkeypatch.setattr(sys, "argv", ["program"])
+    with pytest.raises(SystemExit) as ended:
+        running.run(app, "program")
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == f"Error: {said} Check disk space and permissions.\n"
+
+
+def test_a_home_that_can_not_be_written_is_2(run, tmp_path, monkeypatch):
+    """What lacks Java or Maven does not get as far."""
+    (tmp_path / "cache").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    code, out, err = run("cluster", "up")
+    assert (code, out) == (2, "")
+    assert re.search(r"cache/rioni can't be used|This needs", _plain(err))
 
 
 @pytest.mark.parametrize("words", sorted(ON_DATA - {("doctor",)} | {("serve",)}), ids=" ".join)

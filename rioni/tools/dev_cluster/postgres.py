@@ -32,6 +32,9 @@ STEP_TIMEOUT_S = 60.0
 
 SUPERUSER = "postgres"
 
+SOCKET, SOCKET_BYTES_MAX = ".s.PGSQL.5432", 107
+"""The name of the socket, and how long its whole path may be."""
+
 
 class LocalPostgres:
     """A server in a folder of its own; see `running_postgres`."""
@@ -48,7 +51,7 @@ class LocalPostgres:
             Unavailable: it does not work; the text says why.
         """
         self._folder, self._programs, self._account = folder, programs, account
-        self._data = folder / "data"
+        self._data, self._log = folder / "data", folder / "log"
         if account is not None:
             os.chown(folder, account.pw_uid, account.pw_gid)
         self._run("initdb", "--auth=trust", "--encoding=utf8", f"--username={SUPERUSER}", "-D", str(self._data))
@@ -57,7 +60,7 @@ class LocalPostgres:
         """Start the server unless it runs; blocks until it takes connections. Raises Unavailable."""
         if self._call("pg_ctl", "-D", str(self._data), "status").returncode:
             options = f"-h '' -k {self._folder}"
-            self._run("pg_ctl", "-w", "-D", str(self._data), "-l", str(self._folder / "log"), "-o", options, "start")
+            self._run("pg_ctl", "-w", "-D", str(self._data), "-l", str(self._log), "-o", options, "start")
 
     def stop(self) -> None:
         """End the server and all its connections; blocks until it has ended. Raises Unavailable."""
@@ -80,8 +83,10 @@ class LocalPostgres:
     def _run(self, program: str, *arguments: str) -> None:
         done = self._call(program, *arguments)
         if done.returncode:
-            said = done.stdout.strip().splitlines() or ["nothing was printed"]
-            raise Unavailable(f"PostgreSQL's {program} failed: {said[-1]}. Its files are in {self._folder}.")
+            # The log is in the folder, which is deleted at once.
+            logged = self._log.read_text(errors="replace") if self._log.exists() else ""
+            said = [*done.stdout.strip().splitlines()[-1:], *logged.strip().splitlines()] or ["Nothing was printed."]
+            raise Unavailable(f"PostgreSQL's {program} failed: {' '.join(said)}")
 
     def _call(self, program: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
         # What the server inherits stays open: a pipe would never end.
@@ -126,6 +131,10 @@ def running_postgres() -> Iterator[LocalPostgres]:
                 programs = Path(folder, "programs")
                 _copy(installed, programs)
         home = Path(folder, "server")
+        if len(os.fsencode(home / SOCKET)) > SOCKET_BYTES_MAX:
+            raise Unavailable(
+                f"{folder} is too long for PostgreSQL's socket. Set TMPDIR to a folder with a shorter name."
+            )
         home.mkdir(mode=0o700)
         server = LocalPostgres(home, programs / VERSION_FOLDER / "bin", account)
         try:

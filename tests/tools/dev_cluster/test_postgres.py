@@ -96,3 +96,25 @@ def test_what_postgresql_refuses_is_said(tmp_path: Path):
     (tmp_path / "initdb").chmod(0o700)
     with pytest.raises(Unavailable, match="PostgreSQL's initdb failed: the disk is full"):
         postgres.LocalPostgres(tmp_path, tmp_path, None)
+
+
+def test_what_the_server_has_logged_is_said(tmp_path: Path):
+    """PostgreSQL's own advice is to look at the log, in a folder that is deleted by then."""
+    for name, text in (
+        ("initdb", "exit 0"),
+        ("pg_ctl", "echo 'FATAL:  no space' > log; echo Examine the log.; exit 1"),
+    ):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o700)
+    server = postgres.LocalPostgres(tmp_path, tmp_path, None)
+    with pytest.raises(Unavailable, match=r"PostgreSQL's pg_ctl failed: Examine the log\. FATAL:  no space$"):
+        server.ensure_postgres_running()
+
+
+def test_a_folder_whose_name_is_too_long_for_a_socket_is_refused_with_advice(tmp_path: Path, monkeypatch):
+    long = tmp_path / ("x" * 100)
+    long.mkdir(mode=0o755)
+    monkeypatch.setattr(postgres, "_account", lambda: None)
+    monkeypatch.setattr(tempfile, "tempdir", str(long))
+    with pytest.raises(Unavailable, match="TMPDIR"), running_postgres():
+        pass

@@ -11,7 +11,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from rioni.cli.streams import CannotWrite
+from rioni.cli.streams import CannotWrite, created
 from rioni.cli.tables import Column, fit, table_of, value_at
 from rioni.domain.errors import Invalid, RioniError
 from rioni.domain.terminal_text import ascii_json, visible, visible_json
@@ -242,8 +242,5 @@ def opened(path: Path | None) -> Iterator[TextIO]:
     if path is None:
         yield sys.stdout
         return
-    try:
-        with path.open("w", encoding="utf-8") as file:
-            yield file
-    except OSError as ex:
-        raise CannotWrite(f"{path} can't be written: {ex.strerror}.") from ex
+    with created(path) as file:
+        yield file

@@ -4,9 +4,12 @@ An output that can't be written ends the command with one line; messages that ca
 """
 
 import atexit
+import contextlib
 import io
 import os
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from rioni.domain.errors import RioniError
@@ -28,6 +31,26 @@ class _Output(io.FileIO):
             raise ReaderEnded("The program that reads standard output has ended.") from ex
         except OSError as ex:
             raise CannotWrite(f"Standard output can't be written: {ex.strerror}.") from ex
+
+
+class _File(io.FileIO):
+    def write(self, data: Any, /) -> int:
+        with _naming(self.name):
+            return super().write(data)
+
+
+@contextlib.contextmanager
+def _naming(path: object) -> Iterator[None]:
+    try:
+        yield
+    except OSError as ex:
+        raise CannotWrite(f"{path} can't be written: {ex.strerror}.") from ex
+
+
+def created(path: Path) -> io.TextIOWrapper:
+    """Open a file that the user names, for text; an error is `CannotWrite`, now and whenever it is written to."""
+    with _naming(path):
+        return io.TextIOWrapper(io.BufferedWriter(_File(path, "w")), encoding="utf-8")
 
 
 class _ClosedOutput(io.FileIO):

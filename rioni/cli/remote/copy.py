@@ -22,7 +22,7 @@ from rioni.cli.remote.event_options import (
     selection,
 )
 from rioni.cli.session import Session, connected
-from rioni.cli.streams import CannotWrite
+from rioni.cli.streams import created
 from rioni.domain.errors import Invalid, RioniError
 
 
@@ -198,10 +198,7 @@ class _Report:
         self._said = 0
         self._file = None
         if rejected is not None:
-            try:
-                self._file = stack.enter_context(rejected.open("w", encoding="utf-8"))
-            except OSError as ex:
-                raise CannotWrite(f"{rejected} can't be written: {ex.strerror}.") from ex
+            self._file = stack.enter_context(created(rejected))
 
     def note(self, text: str) -> None:
         """Say something to people."""

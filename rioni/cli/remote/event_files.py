@@ -18,7 +18,7 @@ from rioni.cli.exit_codes import FAILED, REFUSED
 from rioni.cli.meter import Meter, meter
 from rioni.cli.output import Output, say
 from rioni.cli.session import Session
-from rioni.cli.streams import CannotWrite
+from rioni.cli.streams import created
 from rioni.domain.errors import Invalid, RioniError
 
 
@@ -297,10 +297,7 @@ class Report:
         self._file: TextIO | None = None
         self._said = 0
         if rejected is not None:
-            try:
-                self._file = stack.enter_context(rejected.open("w", encoding="utf-8"))
-            except OSError as ex:
-                raise CannotWrite(f"{rejected} can't be written: {ex.strerror}.") from ex
+            self._file = stack.enter_context(created(rejected))
 
     def refused(self, rejected: "Rejected") -> None:
         """Take note of something that was not published."""

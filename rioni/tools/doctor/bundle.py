@@ -55,11 +55,15 @@ def write_bundle(path: Path, results: Sequence[Result], facts: Mapping[str, Any]
         raise Invalid(f"{path} exists already; name a new file for the bundle.") from ex
     except OSError as ex:
         raise Invalid(f"The bundle {path} can't be written: {ex.strerror}.") from ex
-    with os.fdopen(fd, "wb") as file, tarfile.open(fileobj=file, mode="w:gz") as archive:
-        for name, data in files.items():
-            member = tarfile.TarInfo(f"{folder}/{name}")
-            member.size, member.mtime = len(data), int(time.time())
-            archive.addfile(member, io.BytesIO(data))
+    try:
+        with os.fdopen(fd, "wb") as file, tarfile.open(fileobj=file, mode="w:gz") as archive:
+            for name, data in files.items():
+                member = tarfile.TarInfo(f"{folder}/{name}")
+                member.size, member.mtime = len(data), int(time.time())
+                archive.addfile(member, io.BytesIO(data))
+    except OSError as ex:
+        path.unlink()
+        raise Invalid(f"The bundle {path} can't be written: {ex.strerror}.") from ex
     return list(files)
 
 

@@ -123,6 +123,8 @@ def test_refused_events_are_named_and_written_to_a_file(rioni, client, event_typ
     assert "1 refused" in out
     (refused,) = map(json.loads, Path("rejected.jsonl").read_text().splitlines())
     assert refused["event"]["number"] == 2
+    code, _, err = rioni("copy", source, target, "--continue", "--rejected", "/dev/full")
+    assert (code, err.splitlines()[-1]) == (2, "Error: /dev/full can't be written: No space left on device.")
 
 
 @pytest.mark.parametrize("refused", [0, 1, 6, 9])

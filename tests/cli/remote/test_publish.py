@@ -106,6 +106,8 @@ def test_only_some_of_many_refused_events_are_named_on_the_screen(rioni, orders)
     assert len(err.splitlines()) == 21
     assert "are in the file" in err
     assert len(Path("rejected.jsonl").read_text().splitlines()) == 50
+    code, _, err = rioni("publish", orders, "--continue", "--rejected", "/dev/full", stdin=_lines(*[{}] * 50))
+    assert (code, err.splitlines()[-1]) == (2, "Error: /dev/full can't be written: No space left on device.")
 
 
 def test_what_a_stream_delivers_can_be_published_again(rioni, client, orders, name, stored):

@@ -1,6 +1,9 @@
 import json
 import tarfile
 
+import pytest
+
+from rioni.domain.errors import Invalid
 from rioni.tools.doctor import bundle
 from rioni.tools.doctor.allowed import Allowed
 from rioni.tools.doctor.facts.connection import Access
@@ -8,6 +11,7 @@ from rioni.tools.doctor.facts.files import LogFile
 from rioni.tools.doctor.facts.metrics import Metrics
 from rioni.tools.doctor.model import Missing, Result
 from rioni.tools.doctor.redaction import Redactor
+from tests.storage.embedded.events.test_event_store_faults import file_size_limit
 
 
 def written(tmp_path, facts):
@@ -56,3 +60,9 @@ def test_files_that_would_exceed_the_bound_are_named_in_the_manifest(tmp_path, m
     files = written(tmp_path, {"logs": [LogFile("long", "x\n" * 1_000), LogFile("short", "y\n")]})
     assert json.loads(files["manifest.json"])["left_out"] == ["logs/1.log"]
     assert files["logs/2.log"] == b"y\n"
+
+
+def test_a_bundle_for_which_there_is_no_room_is_named_and_leaves_nothing(tmp_path):
+    with file_size_limit(100), pytest.raises(Invalid, match=r"bundle\.tar\.gz can't be written: File too large"):
+        written(tmp_path, {})
+    assert list(tmp_path.iterdir()) == []

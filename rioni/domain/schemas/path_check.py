@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from jsonschema_rs.canonical.json import to_string
+
 from rioni.domain.schemas.effective_schema import DRAFT_NUMBERS, EffectiveSchema
 from rioni.domain.schemas.field_path import NameMatcher, TooMuchToLookFor
 from rioni.domain.schemas.keywords import KEYWORDS_SINCE, type_of
@@ -45,6 +47,8 @@ class PathFound(NamedTuple):
     is_declared: bool
     names: frozenset[str] = frozenset()
     """Those that are declared where the first undeclared or excluded segment stands, for proposals."""
+    values: frozenset[str] | None = None
+    """The values that there may be, as canonical JSON; None where they are not enumerated."""
 
     @property
     def standing(self) -> Standing:
@@ -118,7 +122,10 @@ class _Search:
         rest = self._path[done:]
         types = _types(node)
         if not rest:
-            return PathFound(types, is_declared=True)
+            found = PathFound(types, is_declared=True)
+            for values in _enumerated(node):
+                found = _both(found, PathFound(types, is_declared=True, values=frozenset(map(to_string, values))))
+            return found
         if node.get("not") in ({}, True) or (isinstance(rest[0], str) and node.get("not") == {"required": [rest[0]]}):
             return _NOTHING
         found = _ANYTHING
@@ -171,16 +178,25 @@ class _Search:
 
 
 def _both(left: PathFound, right: PathFound) -> PathFound:
-    return PathFound(left.types & right.types, left.is_declared or right.is_declared, left.names | right.names)
+    known = [each.values for each in (left, right) if each.values is not None]
+    return PathFound(
+        left.types & right.types,
+        left.is_declared or right.is_declared,
+        left.names | right.names,
+        frozenset.intersection(*known) if known else None,
+    )
 
 
 def _either(found: Iterable[PathFound]) -> PathFound:
     types: frozenset[str] = frozenset()
     names: frozenset[str] = frozenset()
+    values: frozenset[str] | None = frozenset()
     is_declared = False
     for each in found:
         types, names, is_declared = types | each.types, names | each.names, is_declared or each.is_declared
-    return PathFound(types, is_declared, names)
+        if each.types:
+            values = None if values is None or each.values is None else values | each.values
+    return PathFound(types, is_declared, names, values)
 
 
 def _types(node: Mapping[str, Any]) -> frozenset[str]:

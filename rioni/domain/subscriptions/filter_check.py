@@ -1,10 +1,13 @@
 """Compares a filter with the schemas of its event types (reference subscriptions#filter-check)."""
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from jsonschema_rs.canonical.json import to_string
+
 from rioni.domain.errors import Invalid
-from rioni.domain.nearest import nearest
+from rioni.domain.nearest import nearest, proposal
 from rioni.domain.schemas.effective_schema import EffectiveSchema
 from rioni.domain.schemas.field_path import TooMuchToLookFor
 from rioni.domain.schemas.path_check import ANY_ITEM, PathFound, Segment, Standing, path_in
@@ -51,8 +54,8 @@ _GIVES: Mapping[str, frozenset[str]] = {
 class Findings(NamedTuple):
     """What is wrong with a filter, for one event type."""
 
-    errors: list[str]
-    """Parts that can be true for none of its events."""
+    errors: dict[tuple[str, str], str]
+    """Parts that can be true for none of its events: the texts, by the path and what is said of it."""
     warnings: list[str]
 
 
@@ -72,9 +75,12 @@ def check_filter(expression: str, schemas: Mapping[str, EffectiveSchema | None])
     checked_filter(expression)
     root = checked_tree(expression)
     found = {name: _Check(name, schema).findings(root) for name, schema in schemas.items() if schema is not None}
-    errors = _distinct(error for each in found.values() for error in each.errors)
-    if errors and all(each.errors for each in found.values()) and len(found) == len(schemas):
-        raise invalid_filter("; ".join(errors))
+    known = [set(each.errors) for each in found.values()]
+    common = set.intersection(*known) if known and len(known) == len(schemas) else set()
+    if common:
+        refused = (text for each in found.values() for key, text in each.errors.items() if key in common)
+        raise invalid_filter("; ".join(_distinct(refused)))
+    errors = _distinct(error for each in found.values() for error in each.errors.values())
     return [*errors, *_distinct(warning for each in found.values() for warning in each.warnings)][:FINDINGS_MAX]
 
 
@@ -100,8 +106,8 @@ def newly_excluded(
     if before is None or after is None:
         return []
     root = checked_tree(expression)
-    known = set(_Check(event_type, before).findings(root).errors)
-    return [each for each in _distinct(_Check(event_type, after).findings(root).errors) if each not in known]
+    known, errors = (_Check(event_type, schema).findings(root).errors for schema in (before, after))
+    return _distinct(text for key, text in errors.items() if key not in known)
 
 
 def _distinct(texts: Iterable[str]) -> list[str]:
@@ -113,7 +119,7 @@ class _Check:
 
     def __init__(self, event_type: str, schema: EffectiveSchema) -> None:
         self._event_type, self._schema = event_type, schema
-        self._found = Findings([], [])
+        self._found = Findings({}, [])
         self._variables: dict[str, Path | None] = {"event": (), "metadata": ("metadata",)}
         """The paths of variables; None for one that stands for something else."""
 
@@ -122,7 +128,7 @@ class _Check:
         try:
             kinds = self._kinds(root)
             if kinds is not None and kinds.isdisjoint(_BOOLEAN):
-                self._found.errors.append(
+                self._found.errors["", "boolean"] = (
                     f"it gives {_listed(kinds)} by the schema of {self._event_type}, and boolean is needed"
                 )
         except TooMuchToLookFor:
@@ -167,12 +173,12 @@ class _Check:
         found = path_in(self._schema, path)
         text, name = _written(path), self._event_type
         if found.standing is Standing.EXCLUDED:
-            self._found.errors.append(f"{text}: the schema of {name} excludes it{_proposal(path, found)}")
+            self._found.errors[text, ""] = f"{text}: the schema of {name} excludes it{_proposal(path, found)}"
             return None
         if found.standing is Standing.UNDECLARED:
             self._found.warnings.append(f"{text}: the schema of {name} does not declare it{_proposal(path, found)}")
             return None
-        return frozenset("number" if each == "integer" else each for each in found.types)
+        return _numbers(found.types)
 
     def _select(self, node: Select) -> Kinds:
         path = self._path(node._replace(is_test=False))
@@ -233,6 +239,9 @@ class _Check:
         elif node.function == "_!=_" and "null" in (*left_kinds, *right_kinds):
             return  # To ask for another value than null is to ask whether there is one.
         if both:
+            if node.function in ("_==_", "_!=_"):
+                self._equal(self._path(left), [right])
+                self._equal(self._path(right), [left])
             return
         path, own, other = self._path(left), left_kinds, right_kinds
         if path is None:
@@ -243,13 +252,27 @@ class _Check:
     def _contain(self, node: Call, kinds: Sequence[Kinds]) -> None:
         (value, container), (value_kinds, container_kinds) = node.arguments, kinds
         self._take(container, container_kinds, frozenset({"array", "object"}))
-        path = self._path(value)
+        path, inside = self._path(value), self._path(container)
+        if inside is not None and value_kinds is not None and container_kinds is not None:
+            if container_kinds == frozenset({"array"}):
+                self._item(value, value_kinds, (*inside, ANY_ITEM))
+            elif "array" not in container_kinds and isinstance(value, Constant) and value.kind == "string":
+                self._look_up((*inside, value.value))
         if path is None or value_kinds is None or not isinstance(container, Many) or container.kind != "array":
             return
+        self._equal(path, container.items)
         items = [self._kinds(each) for each in container.items]
         if all(each is not None and each.isdisjoint(value_kinds) for each in items):
             others = frozenset(kind for each in items for kind in each or ())
             self._error(path, value_kinds, f"and is looked for among {_listed(others)}")
+
+    def _item(self, value: Node, kinds: frozenset[str], items: Path) -> None:
+        found = path_in(self._schema, items)
+        if found.standing is not Standing.DECLARED:
+            return
+        if kinds.isdisjoint(own := _numbers(found.types)):
+            self._error(items, own, f"and {_listed(kinds)} is looked for there")
+        self._equal(items, [value])
 
     def _calculate(self, node: Call) -> None:
         """An int and a double can't be added: numbers of JSON are one or the other, as each is written."""
@@ -274,7 +297,23 @@ class _Check:
         text = _written(path)
         functions = [name for name in ("timestamp", "duration") if name in why and "string" in kinds]
         hint = f": write {functions[0]}({text})" if functions else ""
-        self._found.errors.append(f"{text}: it is {_listed(kinds)} by the schema of {self._event_type}, {why}{hint}")
+        self._found.errors[text, why] = (
+            f"{text}: it is {_listed(kinds)} by the schema of {self._event_type}, {why}{hint}"
+        )
+
+    def _equal(self, path: Path | None, values: Sequence[Node]) -> None:
+        """Note that a path has none of these values, where the schema enumerates its own."""
+        if not path or (own := path_in(self._schema, path).values) is None:
+            return
+        texts = [to_string(each.value) for each in values if isinstance(each, Constant)]
+        if len(texts) < len(values) or not own.isdisjoint(texts):
+            return
+        names = [each for each in map(json.loads, sorted(own)) if isinstance(each, str)]
+        for each in texts:
+            hint = proposal(json.loads(each), names, "") if each.startswith('"') else ""
+            self._found.errors[_written(path), each] = (
+                f"{_written(path)}: {each} is none of its values by the schema of {self._event_type}{hint}"
+            )
 
 
 def _written(path: Path) -> str:
@@ -285,6 +324,10 @@ def _written(path: Path) -> str:
         else:
             text += "[]" if segment is ANY_ITEM else f"[{segment}]"
     return text
+
+
+def _numbers(types: frozenset[str]) -> frozenset[str]:
+    return frozenset("number" if each == "integer" else each for each in types)
 
 
 def _listed(kinds: frozenset[str]) -> str:

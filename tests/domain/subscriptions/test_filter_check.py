@@ -18,6 +18,8 @@ ORDER = {
         "created_at": {"type": "string"},
         "coupon": {"type": ["string", "null"]},
         "paid": {"type": "boolean"},
+        "kind": {"anyOf": [{"enum": [1]}, {"enum": ["a", None]}]},
+        "tags": {"type": "array", "items": {"enum": ["new", "gift"]}},
         "items": {"type": "array", "items": {"type": "object", "properties": {"sku": {"type": "string"}}}},
         "a name": {"type": "object", "properties": {"x": {"type": "integer"}}},
         "address": {"type": "object"},
@@ -51,6 +53,9 @@ OPEN = {"order.created": schema(ORDER, mode="forward")}
         "timestamp(metadata.received_at) > timestamp(metadata.occurred_at) + duration('1h')",
         "event.metadata.event_type == 'order.created' && metadata.partition in ['0', '1']",
         "event.currency in ['EUR', 'USD'] && 'EUR' in [event.currency]",
+        "event.kind == 1.0 || event.kind == 'a' || event.kind == null || event.kind in event.tags",
+        "'new' in event.tags && event.tags[0] == 'gift' && event.tags.exists(tag, tag == 'gift')",
+        "'x' in event['a name'] && event.currency > 'F' && event.currency == event.created_at",
         "double(event.total) * 1.5 > 3.0 && size(event.items) * 2 > event.count",
         "(event.paid ? event.total : event.count) > 3",
         "event.items == [] || event['a name'] == {'x': 1}",
@@ -116,6 +121,25 @@ def test_a_filter_that_fits_the_schema_is_accepted_without_a_warning(expression)
         ("event.items.all(i, i == 1)", "event.items[]: it is object by the schema of order.created, and is compared"),
         ("event.items == 1", "event.items: it is array by the schema of order.created, and is compared with number"),
         ("int(event.total) == 1.5", "no matching overload"),
+        ("event.currency == 'EURO'", 'event.currency: "EURO" is none of its values by the schema of order.created'),
+        ("'GPB' != event.currency", 'event.currency: "GPB" is none of its values by the schema of order.created'),
+        (
+            "event.currency in ['EU', 'USD']",
+            '"EU" is none of its values by the schema of order.created; did you mean EUR?',
+        ),
+        ("event.kind == 2", "event.kind: 2 is none of its values by the schema of order.created"),
+        ("event.tags[0] == 'gfit'", 'event.tags[0]: "gfit" is none of its values'),
+        ("event.tags.exists(tag, tag == 'gfit')", 'event.tags[]: "gfit" is none of its values'),
+        ("'gfit' in event.tags", 'event.tags[]: "gfit" is none of its values'),
+        (
+            "5 in event.tags",
+            "event.tags[]: it is string by the schema of order.created, and number is looked for there",
+        ),
+        (
+            "event.total in event.tags",
+            "event.tags[]: it is string by the schema of order.created, and number is looked",
+        ),
+        ("'y' in event['a name']", "event['a name'].y: the schema of order.created excludes it"),
         ("event.currency", "it gives string by the schema of order.created, and boolean is needed"),
         ("event.items", "it gives array"),
         ("event.paid ? event.currency : 'EUR'", "it gives string"),
@@ -154,8 +178,24 @@ def test_what_only_some_of_the_event_types_exclude_is_a_warning():
     assert check_filter("event.nowhere == 1", CLOSED | {"avro": None})
 
 
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "has(event.total) || has(event.amount)",
+        "event.total == 5 || event.amount == 5",
+        "event.currency == 'EUR' || event.currency == 'USD'",
+        "event.currency == 5 || event.currency == 'EUR'",
+    ],
+)
+def test_a_filter_whose_parts_are_for_one_event_type_each_is_accepted(expression):
+    """Reference subscriptions#filter-check."""
+    properties = {"amount": {"type": "integer"}, "currency": {"enum": ["USD", 5]}}
+    both = CLOSED | {"order.paid": schema({"properties": properties})}
+    assert check_filter(expression, both)
+
+
 def test_an_event_type_without_a_json_schema_excludes_nothing():
-    assert check_filter("event.anything == 1", {"avro": None}) == []
+    assert check_filter("event.anything == 1", {"avro": None}) == check_filter("event.anything == 1", {}) == []
 
 
 def test_members_of_events_of_category_data_stand_below_data():
@@ -172,6 +212,8 @@ EVENTS = st.fixed_dictionaries(
         "currency": st.sampled_from(["EUR", "GBP"]),
         "coupon": st.none() | st.text(),
         "paid": st.booleans(),
+        "kind": st.sampled_from([1, 1.0, "a", None]),
+        "tags": st.lists(st.sampled_from(["new", "gift"]), max_size=2),
         "items": st.lists(st.fixed_dictionaries({}, optional={"sku": st.text()}), max_size=2),
     },
 )
@@ -185,8 +227,21 @@ OPERANDS = st.sampled_from(
             "event.items[0].sku",
             "event.items",
             "event.x",
+            "event.kind",
+            "event.tags",
         ),
-        *("1", "1.5", "'EUR'", "null", "true", "timestamp(0)", "size(event.items)", "string(event.total)"),
+        *(
+            "1",
+            "1.5",
+            "'EUR'",
+            "'new'",
+            "['new', 1]",
+            "null",
+            "true",
+            "timestamp(0)",
+            "size(event.items)",
+            "string(event.total)",
+        ),
     ]
 )
 

@@ -23,6 +23,11 @@ def affords(budget: Iterator[int], names: Collection[str]) -> bool:
     return len(list(islice(budget, len(names)))) == len(names)
 
 
+def can_name(name: str) -> bool:
+    """Whether all formats have columns of this name: Delta cuts it off at U+0000."""
+    return name != "" and "\0" not in name
+
+
 def distinct(names: Collection[str]) -> bool:
-    """Whether there are names, all of them different for engines that ignore their case."""
-    return 0 < len(names) == len({each.lower() for each in names})
+    """Whether there are names, all of them possible, and different for engines that ignore their case."""
+    return 0 < len(names) == len({each.lower() for each in names if can_name(each)})

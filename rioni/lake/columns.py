@@ -13,7 +13,7 @@ import pyarrow as pa
 from rioni.domain.errors import Invalid
 from rioni.domain.schemas.walker import resolve
 from rioni.lake.avro_columns import avro_type
-from rioni.lake.column_types import DEPTH_MAX, FIELDS_MAX, JSON, affords, distinct, list_of
+from rioni.lake.column_types import DEPTH_MAX, FIELDS_MAX, JSON, affords, can_name, distinct, list_of
 
 
 COLUMNS_MAX = 1_000
@@ -31,6 +31,8 @@ _METADATA = pa.struct(
     ]
 )
 OWN = {REST: JSON, PARTITION: pa.string(), OFFSET: pa.string(), CORRUPT: pa.string()}
+_TAKEN = {*OWN, "_event_type"}
+"""Names that no member has as its column, in any case: it is in `_rest`."""
 _JSON_TYPES = {"string": pa.string(), "integer": pa.int64(), "number": pa.float64(), "boolean": pa.bool_()}
 _COMBINED = {"$ref", "allOf", "anyOf", "oneOf", "not", "if"}
 
@@ -58,7 +60,7 @@ def event_schema(kind: str, schema: str, category: str) -> pa.Schema:
         fields |= {each.name: each.type for each in payload}
     if category != "undefined":
         fields["metadata"] = _METADATA
-    fields = {name: each for name, each in fields.items() if name not in OWN}
+    fields = {name: each for name, each in fields.items() if name.lower() not in _TAKEN and can_name(name)}
     if len(fields) > COLUMNS_MAX:
         raise Invalid(f"The schema has more than {COLUMNS_MAX} fields.")
     return pa.schema(list((fields | OWN).items()))

@@ -105,9 +105,9 @@ class EventTables:
         table, category = self._events.schema, self._event_type.category
         versions = self._broker.schemas(self._event_type.name)
         schema = merged([event_schema(kind, text, category) for kind, text in versions])
-        fields = pa.schema([each for each in schema if each.name != CORRUPT])
-        if DAY in fields.names:
-            raise Conflict(f"{self._event_type.name} has a field {DAY}, which is the name of a column of the archive.")
+        # A member with the name of a column of the archive is in `_rest`.
+        taken = {CORRUPT, DAY, JSON} if self._keeps_json else {CORRUPT, DAY}
+        fields = pa.schema([each for each in schema if each.name.lower() not in taken])
         columns = place_columns(table, fields)
         written = pa.schema([*(pa.field(each.field, each.type) for each in columns), schema.field(CORRUPT)])
         batch = record_batch(written, [(each.partition, each.place.offset, each.event) for each in events])

@@ -43,6 +43,8 @@ def column(schema, kind="json_schema"):
         ({"type": "object"}, JSON),
         ({"type": "object", "properties": {"a": {"type": "integer"}}}, pa.struct([("a", INTEGER)])),
         ({"type": "object", "properties": {"a": {}, "A": {}}}, JSON),
+        ({"type": "object", "properties": {"a": {}, "": {}}}, JSON),
+        ({"type": "object", "properties": {"a": {}, "b\0": {}}}, JSON),
         ({"type": "array", "items": {"type": "integer"}}, pa.list_(INTEGER)),
         ({"type": "array", "items": {}}, JSON),
         ({"type": "array"}, JSON),
@@ -154,6 +156,14 @@ def test_an_event_is_a_row_or_is_corrupt(event, row):
     assert found.pop("_corrupt") == (data.decode() if row is None else None)
     assert {name: value for name, value in found.items() if value is not None} == (row or {})
     assert bool(misfit(SCHEMA, data)) == (row is None)
+
+
+@pytest.mark.parametrize("name", ["", "\0", "a\0b", "_rest", "_Offset", "_PARTITION", "_corrupt", "_event_type"])
+def test_a_member_that_can_have_no_column_is_in_the_rest(name):
+    schema = event_schema("json_schema", json.dumps({"properties": {name: {"type": "string"}, "a": {}}}), "undefined")
+    assert schema.names == ["a", *OWN]
+    (row,) = record_batch(schema, [("0", "7", orjson.dumps({name: "x"}))]).to_pylist()
+    assert json.loads(row["_rest"]) == {name: "x"}
 
 
 KINDS = st.recursive(

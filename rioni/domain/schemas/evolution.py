@@ -7,7 +7,7 @@ of mode compatible: as the manual says, whatever that mode does not allow makes 
 schemas#change-levels).
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -54,9 +54,16 @@ def evolve_schema(
     """
     if original == submitted:
         return None
+    modes = original_mode, submitted_mode
     changes = compare(original, submitted)
-    if refused := _refused(changes, original_mode, submitted_mode):
+    refused = _refused(changes, *modes)
+    event = None
+    if refused or modes == ("compatible", "compatible"):
         event = breaking_example(original, submitted, original_mode=original_mode, submitted_mode=submitted_mode)
+    if event is not None and not refused:
+        # The table allows `{}`, which is closed, after `true`, and a property by which two members of `oneOf` match.
+        refused = changes or [SchemaChange.of("TYPE_NARROWED", "#/")]
+    if refused:
         raise Invalid(_refusal(refused) + _illustration(event) + _advice(refused))
     return next_schema_version(version, max((change.level_compatible for change in changes), default=Level.PATCH))
 
@@ -75,7 +82,7 @@ def next_schema_version(current: str, level: Level) -> str:
             return current
 
 
-def _refused(changes: Sequence[SchemaChange], original_mode: str, submitted_mode: str) -> Collection[SchemaChange]:
+def _refused(changes: Sequence[SchemaChange], original_mode: str, submitted_mode: str) -> Sequence[SchemaChange]:
     match original_mode, submitted_mode:
         case "none", _:
             return ()
@@ -87,7 +94,7 @@ def _refused(changes: Sequence[SchemaChange], original_mode: str, submitted_mode
             return [change for change in changes if change.level_compatible is Level.MAJOR]
 
 
-def _refusal(changes: Collection[SchemaChange]) -> str:
+def _refusal(changes: Sequence[SchemaChange]) -> str:
     texts = [f"{change.path}: {change.message}" for change in changes]
     if len(texts) > CHANGES_NAMED_MAX:
         texts[CHANGES_NAMED_MAX:] = [f"and {len(texts) - CHANGES_NAMED_MAX} more"]
@@ -109,7 +116,7 @@ _WAY_OUT = (
 )
 
 
-def _advice(changes: Collection[SchemaChange]) -> str:
+def _advice(changes: Sequence[SchemaChange]) -> str:
     """Advice for those changes, and the way that is always there."""
     known = dict.fromkeys(_ADVICE[change.kind] for change in changes if change.kind in _ADVICE)
     return f". What to do: {'; '.join([*known, _WAY_OUT])}"

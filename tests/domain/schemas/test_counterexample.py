@@ -188,7 +188,7 @@ def test_a_rejection_shows_an_event_whenever_one_would_break(schemas: tuple[Sche
 @settings(max_examples=length(80, 2_000))
 @given(st.data(), changed_schemas())
 def test_valid_events_remain_valid_after_accepted_changes(data: st.DataObject, schemas: tuple[Schema, Schema]) -> None:
-    """`oneOf` is left out: a wider branch may match together with another one, which the contract accepts."""
+    """`oneOf` is left out: a wider branch may match together with another one, which the search need not find."""
     assume(refusal(*schemas) is None)
     texts = map(json.dumps, schemas)
     assert breaking_example(*texts, original_mode="compatible", submitted_mode="compatible") is None
@@ -198,6 +198,44 @@ def test_valid_events_remain_valid_after_accepted_changes(data: st.DataObject, s
         event = data.draw(values(schemas[0], schemas[0]))
         if isinstance(event, dict) and old.is_valid(event):
             assert new.is_valid(event), event
+
+
+def _alternatives(*names: tuple[str, ...]) -> Schema:
+    return props(a={"oneOf": [props(**dict.fromkeys(each, STRING)) for each in names]})
+
+
+DRAFT_7: Schema = {"$schema": "http://json-schema.org/draft-07/schema#", "definitions": {"a": True}}
+
+
+@pytest.mark.parametrize(
+    ("original", "submitted"),
+    [
+        (_alternatives(("a",), ("b",)), _alternatives(("a", "b"), ("b",))),
+        (_alternatives(("a",), ("b",), ("c",)), _alternatives(("a",), ("b", "c"), ("c",))),
+        ({"oneOf": [props(a=STRING), props(b=STRING)]}, {"oneOf": [props(a=STRING), props(b=STRING, a=STRING)]}),
+        (DRAFT_7 | props(a=True), DRAFT_7 | props(a={})),
+        (DRAFT_7 | props(a=array(items=True)), DRAFT_7 | props(a=array(items={}))),
+        (DRAFT_7 | props(a={"anyOf": [True]}), DRAFT_7 | props(a={"anyOf": [{}]})),
+        (DRAFT_7 | props(a={"$ref": "#/definitions/a"}), DRAFT_7 | props(a={"$ref": "#/definitions/b"})),
+    ],
+)
+def test_a_change_that_breaks_an_event_is_refused_in_mode_compatible_whatever_the_table_says(
+    original: Schema, submitted: Schema
+) -> None:
+    """Reference schemas#accepted-changes."""
+    submitted = submitted if "$schema" not in submitted else submitted | {"definitions": {"b": {}}}
+    detail = refusal(original, submitted)
+    assert detail is not None
+    check_illustration(original, submitted, detail)
+
+
+def test_a_property_that_tells_no_alternatives_apart_may_be_added() -> None:
+    """Reference schemas#accepted-changes."""
+    before, after = (
+        props(a={"oneOf": [props(x=STRING, **more) | {"required": ["x"]}, props(y=STRING) | {"required": ["y"]}]})
+        for more in ({}, {"z": STRING})
+    )
+    assert refusal(before, after) is None
 
 
 # --- the examples themselves ---

@@ -12,7 +12,7 @@ import msgspec
 from rioni.domain.errors import Invalid
 from rioni.domain.schemas import strict_json
 from rioni.domain.schemas.walker import resolve
-from rioni.tools.events.records import EVENT_BYTES_MAX, Found, Unreadable, checked
+from rioni.tools.events.records import EVENT_BYTES_MAX, MARKED, Found, Unreadable, checked
 
 
 TEXT, NUMBER, INTEGER, BOOLEAN, ANY_JSON = "text", "number", "integer", "boolean", "json"
@@ -41,7 +41,6 @@ _COMBINATIONS = ("allOf", "anyOf", "oneOf")
 _OTHER_FORMATS = ("{", "[", "<")
 """How the first cell of a header does not begin, but JSON and HTML do."""
 _MARK = "\ufeff"
-_MARKED = "a byte order mark that is not the beginning of the file: were files joined? Remove it."
 _OTHER_SEPARATORS = re.compile(r"[,;|\t]")
 _PATTERNS = {
     NUMBER: re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?", re.ASCII),
@@ -85,7 +84,7 @@ def columns_of(header: Sequence[str], types: Mapping[str, str], schema: Mapping[
     """
     names = [name.strip() for name in header]
     if any(name.startswith(_MARK) for name in names):
-        raise Invalid(f"line 1 has {_MARKED}")
+        raise Invalid(f"line 1 has {MARKED}.")
     if names and names[0].startswith(_OTHER_FORMATS):
         raise Invalid(f"line 1 is not the header of a CSV file: {header[0][:60]!r}.")
     if unknown := sorted(types.keys() - set(names)):
@@ -203,7 +202,7 @@ def csv_events(
             if row == header:
                 yield Unreadable(line, "the row is the header once more", _text(row, delimiter))
             elif row and row[0].startswith(_MARK):
-                yield Unreadable(line, f"the row begins with {_MARKED}", _text(row, delimiter))
+                yield Unreadable(line, f"the row begins with {MARKED}", _text(row, delimiter))
             elif row:
                 yield _event(line, row, columns, delimiter)
             line = rows.line_num + 1

@@ -24,6 +24,7 @@ _SHOWN_BYTES = 60
 JSONL, JSON, CSV, TSV = "jsonl", "json", "csv", "tsv"
 _ENDINGS = {".jsonl": JSONL, ".ndjson": JSONL, ".json": JSON, ".csv": CSV, ".tsv": TSV}
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+MARKED = "a byte order mark that is not the beginning of the file: were files joined? Remove it"
 _FOREIGN = {
     b"\x1f\x8b": "it is compressed with gzip: give it a name that ends with .gz, or pipe it through `gunzip`",
     b"\xff\xfe": "it is UTF-16: convert it with `iconv -f UTF-16 -t UTF-8`",
@@ -239,7 +240,8 @@ class _Values:
 
     def _fail(self, reason: str) -> Unreadable:
         self.failed = True
-        return Unreadable(self._line, reason, self._text[self._at : self._at + 1_000])
+        text = self._text[self._at : self._at + 1_000]
+        return Unreadable(self._line, _unless_marked(text, reason), text)
 
 
 def checked(line: int, text: bytes) -> Found:
@@ -248,10 +250,14 @@ def checked(line: int, text: bytes) -> Found:
     return Record(line, text) if problem is None else Unreadable(line, problem, text)
 
 
+def _unless_marked(text: bytes, reason: str) -> str:
+    return f"here is {MARKED}" if text.startswith(_BYTE_ORDER_MARK) else reason
+
+
 def _problem(text: bytes) -> str | None:
     """Why a text is not an event; None if it is one."""
     if not text.startswith(b"{"):
-        return "an event has to be a JSON object"
+        return _unless_marked(text, "an event has to be a JSON object")
     try:
         # Between events the broker also takes commas, and none.
         if text.endswith(b"}") and len(split(b"[%b]" % text)) == 1:

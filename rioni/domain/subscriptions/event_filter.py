@@ -19,7 +19,7 @@ from msgspec import UNSET
 from rioni.domain.compiled_cache import CompiledCache
 from rioni.domain.errors import FilterTooSlow
 from rioni.domain.subscriptions.filter_cost import EVALUATION_NS_MAX, has_more_values
-from rioni.domain.subscriptions.filter_reading import CHARACTERS_MAX, Reading, invalid_filter
+from rioni.domain.subscriptions.filter_reading import CHARACTERS_MAX, NO_MEMBER, Reading, invalid_filter
 from rioni.domain.subscriptions.filter_tree import Node, tree
 
 
@@ -51,6 +51,8 @@ class EventFilter:
         reading = Reading(expression, _literal)
         self.source = expression
         self.cost = reading.cost
+        self.calls_event = reading.calls_event
+        """Whether it calls a function or macro of the event itself, of which it has no members then."""
         if reason := self.cost.refusal:
             raise invalid_filter(reason)
         self.failures = 0
@@ -211,6 +213,8 @@ class _NotCarried(ValueError):
 def checked_filter(expression: str) -> EventFilter:
     """The filter of an expression that is submitted now, whose types have to be right too; raises Invalid."""
     found = event_filter(expression)
+    if found.calls_event:
+        raise invalid_filter(NO_MEMBER)
     result = _compiled(expression, are_types_checked=True).return_type().name()
     if result not in ("BOOL", "DYN"):
         raise invalid_filter(f"it has to be true or false, and is of type {result}")

@@ -14,6 +14,7 @@ from rioni.domain.subscriptions.filter_cost import FilterCost
 
 CHARACTERS_MAX = 2_000
 MACROS = frozenset({"all", "exists", "exists_one"})
+NO_MEMBER = "name the member of the event that you ask for: event.member or event['member']"
 _TIME_PARTS = frozenset(
     {
         *("getDate", "getDayOfMonth", "getDayOfWeek", "getDayOfYear", "getFullYear"),
@@ -86,6 +87,7 @@ class Reading:
 
     def __init__(self, expression: str, evaluate: Callable[[str], Any]) -> None:
         self.members: set[str] = set()
+        self.calls_event = False
         """Of the event."""
         self._tokens = [_END, _END, *tokens(expression), _END, _END, _END]
         self._literal = evaluate
@@ -201,10 +203,11 @@ class Reading:
             self.members.add(name)
         elif name == "event" and behind == "." and self._tokens[index + 2].kind == "name":
             self.members.add(member)
+            self.calls_event = self.calls_event or after == "("
         elif name == "event" and behind == "[" and self._tokens[index + 2].kind == "string" and after == "]":
             self.members.add(self._literal(member))
         elif name == "event":
-            raise invalid_filter("name the member of the event that you ask for: event.member or event['member']")
+            raise invalid_filter(NO_MEMBER)
         else:
             raise invalid_filter(f"{name} is unknown; there are event and metadata")
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rioni.domain.errors import FilterTooSlow, Invalid
-from rioni.domain.subscriptions.event_filter import CHARACTERS_MAX, ESCAPED_BYTES_MAX, EventFilter
+from rioni.domain.subscriptions.event_filter import CHARACTERS_MAX, ESCAPED_BYTES_MAX, EventFilter, checked_filter
 from rioni.domain.subscriptions.filter_cost import EVALUATION_NS_MAX, EVENT_BYTES_MAX
 
 
@@ -140,6 +140,16 @@ def test_an_invalid_expression_is_rejected_with_the_reason(expression, why):
     with pytest.raises(Invalid, match=r"^The filter can't be used: ") as caught:
         EventFilter(expression)
     assert why in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "call", ["exists(x, x == 'a')", "all(x, x == 'a')", "exists_one (x, x == 'a')", "size() > 1", "contains('a')"]
+)
+def test_the_event_itself_has_no_functions_in_filters_that_are_submitted_now(call):
+    """Those that were stored before stay, as they are."""
+    with pytest.raises(Invalid, match="name the member of the event"):
+        checked_filter(f"event.{call}")
+    EventFilter(f"event.{call}")
 
 
 def test_unused_parts_of_an_event_are_not_evaluated():

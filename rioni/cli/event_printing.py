@@ -151,7 +151,9 @@ class _TableWriter:
             self._first_s = time.monotonic()
             self._waiting.append(list(self._columns))
         for value in _values(piece):
-            self._waiting.append([shown(value_at(value, column)) for column in self._columns.values()])
+            # Members are what the event says: two texts that differ look different.
+            cells = ((value_at(value, column), name == TIME) for name, column in self._columns.items())
+            self._waiting.append([shown(cell, shortens_times=is_time) for cell, is_time in cells])
         is_moment = len(self._waiting) < ROWS_TOGETHER and time.monotonic() < self._first_s + MOMENT_S
         if self._waiting and (self._is_begun or not is_moment):
             self.finish()

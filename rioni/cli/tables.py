@@ -106,8 +106,8 @@ def value_at(item: Any, column: Column) -> Any:
     return item
 
 
-def shown(value: Any) -> str:
-    """A JSON value for people."""
+def shown(value: Any, *, shortens_times: bool = True) -> str:
+    """A JSON value for people: times of the broker have no fractions there."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -115,10 +115,10 @@ def shown(value: Any) -> str:
     if isinstance(value, int | float | Decimal):
         return f"{value:,}"
     if isinstance(value, list | tuple) and _is_evident(value):
-        return ", ".join(map(shown, value))
+        return ", ".join(shown(each, shortens_times=shortens_times) for each in value)
     if not isinstance(value, str):
         value = json_line(value)
-    return visible_line(_TIME.sub(r"\1 \2\3", value) if _TIME.fullmatch(value) else value)
+    return visible_line(_TIME.sub(r"\1 \2\3", value) if shortens_times and _TIME.fullmatch(value) else value)
 
 
 def _is_evident(values: Sequence[Any]) -> bool:

@@ -48,3 +48,27 @@ def test_numbers_keep_their_digits(rioni, names, command, form, wanted):
     code, out, err = rioni(*arguments, stdin=EVENT if "try-filter" in command else "")
     assert code == 0, err
     assert [each for each in wanted if each not in out] == []
+
+
+TIMES = [
+    "2026-01-02T03:04:05.5Z",
+    "2026-01-02T03:04:05Z",
+    "2026-01-02 03:04:05Z",
+    "2026-01-02T03:04:05.000000001+02:00",
+]
+
+
+@pytest.mark.parametrize(
+    "command", ["tail {name} --no-follow", "search {name}", "subscriptions consume {id} --limit 4"]
+)
+def test_times_in_members_keep_their_texts(rioni, client, names, command):
+    """Not even those that differ in their fraction, or in a letter, look alike."""
+    name = f"{names['name']}.times"
+    client.event_types.create(EventType(name=name, owning_application="shop", schema=Schema.json({})))
+    client.publish(name, [{"t": each, "l": [each]} for each in TIMES])
+    wanted = Subscription(owning_application="shop", event_types=[name], read_from="begin")
+    found = client.subscriptions.create(wanted).id
+    code, out, err = rioni(*shlex.split(f"{command.format(name=name, id=found)} --columns t,l,time"))
+    assert code == 0, err
+    rows = [line.split("  ") for line in out.splitlines()[1:]]
+    assert [[each.strip() for each in row if each][:2] for row in rows] == [[each, each] for each in TIMES]

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from decimal import Decimal
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -75,6 +76,25 @@ class Output:
         else:
             self.nothing_found = True
             self.note("There are none.")
+
+    def first(self, items: Iterable[Any], limit: int | None, columns: Mapping[str, Column], advice: str) -> None:
+        """Write the first items of a list, as `items` does, and note whether there are more.
+
+        Args:
+            items: one more than the limit shows that.
+            limit: how many are written; None for all.
+            columns: of the table.
+            advice: how to see more, such as "`--all` shows them."
+        """
+        left = iter(items)
+        self.items(islice(left, limit), columns)
+        if next(left, None) is not None:
+            self.note(f"There are more than these {limit}: {advice}")
+
+    def note_left_out(self, shown: int, total: int, what: str) -> None:
+        """Note that a list has only some of the things that there are, if it has."""
+        if total > shown:
+            self.note(f"These are {shown:,} of {total:,} {what}: `--limit` shows more.")
 
     def item(self, value: Any, columns: Mapping[str, Column] | None = None) -> None:
         """Write one thing: a line of JSON, or a line for each member.

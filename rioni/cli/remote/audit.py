@@ -1,7 +1,6 @@
 """Commands of `rioni audit` that ask a running broker, for what its users may see."""
 
-from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -11,14 +10,12 @@ from rioni.cli.tables import actor_of
 from rioni.cli.times import log_time
 
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 app = typer.Typer(name="audit")
 
 ENTRIES_MAX = 1_000_000
 """Of a list; `--all` has no bound."""
 Limit = Annotated[int, typer.Option(help="How many at most.", min=1, max=ENTRIES_MAX)]
+ALL = "`--limit` and `--all` show them."
 Everything = Annotated[bool, typer.Option("--all", help="All of them, whatever the limit.")]
 
 
@@ -65,11 +62,12 @@ def list_changes(
         until=until,
         order="asc" if oldest_first else "desc",
         states=states,
-        limit=None if everything else limit,
+        limit=None if everything else limit + 1,
     )
     _say_source(session)
-    session.output.items(
+    session.output.first(
         found,
+        None if everything else limit,
         {
             "position": "position",
             "when": "recorded_at",
@@ -79,6 +77,7 @@ def list_changes(
             "resource": "resource",
             "changed": _changed,
         },
+        ALL,
     )
 
 
@@ -86,10 +85,10 @@ def list_changes(
 @connected
 def denials(session: Session, *, limit: Limit = 100, everything: Everything = False) -> None:
     """Ask a running broker for requests that it refused with 401 or 403, newest first."""
-    found: Iterator[Any] = session.client.audit.denials()
     _say_source(session)
-    session.output.items(
-        found if everything else islice(found, limit),
+    session.output.first(
+        session.client.audit.denials(),
+        None if everything else limit,
         {
             "last": "last_at",
             "times": "count",
@@ -99,6 +98,7 @@ def denials(session: Session, *, limit: Limit = 100, everything: Everything = Fa
             "who": actor_of,
             "from": "address",
         },
+        ALL,
     )
 
 

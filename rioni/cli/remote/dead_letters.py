@@ -26,7 +26,8 @@ FromPartition = Annotated[str | None, typer.Option("--partition", help="Only eve
 FromOffset = Annotated[str | None, typer.Option(help="Only events from this offset on.")]
 ToOffset = Annotated[str | None, typer.Option(help="Only events up to this offset.")]
 Reason = Annotated[str | None, typer.Option(help="Only events with exactly this error, as the list shows it.")]
-Limit = Annotated[int, typer.Option(min=1, max=1_000, help="How many at most.")]
+LIMIT_MAX = 1_000
+Limit = Annotated[int, typer.Option(min=1, max=LIMIT_MAX, help="How many at most.")]
 
 
 @app.command("list", epilog="Example: rioni dead-letters list 038fc871-1d2c-4e2e-aa29-1579e8f2e71f")
@@ -53,13 +54,14 @@ def list_dead_letters(
         from_offset=from_offset,
         to_offset=to_offset,
         reason=reason,
-        limit=limit,
+        limit=limit + 1,
         show_redriven=show_redriven,
         only_open=not show_redriven,
     )
     marks = {"redriven": "redriven"} if show_redriven else {}
-    session.output.items(
+    session.output.first(
         found,
+        limit,
         {
             "event type": "event_type",
             "partition": "partition",
@@ -69,6 +71,7 @@ def list_dead_letters(
             **marks,
             "event": "event",
         },
+        f"`--limit` shows up to {LIMIT_MAX:,}, `--partition` and `--from-offset` others.",
     )
 
 

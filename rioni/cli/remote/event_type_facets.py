@@ -55,3 +55,6 @@ def facets(
         rows.append({"member": "unused", "value": f"for {found.unused.days} days", "count": found.unused.count})
     rows.append({"member": "total", "value": "", "count": found.total})
     session.output.items(rows, {"member": "member", "value": "value", "count": "count"})
+    for member in FACETS:
+        facet = getattr(found, member)
+        session.output.note_left_out(len(facet.values), facet.distinct, f"values of {member}")

@@ -159,6 +159,7 @@ def history(
         elif known:
             rows.append({"name": each.name, "of": label, "last": known[-1], "least": min(known), "most": max(known)})
     session.output.items(rows, {"name": "name", "of": "of", "last": "last", "least": "least", "most": "most"})
+    session.output.note_left_out(len(found.series), found.matched, "series")
 
 
 @app.command(epilog="Example: rioni monitoring openapi > openapi.json")

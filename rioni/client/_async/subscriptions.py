@@ -250,7 +250,7 @@ class Subscriptions:
             from_offset: the first one.
             to_offset: the last one.
             reason: only those with exactly this message of their error.
-            limit: how many at most, up to 1,000; the broker's default is 20.
+            limit: how many at most; by default 20.
             show_redriven: whether to tell which were published again before.
             only_open: whether to leave out those that were published again before.
         """
@@ -267,9 +267,8 @@ class Subscriptions:
         path = {"subscription_id": subscription_id}
         wanted, found = DEAD_LETTERS if limit is None else limit, list[DeadLetter]()
         while True:
-            page = await self._transport.fetch(
-                _DeadLetters, "GET", f"{_ITEM}/dead-letters", path=path, params=params | {"limit": wanted - len(found)}
-            )
+            params["limit"] = min(PAGE, wanted - len(found))
+            page = await self._transport.fetch(_DeadLetters, "GET", f"{_ITEM}/dead-letters", path=path, params=params)
             found += page.items
             # Pages of large events are short.
             if len(found) >= wanted or (after := page.links.after()) is None:

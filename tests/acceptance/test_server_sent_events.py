@@ -27,6 +27,10 @@ def batches(events):
     return [json.loads(each["data"]) for each in events if "event" not in each and "data" in each]
 
 
+def offsets(last_id):
+    return {cursor["partition"]: cursor["offset"] for cursor in json.loads(last_id)}
+
+
 def order_ids(events):
     return [each["order_id"] for batch in batches(events) for each in batch.get("events", [])]
 
@@ -38,10 +42,38 @@ def test_a_browser_continues_behind_the_last_batch_that_it_received(client, crea
     path = f"/event-types/{name}/events?batch_limit=2&batch_flush_timeout=1&stream_limit=2"
     begin = path + '&cursors=[{"partition":"0","offset":"BEGIN"}]'
     seen = read(client, begin)
-    assert seen[0] == {"retry": "1000", "id": '[{"partition":"0","offset":"001-0001--1"}]'}
+    assert (seen[0]["retry"], offsets(seen[0]["id"])) == ("1000", {"0": "001-0001--1"})
     assert order_ids(seen) == ["1", "2"]
-    assert json.loads(seen[-1]["id"]) == [{"partition": "0", "offset": "001-0001-000000000000000001"}]
+    assert offsets(seen[-1]["id"]) == {"0": "001-0001-000000000000000001"}
     assert order_ids(read(client, begin, EVENTS | {"Last-Event-ID": seen[-1]["id"]})) == ["3", "4"]
+
+
+@pytest.mark.parametrize("wanted", [[], ["1"]], ids=["all partitions", "one of them"])
+def test_of_an_event_type_that_was_created_again_a_browser_gets_all(client, create, name, wanted):
+    """Reference low-level-streams#server-sent-events."""
+    asked = json.dumps([{"partition": each, "offset": "BEGIN"} for each in wanted or "01"])
+    path = f"/event-types/{name}/events?batch_flush_timeout=1"
+    create(name, **partitions(2))
+    publish_orders(client, name, *map(str, range(20)))
+    seen = read(client, f"{path}&stream_limit=2&cursors={asked}")
+    assert client.delete(f"/event-types/{name}").status_code == 200
+    create(name, **partitions(2))
+    publish_orders(client, name, *(f"new {number}" for number in range(20)))
+    again = path + (f"&cursors={asked}" if wanted else "") + "&stream_limit="
+    last = EVENTS | {"Last-Event-ID": seen[-1]["id"]}
+    count = sum(int(each["newest_available_offset"][-18:]) + 1 for each in partitions_of(client, name, wanted or "01"))
+    found = read(client, f"{again}{count}", last)
+    assert len(set(order_ids(found))) == count
+    assert {cursor["partition"] for batch in batches(found) for cursor in [batch["cursor"]]} == set(wanted or "01")
+    # What was seen of the new one is not sent again.
+    publish_orders(client, name, *(f"newer {number}" for number in range(20)))
+    later = read(client, f"{again}2", EVENTS | {"Last-Event-ID": found[-1]["id"]})
+    assert {each.split()[0] for each in order_ids(later)} == {"newer"}
+
+
+def partitions_of(client, name, wanted):
+    found = client.get(f"/event-types/{name}/partitions").json()
+    return [each for each in found if each["partition"] in wanted]
 
 
 def test_the_id_names_all_partitions_of_the_stream(client, create, name):
@@ -51,8 +83,8 @@ def test_the_id_names_all_partitions_of_the_stream(client, create, name):
     begin = [{"partition": number, "offset": "BEGIN"} for number in "012"]
     publish_orders(client, name, "1")
     first, only = [each for each in read(client, f"{path}&cursors={json.dumps(begin)}") if "id" in each]
-    assert {cursor["offset"] for cursor in json.loads(first["id"])} == {"001-0001--1"}
-    cursors = {cursor["partition"]: cursor["offset"] for cursor in json.loads(only["id"])}
+    assert set(offsets(first["id"]).values()) == {"001-0001--1"}
+    cursors = offsets(only["id"])
     assert sorted(cursors.values()) == ["001-0001--1", "001-0001--1", "001-0001-000000000000000000"]
     assert cursors.keys() == {"0", "1", "2"}
 
@@ -108,7 +140,7 @@ def test_keep_alives_are_comments_with_an_id(client, create, name):
     path = f"/event-types/{name}/events?batch_flush_timeout=1&stream_keep_alive_limit=2"
     with client.stream("GET", path, headers=EVENTS) as response:
         text = response.read().decode()
-    assert text.count(': keep-alive\nid: [{"partition":"0","offset":"001-0001--1"}]\n\n') == 2
+    assert text.count(': keep-alive\nid: [{"partition":"0","offset":"001-0001--1",') == 2
 
 
 @pytest.mark.parametrize("last", ["x", "1", '["x"]', "{}", '[{"partition":"0"}]', '[{"partition":0,"offset":1}]'])

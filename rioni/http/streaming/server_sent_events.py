@@ -58,6 +58,8 @@ class LastEvent(NamedTuple):
 
     cursors: Sequence[Mapping[str, Any]] = ()
     """With `partition` and `offset` each, of a subscription with `event_type` too."""
+    created_at: str = ""
+    """Of the event type of a low-level stream; empty if the id does not say it."""
     stream_id: str = ""
     """The stream of a subscription that wrote the id; empty if the id does not name it."""
     proof: str = ""
@@ -79,10 +81,11 @@ def last_event(req: falcon.Request) -> LastEvent:
         items = orjson.loads(text)
         if isinstance(items, list):
             origin = items.pop(0) if items and "proof" in items[0] else {}
-            found = LastEvent(items, origin.get("stream_id", ""), origin.get("proof", ""), origin.get("resume", ""))
+            created_at = items[0].get("created_at", "") if items else ""
+            named = [created_at, *(origin.get(name, "") for name in ("stream_id", "proof", "resume"))]
             texts = [each[name] for each in items for name in ("partition", "offset")]
-            if all(isinstance(each, str) for each in (*texts, found.stream_id, found.proof, found.resume)):
-                return found
+            if all(isinstance(each, str) for each in (*texts, *named)):
+                return LastEvent(items, *named)
     except (orjson.JSONDecodeError, TypeError, KeyError, AttributeError):
         pass
     raise Malformed(f"{LAST_EVENT_ID} is not the id of an event of such a stream")
@@ -127,6 +130,7 @@ class ServerSentEvents:
         token: Callable[[], str] | None = None,
         *,
         places: Mapping[EventTypePartition, TimelinePosition] | None = None,
+        created_at: str = "",
         stream_id: str = "",
         proof: str = "",
         resume: Callable[[], str] | None = None,
@@ -136,6 +140,7 @@ class ServerSentEvents:
         Args:
             token: makes the cursor tokens of a subscription's stream; None for a low-level stream.
             places: for a low-level stream, where it begins to read each partition.
+            created_at: for a low-level stream, of its event type: with another one of its name the id means nothing.
             stream_id: for a subscription's stream; sent in an event of its own, since scripts see no headers.
             proof: goes into ids, for a client that resumes; empty if nothing can be proven.
             resume: makes what goes into ids of a stream that a ticket has opened, each time anew; None for others.
@@ -143,6 +148,7 @@ class ServerSentEvents:
         self._lines = Frames(token)
         self._low_level = token is None
         self._places = dict(places or {})
+        self._created_at = {"created_at": created_at} if created_at else {}
         self._stream_id = stream_id
         named = {"stream_id": stream_id} if stream_id else {}
         self._origin = [{**named, "proof": proof}] if proof or resume else []
@@ -180,7 +186,10 @@ class ServerSentEvents:
     def _encoded(self) -> bytes:
         if self._resume:
             self._origin[0]["resume"] = self._resume()
-        return orjson.dumps([*self._origin, *(self._cursor(*item) for item in self._places.items())])
+        cursors = [self._cursor(*item) for item in self._places.items()]
+        if cursors:
+            cursors[0] |= self._created_at
+        return orjson.dumps([*self._origin, *cursors])
 
     def _cursor(self, key: EventTypePartition, place: TimelinePosition) -> dict[str, str]:
         cursor = {"partition": key.partition, "offset": place.offset}

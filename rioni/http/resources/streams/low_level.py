@@ -23,7 +23,7 @@ from rioni.domain.streaming.visibility import Visibility
 from rioni.domain.subscriptions.activity import READ
 from rioni.domain.subscriptions.cursor_arithmetic import OffsetRanges, newest, readable_place
 from rioni.domain.subscriptions.filter_check import check_filter
-from rioni.domain.timelines.position import EventTypePartition, TimelinePosition
+from rioni.domain.timelines.position import BEGIN, EventTypePartition, TimelinePosition
 from rioni.http.bodies.parsing import json_body
 from rioni.http.caller import subject_of
 from rioni.http.dependencies import Dependencies
@@ -68,7 +68,7 @@ def open_low_level_stream(
     except EventTypeNotFound as ex:
         raise NotFound("topic not found") from ex
     ranges = offset_ranges_of(dependencies.registry.timelines(name), dependencies.stores)
-    start = _start(_cursors_text(req), name, ranges)
+    start = _start(_cursors_text(req, dependencies.registry.event_type(name).created_at, len(ranges)), name, ranges)
     if parameters is None:
         assert refused is not None
         raise refused
@@ -117,15 +117,22 @@ def _check(dependencies: Dependencies, subject: Subject, name: str) -> None:
     dependencies.access.event_type(subject, name, "READ")
 
 
-def _cursors_text(req: falcon.Request) -> str | None:
-    """The cursors in JSON; a browser can set no header, and comes back with the last id that it has seen."""
+def _cursors_text(req: falcon.Request, created_at: str, partitions: int) -> str | None:
+    """The cursors in JSON; a browser can set no header, and comes back with the last id that it has seen.
+
+    Of an event type that was deleted and created again since it has seen nothing: it gets all that there is.
+    """
+    header = req.get_header(CURSORS_HEADER)
+    named = req.get_param("cursors") if header is None else header
     seen = req.get_header(LAST_EVENT_ID) if wants_events(req) else None
     last = last_event(req) if seen else None
     # A refusal sends the client of a ticket an id without cursors.
-    if last and (last.cursors or not last.resume):
+    if not last or not (last.cursors or not last.resume):
+        return named
+    if last.created_at in ("", created_at):
         return orjson.dumps(last.cursors).decode()
-    named = req.get_header(CURSORS_HEADER)
-    return req.get_param("cursors") if named is None else named
+    wanted = [str(number) for number in range(partitions)] if named is None else [each for each, _ in _cursors(named)]
+    return orjson.dumps([{"partition": each, "offset": BEGIN} for each in wanted]).decode()
 
 
 def _start(

@@ -116,7 +116,8 @@ class HttpClient(StreamClient, ABC):
             release_slot,
         )
         self.source, self.stream_id = source, stream_id
-        self._resource = source if stream_id else resource_of(dependencies.registry.event_type(source))
+        event_type = None if stream_id else dependencies.registry.event_type(source)
+        self._resource = source if event_type is None else resource_of(event_type)
         self._caller = caller_of(req)
         self.subject = self._caller.subject
         self._connection: socket.socket = req.env["gunicorn.socket"]
@@ -124,7 +125,8 @@ class HttpClient(StreamClient, ABC):
             self._connection.settimeout(min(dependencies.config.body_timeout_s, parameters.commit_timeout_s))
         self._path, self._flow_id = req.path, req.context.flow_id
         self._partitions = parameters.partitions if places is None else places.keys()
-        self._frames = wanted_frames(req, places=places, stream_id=stream_id, proof=self._proof)
+        created_at = "" if event_type is None else event_type.created_at
+        self._frames = wanted_frames(req, places=places, created_at=created_at, stream_id=stream_id, proof=self._proof)
         self._measured = ""
         """What the stream is called in KPI events, once there is one."""
         counters.streams.inc()

@@ -47,6 +47,7 @@ def wanted_frames(
     req: falcon.Request,
     *,
     places: Mapping[EventTypePartition, TimelinePosition] | None = None,
+    created_at: str = "",
     stream_id: str = "",
     proof: Callable[[], str],
 ) -> Callable[[Callable[[], str] | None], FrameWriter]:
@@ -55,6 +56,7 @@ def wanted_frames(
     Args:
         req: has the accepted media types.
         places: where a low-level stream begins.
+        created_at: of the event type of a low-level stream.
         stream_id: of a subscription's stream.
         proof: makes what the client proves with that the stream was its own; see `Resumption`.
     """
@@ -62,7 +64,7 @@ def wanted_frames(
     if issubclass(writer, ServerSentEvents):
         caller = caller_of(req)
         resume = caller.resume if caller.resume() else None
-        return partial(writer, places=places, stream_id=stream_id, proof=proof(), resume=resume)
+        return partial(writer, places=places, created_at=created_at, stream_id=stream_id, proof=proof(), resume=resume)
     return writer
 
 

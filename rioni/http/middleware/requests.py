@@ -5,7 +5,6 @@ import time
 from collections.abc import Mapping
 from random import getrandbits
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
 
 import falcon
 
@@ -71,7 +70,8 @@ class RequestMiddleware:
             raise Malformed("Path and query must not contain the character U+0000")
         if "//" in req.path:
             raise Malformed(f"The path {req.path} contains an empty segment")
-        _check_utf_8(req.env["PATH_INFO"], req.query_string)
+        if req.method == "PUT":
+            _check_utf_8(req.env["PATH_INFO"])
         encoding = req.get_header("Content-Encoding")
         if encoding and req.method != "POST":
             raise NotAcceptable(f"{req.method} method doesn't support gzip content encoding")
@@ -119,20 +119,12 @@ class RequestMiddleware:
             seconds.observe(time.monotonic() - req.context.started_at)
 
 
-def _check_utf_8(path: str, query: str) -> None:
-    """Refuse what Falcon would replace: a name with U+FFFD is another one.
-
-    Args:
-        path: as WSGI has it, each byte a character.
-        query: quoted.
-    """
+def _check_utf_8(path: str) -> None:
+    """Refuse a path, as WSGI has it, in which Falcon would put U+FFFD: the name that is stored would be another one."""
     try:
-        if not path.isascii():
-            path.encode("latin-1").decode()
-        if "%" in query:
-            unquote(query, errors="strict")
+        path.encode("latin-1").decode()
     except UnicodeDecodeError as ex:
-        raise Malformed(f"Path and query must be UTF-8: {ex.reason}") from ex
+        raise Malformed(f"The path must be UTF-8: {ex.reason}") from ex
 
 
 def _span_ctx(environ: Mapping[str, Any]) -> Mapping[str, str] | None:

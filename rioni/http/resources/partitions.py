@@ -6,11 +6,10 @@ from typing import Any
 import falcon
 import orjson
 
-from rioni.domain.errors import Invalid, Malformed, NotFound
+from rioni.domain.errors import Invalid, NotFound
 from rioni.domain.subscriptions.cursor_arithmetic import OffsetRanges, available, begin, distance, newest
 from rioni.domain.timelines.position import parse_offset, partition_number
 from rioni.domain.timelines.timeline import FIRST_ORDER
-from rioni.http.bodies.parsing import json_body
 from rioni.http.caller import subject_of
 from rioni.http.dependencies import Dependencies
 from rioni.http.resources.resource import Resource
@@ -79,9 +78,9 @@ def _cursors(text: str | None) -> list[tuple[str, str]]:
     if text is None:
         return []
     try:
-        cursors = json_body(text.encode())
+        cursors = orjson.loads(text)
         pairs = [(cursor.get("partition"), cursor.get("offset")) for cursor in cursors]
-    except (Malformed, AttributeError, TypeError) as ex:
+    except (orjson.JSONDecodeError, AttributeError, TypeError) as ex:
         raise Invalid("malformed cursors") from ex
     if not isinstance(cursors, list):
         raise Invalid("malformed cursors")

@@ -24,7 +24,6 @@ from rioni.domain.subscriptions.activity import READ
 from rioni.domain.subscriptions.cursor_arithmetic import OffsetRanges, newest, readable_place
 from rioni.domain.subscriptions.filter_check import check_filter
 from rioni.domain.timelines.position import BEGIN, EventTypePartition, TimelinePosition
-from rioni.http.bodies.parsing import json_body
 from rioni.http.caller import subject_of
 from rioni.http.dependencies import Dependencies
 from rioni.http.resources.filter_evaluations import schemas_of, warning
@@ -152,9 +151,9 @@ def _start(
 
 def _cursors(header: str) -> list[tuple[str, str]]:
     try:
-        items = json_body(header.encode())
+        items = orjson.loads(header)
         cursors = [(item.get("partition"), item.get("offset")) for item in items]
-    except (Malformed, AttributeError, TypeError) as ex:
+    except (orjson.JSONDecodeError, AttributeError, TypeError) as ex:
         raise Malformed("incorrect syntax of X-nakadi-cursors header") from ex
     if not isinstance(items, list):
         raise Malformed("incorrect syntax of X-nakadi-cursors header")

@@ -87,8 +87,8 @@ class Reading:
 
     def __init__(self, expression: str, evaluate: Callable[[str], Any]) -> None:
         self.members: set[str] = set()
-        self.calls_event = False
         """Of the event."""
+        self.calls_event = False
         self._tokens = [_END, _END, *tokens(expression), _END, _END, _END]
         self._literal = evaluate
         self._scopes: list[str | None] = []

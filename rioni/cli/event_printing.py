@@ -110,7 +110,7 @@ class _LineWriter(_Immediate):
         if sys.stdout.isatty():
             _write_text(visible_json(event.decode(errors="replace")) for event in events)
             return
-        sys.stdout.buffer.writelines(event + b"\n" for event in events)
+        sys.stdout.buffer.write(b"".join(event + b"\n" for event in events))
         sys.stdout.buffer.flush()
 
 
@@ -123,12 +123,14 @@ class _JsonWriter(_Immediate):
     def __call__(self, piece: "Piece") -> None:
         import msgspec
 
+        lines = []
         for index, event in enumerate(piece.events):
             shown_event = event if self._metadata else msgspec.Raw(_without_metadata(event))
             line = msgspec.json.encode({"cursor": _cursor(piece, index), "event": shown_event})
             if sys.stdout.isatty():
                 line = visible_json(line.decode(errors="replace")).encode()
-            sys.stdout.buffer.write(line + b"\n")
+            lines.append(line + b"\n")
+        sys.stdout.buffer.write(b"".join(lines))
         sys.stdout.buffer.flush()
 
 

@@ -23,22 +23,6 @@ class ReaderEnded(CannotWrite):
     """The program that reads standard output has ended, which is no error."""
 
 
-class _Output(io.FileIO):
-    def write(self, data: Any, /) -> int:
-        try:
-            return super().write(data)
-        except BrokenPipeError as ex:
-            raise ReaderEnded("The program that reads standard output has ended.") from ex
-        except OSError as ex:
-            raise CannotWrite(f"Standard output can't be written: {ex.strerror}.") from ex
-
-
-class _File(io.FileIO):
-    def write(self, data: Any, /) -> int:
-        with _naming(self.name):
-            return super().write(data)
-
-
 @contextlib.contextmanager
 def _naming(path: object) -> Iterator[None]:
     try:
@@ -47,24 +31,53 @@ def _naming(path: object) -> Iterator[None]:
         raise CannotWrite(f"{path} can't be written: {ex.strerror}.") from ex
 
 
-def created(path: Path) -> io.TextIOWrapper:
-    """Open a file that the user names, for text; an error is `CannotWrite`, now and whenever it is written to."""
-    with _naming(path):
-        return io.TextIOWrapper(io.BufferedWriter(_File(path, "w")), encoding="utf-8")
+class _Named(io.BufferedWriter):
+    """A file that names itself in errors.
+
+    The raw file has no method in Python: an interrupt that came between the system's write and the return of such a
+    method would have the same bytes written twice.
+    """
+
+    def write(self, data: Any, /) -> int:
+        with self._errors():
+            super().write(data)
+        return len(data)
+
+    def flush(self) -> None:
+        with self._errors():
+            super().flush()
+
+    def _errors(self) -> contextlib.AbstractContextManager[None]:
+        return _naming(self.name)
 
 
-class _ClosedOutput(io.FileIO):
+class _Output(_Named):
+    @contextlib.contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            with _naming("Standard output"):
+                yield
+        except CannotWrite as ex:
+            if isinstance(ex.__cause__, BrokenPipeError):
+                raise ReaderEnded("The program that reads standard output has ended.") from ex
+            raise
+
+
+class _ClosedOutput(_Named):
     def write(self, data: Any, /) -> int:
         del data
         raise CannotWrite("Standard output can't be written: it is closed.")
 
 
-class _Messages(io.FileIO):
-    def write(self, data: Any, /) -> int:
-        try:
-            return super().write(data)
-        except OSError:
-            return len(data)
+class _Messages(_Named):
+    def _errors(self) -> contextlib.AbstractContextManager[None]:
+        return contextlib.suppress(OSError)
+
+
+def created(path: Path) -> io.TextIOWrapper:
+    """Open a file that the user names, for text; an error is `CannotWrite`, now and whenever it is written to."""
+    with _naming(path):
+        return io.TextIOWrapper(_Named(io.FileIO(path, "w")), encoding="utf-8", write_through=True)
 
 
 def prepare(*, serving: bool = False) -> None:
@@ -121,12 +134,13 @@ def _occupy(fd: int) -> bool:
     return False
 
 
-def _writer(kind: type[io.FileIO], fd: int, before: Any) -> io.TextIOWrapper:
+def _writer(kind: type[_Named], fd: int, before: Any) -> io.TextIOWrapper:
     return io.TextIOWrapper(
-        io.BufferedWriter(kind(fd, "w", closefd=False)),
+        kind(io.FileIO(fd, "w", closefd=False)),
         encoding=getattr(before, "encoding", None) or "utf-8",
         errors="backslashreplace",
         line_buffering=before is not None and (fd == 2 or before.isatty()),  # noqa: PLR2004 - standard error
+        write_through=True,
     )
 
 

@@ -1,5 +1,7 @@
 """Outputs that can't be written: one line and exit code 2, for every command, and no traceback."""
 
+import contextlib
+import itertools
 import json
 import os
 import shlex
@@ -183,3 +185,50 @@ def test_help_fits_a_narrow_terminal_that_has_ascii_alone(run, monkeypatch, tmp_
     lines = path.read_text(encoding="unicode_escape").splitlines()
     assert "Usage:" in "".join(lines[:2])
     assert max(map(len, lines)) <= 60
+
+
+@pytest.mark.parametrize("kind", ["standard output", "file"])
+def test_an_interrupt_writes_nothing_twice_and_loses_nothing(tmp_path, kind):
+    """Whatever step of Python it comes before: Ctrl-C while `rioni tail` writes an event."""
+    interrupted = True
+    for step in itertools.count(1):
+        path = tmp_path / str(step)
+        with contextlib.ExitStack() as stack:
+            if kind == "file":
+                stream = stack.enter_context(streams.created(path))
+            else:
+                stream = streams.output_on(stack.enter_context(path.open("wb")).fileno())
+            stream.write("one\n")
+            interrupted = _interrupted(stream.flush, step)
+            stream.write("two\n")
+            stream.flush()
+        assert path.read_text() == "one\ntwo\n", step
+        if not interrupted:
+            break
+    assert step > 10
+
+
+def _interrupted(run, step):
+    """Raise KeyboardInterrupt before one of the steps that the module takes; return whether it has so many."""
+    left = step
+
+    def trace(frame, event, _argument):
+        nonlocal left
+        if frame.f_code.co_filename != streams.__file__:
+            return None
+        frame.f_trace_opcodes = True
+        left -= event == "opcode"
+        if left == 0:
+            left = -1
+            raise KeyboardInterrupt
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        run()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(before)
+    return False

@@ -1,4 +1,3 @@
-import contextlib
 import re
 
 import httpx
@@ -108,13 +107,13 @@ def streams_of(api, path):
 
 @pytest.fixture
 def streamed(broker, api, sample):
-    """The sample while a stream is open: its first one ends if a test redrives events that it does not commit."""
+    """The sample with a new stream: the one that it opened ends soon if tests redrove what that does not commit."""
     path = f"/subscriptions/{sample['id']}"
-    with contextlib.ExitStack() as stack:
-        if not streams_of(api, path):
-            other = stack.enter_context(broker.client())
-            stack.enter_context(open_stream(other, f"{path}/events"))
-            wait_until(lambda: streams_of(api, path))
+    for stream_id in streams_of(api, path):
+        api.delete(f"{path}/streams/{stream_id}")
+    wait_until(lambda: not streams_of(api, path))
+    with broker.client() as other, open_stream(other, f"{path}/events"):
+        wait_until(lambda: streams_of(api, path))
         yield sample
 
 

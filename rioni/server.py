@@ -116,6 +116,8 @@ def serve(config: Config, application: "Callable[..., Application] | None" = Non
         gc.freeze()
         gc.enable()
         RequestParser.mesg_class = BoundedRequest
+        # PERF: gunicorn looks for the rest of each body once more, which `handle_request` has read.
+        RequestParser.finish_body = lambda *_: True
         _Arbiter((application or Application)(config, directory, listener, tls)).run()
 
 

@@ -1,6 +1,6 @@
 """Grants the places of a pool, to clients in turn: one that asks for many makes the others wait for one turn."""
 
-from collections import Counter, OrderedDict, deque
+from collections import OrderedDict, deque
 from typing import NoReturn
 
 from gevent.event import Event
@@ -17,7 +17,7 @@ class Turns:
 
     def __init__(self, places: int) -> None:
         self._free = places
-        self._taken = Counter[str]()
+        self._taken: dict[str, int] = {}
         self._waiting: OrderedDict[str, deque[Event]] = OrderedDict()
         self.queued = 0
         """Number of greenlets that wait for a place."""
@@ -30,7 +30,7 @@ class Turns:
         """Take a place if one is free; return whether it was."""
         if self._free:
             self._free -= 1
-            self._taken[client] += 1
+            self._taken[client] = self._taken_by(client) + 1
             return True
         return False
 
@@ -59,9 +59,10 @@ class Turns:
     def release(self, client: str) -> None:
         """Give back a place that a client has taken: the next one in turn takes it."""
         # As if it still had the place: of clients with one each, another one is next.
-        following = min(self._waiting, key=self._taken.__getitem__, default=None)
-        self._taken[client] -= 1
-        if not self._taken[client]:
+        following = min(self._waiting, key=self._taken_by) if self._waiting else None
+        if left := self._taken[client] - 1:
+            self._taken[client] = left
+        else:
             del self._taken[client]
         if following is None:
             self._free += 1
@@ -72,8 +73,11 @@ class Turns:
         self._waiting.move_to_end(following)
         if not turns:
             del self._waiting[following]
-        self._taken[following] += 1
+        self._taken[following] = self._taken_by(following) + 1
         turn.set()
+
+    def _taken_by(self, client: str) -> int:
+        return self._taken.get(client, 0)
 
     def _leave(self, client: str, turn: Event) -> bool:
         """Wait no more; return whether there was no turn yet."""

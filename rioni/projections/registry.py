@@ -32,6 +32,8 @@ CATCH_UP_WAIT_S = 15.0
 COMPILING_WAIT_S = 30.0
 """How long a request waits for another one that compiles the same schema."""
 
+_NO_SETTINGS = Settings()
+
 
 class MemoryRegistry:
     """Implements the port `Registry`, one per process.
@@ -124,7 +126,7 @@ class MemoryRegistry:
     def settings(self) -> Settings:
         """The broker's settings."""
         state = self._states["settings"].get(SETTINGS)
-        return state if isinstance(state, Settings) else Settings()
+        return state if isinstance(state, Settings) else _NO_SETTINGS
 
     def subscriptions(self) -> list[Subscription]:
         """All subscriptions."""

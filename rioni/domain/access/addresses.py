@@ -22,6 +22,7 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+@lru_cache(maxsize=1024)
 def address_key(address: str | None) -> str:
     """The key of a client of which only the address is known; no name of a subject is equal to one.
 
@@ -33,7 +34,6 @@ def address_key(address: str | None) -> str:
     return f"\n{_network(address) if address and ':' in address else address}"
 
 
-@lru_cache(maxsize=1024)
 def _network(address: str) -> str:
     try:
         found = _address(address)

@@ -70,6 +70,11 @@ class ClosingReader:
     def __init__(self, req: Any) -> None:
         self._req, self._reader = req, req.body.reader
 
+    @property
+    def at_end(self) -> bool:
+        """Whether the whole body was read, as its length says; False where it has none. PERF: saves a read."""
+        return getattr(self._reader, "length", None) == 0
+
     def read(self, size: int) -> bytes:
         """Read at most `size` bytes; raises what gunicorn raises."""
         try:
@@ -91,6 +96,8 @@ def discard_rest(req: Any) -> bool:
     """
     if req.body.failed:
         return False
+    if req.body.reader.at_end:
+        return True
     rest_bytes, breathe = 0, Breaths()
     try:
         for piece in iter(partial(req.body.reader.read, READ_BYTES), b""):

@@ -24,15 +24,17 @@ NONE = "-"
 """Placeholder for a header that the client has not sent."""
 
 SLO_SMALL_BYTES, SLO_MEDIUM_BYTES = 5_000, 50_000
+SLO_BUCKETS = "<5K", "5K-50K", ">50K"
 
 _log = structlog.get_logger("rioni.access")
 
 
 def slo_bucket(body_bytes: int) -> str:
     """The class of publish requests whose latency is watched together (reference operations#latency-buckets)."""
+    small, medium, large = SLO_BUCKETS
     if body_bytes < SLO_SMALL_BYTES:
-        return "<5K"
-    return "5K-50K" if body_bytes <= SLO_MEDIUM_BYTES else ">50K"
+        return small
+    return medium if body_bytes <= SLO_MEDIUM_BYTES else large
 
 
 class AccessMiddleware:

@@ -186,8 +186,9 @@ class AuthenticationMiddleware:
         # Until it is known whose a token is, it is one of this address.
         CLIENT.set(client_key(req))
         if req.path not in PUBLIC:
-            req.context.caller = self._caller(req)
-            CLIENT.set(client_key(req))
+            req.context.caller = caller = self._caller(req)
+            if caller is not ANYBODY:
+                CLIENT.set(client_key(req))
 
     def process_resource(self, req: falcon.Request, _resp: falcon.Response, _resource: Any, _params: Any) -> None:
         """Check the scope, once the route is known."""
@@ -195,7 +196,7 @@ class AuthenticationMiddleware:
             req.context.caller.check(scope_of(req.method, req.uri_template or ""))
 
     def _caller(self, req: falcon.Request) -> Caller:
-        authorization = req.get_header("Authorization")
+        authorization = req.env.get("HTTP_AUTHORIZATION")
         opens = authorization is None and req.method == "GET" and wants_events(req)
         ticket = req.get_param(PARAMETER) if opens else None
         if not ticket:

@@ -62,7 +62,7 @@ class RequestMiddleware:
         req.context.started_at = time.monotonic()
         req.context.caller = ANONYMOUS
         req.context.bodies = self._bodies
-        req.context.flow_id = flow_id = _flow_id(req.get_header("X-Flow-Id"))
+        req.context.flow_id = flow_id = _flow_id(req.env.get("HTTP_X_FLOW_ID"))
         resp.set_header("X-Flow-Id", flow_id)
         req.context.span_ctx = span_ctx = _span_ctx(req.env)
         resp.set_header("span_ctx", json.dumps(span_ctx) if span_ctx else "{}")
@@ -72,8 +72,7 @@ class RequestMiddleware:
             raise Malformed(f"The path {req.path} contains an empty segment")
         if req.method == "PUT":
             _check_utf_8(req.env["PATH_INFO"])
-        encoding = req.get_header("Content-Encoding")
-        if encoding and req.method != "POST":
+        if req.method != "POST" and req.env.get("HTTP_CONTENT_ENCODING"):
             raise NotAcceptable(f"{req.method} method doesn't support gzip content encoding")
 
     def process_resource(self, req: falcon.Request, _resp: falcon.Response, _resource: Any, _params: Any) -> None:

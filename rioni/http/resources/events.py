@@ -22,7 +22,7 @@ from rioni.domain.system.kpis import BatchPublished
 from rioni.http.bodies.reading import read_body
 from rioni.http.caller import subject_of
 from rioni.http.dependencies import Dependencies
-from rioni.http.middleware.access_log import ms_spent, slo_bucket
+from rioni.http.middleware.access_log import SLO_BUCKETS, ms_spent, slo_bucket
 from rioni.http.request_parsing import media_type
 from rioni.http.resources.resource import Resource
 from rioni.http.resources.streams.low_level import open_low_level_stream
@@ -41,6 +41,9 @@ class EventsResource(Resource):
     def __init__(self, dependencies: Dependencies) -> None:
         super().__init__(dependencies)
         self._counters = stream_counters(dependencies.metrics, "low-level")
+        seconds = dependencies.metrics.publish_seconds
+        # PERF: the library takes 4 µs to find them.
+        self._seconds = {bucket: seconds.labels(bucket) for bucket in SLO_BUCKETS}
 
     def on_post(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
         """Publish a batch: 200 and nothing more if it is stored, else a result for each event.
@@ -54,8 +57,7 @@ class EventsResource(Resource):
         )
         _answer(resp, name, published, self._dependencies)
         _report(req, self._dependencies, command, published)
-        seconds = time.monotonic() - req.context.started_at
-        self._dependencies.metrics.publish_seconds.labels(slo_bucket(len(command.body))).observe(seconds)
+        self._seconds[slo_bucket(len(command.body))].observe(time.monotonic() - req.context.started_at)
         if published.events:
             self._dependencies.metrics.event_types.add(name, events=published.events, bytes_=len(command.body))
 
@@ -104,7 +106,7 @@ def _body(req: falcon.Request, name: str, dependencies: Dependencies) -> bytes:
     The contract knows that a body can't be read before it knows the event type, so short ones are read first.
     """
     length = req.content_length
-    if length is None or length > READ_FIRST_BYTES_MAX or req.get_header("Content-Encoding"):
+    if length is None or length > READ_FIRST_BYTES_MAX or req.env.get("HTTP_CONTENT_ENCODING"):
         subject = subject_of(req)
         dependencies.registry.refresh()
         dependencies.access.blacklist("PRODUCER", subject, (name,))

@@ -119,29 +119,35 @@ class Publisher:
     def _admit_and_publish(
         self, command: PublishEvents, subject: Subject, prepare: Prepare[Batch], charge: Charge | None
     ) -> Published:
-        batch = self._admit(command, subject)
+        # PERF: counting the objects of 100 events takes 8 µs.
+        large = is_large(command.body)
+        batch = self._admit(command, subject, large=large)
         try:
-            return self._publish(command, subject, batch, partial(self._prepare, prepare), charge)
+            return self._publish(command, subject, batch, partial(self._prepare, prepare, large), charge)
         finally:
-            if is_large(command.body):
+            if large:
                 free(batch.raw, batch.values)
 
-    def _admit(self, command: PublishEvents, subject: Subject) -> Batch:
+    def _admit(self, command: PublishEvents, subject: Subject, *, large: bool) -> Batch:
         """Read the batch and authorise the request, in the contract's order (reference publishing#steps)."""
         self._registry.refresh()
         self._access.blacklist("PRODUCER", subject, (command.event_type,))
-        if is_large(command.body):
-            batch = self._pool(split, command.body, self._limits)
-        else:
-            batch = split(command.body, self._limits)
+        run = self._pool if large else direct
+        batch = run(split, command.body, self._limits)
         self._access.event_type(subject, command.event_type, "WRITE")
         return batch
 
     def _prepare(
-        self, prepare: Prepare[Batch], batch: Batch, rules: PublishRules, publication: Publication, random: Random
+        self,
+        prepare: Prepare[Batch],
+        large: bool,  # noqa: FBT001 - of a partial
+        batch: Batch,
+        rules: PublishRules,
+        publication: Publication,
+        random: Random,
     ) -> Prepared:
         """Prepare a batch, in the thread pool if it takes long."""
-        if rules.takes_long(batch.body):
+        if large or rules.validator.takes_long(len(batch.body)):
             return self._pool(prepare, batch, rules, publication, random)
         return prepare(batch, rules, publication, random)
 

@@ -93,10 +93,6 @@ class PublishRules(msgspec.Struct, frozen=True, kw_only=True):
             once=stores_eids_once(event_type),
         )
 
-    def takes_long(self, body: bytes) -> bool:
-        """Whether preparing a batch may take so long that it should run in the thread pool."""
-        return is_large(body) or self.validator.takes_long(len(body))
-
     @property
     def undeletable(self) -> str:
         """Why events of this event type can't be deleted; empty if they can.

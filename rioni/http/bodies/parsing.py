@@ -319,11 +319,23 @@ def json_body(body: bytes) -> Any:
     """
     try:
         found = orjson.loads(body)
-        # PERF: 6 µs for a commit, 20 ms for the largest schema, of which each character is escaped.
-        _UNIQUE.decode(body.decode())
+        if _may_repeat_members(body, found):
+            # PERF: 14 µs for a commit, 20 ms for the largest schema, of which each character is escaped.
+            _UNIQUE.decode(body.decode())
     except (orjson.JSONDecodeError, JsonError, RecursionError) as ex:
         raise Malformed(f"The body is not valid JSON: {ex}") from ex
     return found
+
+
+def _may_repeat_members(text: bytes, found: Any) -> bool:
+    """Whether an object may have a member twice: `found` has only the last one, so the text has more quotes.
+
+    PERF: 1 µs. Quotes within strings need a backslash: only without any can they be counted.
+    """
+    try:
+        return b"\\" in text or text.count(b'"') != orjson.dumps(found).count(b'"')
+    except orjson.JSONEncodeError:  # deeper than it writes
+        return True
 
 
 def _read(body: bytes, shape: body_schemas.Shape) -> dict[str, Any]:

@@ -3,6 +3,8 @@ from inspect import isfunction, signature
 
 import fastjsonschema
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec import UNSET
 
 from rioni.domain.errors import InvalidFields, Malformed
@@ -12,6 +14,27 @@ from tests.support.builders import event_type_body, event_type_spec
 
 def encoded(**members):
     return json.dumps(members).encode()
+
+
+class Members(list):
+    """The names and values of an object, in which names may be there twice."""
+
+
+def written(value, ascii_only):
+    def text(value):
+        if isinstance(value, Members):
+            return "{" + ",".join(f"{text(name)}: {text(each)}" for name, each in value) + "}"
+        if isinstance(value, list):
+            return "[" + ", ".join(map(text, value)) + "]"
+        return json.dumps(value, ensure_ascii=ascii_only)
+
+    return text(value).encode()
+
+
+def repeats(value):
+    if isinstance(value, Members):
+        return len({name for name, _ in value}) < len(value) or any(repeats(each) for _, each in value)
+    return isinstance(value, list) and any(map(repeats, value))
 
 
 def test_an_event_type_is_parsed_into_the_domain_type():
@@ -42,6 +65,27 @@ def test_no_member_is_there_twice(read, body):
     arguments = [body if name == "body" else {} for name, each in signature(read).parameters.items()]
     with pytest.raises(Malformed, match="Duplicate key"):
         read(*arguments)
+
+
+_STRINGS = st.text('ab"\\é\x1f', max_size=2)
+_NUMBERS = st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | _NUMBERS | _STRINGS,
+        lambda inner: st.lists(inner, max_size=3) | st.lists(st.tuples(_STRINGS, inner), max_size=3).map(Members),
+        max_leaves=8,
+    ),
+    st.booleans(),
+)
+def test_any_json_without_a_member_twice_is_read(value, ascii_only):
+    body = written(value, ascii_only)
+    if repeats(value):
+        with pytest.raises(Malformed, match="Duplicate key"):
+            parsing.json_body(body)
+    else:
+        parsing.json_body(body)
 
 
 def test_all_missing_members_of_inner_objects_are_named_together():

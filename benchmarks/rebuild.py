@@ -23,7 +23,6 @@ from threading import Event, Thread
 from typing import Self
 
 from rioni.domain.hash_chain import GENESIS
-from rioni.log_tables import HEAD, LOG
 from rioni.projections.bulk.executors import sink_for, write_rows
 from rioni.projections.bulk.loading import database, load_file, targets
 from rioni.projections.bulk.rebuild import Order, RebuildReport, rebuild
@@ -31,6 +30,7 @@ from rioni.projections.bulk.session import HERE, SparkOptions
 from rioni.projections.bulk.source import ENTRIES_PER_TASK, PREFIXES, check_end, prefix, read_head, read_streams
 from rioni.projections.generations.engine import open_engine, writing
 from rioni.projections.generations.generation import WORKING, Generation, create, finish_load, remove
+from rioni.sql.log_tables import HEAD, LOG
 from rioni.storage.sql.rebuild_lock import rebuild_lock
 from tests.support.descendants import descendants
 from tests.support.history import Author, entries

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from rioni.installing import requirement
+from rioni.files.extras import requirement
 from tests.support.waiting import WAIT_S
 
 

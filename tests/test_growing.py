@@ -29,7 +29,7 @@ INSTANCES = (
     "rioni/domain",
     "rioni/http",
     "rioni/projections",
-    "rioni/server.py",
+    "rioni/server/processes.py",
     "rioni/storage/kafka",
     "rioni/storage/tokens",
     "rioni/storage/zookeeper",

@@ -178,7 +178,7 @@ MAY_WAIT_OTHERWISE: Mapping[str, str] = {
     "tests/support/recording.py": PACE,
     "tests/support/simulated_broker.py": PACE,
     "tests/support/tcp_proxy.py": "a proxy, whose client waits",
-    "tests/test_server_signals.py": CHANCE,
+    "tests/server/test_processes_signals.py": CHANCE,
 }
 """Modules that sleep, or wait for less than `WAIT_S`, and why that is no wait for what a busy machine delays."""
 

@@ -22,7 +22,7 @@ USERS_PROCESS = "runs in the process of a user, where nothing is patched; every 
 ON_THE_HUB = "used by greenlets alone: events with deadlines, and locks held for changes in memory"
 
 MAY_USE_THREADS: Mapping[str, str] = {
-    "rioni/logging_setup.py": "a native lock, held while a line is written",
+    "rioni/config/logs.py": "a native lock, held while a line is written",
     "rioni/bootstrap/worker.py": "an event that is only set and looked at",
     "rioni/commands/system/client_activity.py": ON_THE_HUB,
     "rioni/commands/system/denied_requests.py": "a lock that greenlets hold for changes in memory",

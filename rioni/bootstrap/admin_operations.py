@@ -13,7 +13,7 @@ from rioni.config.settings import Config
 from rioni.domain.errors import Unavailable
 from rioni.domain.nearest import nearest
 from rioni.domain.transparency.signed_note import parse_verifier
-from rioni.installing import requirement
+from rioni.files.extras import requirement
 from rioni.projections.generations.rebuilds import Progress
 from rioni.projections.queries import audit_log
 from rioni.projections.queries.audit_log import AuditFilter

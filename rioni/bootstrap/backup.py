@@ -20,7 +20,7 @@ from rioni.bootstrap.verification import check
 from rioni.config.settings import Config
 from rioni.domain.errors import Unavailable
 from rioni.domain.system.installation import INSTALLATION
-from rioni.private_files import private_umask
+from rioni.files.private import private_umask
 from rioni.storage.embedded import backup_folder
 from rioni.storage.embedded.backup_files import FORMAT_NAME, BackupError
 from rioni.storage.embedded.backup_folder import FileEntry, Manifest

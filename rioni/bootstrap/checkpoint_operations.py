@@ -19,7 +19,7 @@ from rioni.domain.transparency.checkpoint import Checkpoint
 from rioni.domain.transparency.key_succession import SigningKey, sign_successor
 from rioni.domain.transparency.merkle_tree import verify_consistency
 from rioni.domain.transparency.signed_note import Note, Verifier, parse_verifier, sign, verifier_of
-from rioni.private_files import private_umask
+from rioni.files.private import private_umask
 from rioni.projections.log_tree import leaves
 from rioni.projections.queries import log_proofs
 from rioni.storage.signing_key import load_key, replace_key

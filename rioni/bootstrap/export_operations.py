@@ -23,11 +23,11 @@ from rioni.domain.hash_chain import GENESIS
 from rioni.domain.transparency.checkpoint import parse_checkpoint
 from rioni.domain.transparency.key_succession import LogKey
 from rioni.domain.transparency.merkle_tree import inclusion_proof
-from rioni.log_tables import LOG
 from rioni.projections.log_rows import CorruptLog
 from rioni.projections.log_tree import LogTree
 from rioni.projections.queries import audit_log, log_proofs
 from rioni.projections.queries.audit_log import AuditFilter
+from rioni.sql.log_tables import LOG
 from rioni.storage.sql.engines import reading
 
 

@@ -10,7 +10,7 @@ from rioni.domain.access.authorization import Subject
 from rioni.domain.errors import Unavailable
 from rioni.domain.ports.thread_pool import direct
 from rioni.domain.system.jobs import JobReport
-from rioni.private_files import private_umask
+from rioni.files.private import private_umask
 from rioni.storage.clock import SystemClock
 from rioni.storage.embedded.jobs import EmbeddedJobs
 

@@ -15,8 +15,7 @@ from rioni.config.settings import Config
 from rioni.domain.errors import Invalid
 from rioni.domain.hash_chain import LogHead
 from rioni.domain.timestamps import rfc3339
-from rioni.log_tables import HEAD, TRACKING
-from rioni.private_files import private_umask
+from rioni.files.private import private_umask
 from rioni.projections.custom import installed
 from rioni.projections.custom_tables import live_tables, prepare
 from rioni.projections.generations import generation, swap
@@ -26,6 +25,7 @@ from rioni.projections.generations.generation import Known, check_name, models_n
 from rioni.projections.generations.rebuilds import Progress
 from rioni.projections.queries import positions
 from rioni.projections.tables import TRACKING_NAME
+from rioni.sql.log_tables import HEAD, TRACKING
 from rioni.storage.sql import engines
 from rioni.storage.sql.migration import check_current
 from rioni.storage.sql.rebuild_lock import rebuild_lock

@@ -24,7 +24,7 @@ from rioni.bootstrap.consistency.stores import counted
 from rioni.config.settings import Config
 from rioni.domain.errors import RioniError
 from rioni.domain.system.installation import INSTALLATION
-from rioni.private_files import private_umask
+from rioni.files.private import private_umask
 from rioni.storage.embedded import backup_folder
 from rioni.storage.embedded.anchoring import COORDINATION
 from rioni.storage.embedded.anchors import committed_offsets, inspect

@@ -24,7 +24,7 @@ from rioni.domain.errors import Conflict, Unavailable
 from rioni.domain.ports.thread_pool import direct
 from rioni.domain.system.installation import DataMismatch
 from rioni.domain.system.storages import EMBEDDED
-from rioni.private_files import private_umask
+from rioni.files.private import private_umask
 from rioni.projections.generations import rebuilds
 from rioni.projections.generations.generation import WORKING, remove
 from rioni.projections.queries.storages import all_storages

@@ -41,6 +41,7 @@ from rioni.commands.system.client_activity import ActivityTracker
 from rioni.commands.system.denied_requests import DeniedRequests
 from rioni.commands.system.job_records import JobRecords
 from rioni.commands.system.usage_metrics import UsageRecorder
+from rioni.config.failures import FailureLog
 from rioni.config.settings import Config
 from rioni.console.app import create_console
 from rioni.console.ended_sessions import EndedSessions
@@ -55,7 +56,6 @@ from rioni.domain.ports.notifier import LOG_KEY
 from rioni.domain.ports.spool import Spools
 from rioni.domain.ports.thread_pool import CLIENT
 from rioni.domain.subscriptions.event_filter import load_filters
-from rioni.failure_log import FailureLog
 from rioni.http.answers.answer_budget import AnswerBudget, PageBudget, released_when_sent
 from rioni.http.app import create_app
 from rioni.http.bodies.reading import BodyBudget

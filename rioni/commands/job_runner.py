@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import structlog
 
-from rioni.failure_log import FailureLog
+from rioni.config.failures import FailureLog
 
 
 _log = structlog.get_logger("rioni.background_jobs")

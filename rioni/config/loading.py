@@ -18,7 +18,7 @@ from rioni.config.settings import SETTINGS, Config
 from rioni.config.validation import contradictions
 from rioni.config.variables import OF_CLIENTS
 from rioni.domain.nearest import nearest
-from rioni.plain_files import read_toml
+from rioni.files.plain import read_toml
 
 
 FILE = "rioni.toml"

@@ -11,9 +11,9 @@ import msgspec
 import orjson
 from markupsafe import Markup
 
-from rioni import templates
 from rioni.console import charts, exact_json
 from rioni.console.assets import asset_url
+from rioni.files import templates
 
 
 NOTHING = "-"

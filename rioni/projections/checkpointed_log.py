@@ -7,8 +7,8 @@ from sqlalchemy import Connection, insert, select, update
 
 from rioni.domain.ports.checkpointed_log import RecordedChange
 from rioni.domain.ports.event_log import EventLog, LogEntry
-from rioni.log_tables import TRACKING
 from rioni.projections.tables import AUDIT_LOG
+from rioni.sql.log_tables import TRACKING
 
 
 Begin = Callable[[], AbstractContextManager[Connection]]

@@ -15,10 +15,10 @@ from sqlalchemy import Connection, TableClause, and_, bindparam, column, func, s
 from rioni.domain.aggregates import TOPICS
 from rioni.domain.events import Origin
 from rioni.domain.ports.event_log import LogEntry
-from rioni.log_tables import HEAD, LOG, TRACKING
 from rioni.projections.fold import FOLD_VERSION
 from rioni.projections.stream_fold import Row, StreamFold
 from rioni.projections.tables import READ_MODELS, TRACKING_NAME
+from rioni.sql.log_tables import HEAD, LOG, TRACKING
 
 
 ENTRIES_PER_READ = 500

@@ -23,10 +23,10 @@ from sqlalchemy import (
 from sqlalchemy.schema import CreateTable, DropTable
 
 from rioni.domain.ports.event_log import LogEntry
-from rioni.log_tables import TRACKING
 from rioni.projections.custom import KEY, BrokenProjection, Projection, installed, resource_of
 from rioni.projections.projector import Projector
 from rioni.projections.tables import READ_MODELS
+from rioni.sql.log_tables import TRACKING
 
 
 _TYPES = {str: Text, int: BigInteger, float: Double, bool: Boolean}

@@ -13,7 +13,7 @@ from rioni.domain.errors import Unavailable
 from rioni.domain.transparency.checkpoint import leaf
 from rioni.domain.transparency.merkle_tree import HASH_BYTES, leaf_hash, subtree_hash
 from rioni.domain.transparency.tiles import TILE_LEVELS, TILE_WIDTH, width_of
-from rioni.log_tables import HEAD, LOG, LOG_TILES
+from rioni.sql.log_tables import HEAD, LOG, LOG_TILES
 
 
 ENTRIES_PER_READ = 64

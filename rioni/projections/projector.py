@@ -13,7 +13,6 @@ from rioni.domain.ports.event_log import LogEntry
 from rioni.domain.subscriptions.subscription import Subscription
 from rioni.domain.system.storages import StorageEntry
 from rioni.domain.timelines.timeline import Timeline
-from rioni.log_tables import TRACKING
 from rioni.projections.fold import EMPTY, FOLD_VERSION, Change, Folded, decode_state, fold
 from rioni.projections.tables import (
     READ_MODELS,
@@ -24,6 +23,7 @@ from rioni.projections.tables import (
     TIMELINES,
     TRACKING_NAME,
 )
+from rioni.sql.log_tables import TRACKING
 
 
 class OtherFold(Unavailable):

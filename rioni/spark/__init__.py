@@ -1,6 +1,6 @@
 """Published events and the admin log as data sources of Spark; needs the extra `rioni[spark]`."""
 
-from rioni.installing import requirement
+from rioni.files.extras import requirement
 
 
 try:

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from rioni.domain.errors import Unavailable
 from rioni.domain.transparency.key_succession import SigningKey
-from rioni.plain_files import read_file
+from rioni.files.plain import read_file
 
 
 SIGNED, LOST = "Signed-By-Predecessor: ", "Replaces-Lost-Key: "

@@ -12,7 +12,7 @@ from typing import Any
 from rich.console import Console
 
 from rioni.domain.errors import RioniError, Unavailable
-from rioni.installing import requirement
+from rioni.files.extras import requirement
 
 
 QUERY = "SELECT origin, count(*) AS flights FROM flights GROUP BY origin ORDER BY origin"

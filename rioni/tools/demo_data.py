@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from rioni.domain.errors import Unavailable
-from rioni.installing import requirement
+from rioni.files.extras import requirement
 
 
 OWNER = "rioni-demo"

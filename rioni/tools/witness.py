@@ -18,9 +18,9 @@ from rioni.domain.transparency.checkpoint import Checkpoint, parse_checkpoint
 from rioni.domain.transparency.key_succession import LogKey, successors
 from rioni.domain.transparency.merkle_tree import EMPTY_ROOT, InvalidProof, verify_consistency
 from rioni.domain.transparency.signed_note import Note, Verifier, cosign, parse_note, parse_verifier, verified
-from rioni.file_edits import edited
-from rioni.file_locks import open_lock, try_lock
-from rioni.plain_files import read_file
+from rioni.files.edits import edited
+from rioni.files.locks import open_lock, try_lock
+from rioni.files.plain import read_file
 from rioni.tools.api_client import call, call_text
 from rioni.tools.load_client import Server
 from rioni.tools.load_report import OK_STATUSES

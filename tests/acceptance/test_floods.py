@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.one_server]
 
 CONNECTIONS = 200
 PROGRAM = f"""
-from rioni.greenlets import patch
+from rioni.server.greenlets import patch
 patch()
 from rioni import server
 server.WORKER_CONNECTIONS = {CONNECTIONS}

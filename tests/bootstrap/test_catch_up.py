@@ -10,10 +10,10 @@ from rioni.bootstrap.database import reading_models
 from rioni.bootstrap.startup import prepare_startup
 from rioni.commands.event_types import CreateEventType
 from rioni.config.settings import Config
-from rioni.log_tables import TRACKING
 from rioni.projections.fold import FOLD_VERSION
 from rioni.projections.projector import OtherFold
 from rioni.projections.tables import EVENT_TYPES, READ_MODELS
+from rioni.sql.log_tables import TRACKING
 from rioni.storage.sql.engines import create_engine, writing
 from rioni.storage.sql.migration import upgrade
 from rioni.storage.sql.rebuild_lock import rebuild_lock

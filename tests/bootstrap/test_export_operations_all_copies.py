@@ -29,10 +29,10 @@ from rioni.domain.ports.event_log import LogEntry
 from rioni.domain.system.settings import FeatureSwitched
 from rioni.domain.timestamps import rfc3339
 from rioni.domain.transparency.tiles import split_bundle
-from rioni.log_tables import LOG
 from rioni.projections.queries import audit_pages, positions
 from rioni.projections.queries.audit_log import AuditFilter
 from rioni.projections.queries.audit_pages import AuditQuery, Place
+from rioni.sql.log_tables import LOG
 from rioni.storage.clock import SystemClock
 from rioni.storage.log.verification import setbacks
 from rioni.storage.sql.engines import reading, writing

@@ -9,12 +9,12 @@ import pytest
 from sqlalchemy import delete, select, update
 
 from rioni.domain.errors import Conflict
-from rioni.log_tables import HEAD, LOG
 from rioni.projections.bulk.audit import HEAD_FILE, export
 from rioni.projections.bulk.source import CorruptLog
 from rioni.projections.queries.audit_log import AuditFilter
 from rioni.projections.queries.audit_log import entries as audit_entries
 from rioni.projections.tables import AUDIT_LOG
+from rioni.sql.log_tables import HEAD, LOG
 from tests.support.history import Author, entries
 
 

@@ -12,11 +12,11 @@ from sqlalchemy import update
 from rioni.domain.audit.shown_states import shown_state
 from rioni.domain.hash_chain import GENESIS, LogHead
 from rioni.domain.json_patch import json_patch
-from rioni.log_tables import LOG
 from rioni.projections.bulk import audit_rows, audit_table
 from rioni.projections.bulk.audit_table import write_entries
 from rioni.projections.log_rows import CorruptLog
 from rioni.projections.queries.audit_log import AuditFilter, entries
+from rioni.sql.log_tables import LOG
 from tests.support.history import Author
 from tests.support.history import entries as history
 

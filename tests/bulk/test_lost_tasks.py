@@ -4,11 +4,11 @@ import pytest
 from sqlalchemy import func, select
 
 from rioni.domain.errors import Conflict
-from rioni.log_tables import REBUILD_TASKS
 from rioni.projections.bulk.executors import CopySink
 from rioni.projections.bulk.loading import database, targets
 from rioni.projections.generations.generation import WORKING, Generation, create
 from rioni.projections.generations.rebuilds import Plan, begin
+from rioni.sql.log_tables import REBUILD_TASKS
 
 
 PLAN = Plan(WORKING, [], incremental=False, fold=1, upto=None, position=1, hash="", tasks=8)

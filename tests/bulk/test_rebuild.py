@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from sqlalchemy import delete, inspect, select, update
 
 from rioni.domain.errors import Conflict
-from rioni.log_tables import HEAD, LOG, TRACKING
 from rioni.projections.bulk.rebuild import Order, RebuildReport, rebuild
 from rioni.projections.fold import EMPTY, fold
 from rioni.projections.generations.engine import open_engine
@@ -19,6 +18,7 @@ from rioni.projections.generations.generation import WORKING, Generation, create
 from rioni.projections.log_rows import CorruptLog
 from rioni.projections.projector import Projector
 from rioni.projections.tables import EVENT_TYPES, READ_MODELS, STATES
+from rioni.sql.log_tables import HEAD, LOG, TRACKING
 from rioni.storage.sql.rebuild_lock import rebuild_lock
 from tests.support.history import Author, entries, histories
 from tests.support.log import clear

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rioni.installing import requirement
+from rioni.files.extras import requirement
 
 
 pytestmark = pytest.mark.spark

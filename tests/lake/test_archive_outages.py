@@ -7,9 +7,9 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from rioni import failure_log
+from rioni.config import failures as failure_log
+from rioni.config.failures import EVERY_S
 from rioni.domain.errors import Unavailable
-from rioni.failure_log import EVERY_S
 from rioni.lake import archive
 from rioni.lake.archive import Archive, open_lake
 from rioni.lake.broker import Broker

@@ -10,10 +10,10 @@ from sqlalchemy import Engine, delete, insert, select, text, update
 
 from rioni.bootstrap.database import reading_models
 from rioni.domain.ports.event_log import LogEntry
-from rioni.log_tables import LOG, TRACKING
 from rioni.projections import comparison
 from rioni.projections.comparison import Difference, compare
 from rioni.projections.tables import READ_MODELS, TRACKING_NAME
+from rioni.sql.log_tables import LOG, TRACKING
 from rioni.storage.sql.engines import create_engine, writing
 from tests.support.broker import empty_registry
 from tests.support.history import Author, entries

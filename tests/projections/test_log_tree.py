@@ -6,9 +6,9 @@ from rioni.domain.hash_chain import GENESIS, link
 from rioni.domain.transparency.checkpoint import leaf
 from rioni.domain.transparency.merkle_tree import leaf_hash
 from rioni.domain.transparency.tiles import Tile, split_bundle
-from rioni.log_tables import HEAD, LOG, LOG_TILES
 from rioni.projections import log_tree
 from rioni.projections.queries import log_proofs
+from rioni.sql.log_tables import HEAD, LOG, LOG_TILES
 from rioni.storage.sql.engines import create_engine
 from rioni.storage.sql.migration import upgrade
 from tests.support import rfc9162

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from rioni.domain.aggregates import TOPICS
 from rioni.domain.errors import ConcurrentChange
-from rioni.log_tables import LOG
+from rioni.sql.log_tables import LOG
 from rioni.storage.log.event_log import SqlEventLog
 from rioni.storage.log.verification import Finding, verify
 from rioni.storage.sql.engines import create_engine

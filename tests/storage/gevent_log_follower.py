@@ -14,7 +14,7 @@ import threading
 
 import gevent
 
-from rioni.log_tables import HEAD
+from rioni.sql.log_tables import HEAD
 from rioni.storage.log.event_log import SqlEventLog
 from rioni.storage.log.verification import verify
 from rioni.storage.sql.engines import create_engine, writing

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from rioni.domain.hash_chain import GENESIS, link
-from rioni.log_tables import LOG
+from rioni.sql.log_tables import LOG
 
 
 COLUMNS = tuple(LOG.columns.keys())

@@ -1,7 +1,7 @@
 """Servers forked from one process that has imported everything: that takes a quarter of the CPU time of a new process.
 
 That process starts when a server is first needed, and ends with the test run, also when that dies, and so does what it
-has forked. That runs `rioni serve` in a session of its own, as if it had been executed. `tests/test_server.py` starts
+has forked. That runs `rioni serve` in a session of its own, as if it had been executed. `tests/server/test_processes.py` starts
 real processes.
 """
 
@@ -34,8 +34,8 @@ ANSWER_TIMEOUT_S = 60
 PRELOADED = (
     "rioni.cli.app",
     "rioni.cli.host.serve",
-    "rioni.logging_setup",
-    "rioni.server",
+    "rioni.config.logs",
+    "rioni.server.processes",
     "alembic.command",
     "rioni.storage.tokens.jwt_tokens",
     "rioni.storage.kafka.events",

@@ -53,8 +53,8 @@ from rioni.domain.system.storages import KAFKA, StorageEntry
 from rioni.domain.timelines.topic_digests import DigestedBlock
 from rioni.domain.transparency.key_succession import sign_successor
 from rioni.domain.transparency.signed_note import verifier_of
-from rioni.log_tables import HEAD, LOG
 from rioni.projections.tables import READ_MODELS
+from rioni.sql.log_tables import HEAD, LOG
 from tests.support.avro import avro_schema
 from tests.support.broker import RETENTION_INTERVAL_S, Broker, running_broker
 from tests.support.builders import LATER_MS, as_spec, event_type_spec, subscription_spec

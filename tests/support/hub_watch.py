@@ -15,12 +15,12 @@ import greenlet
 import orjson
 from gevent import monkey
 
-import rioni.server
+import rioni.server.processes
 from rioni.bootstrap.pools import Task
 from rioni.cli.app import main as run
 
 
-PROGRAM = ("-c", f"from rioni.greenlets import patch; patch(); from {__name__} import main; main()")
+PROGRAM = ("-c", f"from rioni.server.greenlets import patch; patch(); from {__name__} import main; main()")
 """Arguments of Python; those of `rioni serve` follow."""
 PATH = "/-hub"
 FLOOR_STEPS = 200_000
@@ -144,12 +144,12 @@ def around(app: Wsgi, watch: HubWatch) -> Wsgi:
 def main() -> None:
     """Run the command line with a watched worker."""
 
-    class Watched(rioni.server.Application):
+    class Watched(rioni.server.processes.Application):
         def load(self) -> Wsgi:
             app = super().load()
             watch = HubWatch()
             watch.install()
             return around(app, watch)
 
-    rioni.server.Application = Watched
+    rioni.server.processes.Application = Watched
     run()

@@ -8,9 +8,9 @@ from sqlalchemy import Connection, Engine, delete, insert, select, update
 
 from rioni.domain.hash_chain import GENESIS, LogHead, link
 from rioni.domain.ports.event_log import LogEntry
-from rioni.log_tables import HEAD, LOG, LOG_TABLES, TRACKING
 from rioni.projections.projector import Projector
 from rioni.projections.tables import READ_MODELS
+from rioni.sql.log_tables import HEAD, LOG, LOG_TABLES, TRACKING
 
 
 def create_tables(engine: Engine) -> None:

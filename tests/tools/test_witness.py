@@ -6,7 +6,7 @@ from rioni.bootstrap.checkpoint_operations import rotate_key
 from rioni.config.settings import Config
 from rioni.domain.errors import Malformed, Unavailable
 from rioni.domain.transparency.signed_note import COSIGNATURE, parse_note, verified, verifier_of
-from rioni.file_locks import try_lock
+from rioni.files.locks import try_lock
 from rioni.tools.load_client import Server
 from rioni.tools.witness import ForkedLog, State, witness
 from tests.support.server import running_server

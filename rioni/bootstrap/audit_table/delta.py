@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from rioni.bootstrap.audit_table.manifests import Manifest, TableFile
 from rioni.domain.errors import Unavailable
-from rioni.installing import requirement
+from rioni.files.extras import requirement
 
 
 try:

@@ -13,7 +13,7 @@ import msgspec
 from rioni.bootstrap.verify_export import MANIFESTS
 from rioni.domain.errors import Conflict, Unavailable
 from rioni.domain.hash_chain import GENESIS, LogHead
-from rioni.file_locks import open_lock, try_lock
+from rioni.files.locks import open_lock, try_lock
 from rioni.storage.embedded.data_directory import fsync_directory
 
 

@@ -29,7 +29,7 @@ from rioni.domain.errors import Unavailable
 from rioni.domain.system.installation import Anchor, DataMismatch
 from rioni.domain.timelines.position import BEFORE_FIRST, TimelinePosition, parse_offset
 from rioni.domain.timelines.timeline import FIRST_ORDER, Timeline
-from rioni.private_files import private_umask
+from rioni.files.private import private_umask
 from rioni.storage.clock import SystemClock
 from rioni.storage.embedded.anchoring import COORDINATION
 from rioni.storage.embedded.anchors import write_anchor

@@ -18,8 +18,8 @@ from rioni.domain.system.settings import LossAccepted
 from rioni.domain.system.storages import StorageMoved
 from rioni.domain.timelines.timeline import Timeline
 from rioni.domain.timestamps import milliseconds
-from rioni.log_tables import HEAD, LOG
 from rioni.projections.tables import AUDIT_LOG
+from rioni.sql.log_tables import HEAD, LOG
 from rioni.storage.sql.engines import reading
 
 

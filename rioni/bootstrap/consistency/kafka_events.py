@@ -14,7 +14,7 @@ from rioni.domain.system.event_chains import ChainHead
 from rioni.domain.timelines.position import POSITION_MAX, Bounds
 from rioni.domain.timelines.timeline import TimelineDigested
 from rioni.domain.timelines.topic_digests import DigestedBlock, DigestsTopics
-from rioni.log_tables import LOG
+from rioni.sql.log_tables import LOG
 from rioni.storage.sql.engines import reading
 
 

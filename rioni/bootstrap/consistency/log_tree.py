@@ -16,9 +16,9 @@ from rioni.domain.transparency.checkpoint import Checkpoint, parse_checkpoint
 from rioni.domain.transparency.merkle_tree import Frontier, leaf_hash, subtree_hash
 from rioni.domain.transparency.signed_note import Note, Verifier, parse_note, verified
 from rioni.domain.transparency.tiles import TILE_WIDTH
-from rioni.log_tables import LOG_TILES
-from rioni.plain_files import read_file
+from rioni.files.plain import read_file
 from rioni.projections import log_tree
+from rioni.sql.log_tables import LOG_TILES
 from rioni.storage.log.processes import map_ranges
 from rioni.storage.sql.engines import reading
 from rioni.storage.sql.read_only import any_text

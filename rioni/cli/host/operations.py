@@ -11,7 +11,7 @@ from rioni.cli.host.problems import write_problems
 from rioni.cli.options import Json
 from rioni.cli.output import Output, progress_bars
 from rioni.config.settings import Config
-from rioni.plain_files import check_folder
+from rioni.files.plain import check_folder
 
 
 app = typer.Typer()

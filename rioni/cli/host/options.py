@@ -8,7 +8,7 @@ import typer
 
 from rioni.config.loading import load
 from rioni.config.settings import SETTINGS, Config
-from rioni.plain_files import check_folder
+from rioni.files.plain import check_folder
 
 
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="TOML file with settings.", metavar="FILE")]
@@ -24,7 +24,7 @@ def load_settings(file: Path | None, *, restoring: bool = False, **flags: object
         restoring: whether the command replaces the files of the data directory.
         flags: values of options by setting; None where an option was not given.
     """
-    from rioni import logging_setup
+    from rioni.config import logs as logging_setup
 
     settings = load(flags, file=file).config
     if "data" in flags:

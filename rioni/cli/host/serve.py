@@ -43,7 +43,7 @@ def serve(
         tls_key=tls_key,
         allow_unauthenticated=allow_unauthenticated or None,
     )
-    from rioni.server import serve as run
+    from rioni.server.processes import serve as run
 
     run(settings)
 

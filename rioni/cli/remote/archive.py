@@ -14,7 +14,7 @@ from rioni.cli.output import Output, say
 from rioni.cli.remote.servers import patient_server, server
 from rioni.cli.session import Session, connected
 from rioni.domain.addresses import host_and_port
-from rioni.installing import requirement
+from rioni.files.extras import requirement
 
 
 if TYPE_CHECKING:

@@ -102,8 +102,8 @@ def doctor(
 
 def _site(session: Session, data: Path | None, config_file: Path | None, scope: "Scope", stack: ExitStack) -> "Site":
     """What is looked at; its client is closed with the stack."""
-    from rioni import logging_setup
     from rioni.client import Client
+    from rioni.config import logs as logging_setup
     from rioni.config.settings import Config
     from rioni.tools.doctor.locating import locate
     from rioni.tools.doctor.site import REQUEST_S, Deadline, Site

@@ -9,7 +9,7 @@ import typer
 from rioni.cli.output import write_file
 from rioni.cli.session import Session, connected
 from rioni.domain.errors import Invalid
-from rioni.plain_files import read_file
+from rioni.files.plain import read_file
 
 
 app = typer.Typer(

@@ -9,7 +9,7 @@ import typer
 from rioni.cli import completions
 from rioni.cli.times import moment
 from rioni.domain.errors import Invalid
-from rioni.plain_files import read_file
+from rioni.files.plain import read_file
 
 
 EventTypeName = Annotated[str, typer.Argument(help="Name of the event type.", autocompletion=completions.event_types)]

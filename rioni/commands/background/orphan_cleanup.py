@@ -12,6 +12,7 @@ from rioni.commands.error_collector import ErrorCollector
 from rioni.commands.timelines.timelines import FindOrphanedTopics
 from rioni.commands.timelines.topic_creation import AbandonTopicCreation
 from rioni.commands.timelines.topic_deletion import RecordTopicsDeleted
+from rioni.config.failures import FailureLog
 from rioni.domain.errors import NotFound, RioniError
 from rioni.domain.ports.coordinator import Coordinator
 from rioni.domain.ports.event_stores import EventStores
@@ -19,7 +20,6 @@ from rioni.domain.ports.registry import Registry
 from rioni.domain.ports.topic_names import TopicNames
 from rioni.domain.timelines.position import BEFORE_FIRST
 from rioni.domain.timelines.topic_deletion import AbandonedTopic
-from rioni.failure_log import FailureLog
 
 
 REFUSALS_MAX = 3

@@ -10,13 +10,13 @@ import structlog
 from rioni.commands.bus import CommandBus
 from rioni.commands.context import Context
 from rioni.commands.timelines.timelines import CleanUpTimeline
+from rioni.config.failures import FailureLog
 from rioni.domain.errors import EventTypeNotFound, NotFound, ReadOnly, Unavailable
 from rioni.domain.event_types.event_type import EventType
 from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.event_stores import EventStores
 from rioni.domain.ports.registry import Registry
 from rioni.domain.timestamps import milliseconds
-from rioni.failure_log import FailureLog
 
 
 _log = structlog.get_logger("rioni.retention")

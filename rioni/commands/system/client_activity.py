@@ -5,11 +5,11 @@ from collections.abc import Collection, Mapping
 
 import structlog
 
+from rioni.config.failures import FailureLog
 from rioni.domain.errors import RioniError
 from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.thread_pool import ThreadPool
 from rioni.domain.subscriptions.activity import DAY_MS, RETENTION_MS, Activity, ActivityKey, LastActivity, merge
-from rioni.failure_log import FailureLog
 
 
 WRITE_EVERY_S = 1.0

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import msgspec
 import structlog
 
+from rioni.config.failures import FailureLog
 from rioni.domain.access.authorization import name_and_realm
 from rioni.domain.audit.denials import Denial, DenialStore
 from rioni.domain.errors import RioniError
@@ -15,7 +16,6 @@ from rioni.domain.events import printable
 from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.thread_pool import ThreadPool
 from rioni.domain.timestamps import rfc3339
-from rioni.failure_log import FailureLog
 
 
 WRITE_EVERY_S = 5.0

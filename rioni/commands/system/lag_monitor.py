@@ -14,6 +14,7 @@ from typing import NamedTuple, TypeVar
 import structlog
 
 from rioni.commands.system.followed_subscriptions import FollowedSubscriptions
+from rioni.config.failures import FailureLog
 from rioni.domain.errors import EventTypeNotFound, NotFound, Unavailable
 from rioni.domain.ports.change_flags import ChangeFlags
 from rioni.domain.ports.clock import Clock
@@ -26,7 +27,6 @@ from rioni.domain.subscriptions.lag import NEVER, Lag, unconsumed_of
 from rioni.domain.subscriptions.starts import start_offsets
 from rioni.domain.timelines.position import Bounds, EventTypePartition, stored_place
 from rioni.domain.timelines.timeline import Timelines
-from rioni.failure_log import FailureLog
 from rioni.projections.queries.timeline_reader import newest_in, offset_ranges_of, recorded_at_ms_after
 
 

@@ -11,11 +11,11 @@ from functools import partial
 import structlog
 
 from rioni.commands.unit_of_work import UnitOfWork
+from rioni.config.failures import FailureLog
 from rioni.domain.errors import RioniError
 from rioni.domain.timelines.timeline import Timeline
 from rioni.domain.timelines.topic_creation import TopicCreation
 from rioni.domain.timelines.topic_deletion import TopicAbandoned, TopicDeleted
-from rioni.failure_log import FailureLog
 
 
 _failures = FailureLog(structlog.get_logger("rioni.topics"))

@@ -10,6 +10,7 @@ from rioni.commands.bus import CommandBus
 from rioni.commands.context import Context
 from rioni.commands.job_runner import LoggedJobRunner
 from rioni.commands.unit_of_work import UnitOfWork
+from rioni.config.failures import FailureLog
 from rioni.domain.errors import EventTypeNotFound, NotFound, RioniError
 from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.event_stores import EventStores
@@ -18,7 +19,6 @@ from rioni.domain.ports.registry import Registry
 from rioni.domain.system.storages import KAFKA
 from rioni.domain.timelines.timeline import Timeline, TimelineDigested
 from rioni.domain.timelines.topic_digests import DigestedBlock, DigestsTopics
-from rioni.failure_log import FailureLog
 
 
 _log = structlog.get_logger("rioni.topics")

@@ -11,7 +11,7 @@ from typing import Any
 
 from prometheus_client.multiprocess import mark_process_dead
 
-from rioni.file_locks import try_lock
+from rioni.files.locks import try_lock
 
 
 MULTIPROCESS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup, escape
 
-from rioni import templates
+from rioni.files import templates
 from rioni.http.openapi.builders import JSON, PROBLEMS, Json
 from rioni.http.openapi.document import COMMON
 from rioni.http.streaming.json_frames import Frames

@@ -5,8 +5,8 @@ import functools
 import falcon
 import orjson
 
-from rioni import templates
 from rioni.domain.ports.thread_pool import ThreadPool
+from rioni.files import templates
 from rioni.http.openapi.document import document
 from rioni.http.openapi.page import POLICY, render
 

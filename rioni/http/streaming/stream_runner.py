@@ -19,6 +19,7 @@ from typing import Self
 
 import structlog
 
+from rioni.config.failures import FailureLog
 from rioni.domain.errors import NotFound, RioniError, Unavailable
 from rioni.domain.ports.notifier import Waiter
 from rioni.domain.streaming.messages import (
@@ -41,7 +42,6 @@ from rioni.domain.streaming.parameters import StreamParameters
 from rioni.domain.streaming.session import StreamMachine
 from rioni.domain.subscriptions.dead_letter_policy import Policy
 from rioni.domain.timelines.position import BEFORE_FIRST, EventTypePartition, TimelinePosition
-from rioni.failure_log import FailureLog
 from rioni.http.streaming.json_frames import FrameWriter
 from rioni.http.streaming.shared_reads import PartitionTail, topic_key
 from rioni.http.streaming.stream_context import StreamClient, StreamPorts

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from rioni.config.failures import FailureLog
 from rioni.domain.errors import Invalid, RioniError, Unavailable
 from rioni.domain.ports.coordinator import DeliveryFailure, Topology
 from rioni.domain.ports.notifier import SUBSCRIPTION
@@ -26,7 +27,6 @@ from rioni.domain.subscriptions.cursor_arithmetic import beyond_end
 from rioni.domain.subscriptions.dead_letter_policy import Policy
 from rioni.domain.timelines.position import BEFORE_FIRST, EventTypePartition, TimelinePosition, stored_place
 from rioni.domain.timelines.timeline import FIRST_ORDER
-from rioni.failure_log import FailureLog
 from rioni.http.streaming.json_frames import random_token
 from rioni.http.streaming.stream_context import StreamClient, StreamPorts
 from rioni.http.streaming.stream_runner import StreamRunner

@@ -12,7 +12,7 @@ from rioni.projections.bulk.executors import Target
 from rioni.projections.bulk.source import Database
 from rioni.projections.generations.engine import turn
 from rioni.projections.generations.generation import Generation
-from rioni.sql_engines import libpq_url
+from rioni.sql.engines import libpq_url
 
 
 def database(engine: Engine) -> Database:

@@ -15,7 +15,7 @@ from sqlalchemy import Engine, inspect
 from rioni.domain.errors import Conflict, Unavailable
 from rioni.domain.hash_chain import LogHead
 from rioni.domain.timestamps import rfc3339
-from rioni.file_locks import open_lock, try_lock
+from rioni.files.locks import open_lock, try_lock
 from rioni.projections.bulk.executors import DONE_SCHEMA, ENTRIES, FILE_SUFFIX, sink_for, write_rows
 from rioni.projections.bulk.loading import database, load_file, targets
 from rioni.projections.bulk.session import HERE, SparkOptions, cancel, is_lost, runs_here, spark_session

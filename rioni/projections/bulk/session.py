@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from rioni.domain.errors import Conflict, Unavailable
-from rioni.installing import requirement
+from rioni.files.extras import requirement
 
 
 try:

@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, NullPool, create_engine, event
 
-from rioni.sql_engines import WRITES, begin_explicitly, parse_url, with_driver
+from rioni.sql.engines import WRITES, begin_explicitly, parse_url, with_driver
 
 
 Turn = Callable[[], AbstractContextManager[None]]

@@ -7,7 +7,6 @@ from sqlalchemy.schema import CreateIndex, DropIndex, DropTable
 
 from rioni.domain.errors import Conflict
 from rioni.domain.hash_chain import LogHead
-from rioni.log_tables import GENERATIONS, HEAD, TRACKING
 from rioni.projections.custom import installed
 from rioni.projections.custom_tables import live_tables, set_position
 from rioni.projections.fold import FOLD_VERSION
@@ -26,6 +25,7 @@ from rioni.projections.generations.generation import (
 )
 from rioni.projections.projector import Projector
 from rioni.projections.tables import READ_MODELS, TRACKING_NAME
+from rioni.sql.log_tables import GENERATIONS, HEAD, TRACKING
 
 
 def promote(engine: Engine, name: str, now: str) -> Known:

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 from sqlalchemy import Connection, Select, bindparam, func, select
 
-from rioni.log_tables import LOG
 from rioni.projections.tables import AUDIT_LOG
+from rioni.sql.log_tables import LOG
 
 
 # PERF: SQLAlchemy takes 0.2 ms to put a statement together, and 0.06 ms to execute one that it knows.

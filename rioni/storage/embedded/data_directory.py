@@ -12,9 +12,9 @@ import structlog
 
 from rioni.domain.errors import RioniError
 from rioni.domain.system.storages import DEFAULT_STORAGE
-from rioni.file_locks import try_lock
-from rioni.plain_files import check_folder
-from rioni.private_files import tighten
+from rioni.files.locks import try_lock
+from rioni.files.plain import check_folder
+from rioni.files.private import tighten
 from rioni.storage.change_flags import SharedChangeFlags
 from rioni.storage.embedded.set_aside import set_aside
 

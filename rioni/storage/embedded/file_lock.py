@@ -17,7 +17,7 @@ from typing import Any
 from gevent import monkey
 
 from rioni.domain.errors import Unavailable
-from rioni.file_locks import try_lock, unlock
+from rioni.files.locks import try_lock, unlock
 
 
 WAIT_S = 10.0

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from rioni.file_locks import try_lock
+from rioni.files.locks import try_lock
 
 
 class FileLeadership:

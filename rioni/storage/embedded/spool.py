@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from uuid import UUID, uuid4
 
-from rioni.file_locks import lock, try_lock
+from rioni.files.locks import lock, try_lock
 
 
 FILE_BYTES_MAX = 4_194_304

@@ -9,7 +9,7 @@ from rioni.domain.errors import Unavailable
 from rioni.domain.ports.event_store import EventStore
 from rioni.domain.ports.thread_pool import StorePools, in_place
 from rioni.domain.system.storages import StorageEntry
-from rioni.installing import requirement
+from rioni.files.extras import requirement
 from rioni.storage.kafka.options import options_of, read_options
 
 

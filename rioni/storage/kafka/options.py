@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from rioni.domain.errors import Unavailable
-from rioni.plain_files import read_toml
+from rioni.files.plain import read_toml
 
 
 Options = Mapping[frozenset[str], Mapping[str, str]]

@@ -12,12 +12,12 @@ from typing import NamedTuple
 import structlog
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
+from rioni.config.failures import FailureLog
 from rioni.domain.errors import Unavailable
 from rioni.domain.ports.event_store import Chunk
 from rioni.domain.ports.store_measurements import StoreMeasurements
 from rioni.domain.ports.thread_pool import StorePools, without_deadline
 from rioni.domain.timelines.position import Bounds
-from rioni.failure_log import FailureLog
 from rioni.storage.chunk_cache import ChunkCache
 from rioni.storage.kafka.client import END, Connection, TopicPartitionRef
 from rioni.storage.kafka.records import Record, chunks_of, record_of

@@ -16,7 +16,7 @@ from rioni.domain.hash_chain import LogHead
 from rioni.domain.log_format import FORMATS, Formats, newest
 from rioni.domain.ports.event_log import LogEntry
 from rioni.domain.timestamps import milliseconds
-from rioni.log_tables import HEAD, LOG
+from rioni.sql.log_tables import HEAD, LOG
 from rioni.storage.log.log_head import PostgresqlHead, SqliteHead
 from rioni.storage.log.mapper import LogMapper
 from rioni.storage.log.recorder import append, lock_head, lock_log, stored_entry

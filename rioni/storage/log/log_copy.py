@@ -6,7 +6,7 @@ from sqlalchemy import Connection, Engine, func, insert, select, update
 
 from rioni.domain.errors import Conflict
 from rioni.domain.hash_chain import GENESIS, LogHead
-from rioni.log_tables import HEAD, LOG, TRACKING
+from rioni.sql.log_tables import HEAD, LOG, TRACKING
 from rioni.storage.log.recorder import lock_head
 from rioni.storage.sql.engines import reading, writing
 

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Engine, func, select, text
 
 from rioni.domain.errors import Unavailable
 from rioni.domain.hash_chain import LogHead
-from rioni.log_tables import HEAD
+from rioni.sql.log_tables import HEAD
 from rioni.storage.log.log_listener import CHANNEL, NAME, TRUST_S, PostgresLogListener
 from rioni.storage.sql.engines import translate_errors
 

@@ -9,8 +9,8 @@ from typing import Any
 import structlog
 from sqlalchemy import Engine, exc
 
+from rioni.config.failures import FailureLog
 from rioni.domain.errors import Unavailable
-from rioni.failure_log import FailureLog
 from rioni.storage.sql.engines import unpooled_connection
 
 

@@ -21,7 +21,7 @@ from sqlalchemy import Connection, Engine, Row, Select, exc, insert, select, upd
 from rioni.domain.errors import Unavailable
 from rioni.domain.events import Origin
 from rioni.domain.hash_chain import Fields, LogHead, link
-from rioni.log_tables import HEAD, LOG, TRACKING
+from rioni.sql.log_tables import HEAD, LOG, TRACKING
 from rioni.storage.sql.engines import reading, writing
 
 

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Engine
 
 from rioni.domain.events import DomainEvent
 from rioni.domain.hash_chain import GENESIS, follows
-from rioni.log_tables import LOG
+from rioni.sql.log_tables import LOG
 from rioni.storage.log.mapper import decoding_error
 from rioni.storage.log.processes import map_ranges
 from rioni.storage.sql.engines import reading

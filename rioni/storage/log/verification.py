@@ -7,7 +7,7 @@ from sqlalchemy import Engine, column, func, select, table
 
 from rioni.domain.hash_chain import GENESIS
 from rioni.domain.log_format import FORMATS
-from rioni.log_tables import LOG
+from rioni.sql.log_tables import LOG
 from rioni.storage.log.segments import RESTORE, UPGRADE, Finding, Topics, entries, segments
 from rioni.storage.sql.engines import reading
 from rioni.storage.sql.read_only import any_text

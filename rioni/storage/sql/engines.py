@@ -17,9 +17,9 @@ from sqlalchemy import create_engine as sqlalchemy_engine
 from sqlalchemy.engine import URL
 
 from rioni.domain.errors import CommitOutcomeUnknown, RioniError, TransactionConflict, Unavailable
-from rioni.file_locks import try_lock, unlock
-from rioni.installing import requirement
-from rioni.sql_engines import WRITES, begin_explicitly, parse_url, with_driver
+from rioni.files.extras import requirement
+from rioni.files.locks import try_lock, unlock
+from rioni.sql.engines import WRITES, begin_explicitly, parse_url, with_driver
 from rioni.storage.sql import postgres_connections
 from rioni.storage.sql.pool import GeventConnectionPool
 from rioni.storage.sql.write_ahead_log import discard_failed_commit

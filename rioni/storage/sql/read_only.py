@@ -11,7 +11,7 @@ from urllib.parse import quote
 from sqlalchemy import URL, Connection, Engine, event, make_url
 from sqlalchemy import create_engine as sqlalchemy_engine
 
-from rioni.sql_engines import parse_url
+from rioni.sql.engines import parse_url
 from rioni.storage.sql.engines import create_engine
 from rioni.storage.sql.pool import GeventConnectionPool
 

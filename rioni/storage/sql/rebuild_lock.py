@@ -7,7 +7,7 @@ from pathlib import Path
 from sqlalchemy import Connection, Engine, exc, func, select
 
 from rioni.domain.errors import Conflict, Unavailable
-from rioni.file_locks import open_lock, try_lock
+from rioni.files.locks import open_lock, try_lock
 from rioni.storage.sql.engines import translate_errors
 
 

@@ -8,7 +8,7 @@ from sqlalchemy import Connection, Engine, bindparam, delete, insert, select, up
 
 from rioni.domain.hash_chain import LogHead
 from rioni.domain.system.installation import INSTALLATION, Marks
-from rioni.log_tables import HEAD, LOG, MARKS
+from rioni.sql.log_tables import HEAD, LOG, MARKS
 from rioni.storage.sql.engines import reading, writing
 
 

@@ -10,7 +10,7 @@ from msgspec import Meta
 from rioni.domain.access.authentication import normalize_realm
 from rioni.domain.access.authorization import Attribute
 from rioni.domain.errors import TokensUnavailable
-from rioni.plain_files import read_toml
+from rioni.files.plain import read_toml
 from rioni.storage.tokens.http_get import why_unusable
 
 

@@ -9,9 +9,9 @@ import structlog
 from jwt import PyJWK
 from jwt.exceptions import PyJWTError
 
+from rioni.config.failures import FailureLog
 from rioni.domain.errors import TokensUnavailable
 from rioni.domain.ports.clock import Clock
-from rioni.failure_log import FailureLog
 from rioni.storage.tokens.by_client import ByClient
 from rioni.storage.tokens.http_get import Get, why_unusable
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rioni.domain.errors import Invalid, Unavailable
-from rioni.file_edits import edited
+from rioni.files.edits import edited
 from rioni.storage.tokens.tokens_file import parsed
 
 

@@ -11,12 +11,12 @@ import msgspec
 import structlog
 from msgspec import Meta
 
+from rioni.config.failures import FailureLog
 from rioni.domain.access.authentication import TokenInfo, is_realm, is_uid
 from rioni.domain.errors import TokensUnavailable, Unavailable
 from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.thread_pool import ThreadPool, direct
-from rioni.failure_log import FailureLog
-from rioni.plain_files import parse_toml, read_file
+from rioni.files.plain import parse_toml, read_file
 
 
 LOOK_EVERY_S = 1.0

@@ -8,7 +8,7 @@ from rioni.domain.ports.coordinator import Coordinator
 from rioni.domain.ports.leadership import Leadership
 from rioni.domain.ports.notifier import Notifier
 from rioni.domain.ports.quota import ConnectionQuota
-from rioni.installing import requirement
+from rioni.files.extras import requirement
 from rioni.storage.clock import SystemClock
 from rioni.storage.embedded.signals import EmbeddedSignals
 from rioni.storage.zookeeper.session.options import ZooKeeperOptions

@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rioni.greenlets import patch
+from rioni.server.greenlets import patch
 from rioni.testing.warm import greeting
 
 

@@ -6,7 +6,7 @@ import stat
 from pathlib import Path
 from typing import BinaryIO
 
-from rioni.plain_files import read_file
+from rioni.files.plain import read_file
 from rioni.tools.definitions.yaml_text import read
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from rioni.domain.errors import Unavailable
-from rioni.installing import requirement
+from rioni.files.extras import requirement
 
 
 UNPRIVILEGED = "nobody"

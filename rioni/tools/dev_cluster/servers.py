@@ -18,7 +18,7 @@ from typing import NamedTuple
 from uuid import uuid4
 
 from rioni.domain.errors import Unavailable
-from rioni.file_locks import try_lock
+from rioni.files.locks import try_lock
 
 
 HOST = "127.0.0.1"

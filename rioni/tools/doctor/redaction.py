@@ -17,7 +17,7 @@ from urllib.parse import quote, quote_plus, unquote, urlsplit
 import msgspec
 
 from rioni.config.settings import SETTINGS, Config
-from rioni.plain_files import parse_toml, read_file
+from rioni.files.plain import parse_toml, read_file
 from rioni.tools.doctor.locating import PROC
 from rioni.tools.doctor.site import Host
 

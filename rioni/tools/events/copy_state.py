@@ -15,9 +15,9 @@ import msgspec
 
 from rioni.client import EventType
 from rioni.domain.errors import Invalid
-from rioni.file_edits import edited
-from rioni.file_locks import open_lock, try_lock
-from rioni.plain_files import read_file
+from rioni.files.edits import edited
+from rioni.files.locks import open_lock, try_lock
+from rioni.files.plain import read_file
 
 
 FORMAT = 1

@@ -19,8 +19,8 @@ from rioni.bootstrap.startup import prepare_startup
 from rioni.config.settings import Config
 from rioni.domain.audit.shown_states import shown_state
 from rioni.domain.json_patch import json_patch
-from rioni.log_tables import HEAD
 from rioni.projections.queries.audit_log import AuditFilter, entries
+from rioni.sql.log_tables import HEAD
 from tests.support.history import Author
 from tests.support.history import entries as history
 from tests.support.log import append

@@ -25,7 +25,7 @@ from rioni.config.settings import Config
 from rioni.domain.system.event_chains import EventChainsAnchored
 from rioni.domain.system.storages import StorageEntry
 from rioni.domain.timelines.timeline import TimelineDigested
-from rioni.log_tables import LOG
+from rioni.sql.log_tables import LOG
 from rioni.storage.kafka.topics.topics import UNCLEAN
 from rioni.storage.sql.read_only import read_only_engine
 from tests.support.builders import event_type_spec

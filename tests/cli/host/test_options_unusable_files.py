@@ -3,8 +3,8 @@
 import pytest
 
 from rioni.cli.app import app
+from tests.files.test_plain import KINDS
 from tests.support.command_tree import leaves
-from tests.test_plain_files import KINDS
 
 
 COMMANDS = {words: each for words, each in leaves(app).items() if any("--data" in one.opts for one in each.params)}

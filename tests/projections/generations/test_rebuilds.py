@@ -2,7 +2,6 @@ import pytest
 from sqlalchemy import insert, select
 
 from rioni.domain.errors import NotFound
-from rioni.log_tables import REBUILD_TASKS
 from rioni.projections.generations.engine import snapshot, writing
 from rioni.projections.generations.rebuilds import (
     DONE,
@@ -15,6 +14,7 @@ from rioni.projections.generations.rebuilds import (
     newest,
     running,
 )
+from rioni.sql.log_tables import REBUILD_TASKS
 
 
 PLAN = Plan("new", ["states"], incremental=False, fold=1, upto=None, position=7, hash="00" * 32, tasks=2)

@@ -20,9 +20,9 @@ from uuid import uuid4
 
 import gevent
 
+from rioni.config.logs import configure
 from rioni.config.settings import Config
 from rioni.domain.errors import NotFound, Unavailable
-from rioni.logging_setup import configure
 from rioni.storage.clock import SystemClock
 from rioni.storage.embedded.signals import EmbeddedSignals
 from rioni.storage.kafka.client import Connection

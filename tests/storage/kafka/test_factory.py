@@ -5,7 +5,7 @@ import pytest
 
 from rioni.domain.errors import Unavailable
 from rioni.domain.system.storages import StorageEntry
-from rioni.installing import requirement
+from rioni.files.extras import requirement
 from rioni.storage.kafka.client import Connection, connection_of
 from rioni.storage.kafka.factory import opener
 

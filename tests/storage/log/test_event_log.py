@@ -12,7 +12,7 @@ from sqlalchemy import Engine, delete, insert, select, update
 from rioni.domain.errors import ConcurrentChange, Unavailable
 from rioni.domain.events import stream_id
 from rioni.domain.hash_chain import GENESIS, link
-from rioni.log_tables import HEAD, LOG
+from rioni.sql.log_tables import HEAD, LOG
 from rioni.storage.log.event_log import SqlEventLog
 from rioni.storage.log.mapper import UnreadableEntry
 from rioni.storage.log.verification import verify

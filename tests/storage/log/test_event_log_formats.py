@@ -10,7 +10,7 @@ from sqlalchemy import select
 from rioni.domain.errors import Unavailable
 from rioni.domain.events import DomainEvent
 from rioni.domain.log_format import FORMATS, Format, newest, version_in
-from rioni.log_tables import HEAD, LOG
+from rioni.sql.log_tables import HEAD, LOG
 from rioni.storage.log.event_log import SqlEventLog
 from rioni.storage.log.mapper import NotReadByAll, UnreadableEntry
 from rioni.storage.sql.engines import create_engine

@@ -4,7 +4,7 @@ import pytest
 from sqlalchemy import Engine, insert, select
 
 from rioni.domain.errors import Conflict
-from rioni.log_tables import TRACKING
+from rioni.sql.log_tables import TRACKING
 from rioni.storage.log import log_copy
 from rioni.storage.log.event_log import SqlEventLog
 from rioni.storage.log.log_copy import copy_followers, copy_log

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import update
 
-from rioni.log_tables import HEAD
+from rioni.sql.log_tables import HEAD
 from rioni.storage.log import log_head
 from rioni.storage.log.event_log import SqlEventLog
 from rioni.storage.sql.engines import create_engine, writing

@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import Engine, select
 
 from rioni.domain.errors import Unavailable
-from rioni.log_tables import HEAD
+from rioni.sql.log_tables import HEAD
 from rioni.storage.log.processes import RESULTS_MAX, map_ranges
 from rioni.storage.sql.engines import reading
 

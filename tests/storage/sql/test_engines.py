@@ -13,8 +13,8 @@ import pytest
 from sqlalchemy import Engine, exc, insert, select, text
 
 from rioni.domain.errors import Unavailable
-from rioni.installing import requirement
-from rioni.log_tables import HEAD, TRACKING
+from rioni.files.extras import requirement
+from rioni.sql.log_tables import HEAD, TRACKING
 from rioni.storage.log.recorder import lock_head
 from rioni.storage.sql import postgres_connections
 from rioni.storage.sql.engines import STATEMENT_S, DriverMissing, create_engine, reading, writing

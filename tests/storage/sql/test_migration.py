@@ -14,8 +14,8 @@ from sqlalchemy import Engine, inspect, text
 from rioni.domain.aggregates import TOPICS
 from rioni.domain.errors import Unavailable
 from rioni.domain.hash_chain import GENESIS, LogHead
-from rioni.log_tables import LOG_TABLES
 from rioni.projections.tables import READ_MODELS
+from rioni.sql.log_tables import LOG_TABLES
 from rioni.storage.kafka.idempotence.idempotency_index import NAME_TABLES
 from rioni.storage.log.event_log import SqlEventLog
 from rioni.storage.sql import migration

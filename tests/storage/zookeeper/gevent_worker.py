@@ -16,9 +16,9 @@ from uuid import uuid4  # noqa: E402
 
 import gevent  # noqa: E402
 
+from rioni.config.logs import configure  # noqa: E402
 from rioni.config.settings import Config  # noqa: E402
 from rioni.domain.timelines.position import EventTypePartition, format_offset  # noqa: E402
-from rioni.logging_setup import configure  # noqa: E402
 from rioni.storage.embedded.signals import EmbeddedSignals  # noqa: E402
 from rioni.storage.zookeeper.factory import Shared, open_shared  # noqa: E402
 from rioni.storage.zookeeper.session.options import ZooKeeperOptions  # noqa: E402

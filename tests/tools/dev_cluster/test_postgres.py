@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from rioni.domain.errors import Unavailable
-from rioni.installing import requirement
+from rioni.files.extras import requirement
 from rioni.tools.dev_cluster import postgres
 from rioni.tools.dev_cluster.postgres import VERSION_FOLDER, running_postgres
 

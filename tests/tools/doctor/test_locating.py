@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from rioni.file_locks import lock
+from rioni.files.locks import lock
 from rioni.tools.doctor import locating
 from rioni.tools.doctor.locating import locate, lock_holder
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from rioni.file_locks import lock, try_lock
+from rioni.files.locks import lock, try_lock
 
 
 _ABOUT, _UNFINISHED = ".about", ".unfinished"

@@ -24,6 +24,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 import structlog
 from confluent_kafka import KafkaException, Producer
 
+from rioni.config.failures import FailureLog
 from rioni.domain.errors import (
     OutcomeNotKnownYet,
     OutcomeUnknown,
@@ -39,7 +40,6 @@ from rioni.domain.ports.store_measurements import StoreMeasurements
 from rioni.domain.ports.thread_pool import StorePools
 from rioni.domain.publishing.headers import Headers
 from rioni.domain.publishing.idempotency import IdempotencyClaim
-from rioni.failure_log import FailureLog
 from rioni.storage.group_commit import GroupCommit
 from rioni.storage.kafka.appender import LOOK_EVERY_S, PATIENCE_S, Publish, Written, measure
 from rioni.storage.kafka.client import Connection, TopicPartitionRef

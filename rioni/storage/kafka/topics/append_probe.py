@@ -13,8 +13,8 @@ from functools import partial
 import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
+from rioni.config.failures import FailureLog
 from rioni.domain.errors import NotFound, Unavailable
-from rioni.failure_log import FailureLog
 from rioni.storage.kafka.client import END, OUT_OF_RANGE, UNKNOWN, Connection, to_unavailable
 from rioni.storage.kafka.topics.admin import GRACE_S, RENEWED_EVERY_S, pause
 

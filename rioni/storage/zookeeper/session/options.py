@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 
 from rioni.domain.errors import Unavailable
-from rioni.plain_files import read_toml
+from rioni.files.plain import read_toml
 
 
 class ZooKeeperOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

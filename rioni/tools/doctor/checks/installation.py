@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from rioni.installing import requirement
+from rioni.files.extras import requirement
 from rioni.tools.doctor.facts.installation import Installation, Pins
 from rioni.tools.doctor.model import ERROR, Finding, check, error, warning
 

@@ -6,7 +6,7 @@ from rioni.client.models.administration import Feature
 from rioni.config.server_settings import WELL_KNOWN_ADMIN
 from rioni.config.settings import Config
 from rioni.domain.access.authentication import Mode
-from rioni.installing import requirement
+from rioni.files.extras import requirement
 from rioni.tools.doctor.facts.installation import DRIVERS, Installation
 from rioni.tools.doctor.facts.machine import Memory
 from rioni.tools.doctor.facts.servers import Server

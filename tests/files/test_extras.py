@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import rioni
-from rioni.installing import requirement
+from rioni.files.extras import requirement
 
 
 ROOT = Path(__file__).parents[1]

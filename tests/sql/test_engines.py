@@ -3,7 +3,7 @@
 import pytest
 
 from rioni.domain.errors import Unavailable
-from rioni.sql_engines import libpq_url, parse_url
+from rioni.sql.engines import libpq_url, parse_url
 from rioni.storage.sql.engines import create_engine
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from rioni.file_locks import lock, open_lock
-from rioni.plain_files import read_file
+from rioni.files.locks import lock, open_lock
+from rioni.files.plain import read_file
 
 
 class EditedFile:

@@ -6,7 +6,7 @@ import sys
 import pytest
 import structlog
 
-from rioni import logging_setup
+from rioni.config import logs as logging_setup
 from rioni.config.settings import Config
 from rioni.storage.sql.pool import GeventConnectionPool
 from tests.support.waiting import WAIT_S

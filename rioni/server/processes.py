@@ -33,13 +33,13 @@ from rioni.bootstrap.pools import FILES, NAMES, Pool, Pools, kinds_for, resolve_
 from rioni.bootstrap.startup import prepare_startup
 from rioni.bootstrap.watchdog import Replacements, end_within
 from rioni.bootstrap.worker import Worker, shared_buckets, worker
+from rioni.config.failures import FailureLog, SharedFailure
 from rioni.config.settings import Config
 from rioni.domain.access.addresses import address_key
 from rioni.domain.addresses import host_and_port
 from rioni.domain.errors import RioniError, Unavailable
 from rioni.domain.ports.clock import Clock
 from rioni.domain.system.worker_reports import EVERY_S as REPORT_EVERY_S
-from rioni.failure_log import FailureLog, SharedFailure
 from rioni.http.connection.balance import BalancedServer, ConnectionCounts
 from rioni.http.connection.framing import BoundedRequest, ClosingReader, discard_rest
 from rioni.http.connection.hub_watch import HubWatch

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rioni.file_edits import edited
+from rioni.files.edits import edited
 
 
 def _mode(path: Path) -> int:

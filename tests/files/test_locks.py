@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rioni.file_locks import open_lock, try_lock
+from rioni.files.locks import open_lock, try_lock
 
 
 ROOT = Path(__file__).parents[1]
@@ -46,7 +46,7 @@ def test_every_lock_is_opened_in_this_way():
     """Others give `os.open` its flags: they lock files that hold something, in the folder of the broker itself."""
     found = []
     for path in (ROOT / "rioni").rglob("*.py"):
-        tree = ast.parse(text) if "rioni.file_locks import" in (text := path.read_text()) else ast.Module([], [])
+        tree = ast.parse(text) if "rioni.files.locks import" in (text := path.read_text()) else ast.Module([], [])
         found += [
             f"{path.relative_to(ROOT)}:{node.lineno}"
             for node in ast.walk(tree)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from rioni.domain.errors import Unavailable
-from rioni.plain_files import check_folder, read_file, read_with_mode
+from rioni.files.plain import check_folder, read_file, read_with_mode
 
 
 def make_pipe(path):
@@ -94,7 +94,7 @@ def test_a_pipe_is_read_as_long_as_a_program_writes_to_it(tmp_path, content):
 
 
 def test_the_output_of_a_program_is_read_where_a_shell_names_it():
-    program = "import sys; from rioni.plain_files import read_file; print(read_file(sys.argv[1]))"
+    program = "import sys; from rioni.files.plain import read_file; print(read_file(sys.argv[1]))"
     command = f"'{sys.executable}' -c '{program}' <(sleep 0.2; echo done)"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
     assert done.stdout == "b'done\\n'\n"

@@ -15,9 +15,9 @@ from random import Random
 from tempfile import TemporaryDirectory
 
 from benchmarks.rebuild import write_log
-from rioni.bootstrap.consistency.log_tree import tree_findings
-from rioni.bootstrap.database import reading_models
 from rioni.domain.aggregates import TOPICS
+from rioni.installation.database import reading_models
+from rioni.installation.log_tree import tree_findings
 from rioni.projections.comparison import compare
 from rioni.storage.log.verification import verify
 from rioni.storage.sql.engines import create_engine

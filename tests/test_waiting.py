@@ -133,7 +133,7 @@ MAY_WAIT_OTHERWISE: Mapping[str, str] = {
     "tests/acceptance/test_deadlines.py": PACE,
     "tests/acceptance/test_outage_logs.py": CHANCE,
     "tests/acceptance/test_postgresql.py": TIMES_OUT,
-    "tests/bootstrap/test_pools.py": NOTHING,
+    "tests/installation/test_pools.py": NOTHING,
     "tests/bootstrap/test_watchdog.py": OWN_LOOP,
     "tests/bulk/test_rebuild.py": PACE,
     "tests/bulk/test_rebuild_kill.py": CHANCE,

@@ -79,7 +79,7 @@ MAY_WAIT: Mapping[tuple[str, str], str] = {
     ("rioni/client/_async/concurrency.py", "event.wait()"): "within asyncio.timeout",
     ("rioni/client/_async/concurrency.py", "semaphore.acquire()"): "within asyncio.timeout, or there is a free one",
     ("rioni/client/_sync/concurrency.py", "self.lock.acquire()"): "held for changes in memory",
-    ("rioni/bootstrap/pools.py", "CLIENT.get()"): "a variable of the context",
+    ("rioni/installation/pools.py", "CLIENT.get()"): "a variable of the context",
     ("rioni/storage/tokens/by_client.py", "CLIENT.get()"): "a variable of the context",
     ("rioni/testing/launcher.py", "self._process.wait()"): "it has been killed",
     ("rioni/tools/events/copying.py", "each.result()"): "it is done",
@@ -150,7 +150,7 @@ def test_every_wait_has_a_deadline():
 
 def test_threads_are_used_only_in_the_listed_modules():
     found = {name for name, source in _modules().items() if _uses_threads(source)}
-    assert found - set(MAY_USE_THREADS) == set(), "use a pool of rioni/bootstrap/pools.py"
+    assert found - set(MAY_USE_THREADS) == set(), "use a pool of rioni/installation/pools.py"
     assert set(MAY_USE_THREADS) - found == set(), "take it out of MAY_USE_THREADS"
 
 

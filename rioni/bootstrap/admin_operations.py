@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rioni.bootstrap import verification
-from rioni.bootstrap.consistency.log_tree import read_checkpoint
-from rioni.bootstrap.database import check_exists, database_url, opened_for_reading, reading_models
 from rioni.bootstrap.verification import Problem
 from rioni.config.settings import Config
 from rioni.domain.errors import Unavailable
 from rioni.domain.nearest import nearest
 from rioni.domain.transparency.signed_note import parse_verifier
 from rioni.files.extras import requirement
+from rioni.installation.database import check_exists, database_url, opened_for_reading, reading_models
+from rioni.installation.log_tree import read_checkpoint
 from rioni.projections.generations.rebuilds import Progress
 from rioni.projections.queries import audit_log
 from rioni.projections.queries.audit_log import AuditFilter

@@ -9,10 +9,6 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import Connection
 
-from rioni.bootstrap.consistency.log_keys import known_keys
-from rioni.bootstrap.consistency.log_tree import read_checkpoint, signature_findings
-from rioni.bootstrap.database import opened_for_reading
-from rioni.bootstrap.from_config import key_file
 from rioni.config.settings import Config
 from rioni.domain.errors import Conflict, Invalid, NotFound, Unavailable
 from rioni.domain.transparency.checkpoint import Checkpoint
@@ -20,6 +16,10 @@ from rioni.domain.transparency.key_succession import SigningKey, sign_successor
 from rioni.domain.transparency.merkle_tree import verify_consistency
 from rioni.domain.transparency.signed_note import Note, Verifier, parse_verifier, sign, verifier_of
 from rioni.files.private import private_umask
+from rioni.installation.database import opened_for_reading
+from rioni.installation.from_config import key_file
+from rioni.installation.log_keys import known_keys
+from rioni.installation.log_tree import read_checkpoint, signature_findings
 from rioni.projections.log_tree import leaves
 from rioni.projections.queries import log_proofs
 from rioni.storage.signing_key import load_key, replace_key

@@ -2,8 +2,8 @@
 
 from itertools import islice
 
-from rioni.bootstrap.infrastructure import Infrastructure
 from rioni.commands.job_runner import LoggedJobRunner
+from rioni.installation.infrastructure import Infrastructure
 from rioni.projections.custom import installed
 from rioni.projections.custom_tables import CustomProjector
 from rioni.storage.sql.engines import reading

@@ -16,13 +16,13 @@ from sqlalchemy import Connection, Engine, select
 
 from rioni.bootstrap import verify_export
 from rioni.bootstrap.checkpoint_operations import signed_checkpoint
-from rioni.bootstrap.database import opened_for_reading, reading_models
 from rioni.config.settings import Config
 from rioni.domain.errors import Conflict, Unavailable
 from rioni.domain.hash_chain import GENESIS
 from rioni.domain.transparency.checkpoint import parse_checkpoint
 from rioni.domain.transparency.key_succession import LogKey
 from rioni.domain.transparency.merkle_tree import inclusion_proof
+from rioni.installation.database import opened_for_reading, reading_models
 from rioni.projections.log_rows import CorruptLog
 from rioni.projections.log_tree import LogTree
 from rioni.projections.queries import audit_log, log_proofs

@@ -5,12 +5,12 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection
 
-from rioni.bootstrap.database import opened_for_reading, reading_models
 from rioni.config.settings import Config
 from rioni.domain.aggregates import AGGREGATES
 from rioni.domain.audit.shown_states import shown_state
 from rioni.domain.errors import Invalid, NotFound
 from rioni.domain.nearest import proposal
+from rioni.installation.database import opened_for_reading, reading_models
 from rioni.projections.queries import audit_log, audit_pages, past, positions
 from rioni.projections.queries.audit_pages import AuditQuery, Place
 from rioni.projections.queries.past import Moment

@@ -5,13 +5,13 @@ from collections.abc import Collection, Mapping
 from functools import partial
 from typing import Protocol
 
-from rioni.bootstrap.infrastructure import Infrastructure
 from rioni.commands.job_runner import LoggedJobRunner
 from rioni.commands.system.lag_monitor import LagMonitor
 from rioni.domain.ports.leadership import Leadership
 from rioni.domain.subscriptions.followed_partitions import FollowedPartitions, SubscribedPartition
 from rioni.domain.subscriptions.lag import Lag
 from rioni.http.metrics.collectors import Metrics
+from rioni.installation.infrastructure import Infrastructure
 
 
 TICK_S = 0.25

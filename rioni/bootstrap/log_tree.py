@@ -5,13 +5,13 @@ from functools import partial
 import structlog
 from sqlalchemy import Engine
 
-from rioni.bootstrap.from_config import key_file
-from rioni.bootstrap.infrastructure import Infrastructure
 from rioni.commands.job_runner import LoggedJobRunner
 from rioni.commands.system.checkpoint_signer import CheckpointSigner, SignedLog
 from rioni.config.settings import Config
 from rioni.domain.errors import Unavailable
 from rioni.domain.transparency.signed_note import Verifier, parse_verifier
+from rioni.installation.from_config import key_file
+from rioni.installation.infrastructure import Infrastructure
 from rioni.projections.log_tree import next_tile, store_tile
 from rioni.projections.queries import log_proofs
 from rioni.storage.signing_key import load_signing_key

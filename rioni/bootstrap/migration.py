@@ -14,9 +14,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from rioni.bootstrap.catch_up import catch_up
-from rioni.bootstrap.database import database_engine, database_lease, database_url, migration_identity
-from rioni.bootstrap.infrastructure import Infrastructure, build_infrastructure
 from rioni.bootstrap.startup import prepare_startup
 from rioni.commands.system.storages import MoveStorage
 from rioni.config.settings import Config
@@ -30,6 +27,9 @@ from rioni.domain.publishing.headers import NO_HEADERS, Headers
 from rioni.domain.system.storages import EMBEDDED, KAFKA, StorageEntry
 from rioni.domain.timelines.position import Bounds, EventTypePartition
 from rioni.domain.timelines.timeline import Timeline
+from rioni.installation.catch_up import catch_up
+from rioni.installation.database import database_engine, database_lease, database_url, migration_identity
+from rioni.installation.infrastructure import Infrastructure, build_infrastructure
 from rioni.projections.tables import TRACKING_NAME
 from rioni.storage.embedded.events.database import EventsDatabase
 from rioni.storage.embedded.migration_mark import MigrationMark, read_mark, write_mark

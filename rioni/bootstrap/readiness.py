@@ -5,9 +5,6 @@ import shutil
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from rioni.bootstrap.consistency.log_keys import key_file_findings
-from rioni.bootstrap.from_config import NO_SHARED_KEY, key_file
-from rioni.bootstrap.infrastructure import Infrastructure
 from rioni.domain.access.authentication import Mode
 from rioni.domain.access.authorization import EVERYBODY
 from rioni.domain.errors import CommitOutcomeUnknown, NotFound, RioniError, Unavailable
@@ -16,6 +13,9 @@ from rioni.domain.system.storages import EMBEDDED, KAFKA, StorageEntry
 from rioni.domain.system.system_event_types import AUDIT_LOG
 from rioni.domain.timestamps import milliseconds, rfc3339
 from rioni.http.health_checks import Look
+from rioni.installation.from_config import NO_SHARED_KEY, key_file
+from rioni.installation.infrastructure import Infrastructure
+from rioni.installation.log_keys import key_file_findings
 from rioni.storage.clock import STEADY
 from rioni.storage.log.event_log import CLOCK_BEHIND_MAX_MS
 from rioni.storage.signing_key import load_signing_key

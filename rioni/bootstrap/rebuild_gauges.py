@@ -1,8 +1,8 @@
 """Shows the progress of a rebuild in the metrics of the leader."""
 
-from rioni.bootstrap.infrastructure import Infrastructure
 from rioni.commands.job_runner import LoggedJobRunner
 from rioni.http.metrics.collectors import Metrics
+from rioni.installation.infrastructure import Infrastructure
 from rioni.projections.generations.rebuilds import running
 
 

@@ -19,12 +19,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from rioni.bootstrap.consistency.acceptance import accept_loss
-from rioni.bootstrap.consistency.stores import counted
 from rioni.config.settings import Config
 from rioni.domain.errors import RioniError
 from rioni.domain.system.installation import INSTALLATION
 from rioni.files.private import private_umask
+from rioni.installation.acceptance import accept_loss
+from rioni.installation.stores import counted
 from rioni.storage.embedded import backup_folder
 from rioni.storage.embedded.anchoring import COORDINATION
 from rioni.storage.embedded.anchors import committed_offsets, inspect

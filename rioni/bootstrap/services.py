@@ -5,8 +5,6 @@ from functools import partial
 from random import Random
 from typing import NamedTuple
 
-from rioni.bootstrap.from_config import auditors, default_admin, parse_attributes, system_event_types
-from rioni.bootstrap.infrastructure import Infrastructure
 from rioni.commands.authorization import AccessPolicy
 from rioni.commands.background.background_jobs import BackgroundJobs
 from rioni.commands.background.orphan_cleanup import OrphanCleaner
@@ -27,6 +25,8 @@ from rioni.commands.timelines.timeline_switch import TimelineSwitcher
 from rioni.commands.timelines.topic_digests import TopicDigests
 from rioni.domain.ports.event_stores import EventStores
 from rioni.domain.timestamps import rfc3339
+from rioni.installation.from_config import auditors, default_admin, parse_attributes, system_event_types
+from rioni.installation.infrastructure import Infrastructure
 from rioni.projections.avro_schemas import CompiledAvroSchemas
 from rioni.projections.checkpointed_log import SqlCheckpointedLogReader
 from rioni.storage.sql import engines

@@ -12,12 +12,6 @@ from typing import Any
 
 import structlog
 
-from rioni.bootstrap.adapters import check_shared
-from rioni.bootstrap.catch_up import catch_up
-from rioni.bootstrap.consistency.kafka import compare_kafka
-from rioni.bootstrap.consistency.stores import check_registry, mismatches
-from rioni.bootstrap.database import cluster_identity, damage_reported, database_engine, database_lease, reading_models
-from rioni.bootstrap.from_config import token_policy
 from rioni.bootstrap.log_tree import make_key
 from rioni.config.settings import Config
 from rioni.domain.errors import Conflict, Unavailable
@@ -25,6 +19,18 @@ from rioni.domain.ports.thread_pool import direct
 from rioni.domain.system.installation import DataMismatch
 from rioni.domain.system.storages import EMBEDDED
 from rioni.files.private import private_umask
+from rioni.installation.adapters import check_shared
+from rioni.installation.catch_up import catch_up
+from rioni.installation.database import (
+    cluster_identity,
+    damage_reported,
+    database_engine,
+    database_lease,
+    reading_models,
+)
+from rioni.installation.from_config import token_policy
+from rioni.installation.kafka import compare_kafka
+from rioni.installation.stores import check_registry, mismatches
 from rioni.projections.generations import rebuilds
 from rioni.projections.generations.generation import WORKING, remove
 from rioni.projections.queries.storages import all_storages

@@ -10,18 +10,6 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Engine, select
 
-from rioni.bootstrap.consistency import restored
-from rioni.bootstrap.consistency.anchored_heads import last_anchoring
-from rioni.bootstrap.consistency.event_chains import chain_findings
-from rioni.bootstrap.consistency.kafka import compare_kafka
-from rioni.bootstrap.consistency.kafka_events import kafka_findings
-from rioni.bootstrap.consistency.kafka_stores import kafka_storages, opener_for_reading
-from rioni.bootstrap.consistency.log_keys import key_file_findings, key_findings, known_keys, lost_keys, missing_key
-from rioni.bootstrap.consistency.log_tree import SeenCheckpoint, signature_findings, tree_findings
-from rioni.bootstrap.consistency.stores import counted, cursors_beyond_end, mismatches
-from rioni.bootstrap.consistency.structure import structure_checks
-from rioni.bootstrap.database import DAMAGE, database_url, opened_for_reading, reading_models
-from rioni.bootstrap.from_config import key_file
 from rioni.config.settings import Config
 from rioni.domain.aggregates import TOPICS
 from rioni.domain.errors import RioniError
@@ -29,6 +17,18 @@ from rioni.domain.ports.event_store import EventStore
 from rioni.domain.ports.health import examine
 from rioni.domain.timelines.timeline import Timeline
 from rioni.domain.transparency.signed_note import Verifier
+from rioni.installation import restored
+from rioni.installation.anchored_heads import last_anchoring
+from rioni.installation.database import DAMAGE, database_url, opened_for_reading, reading_models
+from rioni.installation.event_chains import chain_findings
+from rioni.installation.from_config import key_file
+from rioni.installation.kafka import compare_kafka
+from rioni.installation.kafka_events import kafka_findings
+from rioni.installation.kafka_stores import kafka_storages, opener_for_reading
+from rioni.installation.log_keys import key_file_findings, key_findings, known_keys, lost_keys, missing_key
+from rioni.installation.log_tree import SeenCheckpoint, signature_findings, tree_findings
+from rioni.installation.stores import counted, cursors_beyond_end, mismatches
+from rioni.installation.structure import structure_checks
 from rioni.projections.comparison import Difference, compare
 from rioni.projections.queries.states import all_states
 from rioni.projections.tables import STATES, SUBSCRIPTION_EVENT_TYPES
@@ -349,7 +349,7 @@ def remarks(config: Config) -> Iterator[str]:
 
 
 def check_restored(config: Config) -> Iterator[Problem]:
-    """Yield what does not fit in a restored cluster; see `rioni.bootstrap.consistency.restored`."""
+    """Yield what does not fit in a restored cluster; see `rioni.installation.restored`."""
     with read_only_engine(database_url(config)) as engine, contextlib.ExitStack() as opened:
         check_current(engine)
         storages = {each.storage.id: each.storage for each in kafka_storages(engine)}

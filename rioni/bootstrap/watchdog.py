@@ -17,9 +17,9 @@ from typing import NamedTuple
 import structlog
 from gevent import monkey
 
-from rioni.bootstrap.pools import Pool, Pools, Task
 from rioni.domain.ports.health import Health
 from rioni.http.metrics.collectors import Metrics
+from rioni.installation.pools import Pool, Pools, Task
 
 
 GRACE_S = 30.0

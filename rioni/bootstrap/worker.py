@@ -10,17 +10,12 @@ from typing import Any, NamedTuple
 
 import structlog
 
-from rioni.bootstrap.consistency.anchoring import StoreMarks
 from rioni.bootstrap.custom_projections import CustomProjections
-from rioni.bootstrap.database import cluster_identity, database_lease
 from rioni.bootstrap.ended_sessions import StoredEndedSessions
-from rioni.bootstrap.from_config import default_admin, key_file, log_consumers, token_policy
-from rioni.bootstrap.infrastructure import Infrastructure, build_infrastructure
 from rioni.bootstrap.lags import Lags
 from rioni.bootstrap.log_tree import KeyRecorder, TileBuilder, build_checkpoint_signer
 from rioni.bootstrap.memory import trim_memory
 from rioni.bootstrap.metrics_history import MetricsHistory
-from rioni.bootstrap.pools import Pools
 from rioni.bootstrap.readiness import readiness
 from rioni.bootstrap.rebuild_gauges import RebuildGauges
 from rioni.bootstrap.services import (
@@ -32,7 +27,6 @@ from rioni.bootstrap.services import (
     build_services,
     build_topic_digests,
 )
-from rioni.bootstrap.turns import Gate
 from rioni.bootstrap.watchdog import Watchdog
 from rioni.bootstrap.worker_reporter import WorkerReporter
 from rioni.commands.background.job_watchdog import JobWatchdog
@@ -73,6 +67,12 @@ from rioni.http.streaming.quota import StreamQuota
 from rioni.http.streaming.resumption import Resumption
 from rioni.http.streaming.shared_reads import CachedUntilNotified, SharedCall
 from rioni.http.streaming.stream_context import StreamMemory, StreamPorts
+from rioni.installation.anchoring import StoreMarks
+from rioni.installation.database import cluster_identity, database_lease
+from rioni.installation.from_config import default_admin, key_file, log_consumers, token_policy
+from rioni.installation.infrastructure import Infrastructure, build_infrastructure
+from rioni.installation.pools import Pools
+from rioni.installation.turns import Gate
 from rioni.storage.clock import ExpiryClock, SystemClock
 from rioni.storage.embedded.activity import EmbeddedActivity
 from rioni.storage.embedded.data_directory import DataDirectory

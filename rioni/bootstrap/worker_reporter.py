@@ -4,10 +4,10 @@ import os
 import socket
 
 from rioni import __version__
-from rioni.bootstrap.infrastructure import Infrastructure
 from rioni.commands.job_runner import LoggedJobRunner
 from rioni.domain.system.worker_reports import WorkerReport, encoded
 from rioni.http.metrics.collectors import Metrics, total
+from rioni.installation.infrastructure import Infrastructure
 
 
 class WorkerReporter:

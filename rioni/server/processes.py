@@ -26,10 +26,8 @@ from gunicorn.http import wsgi
 from gunicorn.http.parser import RequestParser
 from gunicorn.workers import ggevent
 
-from rioni.bootstrap.from_config import NO_SHARED_KEY
 from rioni.bootstrap.lags import TICK_S as LAGS_TICK_S
 from rioni.bootstrap.memory import limit_arenas
-from rioni.bootstrap.pools import FILES, NAMES, Pool, Pools, kinds_for, resolve_in
 from rioni.bootstrap.startup import prepare_startup
 from rioni.bootstrap.watchdog import Replacements, end_within
 from rioni.bootstrap.worker import Worker, shared_buckets, worker
@@ -50,6 +48,8 @@ from rioni.http.connection.timeouts import Deadlines, DeadlineSocket
 from rioni.http.connection.tls import Tls
 from rioni.http.metrics.metrics_slots import MULTIPROCESS_FOLDER, release_slot
 from rioni.http.middleware.authentication import TOKEN_CHARACTERS_MAX
+from rioni.installation.from_config import NO_SHARED_KEY
+from rioni.installation.pools import FILES, NAMES, Pool, Pools, kinds_for, resolve_in
 
 
 if TYPE_CHECKING:

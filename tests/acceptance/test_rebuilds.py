@@ -1,7 +1,7 @@
 """`/rebuilds`: how far rebuilds of the read models are (reference rebuilds)."""
 
-from rioni.bootstrap.database import database_url
 from rioni.config.settings import Config
+from rioni.installation.database import database_url
 from rioni.projections.generations.engine import open_engine
 from rioni.projections.generations.rebuilds import DONE, Plan, begin
 from tests.acceptance.conftest import problem

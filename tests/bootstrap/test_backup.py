@@ -13,7 +13,7 @@ from rioni.config.settings import Config
 from rioni.domain.errors import RioniError
 from rioni.storage.embedded import backup_folder
 from rioni.storage.embedded.backup_folder import read_manifest
-from tests.bootstrap.consistency.test_stores import PARTITION, create, publish, running
+from tests.installation.test_stores import PARTITION, create, publish, running
 from tests.storage.embedded.events.test_event_store_faults import file_size_limit
 from tests.support.killing import killed_at_each_step
 

@@ -15,9 +15,7 @@ import pytest
 from sqlalchemy import Connection, select
 
 from rioni.bootstrap import admin_operations
-from rioni.bootstrap.database import reading_models
 from rioni.bootstrap.export_operations import export
-from rioni.bootstrap.infrastructure import Infrastructure, build_infrastructure
 from rioni.bootstrap.log_tree import TileBuilder, build_checkpoint_signer
 from rioni.bootstrap.startup import prepare_startup
 from rioni.client import Client
@@ -29,6 +27,8 @@ from rioni.domain.ports.event_log import LogEntry
 from rioni.domain.system.settings import FeatureSwitched
 from rioni.domain.timestamps import rfc3339
 from rioni.domain.transparency.tiles import split_bundle
+from rioni.installation.database import reading_models
+from rioni.installation.infrastructure import Infrastructure, build_infrastructure
 from rioni.projections.queries import audit_pages, positions
 from rioni.projections.queries.audit_log import AuditFilter
 from rioni.projections.queries.audit_pages import AuditQuery, Place

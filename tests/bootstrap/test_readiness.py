@@ -5,9 +5,6 @@ from typing import NamedTuple
 import msgspec
 import pytest
 
-from rioni.bootstrap.database import cluster_identity, database_lease, migration_identity
-from rioni.bootstrap.from_config import limits_of
-from rioni.bootstrap.infrastructure import build_infrastructure
 from rioni.bootstrap.readiness import readiness
 from rioni.bootstrap.startup import prepare_startup
 from rioni.commands.event_types import CreateEventType
@@ -18,6 +15,9 @@ from rioni.domain.errors import Unavailable
 from rioni.domain.system.storages import StorageEntry
 from rioni.domain.system.system_event_types import Ownership, audit_log
 from rioni.domain.timestamps import milliseconds
+from rioni.installation.database import cluster_identity, database_lease, migration_identity
+from rioni.installation.from_config import limits_of
+from rioni.installation.infrastructure import build_infrastructure
 from tests.support.clock import ManualClock
 
 

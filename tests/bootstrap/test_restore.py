@@ -14,8 +14,8 @@ from rioni.bootstrap.startup import prepare_startup
 from rioni.config.settings import Config
 from rioni.domain.errors import RioniError
 from rioni.storage.embedded.data_directory import DataDirectoryError
-from tests.bootstrap.consistency.test_stores import PARTITION, create, publish, running
 from tests.bootstrap.test_backup import silent
+from tests.installation.test_stores import PARTITION, create, publish, running
 from tests.support.killing import killed_at_each_step
 
 

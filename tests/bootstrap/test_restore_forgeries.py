@@ -15,8 +15,8 @@ from rioni.bootstrap.restore import restore
 from rioni.config.settings import Config
 from rioni.storage.embedded import backup_folder
 from rioni.storage.embedded.backup_folder import BackupError
-from tests.bootstrap.consistency.test_stores import create, publish, running
 from tests.bootstrap.test_backup import silent
+from tests.installation.test_stores import create, publish, running
 
 
 SECRET = b"not of a backup\n"

@@ -9,11 +9,6 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from kazoo.client import KazooClient
 
-from rioni.bootstrap.consistency import kafka
-from rioni.bootstrap.consistency.acceptance import accept_loss
-from rioni.bootstrap.consistency.anchoring import StoreMarks
-from rioni.bootstrap.database import cluster_identity, database_lease
-from rioni.bootstrap.infrastructure import build_infrastructure
 from rioni.bootstrap.startup import prepare_startup
 from rioni.bootstrap.verification import check_restored
 from rioni.commands.event_types import CreateEventType
@@ -22,6 +17,11 @@ from rioni.domain.errors import Unavailable
 from rioni.domain.system.installation import DataMismatch
 from rioni.domain.system.settings import LossAccepted
 from rioni.domain.timelines.position import EventTypePartition
+from rioni.installation import kafka
+from rioni.installation.acceptance import accept_loss
+from rioni.installation.anchoring import StoreMarks
+from rioni.installation.database import cluster_identity, database_lease
+from rioni.installation.infrastructure import build_infrastructure
 from rioni.storage.zookeeper.paths import INSTALLATION
 from tests.support.builders import event_type_spec
 from tests.support.waiting import WAIT_S, wait_until

@@ -5,11 +5,11 @@ import pytest
 import structlog
 from prometheus_client import generate_latest
 
-from rioni.bootstrap.pools import KINDS, PoolLimits, Pools
 from rioni.bootstrap.watchdog import Watchdog, stack_of
 from rioni.domain.errors import OutcomeUnknown, Overloaded
 from rioni.http.metrics.collectors import Metrics
-from tests.bootstrap.test_pools import PATIENCE_S, Gate
+from rioni.installation.pools import KINDS, PoolLimits, Pools
+from tests.installation.test_pools import PATIENCE_S, Gate
 
 
 @pytest.fixture

@@ -11,11 +11,11 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from rioni.bootstrap.database import database_url
 from rioni.cli.cheat_topics import FOLDER, topics
 from rioni.config.settings import Config
 from rioni.domain.transparency.signed_note import COSIGNATURE, verifier_of
 from rioni.http.openapi.document import document
+from rioni.installation.database import database_url
 from rioni.projections.generations.engine import open_engine
 from rioni.projections.generations.rebuilds import DONE, Plan, begin
 from tests.support.command_server import commands_on_path

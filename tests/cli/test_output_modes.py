@@ -10,8 +10,8 @@ import pytest
 
 from rioni.bootstrap.log_tree import build_checkpoint_signer
 from rioni.cli.app import app
-from tests.bootstrap.consistency.test_stores import running
 from tests.files.test_private import umask
+from tests.installation.test_stores import running
 from tests.support.command_tree import leaves
 
 

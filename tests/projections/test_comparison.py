@@ -8,8 +8,8 @@ from random import Random
 import pytest
 from sqlalchemy import Engine, delete, insert, select, text, update
 
-from rioni.bootstrap.database import reading_models
 from rioni.domain.ports.event_log import LogEntry
+from rioni.installation.database import reading_models
 from rioni.projections import comparison
 from rioni.projections.comparison import Difference, compare
 from rioni.projections.tables import READ_MODELS, TRACKING_NAME

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
-from rioni.bootstrap.pools import KINDS, OF_STORAGES
+from rioni.installation.pools import KINDS, OF_STORAGES
 from rioni.storage.kafka.backfill_readers import KEPT
 from tests.support.campaigns import length
 from tests.support.nodes import running_nodes

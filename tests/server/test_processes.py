@@ -17,9 +17,9 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from rioni.bootstrap.consistency.acceptance import accept_loss
 from rioni.client import Client, EventType, Schema
 from rioni.config.settings import Config
+from rioni.installation.acceptance import accept_loss
 from tests.acceptance.conftest import event
 from tests.support.builders import event_type_body
 from tests.support.commands import run_command

@@ -8,7 +8,6 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from rioni.bootstrap.infrastructure import build_infrastructure
 from rioni.commands.system.settings import SwitchFeature
 from rioni.config.settings import Config
 from rioni.domain.errors import Unavailable
@@ -16,6 +15,7 @@ from rioni.domain.ports.thread_pool import StorePools
 from rioni.domain.publishing.idempotency import IdempotencyClaim
 from rioni.domain.system.settings import FEATURES
 from rioni.domain.timelines.position import EventTypePartition, format_offset
+from rioni.installation.infrastructure import build_infrastructure
 from rioni.storage.embedded.coordination.coordinator import EmbeddedCoordinator
 from rioni.storage.embedded.data_directory import DataDirectory
 from rioni.storage.embedded.events.event_store import EmbeddedEventStore

@@ -12,7 +12,6 @@ from typing import Any
 
 import msgspec
 
-from rioni.bootstrap.infrastructure import build_infrastructure
 from rioni.bootstrap.services import (
     build_background_jobs,
     build_kpi_feed,
@@ -40,6 +39,7 @@ from rioni.domain.ports.thread_pool import in_place
 from rioni.domain.system.storages import DEFAULT_STORAGE, EMBEDDED, KAFKA, StorageEntry
 from rioni.domain.timelines.timeline import Timeline
 from rioni.domain.timelines.topic_creation import TopicCreation
+from rioni.installation.infrastructure import build_infrastructure
 from rioni.projections.projector import Projector
 from rioni.storage.embedded.data_directory import DataDirectory
 from rioni.storage.embedded.events.event_store import EmbeddedEventStore

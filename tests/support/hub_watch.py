@@ -16,8 +16,8 @@ import orjson
 from gevent import monkey
 
 import rioni.server.processes
-from rioni.bootstrap.pools import Task
 from rioni.cli.app import main as run
+from rioni.installation.pools import Task
 
 
 PROGRAM = ("-c", f"from rioni.server.greenlets import patch; patch(); from {__name__} import main; main()")

@@ -11,13 +11,13 @@ from rioni.bootstrap import verify_export
 from rioni.bootstrap.admin_operations import check_spark
 from rioni.bootstrap.audit_table.manifests import NOTHING, Manifest, TableFile, TableFolder
 from rioni.bootstrap.checkpoint_operations import signed_checkpoint
-from rioni.bootstrap.database import check_exists, database_url, opened_for_reading
 from rioni.bootstrap.export_operations import key_line
-from rioni.bootstrap.from_config import key_file
 from rioni.config.settings import Config
 from rioni.domain.errors import Conflict
 from rioni.domain.transparency.checkpoint import parse_checkpoint
 from rioni.domain.transparency.signed_note import Note, parse_note, sign
+from rioni.installation.database import check_exists, database_url, opened_for_reading
+from rioni.installation.from_config import key_file
 from rioni.projections.generations.rebuilds import Progress
 from rioni.projections.log_rows import CorruptLog
 from rioni.projections.queries import log_proofs

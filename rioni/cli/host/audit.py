@@ -59,7 +59,7 @@ def audit(
         raise typer.BadParameter("Parquet needs a folder to write to: --output FOLDER", param_hint="--format")
     settings = load_settings(config_file, data=data)
     from rioni.bootstrap import admin_operations
-    from rioni.bootstrap.database import damage_reported
+    from rioni.installation.database import damage_reported
 
     if form is AuditFormat.PARQUET and output is not None:
         with progress_bars() as progress:

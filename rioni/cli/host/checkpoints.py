@@ -141,7 +141,7 @@ def rotate_key(
     """
     settings = load_settings(config_file, data=data)
     from rioni.bootstrap import checkpoint_operations
-    from rioni.bootstrap.from_config import key_file
+    from rioni.installation.from_config import key_file
 
     verifier = checkpoint_operations.rotate_key(settings, lost=lost)
     path = key_file(settings)

@@ -107,7 +107,7 @@ def accept_loss(
     there is no matching backup.
     """
     settings = load_settings(config_file, data=data)
-    from rioni.bootstrap.consistency import acceptance
+    from rioni.installation import acceptance
 
     findings = acceptance.accept_loss(settings, reason)
     said = "Accepted; the decision is in the internal log." if findings else "Nothing is missing."

@@ -18,8 +18,8 @@ def write_problems(problems: Iterable["Problem"], remarks: Iterable[str], *, as_
 
     Remarks are left out where the registry, which they are about, can't be read.
     """
-    from rioni.bootstrap.consistency.stores import counted
     from rioni.bootstrap.verification import as_object
+    from rioni.installation.stores import counted
 
     began_s = time.monotonic()
     counts: Counter[str] = Counter()

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import gevent
 
-from rioni.bootstrap.pools import Pools
+from rioni.installation.pools import Pools
 from rioni.storage.clock import SystemClock
 from rioni.storage.embedded.events.event_store import EmbeddedEventStore
 from rioni.storage.embedded.signals import EmbeddedSignals

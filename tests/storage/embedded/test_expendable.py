@@ -21,7 +21,7 @@ from rioni.storage.embedded.activity import ActivityDatabase, EmbeddedActivity
 from rioni.storage.embedded.coordination.quota import EmbeddedConnectionQuota, SlotsDatabase
 from rioni.storage.embedded.jobs import EmbeddedJobs, JobsDatabase
 from rioni.storage.embedded.spool import FileSpool
-from tests.bootstrap.consistency.test_stores import PARTITION, create, publish, running
+from tests.installation.test_stores import PARTITION, create, publish, running
 
 
 EXPENDABLE = ("slots.db", "activity.db", "jobs.db", "names.db")

@@ -4,14 +4,14 @@ import pytest
 
 from rioni.bootstrap import admin_operations
 from rioni.bootstrap.backup import backup
-from rioni.bootstrap.consistency.acceptance import accept_loss
 from rioni.bootstrap.restore import restore
 from rioni.bootstrap.startup import prepare_startup
 from rioni.config.settings import Config
+from rioni.installation.acceptance import accept_loss
 from rioni.storage.embedded.data_directory import DataDirectoryError
 from rioni.storage.embedded.migration_mark import MigrationMark, read_mark, write_mark
-from tests.bootstrap.consistency.test_stores import create, publish, running
 from tests.bootstrap.test_backup import silent
+from tests.installation.test_stores import create, publish, running
 
 
 MARK = MigrationMark(

@@ -3,11 +3,11 @@
 import pytest
 
 from rioni.bootstrap import admin_operations
-from rioni.bootstrap.consistency.restored import cursors_beyond_end
 from rioni.config.settings import Config
 from rioni.domain.errors import Unavailable
 from rioni.domain.timelines.position import EventTypePartition
-from tests.bootstrap.consistency.test_stores import create, running
+from rioni.installation.restored import cursors_beyond_end
+from tests.installation.test_stores import create, running
 
 
 @pytest.mark.parametrize(("offset", "beyond"), [(-1, False), (9, False), (10, True), (10**9, True)])

@@ -7,14 +7,14 @@ from pathlib import Path
 
 from sqlalchemy import Engine
 
-from rioni.bootstrap.adapters import shared_adapters
-from rioni.bootstrap.consistency.kafka import compare_kafka
 from rioni.config.settings import Config
 from rioni.domain.errors import Unavailable
 from rioni.domain.subscriptions.cursor_arithmetic import beyond_end
 from rioni.domain.system.installation import INSTALLATION, DataMismatch
 from rioni.domain.timelines.position import EventTypePartition, TimelinePosition, parse_offset
 from rioni.domain.timelines.timeline import FIRST_ORDER, Timeline
+from rioni.installation.adapters import shared_adapters
+from rioni.installation.kafka import compare_kafka
 from rioni.projections.queries.states import all_states
 from rioni.storage.embedded.signals import EmbeddedSignals
 from rioni.storage.sql.engines import reading

@@ -8,7 +8,6 @@ import contextlib
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from rioni.bootstrap.pools import WorkerPools
 from rioni.config.settings import Config
 from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.coordinator import Coordinator
@@ -19,6 +18,7 @@ from rioni.domain.ports.notifier import Notifier
 from rioni.domain.ports.quota import ConnectionQuota
 from rioni.domain.ports.store_measurements import StoreMeasurements
 from rioni.domain.system.storages import EMBEDDED, KAFKA, StorageEntry
+from rioni.installation.pools import WorkerPools
 from rioni.storage.chunk_cache import CacheMemory
 from rioni.storage.embedded.coordination.coordinator import EmbeddedCoordinator
 from rioni.storage.embedded.coordination.quota import EmbeddedConnectionQuota

@@ -6,10 +6,6 @@ from functools import partial
 from typing import Any, NamedTuple, TypeVar
 from uuid import uuid4
 
-from rioni.bootstrap.adapters import Adapters, opened_adapters
-from rioni.bootstrap.database import database_engine, reading_models
-from rioni.bootstrap.from_config import auditors, default_admin, first_storage, limits_of
-from rioni.bootstrap.pools import NO_POOLS, WorkerPools
 from rioni.commands.bus import CommandBus
 from rioni.commands.context import Context
 from rioni.commands.routes import ROUTES
@@ -27,6 +23,10 @@ from rioni.domain.ports.store_measurements import StoreMeasurements
 from rioni.domain.ports.thread_pool import ThreadPool
 from rioni.domain.system.storages import StorageEntry
 from rioni.domain.timestamps import rfc3339
+from rioni.installation.adapters import Adapters, opened_adapters
+from rioni.installation.database import database_engine, reading_models
+from rioni.installation.from_config import auditors, default_admin, first_storage, limits_of
+from rioni.installation.pools import NO_POOLS, WorkerPools
 from rioni.projections.custom import installed
 from rioni.projections.custom_tables import LiveProjector
 from rioni.projections.projector import Projector

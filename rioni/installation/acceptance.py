@@ -6,23 +6,6 @@ from pathlib import Path
 
 from sqlalchemy import Engine
 
-from rioni.bootstrap.adapters import check_shared
-from rioni.bootstrap.catch_up import catch_up
-from rioni.bootstrap.consistency.anchoring import StoreMarks
-from rioni.bootstrap.consistency.event_chains import chain_findings
-from rioni.bootstrap.consistency.kafka import compare_kafka
-from rioni.bootstrap.consistency.kafka_acceptance import accept_kafka
-from rioni.bootstrap.consistency.kafka_events import kafka_findings
-from rioni.bootstrap.consistency.kafka_stores import kafka_storages, opener_for_reading
-from rioni.bootstrap.consistency.stores import Expected, least_ends, mismatches, read_expected
-from rioni.bootstrap.database import (
-    acceptance_identity,
-    cluster_identity,
-    damage_reported,
-    database_engine,
-    database_lease,
-)
-from rioni.bootstrap.infrastructure import build_infrastructure
 from rioni.commands.system.settings import AcceptLoss
 from rioni.config.settings import Config
 from rioni.domain.errors import Unavailable
@@ -30,6 +13,23 @@ from rioni.domain.system.installation import Anchor, DataMismatch
 from rioni.domain.timelines.position import BEFORE_FIRST, TimelinePosition, parse_offset
 from rioni.domain.timelines.timeline import FIRST_ORDER, Timeline
 from rioni.files.private import private_umask
+from rioni.installation.adapters import check_shared
+from rioni.installation.anchoring import StoreMarks
+from rioni.installation.catch_up import catch_up
+from rioni.installation.database import (
+    acceptance_identity,
+    cluster_identity,
+    damage_reported,
+    database_engine,
+    database_lease,
+)
+from rioni.installation.event_chains import chain_findings
+from rioni.installation.infrastructure import build_infrastructure
+from rioni.installation.kafka import compare_kafka
+from rioni.installation.kafka_acceptance import accept_kafka
+from rioni.installation.kafka_events import kafka_findings
+from rioni.installation.kafka_stores import kafka_storages, opener_for_reading
+from rioni.installation.stores import Expected, least_ends, mismatches, read_expected
 from rioni.storage.clock import SystemClock
 from rioni.storage.embedded.anchoring import COORDINATION
 from rioni.storage.embedded.anchors import write_anchor

@@ -1,11 +1,11 @@
 import pytest
 
-from rioni.bootstrap.adapters import opened_adapters
-from rioni.bootstrap.pools import NO_POOLS
 from rioni.config.settings import Config
 from rioni.domain.errors import Unavailable
 from rioni.domain.ports.store_measurements import StoreMeasurements
 from rioni.domain.system.storages import StorageEntry
+from rioni.installation.adapters import opened_adapters
+from rioni.installation.pools import NO_POOLS
 from rioni.storage.clock import SystemClock
 from rioni.storage.embedded.coordination.coordinator import EmbeddedCoordinator
 from rioni.storage.embedded.data_directory import DataDirectory

@@ -7,11 +7,11 @@ from typing import NamedTuple
 import structlog
 from sqlalchemy import Engine
 
-from rioni.bootstrap.consistency.stores import counted, least_ends, short_partitions, shown
 from rioni.config.settings import Config
 from rioni.domain.errors import Unavailable
 from rioni.domain.system.storages import KAFKA, StorageEntry
 from rioni.domain.timelines.timeline import Timeline
+from rioni.installation.stores import counted, least_ends, short_partitions, shown
 from rioni.projections.queries.states import all_states
 from rioni.storage.kafka.factory import inspected
 from rioni.storage.sql.engines import reading

@@ -6,14 +6,14 @@ from typing import NamedTuple
 
 from sqlalchemy import Engine, select
 
-from rioni.bootstrap.consistency.anchored_heads import Span, Stored, head_findings, span_of
-from rioni.bootstrap.consistency.kafka_stores import KafkaStorage
 from rioni.domain.errors import NotFound
 from rioni.domain.ports.event_store import EventStore
 from rioni.domain.system.event_chains import ChainHead
 from rioni.domain.timelines.position import POSITION_MAX, Bounds
 from rioni.domain.timelines.timeline import TimelineDigested
 from rioni.domain.timelines.topic_digests import DigestedBlock, DigestsTopics
+from rioni.installation.anchored_heads import Span, Stored, head_findings, span_of
+from rioni.installation.kafka_stores import KafkaStorage
 from rioni.sql.log_tables import LOG
 from rioni.storage.sql.engines import reading
 

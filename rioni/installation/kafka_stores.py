@@ -5,12 +5,12 @@ from typing import NamedTuple
 
 from sqlalchemy import Engine
 
-from rioni.bootstrap.database import reading_models
 from rioni.config.settings import Config
 from rioni.domain.ports.event_store import EventStore
 from rioni.domain.ports.notifier import Waiter
 from rioni.domain.system.storages import KAFKA, StorageEntry
 from rioni.domain.timelines.timeline import Timeline
+from rioni.installation.database import reading_models
 from rioni.projections.queries.states import all_states
 from rioni.storage.clock import SystemClock
 from rioni.storage.kafka.factory import opener

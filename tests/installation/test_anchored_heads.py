@@ -2,10 +2,10 @@
 
 import pytest
 
-from rioni.bootstrap.consistency.anchored_heads import span_of
 from rioni.commands.system.settings import AcceptLoss, SwitchFeature
 from rioni.commands.system.storages import CreateStorage, MoveStorage
 from rioni.domain.system.storages import KAFKA, StorageEntry
+from rioni.installation.anchored_heads import span_of
 from tests.support.broker import running_broker
 
 

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rioni.bootstrap.turns import Gate, Turns
 from rioni.domain.errors import Overloaded
+from rioni.installation.turns import Gate, Turns
 from tests.support.waiting import WAIT_S
 
 

@@ -14,9 +14,6 @@ import pytest
 from sqlalchemy import Engine
 
 from rioni.bootstrap import admin_operations, checkpoint_operations, verify_export
-from rioni.bootstrap.consistency.log_tree import SeenCheckpoint, read_checkpoint, tree_findings
-from rioni.bootstrap.database import database_url
-from rioni.bootstrap.infrastructure import build_infrastructure
 from rioni.bootstrap.log_tree import build_checkpoint_signer
 from rioni.bootstrap.startup import prepare_startup
 from rioni.commands.event_types import CreateEventType
@@ -26,6 +23,9 @@ from rioni.config.settings import Config
 from rioni.domain.aggregates import TOPICS
 from rioni.domain.transparency.checkpoint import leaf
 from rioni.domain.transparency.signed_note import parse_note
+from rioni.installation.database import database_url
+from rioni.installation.infrastructure import build_infrastructure
+from rioni.installation.log_tree import SeenCheckpoint, read_checkpoint, tree_findings
 from rioni.storage.log.verification import verify
 from rioni.storage.sql.read_only import read_only_engine
 from rioni.tools import witness as witness_tool

@@ -1,7 +1,7 @@
 """Compares the events of embedded storages with their hash chains in the internal log.
 
 That a partition's chain is consistent in itself is checked by `rioni.storage.embedded.events.verification`; this module
-compares it with what the log recorded: see `rioni.bootstrap.consistency.anchored_heads`.
+compares it with what the log recorded: see `rioni.installation.anchored_heads`.
 """
 
 import contextlib
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from sqlalchemy import Engine
 
-from rioni.bootstrap.consistency.anchored_heads import Stored, head_findings, span_of
+from rioni.installation.anchored_heads import Stored, head_findings, span_of
 from rioni.projections.queries.states import all_states
 from rioni.storage.embedded.data_directory import events_path
 from rioni.storage.embedded.events.chain_heads import hash_at, present_heads

@@ -1,11 +1,11 @@
-"""Replaces timelines in Kafka clusters that lost events; see `rioni.bootstrap.consistency.acceptance`."""
+"""Replaces timelines in Kafka clusters that lost events; see `rioni.installation.acceptance`."""
 
-from rioni.bootstrap.consistency.kafka import KafkaComparison
-from rioni.bootstrap.infrastructure import Infrastructure
 from rioni.commands.timelines.timeline_switch import TimelineSwitcher
 from rioni.commands.timelines.timelines import StartSwitch
 from rioni.domain.errors import Conflict
 from rioni.domain.timelines.timeline import Timeline
+from rioni.installation.infrastructure import Infrastructure
+from rioni.installation.kafka import KafkaComparison
 from rioni.storage.sql.store_marks import accepted_mark, cluster_mark, ends_text, write_marks
 
 

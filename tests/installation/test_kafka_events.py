@@ -11,11 +11,6 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from sqlalchemy import func, select
 
 from rioni.bootstrap import admin_operations
-from rioni.bootstrap.consistency import kafka
-from rioni.bootstrap.consistency.acceptance import accept_loss
-from rioni.bootstrap.consistency.anchoring import StoreMarks
-from rioni.bootstrap.database import database_url
-from rioni.bootstrap.infrastructure import build_infrastructure
 from rioni.bootstrap.services import build_chain_anchoring, build_topic_digests
 from rioni.bootstrap.startup import prepare_startup
 from rioni.commands.event_types import CreateEventType
@@ -25,6 +20,11 @@ from rioni.config.settings import Config
 from rioni.domain.system.event_chains import EventChainsAnchored
 from rioni.domain.system.storages import StorageEntry
 from rioni.domain.timelines.timeline import TimelineDigested
+from rioni.installation import kafka
+from rioni.installation.acceptance import accept_loss
+from rioni.installation.anchoring import StoreMarks
+from rioni.installation.database import database_url
+from rioni.installation.infrastructure import build_infrastructure
 from rioni.sql.log_tables import LOG
 from rioni.storage.kafka.topics.topics import UNCLEAN
 from rioni.storage.sql.read_only import read_only_engine

@@ -23,10 +23,10 @@ from gevent import monkey
 from gevent.resolver.thread import Resolver
 from gevent.threadpool import ThreadPool as GeventThreadPool
 
-from rioni.bootstrap.turns import Gate
 from rioni.config.settings import Config
 from rioni.domain.errors import OutcomeUnknown, Unavailable
 from rioni.domain.ports.thread_pool import CLIENT, StorePools, ThreadPool, direct, in_place
+from rioni.installation.turns import Gate
 from rioni.storage.threads.hub_thread import HubThread
 
 

@@ -11,10 +11,6 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from structlog.testing import capture_logs
 
 from rioni.bootstrap import admin_operations
-from rioni.bootstrap.consistency import kafka
-from rioni.bootstrap.consistency.acceptance import accept_loss
-from rioni.bootstrap.consistency.anchoring import StoreMarks
-from rioni.bootstrap.infrastructure import build_infrastructure
 from rioni.bootstrap.startup import prepare_startup
 from rioni.commands.event_types import CreateEventType, DeleteEventType
 from rioni.commands.system.storages import CreateStorage
@@ -24,6 +20,10 @@ from rioni.domain.system.installation import DataMismatch
 from rioni.domain.system.settings import LossAccepted
 from rioni.domain.system.storages import StorageEntry
 from rioni.domain.timelines.position import TimelinePosition
+from rioni.installation import kafka
+from rioni.installation.acceptance import accept_loss
+from rioni.installation.anchoring import StoreMarks
+from rioni.installation.infrastructure import build_infrastructure
 from rioni.projections.queries.timeline_reader import read_after
 from rioni.storage.kafka.topics.topics import UNCLEAN
 from tests.support.builders import event_type_spec
@@ -191,7 +191,7 @@ def test_marks_that_could_not_be_recorded_are_recorded_later(broker, monkeypatch
         marks = StoreMarks(base)
         first = publish(base)
         with monkeypatch.context() as patched:
-            patched.setattr("rioni.bootstrap.consistency.anchoring.raise_marks", lambda *_: 1 / 0)
+            patched.setattr("rioni.installation.anchoring.raise_marks", lambda *_: 1 / 0)
             with pytest.raises(ZeroDivisionError):
                 marks._note_appended()
         marks._note_appended()

@@ -11,7 +11,6 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from rioni.bootstrap import admin_operations, checkpoint_operations
-from rioni.bootstrap.infrastructure import build_infrastructure
 from rioni.bootstrap.log_tree import TileBuilder, build_checkpoint_signer
 from rioni.bootstrap.startup import prepare_startup
 from rioni.commands.system.settings import AddBlacklistEntry
@@ -28,6 +27,7 @@ from rioni.domain.transparency.signed_note import (
     verified,
     verifier_of,
 )
+from rioni.installation.infrastructure import build_infrastructure
 from tests.support.rfc9162 import root_from_path
 
 

@@ -9,9 +9,6 @@ from pathlib import Path
 import pytest
 
 from rioni.bootstrap import admin_operations
-from rioni.bootstrap.consistency.acceptance import accept_loss
-from rioni.bootstrap.consistency.anchoring import StoreMarks
-from rioni.bootstrap.infrastructure import build_infrastructure
 from rioni.bootstrap.startup import prepare_startup
 from rioni.commands.event_types import CreateEventType, DeleteEventType
 from rioni.commands.system.settings import SwitchFeature
@@ -20,6 +17,9 @@ from rioni.domain.errors import Unavailable
 from rioni.domain.system.installation import DataMismatch
 from rioni.domain.system.settings import LossAccepted
 from rioni.domain.timelines.position import EventTypePartition
+from rioni.installation.acceptance import accept_loss
+from rioni.installation.anchoring import StoreMarks
+from rioni.installation.infrastructure import build_infrastructure
 from rioni.storage.embedded.data_directory import DataDirectoryError
 from tests.support.builders import event_type_spec
 

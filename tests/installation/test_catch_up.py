@@ -5,11 +5,11 @@ import threading
 import pytest
 from sqlalchemy import insert, inspect, select, text, update
 
-from rioni.bootstrap.catch_up import catch_up
-from rioni.bootstrap.database import reading_models
 from rioni.bootstrap.startup import prepare_startup
 from rioni.commands.event_types import CreateEventType
 from rioni.config.settings import Config
+from rioni.installation.catch_up import catch_up
+from rioni.installation.database import reading_models
 from rioni.projections.fold import FOLD_VERSION
 from rioni.projections.projector import OtherFold
 from rioni.projections.tables import EVENT_TYPES, READ_MODELS
@@ -67,11 +67,11 @@ def test_read_models_of_a_newer_fold_are_rejected_and_left_unchanged(broker):
 
 
 def test_a_long_log_is_left_to_a_rebuild(broker, monkeypatch):
-    monkeypatch.setattr("rioni.bootstrap.catch_up.REFOLDED_ENTRIES_MAX", noted(broker).position - 1)
+    monkeypatch.setattr("rioni.installation.catch_up.REFOLDED_ENTRIES_MAX", noted(broker).position - 1)
     write(broker, update(TRACKING).values(fold=0))
     with pytest.raises(OtherFold, match="run `rioni rebuild`"):
         catch_up(broker.engine)
-    monkeypatch.setattr("rioni.bootstrap.catch_up.REFOLDED_ENTRIES_MAX", noted(broker).position)
+    monkeypatch.setattr("rioni.installation.catch_up.REFOLDED_ENTRIES_MAX", noted(broker).position)
     catch_up(broker.engine)
 
 

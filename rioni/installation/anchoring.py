@@ -4,11 +4,11 @@ from collections.abc import Collection, Mapping
 from functools import partial
 from typing import NamedTuple
 
-from rioni.bootstrap.infrastructure import Infrastructure
 from rioni.commands.job_runner import LoggedJobRunner
 from rioni.domain.errors import Unavailable
 from rioni.domain.system.installation import Anchor, Anchored, Marked
 from rioni.domain.system.storages import EMBEDDED
+from rioni.installation.infrastructure import Infrastructure
 from rioni.storage.sql.engines import reading
 from rioni.storage.sql.store_marks import (
     ZOOKEEPER,

@@ -134,7 +134,7 @@ MAY_WAIT_OTHERWISE: Mapping[str, str] = {
     "tests/acceptance/test_outage_logs.py": CHANCE,
     "tests/acceptance/test_postgresql.py": TIMES_OUT,
     "tests/installation/test_pools.py": NOTHING,
-    "tests/bootstrap/test_watchdog.py": OWN_LOOP,
+    "tests/server/jobs/test_watchdog.py": OWN_LOOP,
     "tests/bulk/test_rebuild.py": PACE,
     "tests/bulk/test_rebuild_kill.py": CHANCE,
     "tests/cli/remote/test_copy.py": CHANCE,

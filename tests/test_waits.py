@@ -23,7 +23,7 @@ ON_THE_HUB = "used by greenlets alone: events with deadlines, and locks held for
 
 MAY_USE_THREADS: Mapping[str, str] = {
     "rioni/config/logs.py": "a native lock, held while a line is written",
-    "rioni/bootstrap/worker.py": "an event that is only set and looked at",
+    "rioni/server/worker.py": "an event that is only set and looked at",
     "rioni/commands/system/client_activity.py": ON_THE_HUB,
     "rioni/commands/system/denied_requests.py": "a lock that greenlets hold for changes in memory",
     "rioni/cli/remote/archive.py": OWN_COMMAND,

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from rioni.bootstrap.startup import prepare_startup
 from rioni.commands.system.storages import MoveStorage
 from rioni.config.settings import Config
 from rioni.domain.aggregates import TOPICS
@@ -31,6 +30,7 @@ from rioni.installation.catch_up import catch_up
 from rioni.installation.database import database_engine, database_lease, database_url, migration_identity
 from rioni.installation.infrastructure import Infrastructure, build_infrastructure
 from rioni.projections.tables import TRACKING_NAME
+from rioni.server.startup import prepare_startup
 from rioni.storage.embedded.events.database import EventsDatabase
 from rioni.storage.embedded.migration_mark import MigrationMark, read_mark, write_mark
 from rioni.storage.kafka.factory import event_importer, opener

@@ -26,11 +26,6 @@ from gunicorn.http import wsgi
 from gunicorn.http.parser import RequestParser
 from gunicorn.workers import ggevent
 
-from rioni.bootstrap.lags import TICK_S as LAGS_TICK_S
-from rioni.bootstrap.memory import limit_arenas
-from rioni.bootstrap.startup import prepare_startup
-from rioni.bootstrap.watchdog import Replacements, end_within
-from rioni.bootstrap.worker import Worker, shared_buckets, worker
 from rioni.config.failures import FailureLog, SharedFailure
 from rioni.config.settings import Config
 from rioni.domain.access.addresses import address_key
@@ -50,6 +45,11 @@ from rioni.http.metrics.metrics_slots import MULTIPROCESS_FOLDER, release_slot
 from rioni.http.middleware.authentication import TOKEN_CHARACTERS_MAX
 from rioni.installation.from_config import NO_SHARED_KEY
 from rioni.installation.pools import FILES, NAMES, Pool, Pools, kinds_for, resolve_in
+from rioni.server.jobs.lags import TICK_S as LAGS_TICK_S
+from rioni.server.jobs.watchdog import Replacements, end_within
+from rioni.server.memory import limit_arenas
+from rioni.server.startup import prepare_startup
+from rioni.server.worker import Worker, shared_buckets, worker
 
 
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ import pytest
 
 from rioni.bootstrap import migration
 from rioni.bootstrap.migration import migrate
-from rioni.bootstrap.startup import prepare_startup
 from rioni.commands.timelines.timelines import CloseTimeline, StartSwitch
 from rioni.config.settings import Config
 from rioni.domain.errors import Conflict, Unavailable
 from rioni.installation.infrastructure import build_infrastructure
+from rioni.server.startup import prepare_startup
 from tests.acceptance.conftest import event, partitions, publish_orders
 from tests.support.builders import event_type_body
 from tests.support.server import open_stream, refused_start, running_server

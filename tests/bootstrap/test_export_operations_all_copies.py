@@ -16,8 +16,6 @@ from sqlalchemy import Connection, select
 
 from rioni.bootstrap import admin_operations
 from rioni.bootstrap.export_operations import export
-from rioni.bootstrap.log_tree import TileBuilder, build_checkpoint_signer
-from rioni.bootstrap.startup import prepare_startup
 from rioni.client import Client
 from rioni.commands.system.settings import SwitchFeature
 from rioni.config.settings import Config
@@ -32,6 +30,8 @@ from rioni.installation.infrastructure import Infrastructure, build_infrastructu
 from rioni.projections.queries import audit_pages, positions
 from rioni.projections.queries.audit_log import AuditFilter
 from rioni.projections.queries.audit_pages import AuditQuery, Place
+from rioni.server.jobs.log_tree import TileBuilder, build_checkpoint_signer
+from rioni.server.startup import prepare_startup
 from rioni.sql.log_tables import LOG
 from rioni.storage.clock import SystemClock
 from rioni.storage.log.verification import setbacks

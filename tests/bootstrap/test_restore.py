@@ -10,9 +10,9 @@ import pytest
 from rioni.bootstrap import admin_operations
 from rioni.bootstrap.backup import backup
 from rioni.bootstrap.restore import restore
-from rioni.bootstrap.startup import prepare_startup
 from rioni.config.settings import Config
 from rioni.domain.errors import RioniError
+from rioni.server.startup import prepare_startup
 from rioni.storage.embedded.data_directory import DataDirectoryError
 from tests.bootstrap.test_backup import silent
 from tests.installation.test_stores import PARTITION, create, publish, running

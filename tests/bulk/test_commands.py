@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from pyarrow import parquet
 
-from rioni.bootstrap.startup import prepare_startup
 from rioni.config.settings import Config
 from rioni.installation.infrastructure import build_infrastructure
+from rioni.server.startup import prepare_startup
 from tests.support.commands import run_command
 
 

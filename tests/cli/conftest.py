@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from rioni.bootstrap.startup import prepare_startup
 from rioni.client import Client
 from rioni.config.settings import Config
 from rioni.installation.anchoring import StoreMarks
 from rioni.installation.infrastructure import build_infrastructure
+from rioni.server.startup import prepare_startup
 from tests.support.commands import run_command
 from tests.support.server import running_server
 from tests.support.snapshots import compare

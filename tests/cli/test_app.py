@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from rioni import __version__
-from rioni.bootstrap.startup import prepare_startup
 from rioni.commands.system.storages import CreateStorage
 from rioni.config.settings import SETTINGS, Config
 from rioni.domain.system.storages import StorageEntry
 from rioni.domain.timelines.timeline import TimelineOpened
 from rioni.installation.infrastructure import build_infrastructure
+from rioni.server.startup import prepare_startup
 from tests.support.api_server import api_server
 from tests.support.builders import origin, timeline
 from tests.support.commands import all_commands

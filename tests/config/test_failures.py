@@ -11,7 +11,6 @@ import structlog
 from confluent_kafka import KafkaException
 from structlog.testing import capture_logs
 
-from rioni.bootstrap.worker import _note_login
 from rioni.commands.job_runner import LoggedJobRunner
 from rioni.commands.system.client_activity import ActivityTracker
 from rioni.commands.system.denied_requests import DeniedRequests
@@ -20,6 +19,7 @@ from rioni.config import failures as failure_log
 from rioni.config.failures import EVERY_S, LINES_MAX, OUTAGES_MAX, FailureLog, Outages, SharedFailure, forget_failures
 from rioni.console.oidc import Provider, ProviderFailed
 from rioni.domain.errors import TokensUnavailable, Unavailable
+from rioni.server.worker import _note_login
 from rioni.storage.tokens.circuit_breaker import PAUSE_S
 from rioni.storage.tokens.http_get import Response
 from rioni.storage.tokens.key_set import FETCH_AGAIN_S, KeySet

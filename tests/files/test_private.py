@@ -10,10 +10,10 @@ import pytest
 
 from rioni.bootstrap.backup import backup
 from rioni.bootstrap.checkpoint_operations import rotate_key
-from rioni.bootstrap.log_tree import build_checkpoint_signer
 from rioni.bootstrap.restore import restore
 from rioni.config.settings import Config
 from rioni.installation.acceptance import accept_loss
+from rioni.server.jobs.log_tree import build_checkpoint_signer
 from tests.bootstrap.test_backup import silent
 from tests.installation.test_stores import create, publish, running
 from tests.support.server import running_server

@@ -5,7 +5,6 @@ import threading
 import pytest
 from sqlalchemy import insert, inspect, select, text, update
 
-from rioni.bootstrap.startup import prepare_startup
 from rioni.commands.event_types import CreateEventType
 from rioni.config.settings import Config
 from rioni.installation.catch_up import catch_up
@@ -13,6 +12,7 @@ from rioni.installation.database import reading_models
 from rioni.projections.fold import FOLD_VERSION
 from rioni.projections.projector import OtherFold
 from rioni.projections.tables import EVENT_TYPES, READ_MODELS
+from rioni.server.startup import prepare_startup
 from rioni.sql.log_tables import TRACKING
 from rioni.storage.sql.engines import create_engine, writing
 from rioni.storage.sql.migration import upgrade

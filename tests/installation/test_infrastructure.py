@@ -1,7 +1,7 @@
-from rioni.bootstrap.startup import prepare_startup
 from rioni.config.settings import Config
 from rioni.domain.system.storages import StorageEntry
 from rioni.installation.infrastructure import build_infrastructure
+from rioni.server.startup import prepare_startup
 
 
 EMBEDDED = StorageEntry(id="default", storage_type="embedded", default=True)

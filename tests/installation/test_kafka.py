@@ -11,7 +11,6 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from structlog.testing import capture_logs
 
 from rioni.bootstrap import admin_operations
-from rioni.bootstrap.startup import prepare_startup
 from rioni.commands.event_types import CreateEventType, DeleteEventType
 from rioni.commands.system.storages import CreateStorage
 from rioni.commands.timelines.timelines import StartSwitch
@@ -25,6 +24,7 @@ from rioni.installation.acceptance import accept_loss
 from rioni.installation.anchoring import StoreMarks
 from rioni.installation.infrastructure import build_infrastructure
 from rioni.projections.queries.timeline_reader import read_after
+from rioni.server.startup import prepare_startup
 from rioni.storage.kafka.topics.topics import UNCLEAN
 from tests.support.builders import event_type_spec
 from tests.support.waiting import WAIT_S, wait_until

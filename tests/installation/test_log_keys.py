@@ -9,8 +9,6 @@ import pytest
 from rioni.bootstrap import admin_operations, verify_export
 from rioni.bootstrap.checkpoint_operations import checkpoint, rotate_key
 from rioni.bootstrap.export_operations import export
-from rioni.bootstrap.log_tree import build_checkpoint_signer
-from rioni.bootstrap.startup import prepare_startup
 from rioni.commands.system.log_keys import AddLogKey
 from rioni.config.settings import Config
 from rioni.domain.errors import Conflict, NotFound, Unavailable
@@ -19,6 +17,8 @@ from rioni.domain.transparency.signed_note import Note, Verifier, verified, veri
 from rioni.installation.from_config import key_file
 from rioni.installation.infrastructure import build_infrastructure
 from rioni.projections.queries.audit_log import AuditFilter
+from rioni.server.jobs.log_tree import build_checkpoint_signer
+from rioni.server.startup import prepare_startup
 from rioni.storage.signing_key import load_key
 
 

@@ -11,8 +11,6 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from rioni.bootstrap import admin_operations, checkpoint_operations
-from rioni.bootstrap.log_tree import TileBuilder, build_checkpoint_signer
-from rioni.bootstrap.startup import prepare_startup
 from rioni.commands.system.settings import AddBlacklistEntry
 from rioni.config.settings import Config
 from rioni.domain.errors import Conflict, Invalid, Malformed, Unavailable
@@ -28,6 +26,8 @@ from rioni.domain.transparency.signed_note import (
     verifier_of,
 )
 from rioni.installation.infrastructure import build_infrastructure
+from rioni.server.jobs.log_tree import TileBuilder, build_checkpoint_signer
+from rioni.server.startup import prepare_startup
 from tests.support.rfc9162 import root_from_path
 
 

@@ -14,8 +14,6 @@ import pytest
 from sqlalchemy import Engine
 
 from rioni.bootstrap import admin_operations, checkpoint_operations, verify_export
-from rioni.bootstrap.log_tree import build_checkpoint_signer
-from rioni.bootstrap.startup import prepare_startup
 from rioni.commands.event_types import CreateEventType
 from rioni.commands.subscriptions.subscriptions import CreateSubscription
 from rioni.commands.system.settings import AddBlacklistEntry, SwitchFeature
@@ -26,6 +24,8 @@ from rioni.domain.transparency.signed_note import parse_note
 from rioni.installation.database import database_url
 from rioni.installation.infrastructure import build_infrastructure
 from rioni.installation.log_tree import SeenCheckpoint, read_checkpoint, tree_findings
+from rioni.server.jobs.log_tree import build_checkpoint_signer
+from rioni.server.startup import prepare_startup
 from rioni.storage.log.verification import verify
 from rioni.storage.sql.read_only import read_only_engine
 from rioni.tools import witness as witness_tool

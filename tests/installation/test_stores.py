@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from rioni.bootstrap import admin_operations
-from rioni.bootstrap.startup import prepare_startup
 from rioni.commands.event_types import CreateEventType, DeleteEventType
 from rioni.commands.system.settings import SwitchFeature
 from rioni.config.settings import Config
@@ -20,6 +19,7 @@ from rioni.domain.timelines.position import EventTypePartition
 from rioni.installation.acceptance import accept_loss
 from rioni.installation.anchoring import StoreMarks
 from rioni.installation.infrastructure import build_infrastructure
+from rioni.server.startup import prepare_startup
 from rioni.storage.embedded.data_directory import DataDirectoryError
 from tests.support.builders import event_type_spec
 

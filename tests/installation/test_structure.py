@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from rioni.bootstrap.startup import prepare_startup
 from rioni.bootstrap.verification import check
 from rioni.commands.event_types import CreateEventType
 from rioni.config.settings import Config
 from rioni.domain.system.installation import DataMismatch
 from rioni.installation.anchoring import StoreMarks
 from rioni.installation.infrastructure import build_infrastructure
+from rioni.server.startup import prepare_startup
 from rioni.storage.embedded.coordination.database import CoordinationDatabase
 from rioni.storage.embedded.events.database import EventsDatabase
 from rioni.storage.embedded.structure import page_findings, table_findings, type_findings

@@ -12,12 +12,6 @@ from typing import Any
 
 import msgspec
 
-from rioni.bootstrap.services import (
-    build_background_jobs,
-    build_kpi_feed,
-    build_log_consumers,
-    build_services,
-)
 from rioni.commands.background.background_jobs import BackgroundJobs
 from rioni.commands.bus import CommandBus
 from rioni.commands.context import Context, Outside
@@ -41,6 +35,12 @@ from rioni.domain.timelines.timeline import Timeline
 from rioni.domain.timelines.topic_creation import TopicCreation
 from rioni.installation.infrastructure import build_infrastructure
 from rioni.projections.projector import Projector
+from rioni.server.services import (
+    build_background_jobs,
+    build_kpi_feed,
+    build_log_consumers,
+    build_services,
+)
 from rioni.storage.embedded.data_directory import DataDirectory
 from rioni.storage.embedded.events.event_store import EmbeddedEventStore
 from rioni.storage.embedded.leadership import FileLeadership

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
-from rioni.bootstrap.startup import prepare_startup
-from rioni.bootstrap.worker import worker
 from rioni.config.settings import Config
 from rioni.installation.pools import NO_POOLS, Pools, WorkerPools
+from rioni.server.startup import prepare_startup
+from rioni.server.worker import worker
 from tests.support.tokens import bearer
 
 

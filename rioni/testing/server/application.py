@@ -15,12 +15,12 @@ import gevent
 import msgspec
 from gevent.lock import Semaphore
 
-from rioni.bootstrap.worker import Worker
 from rioni.config import logs as logging_setup
 from rioni.config.loading import load
 from rioni.config.settings import Config
 from rioni.domain.errors import Invalid, RioniError
 from rioni.server.processes import HOUSEKEEPING_S, Application, serve
+from rioni.server.worker import Worker
 from rioni.testing.server.clock import MovableClock
 from rioni.testing.server.commands import (
     LINE_BYTES_MAX,

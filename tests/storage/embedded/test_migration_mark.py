@@ -5,9 +5,9 @@ import pytest
 from rioni.bootstrap import admin_operations
 from rioni.bootstrap.backup import backup
 from rioni.bootstrap.restore import restore
-from rioni.bootstrap.startup import prepare_startup
 from rioni.config.settings import Config
 from rioni.installation.acceptance import accept_loss
+from rioni.server.startup import prepare_startup
 from rioni.storage.embedded.data_directory import DataDirectoryError
 from rioni.storage.embedded.migration_mark import MigrationMark, read_mark, write_mark
 from tests.bootstrap.test_backup import silent

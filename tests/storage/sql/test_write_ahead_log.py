@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from rioni.bootstrap.startup import prepare_startup
 from rioni.commands.event_types import CreateEventType
 from rioni.config.settings import Config
 from rioni.domain.publishing.idempotency import IdempotencyClaim
 from rioni.domain.system.settings import FEATURES
 from rioni.domain.timelines.position import format_offset
 from rioni.installation.infrastructure import build_infrastructure
+from rioni.server.startup import prepare_startup
 from rioni.storage.embedded.coordination.coordinator import EmbeddedCoordinator
 from rioni.storage.embedded.events.event_store import EmbeddedEventStore
 from tests.contracts.event_store import read_all

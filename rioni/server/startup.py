@@ -12,7 +12,6 @@ from typing import Any
 
 import structlog
 
-from rioni.bootstrap.log_tree import make_key
 from rioni.config.settings import Config
 from rioni.domain.errors import Conflict, Unavailable
 from rioni.domain.ports.thread_pool import direct
@@ -34,6 +33,7 @@ from rioni.installation.stores import check_registry, mismatches
 from rioni.projections.generations import rebuilds
 from rioni.projections.generations.generation import WORKING, remove
 from rioni.projections.queries.storages import all_storages
+from rioni.server.jobs.log_tree import make_key
 from rioni.storage.clock import SystemClock
 from rioni.storage.embedded.data_directory import DataDirectory
 from rioni.storage.embedded.events.database import EventsDatabase

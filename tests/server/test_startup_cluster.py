@@ -9,7 +9,6 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from kazoo.client import KazooClient
 
-from rioni.bootstrap.startup import prepare_startup
 from rioni.bootstrap.verification import check_restored
 from rioni.commands.event_types import CreateEventType
 from rioni.config.settings import Config
@@ -22,6 +21,7 @@ from rioni.installation.acceptance import accept_loss
 from rioni.installation.anchoring import StoreMarks
 from rioni.installation.database import cluster_identity, database_lease
 from rioni.installation.infrastructure import build_infrastructure
+from rioni.server.startup import prepare_startup
 from rioni.storage.zookeeper.paths import INSTALLATION
 from tests.support.builders import event_type_spec
 from tests.support.waiting import WAIT_S, wait_until

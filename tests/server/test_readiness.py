@@ -5,8 +5,6 @@ from typing import NamedTuple
 import msgspec
 import pytest
 
-from rioni.bootstrap.readiness import readiness
-from rioni.bootstrap.startup import prepare_startup
 from rioni.commands.event_types import CreateEventType
 from rioni.commands.system.storages import CreateStorage, SetDefaultStorage
 from rioni.config.settings import Config
@@ -18,6 +16,8 @@ from rioni.domain.timestamps import milliseconds
 from rioni.installation.database import cluster_identity, database_lease, migration_identity
 from rioni.installation.from_config import limits_of
 from rioni.installation.infrastructure import build_infrastructure
+from rioni.server.readiness import readiness
+from rioni.server.startup import prepare_startup
 from tests.support.clock import ManualClock
 
 

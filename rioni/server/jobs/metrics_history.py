@@ -1,12 +1,12 @@
 """Has one worker of a node take samples of the metrics of all of them, for charts."""
 
-from rioni.bootstrap.lags import Lags
 from rioni.commands.job_runner import LoggedJobRunner
 from rioni.domain.ports.leadership import Leadership
 from rioni.http.metrics.collectors import Metrics
 from rioni.http.metrics.history_table import EVERY_S
 from rioni.http.metrics.sampler import Sampler
 from rioni.installation.infrastructure import Infrastructure
+from rioni.server.jobs.lags import Lags
 
 
 class MetricsHistory:

@@ -10,25 +10,6 @@ from typing import Any, NamedTuple
 
 import structlog
 
-from rioni.bootstrap.custom_projections import CustomProjections
-from rioni.bootstrap.ended_sessions import StoredEndedSessions
-from rioni.bootstrap.lags import Lags
-from rioni.bootstrap.log_tree import KeyRecorder, TileBuilder, build_checkpoint_signer
-from rioni.bootstrap.memory import trim_memory
-from rioni.bootstrap.metrics_history import MetricsHistory
-from rioni.bootstrap.readiness import readiness
-from rioni.bootstrap.rebuild_gauges import RebuildGauges
-from rioni.bootstrap.services import (
-    Services,
-    build_background_jobs,
-    build_chain_anchoring,
-    build_kpi_feed,
-    build_log_consumers,
-    build_services,
-    build_topic_digests,
-)
-from rioni.bootstrap.watchdog import Watchdog
-from rioni.bootstrap.worker_reporter import WorkerReporter
 from rioni.commands.background.job_watchdog import JobWatchdog
 from rioni.commands.subscriptions.dead_letters import DeadLetterQueue, DeadLetterRedriver
 from rioni.commands.system.client_activity import ActivityTracker
@@ -73,6 +54,25 @@ from rioni.installation.from_config import default_admin, key_file, log_consumer
 from rioni.installation.infrastructure import Infrastructure, build_infrastructure
 from rioni.installation.pools import Pools
 from rioni.installation.turns import Gate
+from rioni.server.jobs.custom_projections import CustomProjections
+from rioni.server.jobs.ended_sessions import StoredEndedSessions
+from rioni.server.jobs.lags import Lags
+from rioni.server.jobs.log_tree import KeyRecorder, TileBuilder, build_checkpoint_signer
+from rioni.server.jobs.metrics_history import MetricsHistory
+from rioni.server.jobs.rebuild_gauges import RebuildGauges
+from rioni.server.jobs.watchdog import Watchdog
+from rioni.server.jobs.worker_reporter import WorkerReporter
+from rioni.server.memory import trim_memory
+from rioni.server.readiness import readiness
+from rioni.server.services import (
+    Services,
+    build_background_jobs,
+    build_chain_anchoring,
+    build_kpi_feed,
+    build_log_consumers,
+    build_services,
+    build_topic_digests,
+)
 from rioni.storage.clock import ExpiryClock, SystemClock
 from rioni.storage.embedded.activity import EmbeddedActivity
 from rioni.storage.embedded.data_directory import DataDirectory
@@ -105,7 +105,7 @@ class Worker(NamedTuple):
     run_background_jobs: Callable[[], None]
     """Runs the periodic jobs."""
     follow_lags: Callable[[], None]
-    """Keeps the lags of subscriptions up to date; call it every `TICK_S` of `rioni.bootstrap.lags`."""
+    """Keeps the lags of subscriptions up to date; call it every `TICK_S` of `rioni.server.jobs.lags`."""
     report: Callable[[int, int], None]
     """Tells the other workers about this one; see `WorkerReporter`."""
     close: Callable[[], None]

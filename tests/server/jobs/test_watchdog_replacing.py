@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 
-from rioni.bootstrap.watchdog import Replacements
+from rioni.server.jobs.watchdog import Replacements
 from tests.support.waiting import WAIT_S
 
 
@@ -23,7 +23,7 @@ def test_replacements_are_rare_over_all_processes():
 HANGING = """
 from gevent import monkey; monkey.patch_all()
 import gevent, os, threading
-from rioni.bootstrap.watchdog import end_within
+from rioni.server.jobs.watchdog import end_within
 read, _ = os.pipe()
 gevent.get_hub().threadpool.spawn(os.read, read, 1)
 end_within(0.2)

@@ -3,9 +3,9 @@ from uuid import uuid4
 import pytest
 from structlog.testing import capture_logs
 
-from rioni.bootstrap.startup import prepare_startup
 from rioni.config.settings import Config
 from rioni.domain.errors import Unavailable
+from rioni.server.startup import prepare_startup
 
 
 @pytest.mark.parametrize(("kafka", "lines"), [(None, 0), ("a:1", 0), ("b:2,a:1", 0), ("a:1,c:3", 1), ("c:3", 1)])

@@ -5,10 +5,10 @@ import pytest
 import structlog
 from prometheus_client import generate_latest
 
-from rioni.bootstrap.watchdog import Watchdog, stack_of
 from rioni.domain.errors import OutcomeUnknown, Overloaded
 from rioni.http.metrics.collectors import Metrics
 from rioni.installation.pools import KINDS, PoolLimits, Pools
+from rioni.server.jobs.watchdog import Watchdog, stack_of
 from tests.installation.test_pools import PATIENCE_S, Gate
 
 

@@ -11,8 +11,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from rioni.bootstrap import verify_export
 from rioni.client import Client
+from rioni.operations import verify_export
 from tests.support.campaigns import NIGHTLY
 from tests.support.commands import run_command
 from tests.support.frozen_data import unpack

@@ -41,7 +41,7 @@ _APPENDER = "rioni/storage/kafka/idempotence/idempotent_appender.py"
 _COORDINATOR = "rioni/storage/zookeeper/coordination.py"
 BOUNDS = {
     # --- caches of functions ---
-    "rioni/bootstrap/verification.py store_of": "of a command that ends: one for each storage",
+    "rioni/operations/verification.py store_of": "of a command that ends: one for each storage",
     "rioni/console/assets.py assets": "no arguments",
     "rioni/console/bounded_transport.py _tls": "no arguments",
     "rioni/console/rendering.py environment": "no arguments; its templates are files of the package",
@@ -80,14 +80,14 @@ BOUNDS = {
     "rioni/commands/system/lag_monitor.py LagMonitor.lagging": "partitions of subscriptions that exist",
     "rioni/commands/system/lag_monitor.py LagMonitor.lags": "subscriptions that exist",
     "rioni/installation/anchoring.py StoreMarks._ends": "partitions that exist, emptied once they are written",
-    "rioni/bootstrap/migration.py _Events._adoptions": "of a command that ends: storages that exist",
-    "rioni/bootstrap/migration.py _Events._stores": "of a command that ends: storages that exist",
+    "rioni/operations/migration.py _Events._adoptions": "of a command that ends: storages that exist",
+    "rioni/operations/migration.py _Events._stores": "of a command that ends: storages that exist",
     "rioni/installation/pools.py Pool.idents": "threads of the pool",
     "rioni/installation/pools.py Pool.running": "threads of the pool",
     "rioni/installation/pools.py Pools._storages": "STORAGES_MAX",
     "rioni/installation/turns.py Turns._taken": "clients that have a place",
     "rioni/installation/turns.py Turns._waiting": "callers that wait: what the pool lets queue",
-    "rioni/bootstrap/verify_export.py Tree._subtrees": "the bits of its size",
+    "rioni/operations/verify_export.py Tree._subtrees": "the bits of its size",
     "rioni/server/jobs/watchdog.py Watchdog._hanging": "threads of the pools",
     "rioni/server/jobs/watchdog.py Watchdog._logged": "threads of the pools",
     "rioni/server/jobs/watchdog.py Watchdog._loads": "kinds of pools",

@@ -20,11 +20,12 @@ import orjson
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from rioni.bootstrap import admin_operations, rebuild_operations
-from rioni.bootstrap.rebuild_operations import Wanted
 from rioni.config.settings import Config
 from rioni.domain.addresses import host_and_port
 from rioni.domain.errors import Invalid, RioniError, Unavailable
+from rioni.operations import admin as admin_operations
+from rioni.operations import rebuild as rebuild_operations
+from rioni.operations.rebuild import Wanted
 from rioni.tools.api_client import refused
 from rioni.tools.demo_archive import archive_and_query
 from rioni.tools.demo_data import DATASETS, FLIGHTS, OWNER, batches, rows

@@ -5,9 +5,9 @@ import uuid
 
 import pytest
 
-from rioni.bootstrap import admin_operations
 from rioni.config.settings import Config
 from rioni.domain.errors import Unavailable
+from rioni.operations import admin as admin_operations
 from rioni.tools.dev_cluster.servers import HOST, free_ports
 from tests.acceptance.conftest import event, partitions, problem
 from tests.support.server import PROMETHEUS, open_stream, running_server

@@ -5,12 +5,12 @@ from contextlib import closing
 
 import pytest
 
-from rioni.bootstrap import migration
-from rioni.bootstrap.migration import migrate
 from rioni.commands.timelines.timelines import CloseTimeline, StartSwitch
 from rioni.config.settings import Config
 from rioni.domain.errors import Conflict, Unavailable
 from rioni.installation.infrastructure import build_infrastructure
+from rioni.operations import migration
+from rioni.operations.migration import migrate
 from rioni.server.startup import prepare_startup
 from tests.acceptance.conftest import event, partitions, publish_orders
 from tests.support.builders import event_type_body

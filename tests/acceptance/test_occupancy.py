@@ -2,9 +2,9 @@
 
 import pytest
 
-from rioni.bootstrap.migration import migrate
 from rioni.config.settings import Config
 from rioni.domain.errors import Unavailable
+from rioni.operations.migration import migrate
 from tests.support.server import refused_start, running_server
 
 

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from rioni.bootstrap.backup import backup
-from rioni.bootstrap.checkpoint_operations import rotate_key
-from rioni.bootstrap.restore import restore
 from rioni.config.settings import Config
 from rioni.installation.acceptance import accept_loss
+from rioni.operations.backup import backup
+from rioni.operations.checkpoints import rotate_key
+from rioni.operations.restore import restore
 from rioni.server.jobs.log_tree import build_checkpoint_signer
-from tests.bootstrap.test_backup import silent
 from tests.installation.test_stores import create, publish, running
+from tests.operations.test_backup import silent
 from tests.support.server import running_server
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from rioni.bootstrap import admin_operations
 from rioni.commands.event_types import CreateEventType
 from rioni.config.settings import Config
 from rioni.domain.ports.event_store import Chunk
@@ -17,6 +16,7 @@ from rioni.installation.acceptance import accept_loss
 from rioni.installation.database import database_url
 from rioni.installation.event_chains import chain_findings
 from rioni.installation.infrastructure import build_infrastructure
+from rioni.operations import admin as admin_operations
 from rioni.server.services import build_chain_anchoring
 from rioni.server.startup import prepare_startup
 from rioni.storage.clock import SystemClock

@@ -10,7 +10,6 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from structlog.testing import capture_logs
 
-from rioni.bootstrap import admin_operations
 from rioni.commands.event_types import CreateEventType, DeleteEventType
 from rioni.commands.system.storages import CreateStorage
 from rioni.commands.timelines.timelines import StartSwitch
@@ -23,6 +22,7 @@ from rioni.installation import kafka
 from rioni.installation.acceptance import accept_loss
 from rioni.installation.anchoring import StoreMarks
 from rioni.installation.infrastructure import build_infrastructure
+from rioni.operations import admin as admin_operations
 from rioni.projections.queries.timeline_reader import read_after
 from rioni.server.startup import prepare_startup
 from rioni.storage.kafka.topics.topics import UNCLEAN

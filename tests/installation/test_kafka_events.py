@@ -10,7 +10,6 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from sqlalchemy import func, select
 
-from rioni.bootstrap import admin_operations
 from rioni.commands.event_types import CreateEventType
 from rioni.commands.system.storages import CreateStorage
 from rioni.commands.timelines.timelines import StartSwitch
@@ -23,6 +22,7 @@ from rioni.installation.acceptance import accept_loss
 from rioni.installation.anchoring import StoreMarks
 from rioni.installation.database import database_url
 from rioni.installation.infrastructure import build_infrastructure
+from rioni.operations import admin as admin_operations
 from rioni.server.services import build_chain_anchoring, build_topic_digests
 from rioni.server.startup import prepare_startup
 from rioni.sql.log_tables import LOG

@@ -6,9 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from rioni.bootstrap import admin_operations, verify_export
-from rioni.bootstrap.checkpoint_operations import checkpoint, rotate_key
-from rioni.bootstrap.export_operations import export
 from rioni.commands.system.log_keys import AddLogKey
 from rioni.config.settings import Config
 from rioni.domain.errors import Conflict, NotFound, Unavailable
@@ -16,6 +13,10 @@ from rioni.domain.transparency.checkpoint import parse_checkpoint
 from rioni.domain.transparency.signed_note import Note, Verifier, verified, verifier_of
 from rioni.installation.from_config import key_file
 from rioni.installation.infrastructure import build_infrastructure
+from rioni.operations import admin as admin_operations
+from rioni.operations import verify_export
+from rioni.operations.checkpoints import checkpoint, rotate_key
+from rioni.operations.exports import export
 from rioni.projections.queries.audit_log import AuditFilter
 from rioni.server.jobs.log_tree import build_checkpoint_signer
 from rioni.server.startup import prepare_startup

@@ -10,7 +10,6 @@ from uuid import uuid4
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from rioni.bootstrap import admin_operations, checkpoint_operations
 from rioni.commands.system.settings import AddBlacklistEntry
 from rioni.config.settings import Config
 from rioni.domain.errors import Conflict, Invalid, Malformed, Unavailable
@@ -26,6 +25,8 @@ from rioni.domain.transparency.signed_note import (
     verifier_of,
 )
 from rioni.installation.infrastructure import build_infrastructure
+from rioni.operations import admin as admin_operations
+from rioni.operations import checkpoints as checkpoint_operations
 from rioni.server.jobs.log_tree import TileBuilder, build_checkpoint_signer
 from rioni.server.startup import prepare_startup
 from tests.support.rfc9162 import root_from_path

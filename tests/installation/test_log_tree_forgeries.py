@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine
 
-from rioni.bootstrap import admin_operations, checkpoint_operations, verify_export
 from rioni.commands.event_types import CreateEventType
 from rioni.commands.subscriptions.subscriptions import CreateSubscription
 from rioni.commands.system.settings import AddBlacklistEntry, SwitchFeature
@@ -24,6 +23,9 @@ from rioni.domain.transparency.signed_note import parse_note
 from rioni.installation.database import database_url
 from rioni.installation.infrastructure import build_infrastructure
 from rioni.installation.log_tree import SeenCheckpoint, read_checkpoint, tree_findings
+from rioni.operations import admin as admin_operations
+from rioni.operations import checkpoints as checkpoint_operations
+from rioni.operations import verify_export
 from rioni.server.jobs.log_tree import build_checkpoint_signer
 from rioni.server.startup import prepare_startup
 from rioni.storage.log.verification import verify

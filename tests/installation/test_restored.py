@@ -2,11 +2,11 @@
 
 import pytest
 
-from rioni.bootstrap import admin_operations
 from rioni.config.settings import Config
 from rioni.domain.errors import Unavailable
 from rioni.domain.timelines.position import EventTypePartition
 from rioni.installation.restored import cursors_beyond_end
+from rioni.operations import admin as admin_operations
 from tests.installation.test_stores import create, running
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from rioni.bootstrap import admin_operations
 from rioni.commands.event_types import CreateEventType, DeleteEventType
 from rioni.commands.system.settings import SwitchFeature
 from rioni.config.settings import Config
@@ -19,6 +18,7 @@ from rioni.domain.timelines.position import EventTypePartition
 from rioni.installation.acceptance import accept_loss
 from rioni.installation.anchoring import StoreMarks
 from rioni.installation.infrastructure import build_infrastructure
+from rioni.operations import admin as admin_operations
 from rioni.server.startup import prepare_startup
 from rioni.storage.embedded.data_directory import DataDirectoryError
 from tests.support.builders import event_type_spec

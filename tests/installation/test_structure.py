@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from rioni.bootstrap.verification import check
 from rioni.commands.event_types import CreateEventType
 from rioni.config.settings import Config
 from rioni.domain.system.installation import DataMismatch
 from rioni.installation.anchoring import StoreMarks
 from rioni.installation.infrastructure import build_infrastructure
+from rioni.operations.verification import check
 from rioni.server.startup import prepare_startup
 from rioni.storage.embedded.coordination.database import CoordinationDatabase
 from rioni.storage.embedded.events.database import EventsDatabase

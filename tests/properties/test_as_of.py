@@ -6,11 +6,11 @@ from pathlib import Path
 
 from hypothesis import given, settings
 
-from rioni.bootstrap.history_operations import differences, state_as_of
 from rioni.config.settings import Config
 from rioni.domain.audit.shown_states import shown_state
 from rioni.domain.errors import NotFound
 from rioni.domain.hash_chain import GENESIS
+from rioni.operations.history import differences, state_as_of
 from rioni.projections.bulk.executors import rows_of
 from rioni.projections.fold import EMPTY, fold
 from rioni.projections.tables import STATES

@@ -9,7 +9,6 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from kazoo.client import KazooClient
 
-from rioni.bootstrap.verification import check_restored
 from rioni.commands.event_types import CreateEventType
 from rioni.config.settings import Config
 from rioni.domain.errors import Unavailable
@@ -21,6 +20,7 @@ from rioni.installation.acceptance import accept_loss
 from rioni.installation.anchoring import StoreMarks
 from rioni.installation.database import cluster_identity, database_lease
 from rioni.installation.infrastructure import build_infrastructure
+from rioni.operations.verification import check_restored
 from rioni.server.startup import prepare_startup
 from rioni.storage.zookeeper.paths import INSTALLATION
 from tests.support.builders import event_type_spec

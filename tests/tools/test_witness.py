@@ -2,11 +2,11 @@ import msgspec
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from rioni.bootstrap.checkpoint_operations import rotate_key
 from rioni.config.settings import Config
 from rioni.domain.errors import Malformed, Unavailable
 from rioni.domain.transparency.signed_note import COSIGNATURE, parse_note, verified, verifier_of
 from rioni.files.locks import try_lock
+from rioni.operations.checkpoints import rotate_key
 from rioni.tools.load_client import Server
 from rioni.tools.witness import ForkedLog, State, witness
 from tests.support.server import running_server

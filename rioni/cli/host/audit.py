@@ -58,8 +58,8 @@ def audit(
     if form is AuditFormat.PARQUET and output is None:
         raise typer.BadParameter("Parquet needs a folder to write to: --output FOLDER", param_hint="--format")
     settings = load_settings(config_file, data=data)
-    from rioni.bootstrap import admin_operations
     from rioni.installation.database import damage_reported
+    from rioni.operations import admin as admin_operations
 
     if form is AuditFormat.PARQUET and output is not None:
         with progress_bars() as progress:

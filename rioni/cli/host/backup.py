@@ -29,9 +29,9 @@ def backup(
     see [there](operating/cluster.md#backup-and-restore).
     """
     settings = load_settings(config_file, data=data)
-    from rioni.bootstrap.backup import backup as run
-    from rioni.bootstrap.host_jobs import host_jobs
     from rioni.domain.system.jobs import BACKUP
+    from rioni.operations.backup import backup as run
+    from rioni.operations.host_jobs import host_jobs
     from rioni.tools.job_reporter import JobReporter
 
     with progress_bars() as show, JobReporter(host_jobs(settings), BACKUP, str(to)) as job:
@@ -88,7 +88,7 @@ def restore(
     See [backups](operating/backup.md#restoring).
     """
     settings = load_settings(config_file, restoring=True, data=data)
-    from rioni.bootstrap.restore import restore as run
+    from rioni.operations.restore import restore as run
 
     with progress_bars() as progress:
         report = run(source, settings.data, progress, accept_lost_events=accept_lost_events, delete_old=delete_old)

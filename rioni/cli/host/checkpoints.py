@@ -32,7 +32,7 @@ def checkpoint(
     A broker makes its key at its first start.
     """
     settings = load_settings(config_file, data=data)
-    from rioni.bootstrap import checkpoint_operations
+    from rioni.operations import checkpoints as checkpoint_operations
 
     note = str(checkpoint_operations.checkpoint(settings))
     with opened(output) as file:
@@ -89,7 +89,7 @@ def export(
     options = spark_settings(conf)
     settings = load_settings(config_file, data=data)
     if form is not None:
-        from rioni.bootstrap.audit_table.export import TableOrder, export_table
+        from rioni.operations.audit_table.export import TableOrder, export_table
 
         order = TableOrder(to, form.value, master, options, scratch)
         with progress_bars() as progress:
@@ -97,7 +97,7 @@ def export(
         done = {"added": added, "position": last}
         said = f"{added:,} entries added, the table ends at position {last:,}"
     else:
-        from rioni.bootstrap import export_operations
+        from rioni.operations import exports as export_operations
         from rioni.projections.queries.audit_log import AuditFilter
 
         times = [None if text is None else log_time(text) for text in (since, until)]
@@ -117,7 +117,7 @@ def prove(
 ) -> None:
     """Prove that an entry is in the log: its leaf, the proof of inclusion, and a signed checkpoint, as JSON."""
     settings = load_settings(config_file, data=data)
-    from rioni.bootstrap import checkpoint_operations
+    from rioni.operations import checkpoints as checkpoint_operations
 
     say(json.dumps(checkpoint_operations.prove(settings, position), indent=2))
 
@@ -140,8 +140,8 @@ def rotate_key(
     printed.
     """
     settings = load_settings(config_file, data=data)
-    from rioni.bootstrap import checkpoint_operations
     from rioni.installation.from_config import key_file
+    from rioni.operations import checkpoints as checkpoint_operations
 
     verifier = checkpoint_operations.rotate_key(settings, lost=lost)
     path = key_file(settings)
@@ -164,7 +164,7 @@ def consistency(
 ) -> None:
     """Prove that the log extends an earlier checkpoint, as JSON; exit code 1 if it does not."""
     settings = load_settings(config_file, data=data)
-    from rioni.bootstrap import checkpoint_operations
+    from rioni.operations import checkpoints as checkpoint_operations
 
     proof, findings = checkpoint_operations.consistency(settings, file, log_key)
     if proof:

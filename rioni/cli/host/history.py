@@ -15,7 +15,7 @@ from rioni.cli.times import moment
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from rioni.bootstrap.history_operations import Step
+    from rioni.operations.history import Step
 
 
 CHARACTERS_MAX = 160
@@ -39,7 +39,7 @@ def log(resource: Resource, *, json: Json = False, data: Data = None, config_fil
     line, with whole values and both states. Like `show` and `diff` it only reads, beside a running broker or on a copy.
     """
     settings = load_settings(config_file, data=data)
-    from rioni.bootstrap import history_operations
+    from rioni.operations import history as history_operations
 
     with opened(None) as file:
         console = console_on(file)
@@ -69,7 +69,7 @@ def show(
     settings = load_settings(config_file, data=data)
     import orjson
 
-    from rioni.bootstrap import history_operations
+    from rioni.operations import history as history_operations
 
     _, state = history_operations.state_as_of(settings, resource, None if as_of is None else moment(as_of))
     Output(json).line(state, orjson.dumps(state, option=orjson.OPT_INDENT_2).decode())
@@ -91,7 +91,7 @@ def diff(
     Resource by resource. Output and `--json` are those of `rioni audit log`.
     """
     settings = load_settings(config_file, data=data)
-    from rioni.bootstrap import history_operations
+    from rioni.operations import history as history_operations
 
     last = None if end is None else moment(end)
     with opened(None) as file:

@@ -34,7 +34,7 @@ def migrate(
     target = load_settings(to)
     source = data or Config().data
     check_folder(source)
-    from rioni.bootstrap import migration
+    from rioni.operations import migration
 
     with progress_bars() as progress:
         report = migration.migrate(source, target, progress)
@@ -83,7 +83,7 @@ def verify(
     that key with their checkpoints.
     """
     settings = load_settings(config_file, data=data)
-    from rioni.bootstrap import admin_operations
+    from rioni.operations import admin as admin_operations
 
     with progress_bars() as progress:
         problems = admin_operations.check(settings, progress, restored=restored, checkpoints=checkpoint, key=log_key)

@@ -10,7 +10,7 @@ from rioni.cli.output import say
 
 
 if TYPE_CHECKING:
-    from rioni.bootstrap.verification import Problem
+    from rioni.operations.verification import Problem
 
 
 def write_problems(problems: Iterable["Problem"], remarks: Iterable[str], *, as_json: bool) -> int:
@@ -18,8 +18,8 @@ def write_problems(problems: Iterable["Problem"], remarks: Iterable[str], *, as_
 
     Remarks are left out where the registry, which they are about, can't be read.
     """
-    from rioni.bootstrap.verification import as_object
     from rioni.installation.stores import counted
+    from rioni.operations.verification import as_object
 
     began_s = time.monotonic()
     counts: Counter[str] = Counter()

@@ -30,7 +30,7 @@ def list_projections(
     Each with the position that it shows, the version of the fold, and its tables.
     """
     settings = load_settings(config_file, data=data)
-    from rioni.bootstrap import rebuild_operations
+    from rioni.operations import rebuild as rebuild_operations
 
     shown = (
         {
@@ -50,7 +50,7 @@ def list_projections(
 def promote(name: Name, *, data: Data = None, config_file: ConfigFile = None, json: Json = False) -> None:
     """Bring read models up to date and make them live; those that were live are kept as `previous`."""
     settings = load_settings(config_file, data=data)
-    from rioni.bootstrap import rebuild_operations
+    from rioni.operations import rebuild as rebuild_operations
 
     _say_live(rebuild_operations.promote(settings, name), json=json)
 
@@ -59,7 +59,7 @@ def promote(name: Name, *, data: Data = None, config_file: ConfigFile = None, js
 def rollback(*, data: Data = None, config_file: ConfigFile = None, json: Json = False) -> None:
     """Make those read models live again that were live before, up to date."""
     settings = load_settings(config_file, data=data)
-    from rioni.bootstrap import rebuild_operations
+    from rioni.operations import rebuild as rebuild_operations
 
     _say_live(rebuild_operations.rollback(settings), json=json)
 
@@ -68,7 +68,7 @@ def rollback(*, data: Data = None, config_file: ConfigFile = None, json: Json = 
 def drop(name: Name, *, data: Data = None, config_file: ConfigFile = None, json: Json = False) -> None:
     """Remove read models that are not live; `new` is what an interrupted rebuild has left."""
     settings = load_settings(config_file, data=data)
-    from rioni.bootstrap import rebuild_operations
+    from rioni.operations import rebuild as rebuild_operations
 
     rebuild_operations.drop(settings, name)
     Output(json).line({"name": name}, f"{name} is removed.")

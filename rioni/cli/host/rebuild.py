@@ -74,8 +74,8 @@ def rebuild(
         raise typer.BadParameter("Parquet needs a file to write to: --output FILE", param_hint="--format")
     options = spark_settings(conf)
     settings = load_settings(config_file, data=data)
-    from rioni.bootstrap.rebuild_operations import Wanted
-    from rioni.bootstrap.rebuild_operations import rebuild as run
+    from rioni.operations.rebuild import Wanted
+    from rioni.operations.rebuild import rebuild as run
 
     shown = DIFFERENCES_SHOWN if form is DifferenceFormat.TABLE else None
     wanted = Wanted(

@@ -49,7 +49,7 @@ def create(
     if unknown := set(scope) - set(SCOPES):
         name, listed = min(unknown), f"; there are {', '.join(SCOPES)}."
         raise Invalid(f"There is no scope {name}{proposal(name, SCOPES, listed)}")
-    from rioni.bootstrap.token_operations import add_entry, new_token
+    from rioni.operations.tokens import add_entry, new_token
 
     scopes = [each for each in SCOPES if each == "uid" or each in scope]
     expires = None if days is None else datetime.now(UTC).replace(microsecond=0) + timedelta(days=days)

@@ -45,9 +45,9 @@ def witness(
     needs (setting `log_witnesses`). Without `--log-key` the key that the broker names at the first time is kept in the
     state; a key that the known one has signed takes its place.
     """
-    from rioni.bootstrap.checkpoint_operations import witness_key
     from rioni.domain.errors import Malformed, Unavailable
     from rioni.domain.transparency.signed_note import COSIGNATURE, parse_verifier, verifier_of
+    from rioni.operations.checkpoints import witness_key
     from rioni.tools.witness import ForkedLog
     from rioni.tools.witness import witness as check
 

@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 import pytest
 
-from rioni.bootstrap import verify_export
 from rioni.domain.transparency.merkle_tree import (
     EMPTY_ROOT,
     InvalidProof,
@@ -13,6 +12,7 @@ from rioni.domain.transparency.merkle_tree import (
     verify_consistency,
     verify_inclusion,
 )
+from rioni.operations import verify_export
 from tests.support import rfc9162
 from tests.support.forgeries import ZERO, forged_proofs
 

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from rioni.bootstrap import admin_operations
 from rioni.config.settings import Config
 from rioni.domain.errors import RioniError, Unavailable
 from rioni.domain.subscriptions.activity import ActivityKey, LastActivity
 from rioni.domain.system.jobs import Job
+from rioni.operations import admin as admin_operations
 from rioni.storage.embedded.activity import ActivityDatabase, EmbeddedActivity
 from rioni.storage.embedded.coordination.quota import EmbeddedConnectionQuota, SlotsDatabase
 from rioni.storage.embedded.jobs import EmbeddedJobs, JobsDatabase

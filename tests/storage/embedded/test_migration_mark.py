@@ -2,16 +2,16 @@
 
 import pytest
 
-from rioni.bootstrap import admin_operations
-from rioni.bootstrap.backup import backup
-from rioni.bootstrap.restore import restore
 from rioni.config.settings import Config
 from rioni.installation.acceptance import accept_loss
+from rioni.operations import admin as admin_operations
+from rioni.operations.backup import backup
+from rioni.operations.restore import restore
 from rioni.server.startup import prepare_startup
 from rioni.storage.embedded.data_directory import DataDirectoryError
 from rioni.storage.embedded.migration_mark import MigrationMark, read_mark, write_mark
-from tests.bootstrap.test_backup import silent
 from tests.installation.test_stores import create, publish, running
+from tests.operations.test_backup import silent
 
 
 MARK = MigrationMark(

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from rioni.bootstrap.backup import backup
-from rioni.bootstrap.restore import restore
 from rioni.config.settings import Config
+from rioni.operations.backup import backup
+from rioni.operations.restore import restore
 from rioni.storage.embedded import backup_folder
 from rioni.storage.embedded.backup_folder import BackupError
-from tests.bootstrap.test_backup import silent
 from tests.installation.test_stores import create, publish, running
+from tests.operations.test_backup import silent
 
 
 SECRET = b"not of a backup\n"

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from rioni.bootstrap import admin_operations
-from rioni.bootstrap.backup import backup
 from rioni.config.settings import Config
 from rioni.domain.errors import RioniError
+from rioni.operations import admin as admin_operations
+from rioni.operations.backup import backup
 from rioni.storage.embedded import backup_folder
 from rioni.storage.embedded.backup_folder import read_manifest
 from tests.installation.test_stores import PARTITION, create, publish, running
@@ -101,7 +101,7 @@ def test_a_folder_that_is_no_place_for_the_backup_is_refused(data, tmp_path, to,
 def test_too_little_space_and_a_cluster_are_refused(data, tmp_path, monkeypatch):
     with pytest.raises(RioniError, match="pg_dump"):
         backup(Config(data=data, database="postgresql://localhost/x"), tmp_path / "to", silent)
-    monkeypatch.setattr("rioni.bootstrap.backup.SPARE_BYTES", 2**60)
+    monkeypatch.setattr("rioni.operations.backup.SPARE_BYTES", 2**60)
     with pytest.raises(RioniError, match="Free space"):
         backup(Config(data=data), tmp_path / "to", silent)
 

@@ -14,8 +14,6 @@ from uuid import uuid4
 import msgspec
 from sqlalchemy import Connection, Engine, select
 
-from rioni.bootstrap import verify_export
-from rioni.bootstrap.checkpoint_operations import signed_checkpoint
 from rioni.config.settings import Config
 from rioni.domain.errors import Conflict, Unavailable
 from rioni.domain.hash_chain import GENESIS
@@ -23,6 +21,8 @@ from rioni.domain.transparency.checkpoint import parse_checkpoint
 from rioni.domain.transparency.key_succession import LogKey
 from rioni.domain.transparency.merkle_tree import inclusion_proof
 from rioni.installation.database import opened_for_reading, reading_models
+from rioni.operations import verify_export
+from rioni.operations.checkpoints import signed_checkpoint
 from rioni.projections.log_rows import CorruptLog
 from rioni.projections.log_tree import LogTree
 from rioni.projections.queries import audit_log, log_proofs
@@ -46,7 +46,7 @@ class ExportReport(NamedTuple):
 
 
 def export(config: Config, target: Path, wanted: AuditFilter, progress: Progress) -> ExportReport:
-    """Write the entries that match, and all that verifies them; see `rioni.bootstrap.verify_export`. Blocks.
+    """Write the entries that match, and all that verifies them; see `rioni.operations.verify_export`. Blocks.
 
     Args:
         config: names the data.

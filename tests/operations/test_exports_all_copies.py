@@ -14,8 +14,6 @@ import msgspec
 import pytest
 from sqlalchemy import Connection, select
 
-from rioni.bootstrap import admin_operations
-from rioni.bootstrap.export_operations import export
 from rioni.client import Client
 from rioni.commands.system.settings import SwitchFeature
 from rioni.config.settings import Config
@@ -27,6 +25,8 @@ from rioni.domain.timestamps import rfc3339
 from rioni.domain.transparency.tiles import split_bundle
 from rioni.installation.database import reading_models
 from rioni.installation.infrastructure import Infrastructure, build_infrastructure
+from rioni.operations import admin as admin_operations
+from rioni.operations.exports import export
 from rioni.projections.queries import audit_pages, positions
 from rioni.projections.queries.audit_log import AuditFilter
 from rioni.projections.queries.audit_pages import AuditQuery, Place

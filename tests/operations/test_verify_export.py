@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from rioni.bootstrap import verify_export
-from rioni.bootstrap.export_operations import export
 from rioni.commands.system.settings import AddBlacklistEntry
 from rioni.config.settings import Config
 from rioni.domain.errors import Conflict, Unavailable
 from rioni.domain.transparency.signed_note import Note, parse_note, sign, verifier_of
 from rioni.installation.infrastructure import build_infrastructure
+from rioni.operations import verify_export
+from rioni.operations.exports import export
 from rioni.projections.queries.audit_log import AuditFilter
 from rioni.server.jobs.log_tree import build_checkpoint_signer
 from rioni.server.startup import prepare_startup

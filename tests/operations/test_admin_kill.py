@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from rioni.bootstrap import admin_operations
-from rioni.bootstrap.checkpoint_operations import rotate_key
 from rioni.config.settings import Config
 from rioni.domain.errors import Conflict, RioniError
 from rioni.domain.transparency.signed_note import Note, verified, verifier_of
 from rioni.installation.acceptance import accept_loss
 from rioni.installation.from_config import key_file
+from rioni.operations import admin as admin_operations
+from rioni.operations.checkpoints import rotate_key
 from rioni.server.jobs.log_tree import build_checkpoint_signer
 from rioni.storage.signing_key import load_key
 from tests.installation.test_stores import FILES, PARTITION, copy, create, publish, put_back, running

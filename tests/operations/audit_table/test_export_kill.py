@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from rioni.bootstrap import verify_export
-from rioni.bootstrap.audit_table.manifests import DATA
-from tests.bootstrap.audit_table.conftest import shown
+from rioni.operations import verify_export
+from rioni.operations.audit_table.manifests import DATA
+from tests.operations.audit_table.conftest import shown
 from tests.support.campaigns import length
 
 
@@ -26,7 +26,7 @@ def test_killed_at_random_moments_each_entry_is_there_once(broker, tmp_path, for
         broker.grow(400)
         # Few kills are spread over the work, too; the first one comes early.
         life_s = LIFE_MAX_S * ((number + random.random()) / KILLS) ** 2
-        command = [sys.executable, "-m", "tests.bootstrap.audit_table.export_process"]
+        command = [sys.executable, "-m", "tests.operations.audit_table.export_process"]
         options = [str(broker.config.data), str(table), form, f"{life_s:.2f}"]
         code = subprocess.run([*command, *options], start_new_session=True, timeout=200, check=False).returncode
         assert code in {0, -signal.SIGKILL}

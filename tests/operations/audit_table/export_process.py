@@ -9,8 +9,8 @@ import sys
 import threading
 from pathlib import Path
 
-from rioni.bootstrap.audit_table.export import TableOrder, export_table
 from rioni.config.settings import Config
+from rioni.operations.audit_table.export import TableOrder, export_table
 from rioni.projections.bulk import audit_table
 
 

@@ -5,8 +5,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rioni.bootstrap import verification
-from rioni.bootstrap.verification import Problem
 from rioni.config.settings import Config
 from rioni.domain.errors import Unavailable
 from rioni.domain.nearest import nearest
@@ -14,6 +12,8 @@ from rioni.domain.transparency.signed_note import parse_verifier
 from rioni.files.extras import requirement
 from rioni.installation.database import check_exists, database_url, opened_for_reading, reading_models
 from rioni.installation.log_tree import read_checkpoint
+from rioni.operations import verification
+from rioni.operations.verification import Problem
 from rioni.projections.generations.rebuilds import Progress
 from rioni.projections.queries import audit_log
 from rioni.projections.queries.audit_log import AuditFilter
@@ -31,7 +31,7 @@ def check(
     checkpoints: Sequence[Path] = (),
     key: str | None = None,
 ) -> Iterator[Problem]:
-    """Check everything; see `rioni.bootstrap.verification`.
+    """Check everything; see `rioni.operations.verification`.
 
     Args:
         config: of the broker, or of a node of a cluster.

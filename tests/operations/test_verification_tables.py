@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from rioni.bootstrap.admin_operations import verify
-from rioni.bootstrap.verification import UNPROTECTED
 from rioni.config.settings import Config
+from rioni.operations.admin import verify
+from rioni.operations.verification import UNPROTECTED
 from tests.support.builders import event_type_body
 from tests.support.server import running_server
 

@@ -12,15 +12,15 @@ import pyarrow as pa
 import pytest
 from sqlalchemy import delete, select, update
 
-from rioni.bootstrap import verify_export
-from rioni.bootstrap.audit_table import delta, manifests
-from rioni.bootstrap.audit_table import export as module
 from rioni.domain.errors import Conflict, Unavailable
+from rioni.operations import verify_export
+from rioni.operations.audit_table import delta, manifests
+from rioni.operations.audit_table import export as module
 from rioni.projections.bulk import audit_table
 from rioni.projections.bulk.audit_rows import TABLE_SCHEMA
 from rioni.projections.log_rows import CorruptLog
 from rioni.sql.log_tables import HEAD, LOG
-from tests.bootstrap.audit_table.conftest import Broker, shown
+from tests.operations.audit_table.conftest import Broker, shown
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from rioni.bootstrap import admin_operations
-from rioni.bootstrap.backup import backup
-from rioni.bootstrap.restore import restore
 from rioni.config.settings import Config
 from rioni.domain.errors import RioniError
+from rioni.operations import admin as admin_operations
+from rioni.operations.backup import backup
+from rioni.operations.restore import restore
 from rioni.server.startup import prepare_startup
 from rioni.storage.embedded.data_directory import DataDirectoryError
-from tests.bootstrap.test_backup import silent
 from tests.installation.test_stores import PARTITION, create, publish, running
+from tests.operations.test_backup import silent
 from tests.support.killing import killed_at_each_step
 
 

@@ -7,17 +7,17 @@ from typing import NamedTuple
 import msgspec
 from sqlalchemy import Connection
 
-from rioni.bootstrap import verify_export
-from rioni.bootstrap.admin_operations import check_spark
-from rioni.bootstrap.audit_table.manifests import NOTHING, Manifest, TableFile, TableFolder
-from rioni.bootstrap.checkpoint_operations import signed_checkpoint
-from rioni.bootstrap.export_operations import key_line
 from rioni.config.settings import Config
 from rioni.domain.errors import Conflict
 from rioni.domain.transparency.checkpoint import parse_checkpoint
 from rioni.domain.transparency.signed_note import Note, parse_note, sign
 from rioni.installation.database import check_exists, database_url, opened_for_reading
 from rioni.installation.from_config import key_file
+from rioni.operations import verify_export
+from rioni.operations.admin import check_spark
+from rioni.operations.audit_table.manifests import NOTHING, Manifest, TableFile, TableFolder
+from rioni.operations.checkpoints import signed_checkpoint
+from rioni.operations.exports import key_line
 from rioni.projections.generations.rebuilds import Progress
 from rioni.projections.log_rows import CorruptLog
 from rioni.projections.queries import log_proofs
@@ -76,7 +76,7 @@ def export_table(config: Config, order: TableOrder, progress: Progress) -> Table
 
     folder = TableFolder(order.folder.absolute())
     if order.format == DELTA:
-        from rioni.bootstrap.audit_table.delta import follow  # noqa: PLC0415 - an extra
+        from rioni.operations.audit_table.delta import follow  # noqa: PLC0415 - an extra
     with folder.locked():
         manifests = [*folder.manifests()]
         with opened_for_reading(config) as engine, reading(engine) as connection:

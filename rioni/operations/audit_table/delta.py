@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from rioni.bootstrap.audit_table.manifests import Manifest, TableFile
 from rioni.domain.errors import Unavailable
 from rioni.files.extras import requirement
+from rioni.operations.audit_table.manifests import Manifest, TableFile
 
 
 try:

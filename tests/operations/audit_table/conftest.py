@@ -11,12 +11,12 @@ import msgspec
 import pytest
 from sqlalchemy import create_engine, select
 
-from rioni.bootstrap.audit_table.export import TableOrder, TableReport, export_table
 from rioni.config.settings import Config
 from rioni.domain.audit.shown_states import shown_state
 from rioni.domain.json_patch import json_patch
 from rioni.installation.database import database_url
 from rioni.installation.infrastructure import build_infrastructure
+from rioni.operations.audit_table.export import TableOrder, TableReport, export_table
 from rioni.projections.queries.audit_log import AuditFilter, entries
 from rioni.server.jobs.log_tree import build_checkpoint_signer
 from rioni.server.startup import prepare_startup

@@ -16,11 +16,11 @@ from uuid import uuid4
 import msgspec
 
 from rioni import __version__
-from rioni.bootstrap.verification import check
 from rioni.config.settings import Config
 from rioni.domain.errors import Unavailable
 from rioni.domain.system.installation import INSTALLATION
 from rioni.files.private import private_umask
+from rioni.operations.verification import check
 from rioni.storage.embedded import backup_folder
 from rioni.storage.embedded.backup_files import FORMAT_NAME, BackupError
 from rioni.storage.embedded.backup_folder import FileEntry, Manifest

@@ -10,10 +10,10 @@ from uuid import uuid4
 
 import msgspec
 
-from rioni.bootstrap.verify_export import MANIFESTS
 from rioni.domain.errors import Conflict, Unavailable
 from rioni.domain.hash_chain import GENESIS, LogHead
 from rioni.files.locks import open_lock, try_lock
+from rioni.operations.verify_export import MANIFESTS
 from rioni.storage.embedded.data_directory import fsync_directory
 
 
@@ -59,7 +59,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     previous: str
     """The SHA-256 of the manifest before this one, hexadecimal; empty in the first one."""
     signature: str = ""
-    """Of the log's key; see `rioni.bootstrap.verify_export.statement`."""
+    """Of the log's key; see `rioni.operations.verify_export.statement`."""
 
     @property
     def head(self) -> LogHead:

@@ -19,9 +19,9 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
-from rioni.tools.dev_cluster.cluster import running_cluster
-from rioni.tools.dev_cluster.nodes import node
-from rioni.tools.dev_cluster.servers import HOST, Server, free_ports
+from rioni.cli.cluster.cluster import running_cluster
+from rioni.cli.cluster.nodes import node
+from rioni.cli.cluster.servers import HOST, Server, free_ports
 
 
 NAME, PARTITIONS = "benchmark.cluster", 8

@@ -28,9 +28,9 @@ from confluent_kafka import Producer
 from benchmarks.kafka import use_kafka
 from benchmarks.over_http import BATCH, bench, consumed, cpu_s, served
 from benchmarks.streams import SETTINGS, commits
+from rioni.cli.cluster.cluster import running_cluster
 from rioni.storage.kafka.client import Connection
 from rioni.storage.kafka.topics.topics import Topics
-from rioni.tools.dev_cluster.cluster import running_cluster
 
 
 EARLIER = "a294ed6"

@@ -15,13 +15,13 @@ from uuid import uuid4
 
 from confluent_kafka import Consumer, TopicPartition
 
+from rioni.cli.cluster.cluster import running_cluster
 from rioni.domain.ports.event_store import EventStore
 from rioni.storage.clock import SystemClock
 from rioni.storage.embedded.signals import EmbeddedSignals
 from rioni.storage.kafka.client import Connection
 from rioni.storage.kafka.events import KafkaEventStore
 from rioni.storage.kafka.idempotence.idempotency_index import open_index
-from rioni.tools.dev_cluster.cluster import running_cluster
 
 
 EVENTS, SIZE = 100_000, 200

@@ -27,7 +27,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from benchmarks.over_http import server
-from rioni.tools.dev_cluster.cluster import LocalCluster, running_cluster
+from rioni.cli.cluster.cluster import LocalCluster, running_cluster
 
 
 ROUNDS, HANGING = 300, 40

@@ -20,7 +20,7 @@ import urllib.request
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from rioni.tools.bench import PARTITIONS
+from rioni.cli.load.bench import PARTITIONS
 
 
 ROOT = Path(__file__).parents[1]

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from benchmarks.over_http import server
-from rioni.tools.dev_cluster.cluster import running_cluster
+from rioni.cli.cluster.cluster import running_cluster
 
 
 PUBLISHERS, BATCH, SIZE = 4, 10, 200

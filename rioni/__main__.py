@@ -17,7 +17,7 @@ def main() -> None:
         # NOTE: an exception would be lost in a finalizer. Nothing is served yet, and what is stored survives any end.
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: os._exit(0))
-    from rioni.cli import ending, streams  # noqa: PLC0415 - they must not be patched
+    from rioni.cli.terminal import ending, streams  # noqa: PLC0415 - they must not be patched
 
     if not serves:
         # Blocks end as with Ctrl-C: a command ends what it has started, and removes its temporary files.

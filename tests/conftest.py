@@ -15,9 +15,9 @@ import structlog
 from hypothesis import HealthCheck, settings
 from structlog.dev import ConsoleRenderer, plain_traceback
 
+from rioni.cli.cluster import jars
+from rioni.cli.cluster.cluster import LocalCluster, running_cluster
 from rioni.config.failures import forget_failures
-from rioni.tools.dev_cluster import jars
-from rioni.tools.dev_cluster.cluster import LocalCluster, running_cluster
 from tests.support import spark_daemon
 from tests.support.campaigns import NIGHTLY
 from tests.support.certificates import Authority

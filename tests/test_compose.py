@@ -10,12 +10,12 @@ from urllib.parse import urlsplit
 import typer
 import yaml
 
+from rioni.cli.cluster import jars
 from rioni.config.loading import load
 from rioni.config.setting import PREFIX
 from rioni.config.settings import SETTINGS
 from rioni.http.openapi.document import document
 from rioni.testing import __main__ as program_for_tests
-from rioni.tools.dev_cluster import jars
 
 
 ROOT = Path(__file__).parents[1]

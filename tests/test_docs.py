@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from prometheus_client import generate_latest
 
+from rioni.cli.doctor.table import CHECKS
 from rioni.config.settings import SETTINGS
 from rioni.console.pages.table import PAGES as CONSOLE_PAGES
 from rioni.http.metrics.collectors import Metrics
-from rioni.tools.doctor.table import CHECKS
 from tests.support import cli_docs, console_tour
 from tests.support.browser import browser, needs_browser
 from tests.support.cli_docs import generated

@@ -23,13 +23,14 @@ GROWING = {
     "set",
 }
 INSTANCES = (
-    "rioni/bootstrap",
     "rioni/commands/system",
     "rioni/console",
     "rioni/domain",
     "rioni/http",
+    "rioni/installation",
+    "rioni/operations",
     "rioni/projections",
-    "rioni/server/processes.py",
+    "rioni/server",
     "rioni/storage/kafka",
     "rioni/storage/tokens",
     "rioni/storage/zookeeper",
@@ -228,10 +229,22 @@ def test_collections_that_grow_are_found(source):
 
 
 def _sources() -> Iterator[Path]:
-    server = ("bootstrap", "commands", "config", "console", "domain", "http", "projections", "storage")
-    for name in server:
+    serving = (
+        "commands",
+        "config",
+        "console",
+        "domain",
+        "files",
+        "http",
+        "installation",
+        "operations",
+        "projections",
+        "server",
+        "sql",
+        "storage",
+    )
+    for name in serving:
         yield from sorted((ROOT / "rioni" / name).rglob("*.py"))
-    yield ROOT / "rioni" / "server.py"
 
 
 def growing(source: str, path: str) -> Iterator[str]:

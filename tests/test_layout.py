@@ -9,17 +9,21 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = (
-    "bootstrap",
     "cli",
     "client",
     "commands",
     "config",
     "console",
     "domain",
+    "files",
     "http",
+    "installation",
     "lake",
+    "operations",
     "projections",
+    "server",
     "spark",
+    "sql",
     "storage",
     "testing",
     "tools",

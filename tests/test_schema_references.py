@@ -5,12 +5,12 @@ import json
 import pyarrow as pa
 import pytest
 
+from rioni.cli.publishing.csv_records import INTEGER, columns_of
 from rioni.client import EventType, Schema
 from rioni.client.codegen.event_models import event_models
 from rioni.domain.schemas.checks import check_schema
 from rioni.domain.schemas.walker import resolve
 from rioni.lake.columns import event_schema
-from rioni.tools.events.csv_records import INTEGER, columns_of
 
 
 TARGET = {"type": "integer"}

@@ -137,7 +137,7 @@ MAY_WAIT_OTHERWISE: Mapping[str, str] = {
     "tests/server/jobs/test_watchdog.py": OWN_LOOP,
     "tests/bulk/test_rebuild.py": PACE,
     "tests/bulk/test_rebuild_kill.py": CHANCE,
-    "tests/cli/remote/test_copy.py": CHANCE,
+    "tests/cli/events/test_copy.py": CHANCE,
     "tests/client/_async/test_connections.py": TIMES_OUT,
     "tests/client/_async/test_consumer.py": PACE,
     "tests/client/_async/test_consumer_kills.py": CHANCE,

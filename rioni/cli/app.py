@@ -11,8 +11,8 @@ from typer import completion
 
 from rioni import __version__
 from rioni.cli.commands import Commands
-from rioni.cli.output import say
-from rioni.cli.running import run
+from rioni.cli.terminal.output import say
+from rioni.cli.terminal.running import run
 
 
 COMPLETE = "_RIONI_COMPLETE"

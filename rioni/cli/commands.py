@@ -12,8 +12,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
-from rioni.cli.exit_codes import BROKEN_PIPE
-from rioni.cli.streams import discard_output
+from rioni.cli.terminal.exit_codes import BROKEN_PIPE
+from rioni.cli.terminal.streams import discard_output
 
 
 class Section(NamedTuple):
@@ -42,7 +42,7 @@ SECTIONS: Mapping[str, Section] = {
             "projections": ("host.projections",),
             "backup": ("host.backup",),
             "restore": ("host.backup",),
-            "audit": ("host.audit", "remote.audit"),
+            "audit": ("host.audit", "broker.audit"),
             "config": ("host.config",),
             "tokens": ("host.tokens",),
             "cluster": ("host.cluster",),
@@ -51,45 +51,45 @@ SECTIONS: Mapping[str, Section] = {
     "registry": Section(
         "Event types and subscriptions",
         {
-            "event-types": ("remote.event_types", "remote.event_type_files", "remote.event_type_facets"),
+            "event-types": ("registry.event_types", "definitions.event_type_files", "registry.event_type_facets"),
             "subscriptions": (
-                "remote.subscriptions",
-                "remote.subscription_lag",
-                "remote.subscription_cursors",
-                "remote.subscription_filters",
-                "remote.subscription_events",
+                "consuming.subscriptions",
+                "consuming.subscription_lag",
+                "consuming.subscription_cursors",
+                "consuming.subscription_filters",
+                "consuming.subscription_events",
             ),
-            "schemas": ("remote.schemas",),
-            "partitions": ("remote.partitions",),
-            "timelines": ("remote.timelines",),
-            "types": ("remote.event_models",),
-            "registry": ("remote.registry",),
-            "dead-letters": ("remote.dead_letters",),
+            "schemas": ("registry.schemas",),
+            "partitions": ("registry.partitions",),
+            "timelines": ("registry.timelines",),
+            "types": ("publishing.event_models",),
+            "registry": ("registry.export",),
+            "dead-letters": ("consuming.dead_letters",),
         },
     ),
     "events": Section(
         "Events",
         {
-            "publish": ("remote.publish",),
-            "tail": ("remote.tail",),
-            "search": ("remote.search",),
-            "copy": ("remote.copy",),
-            "events": ("remote.events",),
+            "publish": ("events.publish",),
+            "tail": ("events.tail",),
+            "search": ("events.search",),
+            "copy": ("events.copy",),
+            "events": ("events.events",),
         },
     ),
     "broker": Section(
         "The whole broker",
         {
-            "settings": ("remote.settings",),
-            "storages": ("remote.storages",),
-            "monitoring": ("remote.monitoring",),
-            "jobs": ("remote.jobs",),
-            "rebuilds": ("remote.rebuilds",),
-            "log": ("remote.log",),
-            "witness": ("remote.witness",),
-            "archive": ("remote.archive",),
-            "bench": ("remote.bench",),
-            "doctor": ("remote.doctor",),
+            "settings": ("broker.settings",),
+            "storages": ("broker.storages",),
+            "monitoring": ("broker.monitoring",),
+            "jobs": ("broker.jobs",),
+            "rebuilds": ("broker.rebuilds",),
+            "log": ("broker.log",),
+            "witness": ("broker.witness",),
+            "archive": ("broker.archive",),
+            "bench": ("load.command",),
+            "doctor": ("doctor.command",),
         },
     ),
     "local": Section(

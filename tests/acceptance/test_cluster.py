@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from rioni.tools.dev_cluster.cluster import running_cluster
+from rioni.cli.cluster.cluster import running_cluster
 from tests.acceptance.conftest import partitions, problem, publish_orders
 from tests.support.builders import event_type_body
 from tests.support.nodes import running_nodes

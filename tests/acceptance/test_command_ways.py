@@ -1,14 +1,15 @@
 """Commands that ask a broker have no way of their own to an effect: they make the requests of their row, and no others.
 
 Source: reference authorization#commands-that-ask-a-broker. What each says of a refused request:
-tests/cli/test_exit_codes_broker.py.
+tests/cli/terminal/test_exit_codes_broker.py.
 """
 
 import sys
 
 import pytest
 
-from rioni.cli import app, session
+from rioni.cli import app
+from rioni.cli.connections import session
 from tests.support.command_tree import leaves
 from tests.support.commands import run_command
 from tests.support.served import served

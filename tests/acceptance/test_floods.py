@@ -25,8 +25,8 @@ CONNECTIONS = 200
 PROGRAM = f"""
 from rioni.server.greenlets import patch
 patch()
-from rioni import server
-server.WORKER_CONNECTIONS = {CONNECTIONS}
+from rioni.server import processes
+processes.WORKER_CONNECTIONS = {CONNECTIONS}
 from rioni.cli.app import main
 main()
 """

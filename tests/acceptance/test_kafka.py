@@ -5,10 +5,10 @@ import uuid
 
 import pytest
 
+from rioni.cli.cluster.servers import HOST, free_ports
 from rioni.config.settings import Config
 from rioni.domain.errors import Unavailable
 from rioni.operations import admin as admin_operations
-from rioni.tools.dev_cluster.servers import HOST, free_ports
 from tests.acceptance.conftest import event, partitions, problem
 from tests.support.server import PROMETHEUS, open_stream, running_server
 from tests.support.waiting import wait_until

@@ -9,8 +9,8 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import make_url
 
-from rioni.tools.dev_cluster.cluster import LocalCluster
-from rioni.tools.dev_cluster.servers import HOST
+from rioni.cli.cluster.cluster import LocalCluster
+from rioni.cli.cluster.servers import HOST
 from tests.support.outages import Clients, running_clients
 from tests.support.proxy import SOCKET
 from tests.support.server import RunningServer, running_server

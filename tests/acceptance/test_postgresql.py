@@ -6,7 +6,7 @@ import httpx
 import psycopg
 import pytest
 
-from rioni.tools.dev_cluster.postgres import running_postgres
+from rioni.cli.cluster.postgres import running_postgres
 from tests.acceptance.conftest import event, problem
 from tests.support.builders import event_type_body
 from tests.support.postgres import crash, suspended

@@ -63,7 +63,7 @@ def test_help_is_shown(run_there):
 
 def test_a_broker_that_is_not_there_is_one_line(run_there, nowhere, monkeypatch):
     # Attempts and what lies between them are the same everywhere, and take long.
-    monkeypatch.setattr("rioni.cli.session.ATTEMPTS", 1)
+    monkeypatch.setattr("rioni.cli.connections.session.ATTEMPTS", 1)
     for words in CONNECTED:
         code, _, err = run_there(*words, "--url", nowhere, "--timeout", "1", stdin="")
         if words == ("doctor",):  # to which that is a finding

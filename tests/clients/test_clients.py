@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pyNakadi import NakadiClient, NakadiException
 
-from rioni.tools.dev_cluster import jars
+from rioni.cli.cluster import jars
 from tests.clients.conftest import output, unconsumed_events
 
 

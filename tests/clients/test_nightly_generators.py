@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rioni.tools.dev_cluster import jars
+from rioni.cli.cluster import jars
 from tests.clients.conftest import output
 
 

@@ -98,9 +98,9 @@ def test_native_threads_of_a_patched_process_meet_no_lock_of_greenlets():
         from gevent import monkey
         monkey.patch_all()
         import _thread, logging
-        from rioni import logging_setup
+        from rioni.config import logs
         from rioni.config.settings import Config
-        logging_setup.configure(Config())
+        logs.configure(Config())
         locks = [logging._lock, *[handler.lock for handler in logging.getLogger().handlers]]
         print(len(locks), all(isinstance(lock, type(_thread.RLock())) for lock in locks))
     """

@@ -11,7 +11,7 @@ import rioni
 from rioni.files.extras import requirement
 
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 COMMIT = "58c7e3b000000000000000000000000000000000"
 
 

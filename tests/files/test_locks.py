@@ -10,7 +10,7 @@ import pytest
 from rioni.files.locks import open_lock, try_lock
 
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 def _socket(path: Path) -> None:

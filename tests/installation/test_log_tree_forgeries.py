@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine
 
+from rioni.cli.broker import witnessing as witness_tool
+from rioni.cli.broker.witnessing import ForkedLog, witness
 from rioni.commands.event_types import CreateEventType
 from rioni.commands.subscriptions.subscriptions import CreateSubscription
 from rioni.commands.system.settings import AddBlacklistEntry, SwitchFeature
@@ -30,9 +32,7 @@ from rioni.server.jobs.log_tree import build_checkpoint_signer
 from rioni.server.startup import prepare_startup
 from rioni.storage.log.verification import verify
 from rioni.storage.sql.read_only import read_only_engine
-from rioni.tools import witness as witness_tool
 from rioni.tools.load_client import Server
-from rioni.tools.witness import ForkedLog, witness
 from tests.support.builders import event_type_spec, subscription_spec
 from tests.support.forged_log import COLUMNS, ForgedLog, Rows, rechained, structural_changes
 from tests.support.shown_log import ShownLog

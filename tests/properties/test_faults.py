@@ -22,7 +22,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from rioni.tools.dev_cluster import jars
+from rioni.cli.cluster import jars
 from tests.acceptance.conftest import partitions
 from tests.support.builders import event_type_body
 from tests.support.faulty_cluster import APPEND_TIMEOUT_S, SESSION_TIMEOUT_S, FaultyCluster, faulty_cluster

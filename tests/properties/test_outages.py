@@ -14,11 +14,11 @@ from typing import NamedTuple
 
 import pytest
 
-from rioni.tools.dev_cluster import jars
-from rioni.tools.dev_cluster.cluster import LocalCluster, running_cluster
-from rioni.tools.dev_cluster.nodes import node
-from rioni.tools.dev_cluster.postgres import LocalPostgres, running_postgres
-from rioni.tools.dev_cluster.servers import HOST, Server, free_ports
+from rioni.cli.cluster import jars
+from rioni.cli.cluster.cluster import LocalCluster, running_cluster
+from rioni.cli.cluster.nodes import node
+from rioni.cli.cluster.postgres import LocalPostgres, running_postgres
+from rioni.cli.cluster.servers import HOST, Server, free_ports
 from tests.support.outages import WITHOUT_KEYS, running_clients
 from tests.support.postgres import crash, suspended
 

@@ -208,9 +208,9 @@ def test_idle_connections_do_not_delay_the_shutdown(tmp_path):
 NARROW = """
 from gevent import monkey
 monkey.patch_all()
-from rioni import server
+from rioni.server import processes
 
-server.WORKER_CONNECTIONS = 2
+processes.WORKER_CONNECTIONS = 2
 from rioni.__main__ import main
 
 main()

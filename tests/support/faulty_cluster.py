@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import make_url
 
-from rioni.tools.dev_cluster.cluster import Detours, LocalCluster, running_cluster
-from rioni.tools.dev_cluster.nodes import node
-from rioni.tools.dev_cluster.postgres import running_postgres
-from rioni.tools.dev_cluster.servers import HOST, Server, free_ports
+from rioni.cli.cluster.cluster import Detours, LocalCluster, running_cluster
+from rioni.cli.cluster.nodes import node
+from rioni.cli.cluster.postgres import running_postgres
+from rioni.cli.cluster.servers import HOST, Server, free_ports
 from tests.support.postgres import crash
 from tests.support.proxy import SOCKET
 from tests.support.tcp_proxy import TcpProxy, proxies, proxies_to

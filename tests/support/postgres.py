@@ -11,9 +11,9 @@ from uuid import uuid4
 import psycopg
 from sqlalchemy import make_url
 
+from rioni.cli.cluster.postgres import running_postgres as running_server
 from rioni.storage.sql.engines import create_engine
 from rioni.storage.sql.migration import upgrade
-from rioni.tools.dev_cluster.postgres import running_postgres as running_server
 from tests.support.descendants import descendants
 from tests.support.waiting import wait_until
 
@@ -44,7 +44,7 @@ def crash(server: Any) -> None:
     """End a server without a checkpoint, and all its connections; blocks until it has ended.
 
     Args:
-        server: from `rioni.tools.dev_cluster.postgres.running_postgres`; its `ensure_postgres_running` starts it again,
+        server: from `rioni.cli.cluster.postgres.running_postgres`; its `ensure_postgres_running` starts it again,
             which recovers what was committed.
     """
     pid = server.get_pid()

@@ -42,7 +42,7 @@ SHARING: Mapping[str, Iterable[str]] = {
         "tests/acceptance/test_storage_hangs.py",
         "tests/acceptance/test_switching_under_load.py",
         "tests/installation/test_kafka.py",
-        "tests/tools/dev_cluster/test_cluster.py",
+        "tests/cli/cluster/test_cluster.py",
         "tests/properties/test_switching_kill_cluster.py",
         "tests/storage/kafka/idempotence/test_idempotent_appender_crashes.py",
         "tests/storage/kafka/idempotence/test_idempotent_appender_away.py",

@@ -114,7 +114,7 @@ def _started(server: str, stack: contextlib.ExitStack) -> dict[str, str]:
 
 @contextlib.contextmanager
 def _cluster(**servers: int) -> Iterator[str]:
-    from rioni.tools.dev_cluster.cluster import running_cluster  # noqa: PLC0415 - most test runs need no server
+    from rioni.cli.cluster.cluster import running_cluster  # noqa: PLC0415 - most test runs need no server
 
     with running_cluster(**servers, postgres=False) as cluster:
         yield cluster.kafka or cluster.zookeeper

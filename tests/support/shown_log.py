@@ -14,7 +14,7 @@ from tests.support import rfc9162
 
 
 class ShownLog:
-    """Answers the requests of `rioni.tools.witness` in its place of `call` and `call_text`."""
+    """Answers the requests of `rioni.cli.broker.witnessing` in its place of `call` and `call_text`."""
 
     def __init__(self, leaves: Sequence[bytes], name: str, key: Ed25519PrivateKey) -> None:
         self.leaves, self.name, self.key = list(leaves), name, key

@@ -11,8 +11,8 @@ from rioni.cli.host import checkpoints, history
 from rioni.cli.host.audit_trail import write_json_lines, write_table
 from rioni.cli.host.options import ConfigFile, Data, load_settings
 from rioni.cli.options import Json
-from rioni.cli.output import Output, opened, progress_bars, say
-from rioni.cli.times import log_time
+from rioni.cli.terminal.output import Output, opened, progress_bars, say
+from rioni.cli.terminal.times import log_time
 
 
 app = typer.Typer(name="audit")

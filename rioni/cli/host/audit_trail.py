@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from typing import Any, TextIO
 
-from rioni.cli.output import console_on
-from rioni.cli.tables import Column, actor_of, plain_table, value_at
+from rioni.cli.terminal.output import console_on
+from rioni.cli.terminal.tables import Column, actor_of, plain_table, value_at
 
 
 def write_table(entries: Iterable[dict[str, Any]], file: TextIO) -> None:

@@ -7,7 +7,7 @@ import typer
 
 from rioni.cli.host.options import ConfigFile, Data, load_settings
 from rioni.cli.options import Json
-from rioni.cli.output import Output, progress_bars
+from rioni.cli.terminal.output import Output, progress_bars
 
 
 app = typer.Typer()

@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from rioni.cli.exit_codes import FOUND
 from rioni.cli.host.options import ConfigFile, Data, Master, Scratch, SparkConf, load_settings, spark_settings
 from rioni.cli.options import Json
-from rioni.cli.output import Output, opened, progress_bars, say
-from rioni.cli.times import log_time
+from rioni.cli.terminal.exit_codes import FOUND
+from rioni.cli.terminal.output import Output, opened, progress_bars, say
+from rioni.cli.terminal.times import log_time
 
 
 Key = Annotated[

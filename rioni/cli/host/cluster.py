@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from rioni.cli.ending import when_asked_to_end
-from rioni.cli.output import say
+from rioni.cli.terminal.ending import when_asked_to_end
+from rioni.cli.terminal.output import say
 
 
 app = typer.Typer(
@@ -30,7 +30,7 @@ def cluster_up(
     `rioni serve` [a node](operating/cluster.md) of this cluster. Needs `rioni[local-cluster]`, Java 17 or newer, and
     Maven, which fetches Kafka and ZooKeeper once.
     """
-    from rioni.tools.dev_cluster.cluster import running_cluster
+    from rioni.cli.cluster.cluster import running_cluster
 
     with running_cluster(
         brokers=brokers, zookeepers=zookeepers, progress=lambda text: say(f"# {text}", err=True)

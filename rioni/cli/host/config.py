@@ -4,7 +4,7 @@ import typer
 
 from rioni.cli.host.options import ConfigFile
 from rioni.cli.options import Json
-from rioni.cli.output import Output
+from rioni.cli.terminal.output import Output
 from rioni.config.loading import load
 from rioni.config.settings import SETTINGS
 

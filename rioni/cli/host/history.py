@@ -7,9 +7,9 @@ import typer
 
 from rioni.cli.host.options import ConfigFile, Data, load_settings
 from rioni.cli.options import Json
-from rioni.cli.output import Output, console_on, opened
-from rioni.cli.tables import actor_of
-from rioni.cli.times import moment
+from rioni.cli.terminal.output import Output, console_on, opened
+from rioni.cli.terminal.tables import actor_of
+from rioni.cli.terminal.times import moment
 
 
 if TYPE_CHECKING:

@@ -5,11 +5,11 @@ from typing import Annotated
 
 import typer
 
-from rioni.cli.exit_codes import FOUND
 from rioni.cli.host.options import ConfigFile, Data, load_settings
 from rioni.cli.host.problems import write_problems
 from rioni.cli.options import Json
-from rioni.cli.output import Output, progress_bars
+from rioni.cli.terminal.exit_codes import FOUND
+from rioni.cli.terminal.output import Output, progress_bars
 from rioni.config.settings import Config
 from rioni.files.plain import check_folder
 

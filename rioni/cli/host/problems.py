@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from rioni.cli.output import say
+from rioni.cli.terminal.output import say
 
 
 if TYPE_CHECKING:

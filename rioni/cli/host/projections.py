@@ -6,7 +6,7 @@ import typer
 
 from rioni.cli.host.options import ConfigFile, Data, load_settings
 from rioni.cli.options import Json
-from rioni.cli.output import Output
+from rioni.cli.terminal.output import Output
 
 
 if TYPE_CHECKING:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from rioni.cli.exit_codes import FOUND
 from rioni.cli.host.options import ConfigFile, Data, Master, Scratch, SparkConf, load_settings, spark_settings
-from rioni.cli.output import opened, progress_bars, say
-from rioni.cli.streams import CannotWrite
-from rioni.cli.times import moment
+from rioni.cli.terminal.exit_codes import FOUND
+from rioni.cli.terminal.output import opened, progress_bars, say
+from rioni.cli.terminal.streams import CannotWrite
+from rioni.cli.terminal.times import moment
 
 
 if TYPE_CHECKING:

@@ -65,6 +65,6 @@ def demo(
     Java.
     """
     settings = load_settings(config_file, data=data, port=port)
-    from rioni.tools.demo import run
+    from rioni.cli.demo.demo import run
 
     run(settings, exit_after=exit_after, flights=flights)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from rioni.cli.options import DAYS_MAX, Json
-from rioni.cli.output import Output
+from rioni.cli.terminal.output import Output
 from rioni.domain.errors import Invalid
 from rioni.domain.nearest import proposal
 

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from rioni.cli.options import Json
-from rioni.cli.output import Output, say
+from rioni.cli.terminal.output import Output, say
 from rioni.domain.errors import Invalid
 from rioni.domain.nearest import proposal
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from rioni.cli.options import Json
-from rioni.cli.output import Output, say
+from rioni.cli.terminal.output import Output, say
 
 
 app = typer.Typer()

@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from rioni.cli import completions
-from rioni.cli.connection import resolve
-from rioni.cli.contexts import NO_SECRETS, Context, changed_contexts, contexts_file, read_contexts
+from rioni.cli.connections import completions
+from rioni.cli.connections.connection import resolve
+from rioni.cli.connections.contexts import NO_SECRETS, Context, changed_contexts, contexts_file, read_contexts
 from rioni.cli.options import Json
-from rioni.cli.output import Output
+from rioni.cli.terminal.output import Output
 from rioni.config import variables
 from rioni.domain.errors import Invalid
 

@@ -6,8 +6,8 @@ from typing import Annotated
 import typer
 
 from rioni.cli.options import Json
-from rioni.cli.output import Output, write_file
-from rioni.cli.streams import CannotWrite
+from rioni.cli.terminal.output import Output, write_file
+from rioni.cli.terminal.streams import CannotWrite
 from rioni.domain.errors import Invalid
 from rioni.domain.nearest import proposal
 

@@ -69,7 +69,8 @@ def shell(run, tmp_path, hostile):
     """Run a script in a shell that has the completion of this program; return what it writes."""
     program = tmp_path / "bin" / "rioni"
     program.parent.mkdir()
-    patient = f"from rioni.cli import app, completions; completions.DEADLINE_S = {TIMEOUT_S}; app.main()"
+    patient = "from rioni.cli import app; from rioni.cli.connections import completions"
+    patient += f"; completions.DEADLINE_S = {TIMEOUT_S}; app.main()"
     program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -c {shlex.quote(patient)} "$@"\n')
     program.chmod(0o755)
     environ = {

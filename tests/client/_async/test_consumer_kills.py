@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from rioni.cli.cluster.servers import free_ports
 from rioni.client import Client, ClientError, Cursor, EventType, Schema, Statistic, Subscription
-from rioni.tools.dev_cluster.servers import free_ports
 from tests.support.campaigns import length
 from tests.support.server import running_server
 from tests.support.tokens import ADMINISTRATOR, FULL_SCOPES, write_tokens

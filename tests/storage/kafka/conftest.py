@@ -9,12 +9,12 @@ import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from rioni.cli.cluster import jars
+from rioni.cli.cluster.cluster import LocalCluster, running_cluster
 from rioni.storage.embedded.signals import EmbeddedSignals
 from rioni.storage.kafka.client import Connection
 from rioni.storage.kafka.events import KafkaEventStore
 from rioni.storage.kafka.idempotence.idempotency_index import open_index
-from rioni.tools.dev_cluster import jars
-from rioni.tools.dev_cluster.cluster import LocalCluster, running_cluster
 from tests.support.clock import ManualClock
 from tests.support.faulty_cluster import BROKERS, KafkaProxies
 from tests.support.waiting import WAIT_S, wait_until

@@ -23,6 +23,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from rioni.cli.cluster import jars
+from rioni.cli.cluster.servers import HOST, free_ports, kafka, new_cluster_id
 from rioni.domain.errors import NotFound, PartiallyStored, Unavailable
 from rioni.domain.ports.event_store import EventStore
 from rioni.domain.publishing.idempotency import IdempotencyClaim
@@ -31,8 +33,6 @@ from rioni.storage.clock import SystemClock
 from rioni.storage.embedded.signals import EmbeddedSignals
 from rioni.storage.kafka.client import Connection
 from rioni.storage.kafka.factory import opener
-from rioni.tools.dev_cluster import jars
-from rioni.tools.dev_cluster.servers import HOST, free_ports, kafka, new_cluster_id
 from tests.contracts.event_store import TOPIC, events, read_all
 from tests.support.waiting import wait_until
 

@@ -8,6 +8,7 @@ import pytest
 from confluent_kafka import OFFSET_INVALID, Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import ListOffsetsResultInfo
 
+from rioni.cli.cluster.servers import free_ports
 from rioni.domain.access.authorization import Attribute
 from rioni.domain.errors import NotFound, PartiallyStored, TooLarge, Unavailable
 from rioni.domain.ports.thread_pool import StorePools
@@ -23,7 +24,6 @@ from rioni.storage.kafka.idempotence.idempotency_index import open_index
 from rioni.storage.kafka.records import Record, record_of
 from rioni.storage.kafka.topics import topics
 from rioni.storage.kafka.topics.admin import Admin
-from rioni.tools.dev_cluster.servers import free_ports
 from tests.contracts.event_store import TOPIC, EventStoreContract, events, read_all, read_headers
 from tests.support.waiting import WAIT_S, wait_until
 

@@ -9,12 +9,12 @@ import msgspec
 import pytest
 from confluent_kafka.admin import AdminClient, PartitionMetadata
 
+from rioni.cli.cluster.cluster import LocalCluster
 from rioni.domain.errors import PartiallyStored, TopicClosed
 from rioni.domain.timelines.position import Bounds
 from rioni.storage.clock import SystemClock
 from rioni.storage.kafka.client import Connection
 from rioni.storage.kafka.events import KafkaEventStore
-from rioni.tools.dev_cluster.cluster import LocalCluster
 from tests.contracts.event_store import PARTITIONS, TOPIC, events, read_all
 from tests.storage.kafka.conftest import SeveralBrokers
 from tests.support.faulty_cluster import KafkaProxies

@@ -7,13 +7,13 @@ from uuid import uuid4
 
 import pytest
 
+from rioni.cli.cluster.cluster import LocalCluster
 from rioni.storage.change_flags import SharedChangeFlags
 from rioni.storage.clock import SystemClock
 from rioni.storage.embedded.signals import EmbeddedSignals
 from rioni.storage.zookeeper.coordination import ZooKeeperCoordinator
 from rioni.storage.zookeeper.session.session import ZooKeeperSession
 from rioni.storage.zookeeper.signals import ZooKeeperSignals
-from rioni.tools.dev_cluster.cluster import LocalCluster
 from tests.support.tcp_proxy import TcpProxy, proxies_to
 
 

@@ -17,13 +17,13 @@ from kazoo.client import KazooClient
 from kazoo.protocol.states import Callback
 from structlog.testing import capture_logs
 
+from rioni.cli.cluster.cluster import LocalCluster, running_cluster
 from rioni.domain.errors import Invalid, Unavailable
 from rioni.domain.ports.coordinator import Assignment
 from rioni.domain.timelines.position import EventTypePartition
 from rioni.storage.clock import SystemClock
 from rioni.storage.zookeeper.paths import WORKERS
 from rioni.storage.zookeeper.quota import ZooKeeperConnectionQuota
-from rioni.tools.dev_cluster.cluster import LocalCluster, running_cluster
 from tests.contracts.coordination import A0, A1, ALL, ENOUGH_S, name, offset
 from tests.support.tcp_proxy import proxies_to
 from tests.support.waiting import wait_until

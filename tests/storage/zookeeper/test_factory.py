@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from rioni.cli.cluster.servers import free_ports
 from rioni.domain.errors import Unavailable
 from rioni.storage.embedded.signals import EmbeddedSignals
 from rioni.storage.zookeeper.factory import open_shared
 from rioni.storage.zookeeper.paths import WORKERS
 from rioni.storage.zookeeper.session.options import ZooKeeperOptions
-from rioni.tools.dev_cluster.servers import free_ports
 from tests.contracts.coordination import ALL
 
 

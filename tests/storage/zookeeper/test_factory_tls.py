@@ -12,12 +12,12 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from rioni.cli.cluster import jars
+from rioni.cli.cluster.servers import HOST, free_ports, zookeeper
 from rioni.domain.errors import Unavailable
 from rioni.storage.embedded.signals import EmbeddedSignals
 from rioni.storage.zookeeper.factory import open_shared
 from rioni.storage.zookeeper.session.options import ZooKeeperOptions
-from rioni.tools.dev_cluster import jars
-from rioni.tools.dev_cluster.servers import HOST, free_ports, zookeeper
 from tests.contracts.coordination import ALL
 from tests.storage.zookeeper import patched
 

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from rioni.cli.cluster.cluster import LocalCluster
+from rioni.cli.cluster.servers import Server
 from rioni.domain.errors import Overloaded, PartiallyStored, Unavailable
 from rioni.domain.publishing.idempotency import IdempotencyClaim
 from rioni.storage.kafka.client import Connection
@@ -13,8 +15,6 @@ from rioni.storage.kafka.events import KafkaEventStore
 from rioni.storage.kafka.idempotence import idempotent_appender
 from rioni.storage.kafka.idempotence.attempt_recovery import SETTLED_MS
 from rioni.storage.kafka.idempotence.idempotency_index import IdempotencyIndex, open_index
-from rioni.tools.dev_cluster.cluster import LocalCluster
-from rioni.tools.dev_cluster.servers import Server
 from tests.contracts.event_store import TOPIC, events, read_all
 from tests.support.clock import ManualClock
 from tests.support.waiting import wait_until

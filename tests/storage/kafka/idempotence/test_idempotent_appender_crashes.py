@@ -10,6 +10,7 @@ from unittest.mock import Mock
 
 import pytest
 
+from rioni.cli.cluster.cluster import LocalCluster
 from rioni.domain.errors import PartiallyStored, TopicClosed, Unavailable
 from rioni.domain.publishing.idempotency import IdempotencyClaim
 from rioni.storage.clock import SystemClock
@@ -19,7 +20,6 @@ from rioni.storage.kafka.idempotence import idempotent_batch
 from rioni.storage.kafka.idempotence.attempt_recovery import SETTLED_MS
 from rioni.storage.kafka.idempotence.idempotency_index import IdempotencyIndex
 from rioni.storage.kafka.idempotence.idempotent_appender import WAIT_S
-from rioni.tools.dev_cluster.cluster import LocalCluster
 from tests.contracts.event_store import TOPIC, events, read_all
 from tests.storage.kafka import dying_appender
 from tests.storage.kafka.dying_appender import BATCHES, CLAIM, DIED, STEPS, once

@@ -6,10 +6,10 @@ import pytest
 from confluent_kafka import OFFSET_END, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import NewTopic
 
+from rioni.cli.cluster.servers import free_ports
 from rioni.storage.kafka.client import Connection
 from rioni.storage.kafka.topics import admin as module
 from rioni.storage.kafka.topics.admin import Admin
-from rioni.tools.dev_cluster.servers import free_ports
 
 
 ENOUGH_S = 20

@@ -1,11 +1,11 @@
 import pytest
 from structlog.testing import capture_logs
 
+from rioni.cli.cluster.servers import free_ports
 from rioni.domain.errors import Unavailable
 from rioni.storage.kafka.client import Connection
 from rioni.storage.kafka.topics.admin import Admin
 from rioni.storage.kafka.topics.health import ClusterHealth
-from rioni.tools.dev_cluster.servers import free_ports
 
 
 def test_the_reason_of_a_failed_connection_is_logged_once_and_not_shown_to_clients():

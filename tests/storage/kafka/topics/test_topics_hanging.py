@@ -10,13 +10,13 @@ from uuid import uuid4
 import msgspec
 import pytest
 
+from rioni.cli.cluster.cluster import LocalCluster
 from rioni.domain.errors import PartiallyStored, Unavailable
 from rioni.domain.timelines.position import Bounds
 from rioni.storage.chunk_cache import CacheMemory
 from rioni.storage.clock import SystemClock
 from rioni.storage.kafka.client import Connection
 from rioni.storage.kafka.events import KafkaEventStore
-from rioni.tools.dev_cluster.cluster import LocalCluster
 from tests.contracts.event_store import events, read_all
 from tests.support.waiting import wait_until
 

@@ -3,11 +3,11 @@ from contextlib import closing
 
 import pytest
 
+from rioni.cli.cluster.servers import free_ports
 from rioni.domain.errors import Unavailable
 from rioni.storage.embedded.signals import EmbeddedSignals
 from rioni.storage.zookeeper.factory import open_shared
 from rioni.storage.zookeeper.session.driver import REPEATED_AFTER_S, NotAgain
-from rioni.tools.dev_cluster.servers import free_ports
 
 
 def test_an_unreachable_server_is_logged_once(tmp_path, caplog):

@@ -1,0 +1,128 @@
+"""The command that keeps events in a data lake."""
+
+import threading
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from rioni.cli.connections import completions
+from rioni.cli.connections.servers import patient_server, server
+from rioni.cli.connections.session import Session, connected
+from rioni.cli.host.options import ConfigFile, load_settings
+from rioni.cli.options import SECONDS_MAX
+from rioni.cli.terminal.ending import when_asked_to_end
+from rioni.cli.terminal.exit_codes import FOUND
+from rioni.cli.terminal.output import Output, say
+from rioni.domain.addresses import host_and_port
+from rioni.files.extras import requirement
+
+
+if TYPE_CHECKING:
+    from rioni.domain.system.jobs import JobReport
+    from rioni.lake.event_type_archive import Outcome
+
+app = typer.Typer()
+
+
+@app.command(epilog="Example: rioni archive --url https://broker.example.org --to s3://lake/events --format delta")
+@connected
+def archive(
+    session: Session,
+    *,
+    to: Annotated[str, typer.Option(help="Folder, or bucket of an S3-compatible service: s3://bucket/prefix.")],
+    format_: Annotated[
+        Literal["parquet", "delta", "iceberg"], typer.Option("--format", help="Of the tables.")
+    ] = "parquet",
+    event_type: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Archive this event type; may be repeated. By default those whose annotations ask for it.",
+            autocompletion=completions.event_types,
+        ),
+    ] = None,
+    once: Annotated[bool, typer.Option("--once", help="Archive what is there, and end.")] = False,
+    every: Annotated[
+        float, typer.Option(help="Look for new events so often.", min=1, max=SECONDS_MAX, metavar="SECONDS")
+    ] = 300,
+    commit_events: Annotated[int, typer.Option(help="Commit after so many events at the latest.", min=1)] = 100_000,
+    keep_json: Annotated[
+        bool, typer.Option("--keep-json", help="Keep also the JSON of each event, in the column _event.")
+    ] = False,
+    catalog: Annotated[
+        str | None,
+        typer.Option(help="Iceberg: a catalog that PyIceberg's configuration names, or the URL of a database for one."),
+    ] = None,
+    metrics_port: Annotated[
+        int | None, typer.Option(help="Serve Prometheus metrics on this port.", min=0, max=65_535)
+    ] = None,
+    metrics_host: Annotated[str, typer.Option(help="Address to serve the metrics on.")] = "127.0.0.1",
+    config_file: ConfigFile = None,
+) -> None:
+    """Keep the events of event types in a data lake; with --once, exit code 1 if retention was faster.
+
+    See [the archive](operating/archive.md). Without `--event-type` those are archived whose
+    [annotations](reference/event-types.md#data-lake-annotations) ask for it. `--once` archives what is there and ends,
+    otherwise new events are looked for `--every` so many seconds, until SIGTERM. `rioni jobs list` shows how far it is.
+    A restart of the broker, or an outage of a minute, is no error: it is tried again for two minutes without progress.
+    Exit code 1: `--once` found that retention had removed events before. Needs `rioni[lake]`.
+    """
+    load_settings(config_file)
+    from rioni.domain.errors import Unavailable
+
+    try:
+        from rioni.lake.archive import Archive, open_lake
+    except ModuleNotFoundError as ex:
+        raise Unavailable(f"rioni archive needs {ex.name}: pip install {requirement('lake')}") from ex
+    from msgspec.structs import asdict
+
+    from rioni.domain.system.jobs import ARCHIVE
+    from rioni.lake.broker import Broker
+    from rioni.lake.event_type_archive import Limits
+    from rioni.lake.location import parse_location
+    from rioni.lake.metrics import ArchiveMetrics
+    from rioni.tools.api_client import call
+    from rioni.tools.job_reporter import JobReporter
+
+    told = server(session.connection)
+
+    def tell(job_id: str, report: "JobReport") -> None:
+        call(told, "PUT", f"/jobs/{job_id}", asdict(report))
+
+    metrics = ArchiveMetrics()
+    lake = open_lake(format_, parse_location(to), catalog)
+    limits = Limits(events=commit_events, seconds=every)
+    job = JobReporter(tell, ARCHIVE, to)
+    stopped = threading.Event()
+    broker = Broker(patient_server(session.connection, stopped.wait))
+    work = Archive(broker, lake, event_type or (), limits, metrics, keeps_json=keep_json, job=job)
+    if metrics_port is not None:
+        where = host_and_port(metrics_host, metrics.serve(metrics_host, metrics_port))
+        say(f"Metrics are served on http://{where}/metrics")
+    when_asked_to_end(lambda *_: stopped.set())
+    if once:
+        session.reach()
+        work.check_names()
+    with job:
+        if not once:
+            work.run(every, stopped)
+            return
+        done, failed = work.archive(stopped.is_set)
+        _show(session.output, done)
+        for problem in failed.values():
+            raise problem
+    _check_lost(done)
+
+
+def _show(output: Output, done: "dict[str, Outcome]") -> None:
+    for name, each in done.items():
+        quarantined = f", {each.quarantined:,} in quarantine" if each.quarantined else ""
+        lost = f", {each.lost:,} LOST to retention before" if each.lost else ""
+        output.line(
+            {"event_type": name, "archived": each.archived, "quarantined": each.quarantined, "lost": each.lost},
+            f"{name}: {each.archived:,} events archived{quarantined}{lost}",
+        )
+
+
+def _check_lost(done: "dict[str, Outcome]") -> None:
+    if any(each.lost for each in done.values()):
+        raise typer.Exit(FOUND)

@@ -1,0 +1,114 @@
+"""A whole cluster on this machine: so many brokers of Kafka, so many ZooKeepers, and one PostgreSQL."""
+
+import contextlib
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from rioni.cli.cluster import jars
+from rioni.cli.cluster.postgres import running_postgres
+from rioni.cli.cluster.servers import HOST, Door, Server, free_ports, kafka, new_cluster_id, zookeeper
+from rioni.config.settings import SETTINGS
+
+
+class LocalCluster:
+    """Running servers; single ones may be paused, killed and started again."""
+
+    def __init__(
+        self,
+        kafkas: list[Server],
+        zookeepers: list[Server],
+        bootstrap_servers: str,
+        hosts: str,
+        database: str,
+        signing_key: str = "",
+    ) -> None:
+        self.kafkas, self.zookeepers = kafkas, zookeepers
+        self.kafka = bootstrap_servers
+        """As `RIONI_KAFKA` takes it: `host:port,host:port`."""
+        self.zookeeper = hosts
+        """As `RIONI_ZOOKEEPER` takes it."""
+        self.database = database
+        """As `RIONI_DATABASE` takes it; empty where no PostgreSQL was asked for."""
+        self.signing_key = signing_key
+        """As `RIONI_LOG_SIGNING_KEY` takes it; the first node makes the key."""
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables that make a broker a node of this cluster."""
+        values = {
+            "database": self.database,
+            "kafka": self.kafka,
+            "log_signing_key": self.signing_key,
+            "zookeeper": self.zookeeper,
+        }
+        return {SETTINGS[name].variable: value for name, value in values.items()}
+
+
+class Detours(NamedTuple):
+    """Proxied ports of the brokers, so that a proxy can hold back traffic."""
+
+    advertised: Sequence[Sequence[int]]
+    """For each broker the advertised ports of each of its doors; door n is listener `DOORn`."""
+    settings: Sequence[Mapping[str, object]]
+    """Those of each broker that go before what it has by default."""
+    lead: Callable[[Sequence[Sequence[int]]], None]
+    """Is given the ports of the same doors, before a broker starts: lead clients there from where they come."""
+
+
+@contextlib.contextmanager
+def running_cluster(
+    *,
+    brokers: int = 1,
+    zookeepers: int = 0,
+    postgres: bool = True,
+    detours: Detours | None = None,
+    progress: Callable[[str], None] = lambda _text: None,
+) -> Iterator[LocalCluster]:
+    """Start a cluster in a scratch folder; it ends with the block, and so does the folder.
+
+    Args:
+        brokers: of Kafka; with three and more every topic has three copies.
+        zookeepers: how many.
+        postgres: whether there is a PostgreSQL too.
+        detours: other ways to the brokers than directly.
+        progress: called with a text for each step.
+
+    Raises:
+        Unavailable: Java, Maven or PostgreSQL is missing, or a server does not start; the text says why.
+    """
+    if not jars.fetched():
+        progress("fetching the servers (once)")
+    class_path = jars.fetch()
+    detours = detours or Detours([()] * brokers, [{}] * brokers, lambda _ports: None)
+    # All at once, so that they differ.
+    ports = iter(free_ports(2 * brokers + 3 * zookeepers + sum(map(len, detours.advertised))))
+    kafka_ports = {n: (next(ports), next(ports)) for n in range(1, brokers + 1)}
+    zookeeper_ports = {n: (next(ports), next(ports), next(ports)) for n in range(1, zookeepers + 1)}
+    doors = [[Door(next(ports), advertised) for advertised in each] for each in detours.advertised]
+    detours.lead([[door.port for door in each] for each in doors])
+    cluster_id = new_cluster_id()
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rioni-cluster-")))
+        keepers = [zookeeper(class_path, folder / f"zookeeper-{n}", n, zookeeper_ports) for n in zookeeper_ports]
+        kafkas = [
+            kafka(class_path, folder / f"kafka-{n}", n, kafka_ports, cluster_id, further, each)
+            for n, further, each in zip(kafka_ports, detours.settings, doors, strict=True)
+        ]
+        database = stack.enter_context(running_postgres()).get_uri(driver="psycopg") if postgres else ""
+        for server in (*keepers, *kafkas):
+            progress(f"starting {server.name}")
+            # Nothing of it is kept, so there is nothing to bring in order either.
+            stack.callback(server.kill)
+            server.start()
+        for server in (*keepers, *kafkas):
+            server.wait()
+        yield LocalCluster(
+            kafkas,
+            keepers,
+            ",".join(f"{HOST}:{client}" for client, _ in kafka_ports.values()),
+            ",".join(f"{HOST}:{client}" for client, *_ in zookeeper_ports.values()),
+            database,
+            str(folder / "log-signing.key"),
+        )

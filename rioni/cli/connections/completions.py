@@ -1,0 +1,136 @@
+"""Names that shells complete: of event types, subscriptions, contexts and others.
+
+Without an answer within a second, or with any error, there are none: a shell has no place for messages. A shell writes
+names into the command line as they are, where `$(…)` would run: a broker offers only names that need no quotes.
+"""
+
+import os
+import re
+import signal
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import typer
+
+from rioni.cli.connections.connection import resolve
+from rioni.cli.connections.contexts import read_contexts
+
+
+if TYPE_CHECKING:
+    from rioni.client import Client
+
+
+DEADLINE_S = 1.0
+NAMES_MAX = 1_000
+PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@/+-]*")
+"""Names that mean nothing else to any shell, which are all that a broker of the API accepts."""
+
+
+class _TooLateError(BaseException):
+    """The deadline has passed; not an Exception, so that no client of a library tries again."""
+
+
+def event_types(ctx: typer.Context) -> list[str]:
+    """Names of event types."""
+    return _asked(ctx, NAMES[event_types])
+
+
+def subscriptions(ctx: typer.Context) -> list[str]:
+    """Ids of subscriptions, and their names."""
+    return _asked(ctx, NAMES[subscriptions])
+
+
+def features(ctx: typer.Context) -> list[str]:
+    """Names of features."""
+    return _asked(ctx, NAMES[features])
+
+
+def resources(ctx: typer.Context) -> list[str]:
+    """Resources as audit entries name them: a kind and a key."""
+    return _asked(ctx, NAMES[resources])
+
+
+def _of_subscriptions(client: "Client") -> Iterator[str]:
+    for each in client.subscriptions.list():
+        yield each.id
+        yield f"{each.owning_application}/{each.consumer_group}"
+
+
+def storages(ctx: typer.Context) -> list[str]:
+    """Ids of storages."""
+    return _asked(ctx, NAMES[storages])
+
+
+def _of_resources(client: "Client") -> Iterator[str]:
+    for kind, listed, key in (
+        ("event-type", client.event_types.list(), "name"),
+        ("subscription", client.subscriptions.list(), "id"),
+        ("storage", client.storages.list(), "id"),
+    ):
+        yield from (f"{kind}:{getattr(each, key)}" for each in listed)
+
+
+NAMES: Mapping[Callable[..., list[str]], Callable[["Client"], Iterable[str]]] = {
+    event_types: lambda client: (each.name for each in client.event_types.list()),
+    subscriptions: _of_subscriptions,
+    storages: lambda client: (each.id for each in client.storages.list()),
+    features: lambda client: (each.feature for each in client.settings.features()),
+    resources: _of_resources,
+}
+"""How a broker is asked for the names that each of these completes; errors about unknown names ask in the same way."""
+
+
+def contexts() -> list[str]:
+    """Names of contexts."""
+    return _in_time(lambda: read_contexts().contexts)
+
+
+def _asked(ctx: typer.Context, names: Callable[["Client"], Iterable[str]]) -> list[str]:
+    def ask() -> list[str]:
+        from rioni.client import Client
+
+        options = ctx.params
+        connection = resolve(
+            **{name: options.get(name) for name in ("url", "context", "token", "ca_certificate")}, timeout_s=DEADLINE_S
+        )
+        with Client(
+            connection.url,
+            token=connection.token,
+            ca_certificate=connection.ca_certificate,
+            timeout_s=DEADLINE_S,
+            attempts=1,
+        ) as client:
+            return [name for name, _ in zip(names(client), range(NAMES_MAX), strict=False)]
+
+    return _in_time(ask)
+
+
+def _in_time(ask: Callable[[], Iterable[str]]) -> list[str]:
+    def stop(*_: object) -> None:
+        raise _TooLateError
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, DEADLINE_S)
+    try:
+        with _silent_stderr():
+            return [name for name in ask() if PLAIN.fullmatch(name)]
+    except (Exception, _TooLateError):  # noqa: BLE001 - as the module says
+        return []
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@contextmanager
+def _silent_stderr() -> Iterator[None]:
+    """Keep messages of this process and of token commands from the prompt."""
+    kept = os.dup(2)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)

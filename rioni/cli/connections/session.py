@@ -1,0 +1,234 @@
+"""What a command over HTTP works with: the options of the connection, the client, and the output."""
+
+import functools
+import inspect
+import logging
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Annotated, Any, Self
+
+import typer
+
+from rioni.cli.connections import completions
+from rioni.cli.connections.advice import Given, advice, proposals
+from rioni.cli.connections.connection import DEFAULT_URL, TIMEOUT_S, Connection, resolve
+from rioni.cli.names import subscription_id
+from rioni.cli.options import PANEL, SECONDS_MAX, Json
+from rioni.cli.terminal.meter import clear_line
+from rioni.cli.terminal.output import Output, as_sentence
+from rioni.config import variables
+from rioni.domain.errors import Invalid, RioniError
+
+
+if TYPE_CHECKING:
+    from rioni.client import Client
+
+
+class Refused(RioniError):
+    """The broker did not do what a command asked for, or could not be reached."""
+
+
+ATTEMPTS = 5
+"""How often a request is made at most, within some two seconds: people wait for the answer, and decide on more."""
+
+
+class Session:
+    """The broker that a command speaks to, and its output.
+
+    Args:
+        connection: to the broker.
+        output: of the command.
+        given: names of things of the broker that the user gave.
+    """
+
+    def __init__(self, connection: Connection, output: Output, given: Sequence[Given] = ()) -> None:
+        self.connection = connection
+        self.output = output
+        self._given = given
+        self._stack = ExitStack()
+        self._notes = _Notes(output)
+
+    @cached_property
+    def client(self) -> "Client":
+        """The client of the broker; made when it is first used."""
+        return self.client_of(self.connection)
+
+    def client_of(self, wanted: Connection) -> "Client":
+        """A client of another broker, which is closed with the command."""
+        from rioni.client import Client
+
+        try:
+            client = Client(
+                wanted.url,
+                token=wanted.token,
+                ca_certificate=wanted.ca_certificate,
+                timeout_s=wanted.timeout_s,
+                attempts=ATTEMPTS,
+            )
+        except ValueError as ex:
+            raise Invalid(f"{ex}.") from ex
+        return self._stack.enter_context(client)
+
+    def reach(self) -> None:
+        """Ask the broker whether it is there, before outages of it are ridden out: a wrong URL is an error at once.
+
+        Raises:
+            ClientError: there is no answer, or that of a broker that is away.
+        """
+        from rioni.client import Problem
+        from rioni.client.retries import may_help
+
+        try:
+            self.client.request("GET", "/version")
+        except Problem as ex:
+            # What else is refused is no matter of the version, which other servers of this API need not have.
+            if may_help(ex, again=True):
+                raise
+
+    def be_patient(self, *clients: "Client") -> None:
+        """Ride out outages of a minute from now on, since the broker has answered; people are told about them.
+
+        Args:
+            clients: of this session; by default that of its broker.
+        """
+        for client in clients or (self.client,):
+            client.attempts = None
+        logger = logging.getLogger("rioni.client")
+        logger.addHandler(self._notes)
+        self._stack.callback(logger.removeHandler, self._notes)
+
+    def close(self) -> None:
+        """Close the clients: requests of other threads end."""
+        self._stack.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, ex: BaseException | None, trace: TracebackType | None) -> None:
+        self._stack.__exit__(kind, ex, trace)
+        if self.output.nothing_found and ex is None and (question := proposals(self._given, self.connection)):
+            self.output.note(question)
+        # Without the module there was no client.
+        if "rioni.client" in sys.modules:
+            from rioni.client import ClientError
+
+            # Tools that make requests of their own raise it with the client's error.
+            found = getattr(ex, "problem", ex)
+            if isinstance(found, ClientError):
+                refused = Refused(f"{as_sentence(str(found))}{advice(found, self.connection, self._given)}")
+                for note in getattr(ex, "__notes__", ()):
+                    refused.add_note(note)
+                raise refused from ex
+
+
+class _Notes(logging.Handler):
+    """Tells people what is logged."""
+
+    def __init__(self, output: Output) -> None:
+        super().__init__(logging.WARNING)
+        self._output = output
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Say it."""
+        clear_line()
+        self._output.note(f"{record.getMessage()}.")
+
+
+Url = Annotated[
+    str | None,
+    typer.Option(
+        help=f"Base URL of the API; otherwise {variables.URL}, the context in use, or {DEFAULT_URL}.",
+        metavar="URL",
+        rich_help_panel=PANEL,
+    ),
+]
+ContextName = Annotated[
+    str | None,
+    typer.Option(
+        help=f"Use this context; otherwise {variables.CONTEXT}, or the one in use.",
+        metavar="NAME",
+        autocompletion=completions.contexts,
+        rich_help_panel=PANEL,
+    ),
+]
+Token = Annotated[
+    str | None,
+    typer.Option(
+        help=f"Bearer token, where the broker asks for one; {variables.TOKEN} does not show it to other users.",
+        metavar="TOKEN",
+        rich_help_panel=PANEL,
+    ),
+]
+CaCertificate = Annotated[
+    Path | None,
+    typer.Option(
+        help="PEM file with the authorities to trust, for https; by default those of the system.",
+        metavar="FILE",
+        rich_help_panel=PANEL,
+    ),
+]
+Timeout = Annotated[
+    float,
+    typer.Option(help="Longest time of a request.", min=0.1, max=SECONDS_MAX, metavar="SECONDS", rich_help_panel=PANEL),
+]
+
+_OPTIONS: dict[str, tuple[Any, Any]] = {
+    "url": (Url, None),
+    "context": (ContextName, None),
+    "token": (Token, None),
+    "ca_certificate": (CaCertificate, None),
+    "timeout": (Timeout, TIMEOUT_S),
+    "json": (Json, False),
+}
+
+
+def connected(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of the connection; its first parameter is the `Session`.
+
+    Errors of the client end the command with one line and exit code 2.
+    """
+    own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
+    added = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+        for name, (annotation, default) in _OPTIONS.items()
+    ]
+
+    @functools.wraps(command)
+    def run(**values: Any) -> None:
+        given = {name: values.pop(name) for name in _OPTIONS}
+        output = Output(json=given.pop("json"))
+        connection = resolve(timeout_s=given.pop("timeout"), **given)
+        with Session(connection, output, _given(own, values)) as session:
+            _replace_names(session, values)
+            command(session, **values)
+
+    signature = inspect.Signature([*own, *added])
+    run.__signature__ = signature  # type: ignore[attr-defined]
+    run.__annotations__ = {each.name: each.annotation for each in signature.parameters.values()}
+    return run
+
+
+def _given(parameters: Sequence[inspect.Parameter], values: Mapping[str, Any]) -> list[Given]:
+    """The names among the values: those that shells complete."""
+    found: list[Given] = []
+    for each in parameters:
+        infos = getattr(each.annotation, "__metadata__", ())
+        names_of = next((known for info in infos if (known := completions.NAMES.get(info.autocompletion))), None)
+        value = values.get(each.name)
+        if names_of is not None and value is not None:
+            found += [(names_of, name) for name in ([value] if isinstance(value, str) else value)]
+    return found
+
+
+def _replace_names(session: Session, values: dict[str, Any]) -> None:
+    """Put ids where subscriptions are named otherwise, in whatever argument or option of a command."""
+    for parameter in ("subscription", "subscriptions"):
+        given = values.get(parameter)
+        if isinstance(given, str):
+            values[parameter] = subscription_id(session.client, given, as_of=values.get("as_of"))
+        elif given:
+            values[parameter] = [subscription_id(session.client, each) for each in given]

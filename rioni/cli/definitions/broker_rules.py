@@ -1,0 +1,106 @@
+"""The rules of the API that do not depend on a broker's settings, for definitions that were not sent yet."""
+
+import re
+
+import msgspec
+
+from rioni.cli.definitions.definition import EVENT_TYPE
+from rioni.cli.definitions.steps import Step
+from rioni.client.models.event_types import EventType as ClientEventType
+from rioni.commands.schemas import check_submitted_schema, evolved_schema
+from rioni.domain.errors import Invalid
+from rioni.domain.event_types import rules
+from rioni.domain.event_types.data_lake import check_data_lake
+from rioni.domain.event_types.event_type import EventType, EventTypeSpec
+from rioni.domain.limits import Limits
+from rioni.domain.subscriptions import subscription
+from rioni.domain.subscriptions.subscription import SubscriptionSpec
+
+
+NOW = "1970-01-01T00:00:00.000Z"
+"""The time does not matter to the rules."""
+_VERSION = re.compile(r"[0-9]{1,9}\.[0-9]{1,9}\.[0-9]{1,9}")
+
+
+def check(step: Step) -> None:
+    """Check what a step would create or change.
+
+    What depends on settings or on the rights of the client is left to the broker, and so is the compatibility of
+    schemas.
+
+    Raises:
+        Invalid: the rule that is broken, in the words of the broker.
+    """
+    if step.after is None:
+        return
+    if step.kind == EVENT_TYPE:
+        _check_event_type(step)
+    else:
+        _check_subscription(step)
+
+
+def next_version(step: Step) -> str | None:
+    """The version that a changed schema of an event type will be; None if that is not known."""
+    assert isinstance(step.current, ClientEventType)
+    current = _state(step.current)
+    if not _VERSION.fullmatch(current.schema.version):
+        return None
+    try:
+        # Another server may have taken what these rules do not take.
+        check_submitted_schema(current)
+        version = outcome(step).schema.version
+    except Invalid:
+        return None
+    return None if version == current.schema.version else version
+
+
+def outcome(step: Step) -> EventType:
+    """The event type after a step that was checked, with the version of its schema.
+
+    Raises:
+        Invalid: the schema may not follow that of before.
+    """
+    if step.current is None:
+        return rules.new(msgspec.convert(step.after, EventTypeSpec), now=NOW, limits=Limits())
+    assert isinstance(step.current, ClientEventType)
+    spec = msgspec.convert(step.first_update, EventTypeSpec)
+    current = _state(step.current)
+    assert spec.schema is not None
+    wanted = rules.changed(current, spec, now=NOW, limits=Limits(), by_admin=True)
+    added = evolved_schema(current, spec.schema, wanted, now=NOW)
+    return wanted if added is None else msgspec.structs.replace(wanted, schema=added)
+
+
+def _check_event_type(step: Step) -> None:
+    if step.current is None:
+        spec = msgspec.convert(step.after, EventTypeSpec)
+        rules.check_fields(spec)
+        wanted = rules.new(spec, now=NOW, limits=Limits())
+    else:
+        assert isinstance(step.current, ClientEventType)
+        spec = msgspec.convert(step.first_update, EventTypeSpec)
+        rules.check_fields(spec)
+        wanted = rules.changed(_state(step.current), spec, now=NOW, limits=Limits(), by_admin=True)
+        assert spec.schema is not None
+        schema = msgspec.structs.replace(wanted.schema, type=spec.schema.type, schema=spec.schema.schema)
+        wanted = msgspec.structs.replace(wanted, schema=schema)
+    check_data_lake(spec.annotations or {}, mandatory=False)
+    check_submitted_schema(wanted)
+    rules.check_strategies(wanted)
+    rules.check_authorization(wanted)
+
+
+def _check_subscription(step: Step) -> None:
+    spec = msgspec.convert(step.after, SubscriptionSpec)
+    subscription.check_fields(spec)
+    subscription.new(spec, subscription_id="", now=NOW)
+
+
+def _state(current: ClientEventType) -> EventType:
+    """An event type that the broker answered with, as the rules take it."""
+    members = {name: value for name, value in msgspec.to_builtins(current).items() if value is not None}
+    absent = {"default_statistic": None, "authorization": None, "created_at": NOW, "updated_at": NOW}
+    members["schema"] = {"version": "1.0.0", "created_at": NOW} | {
+        name: value for name, value in members["schema"].items() if value is not None
+    }
+    return msgspec.convert(absent | members, EventType)

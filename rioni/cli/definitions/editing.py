@@ -1,0 +1,182 @@
+"""Changes an event type or subscription in the user's editor, without losing what was written."""
+
+import dataclasses
+import os
+import shlex
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rioni.cli.connections.session import Session
+from rioni.cli.definitions import plans
+from rioni.cli.terminal.output import confirm
+from rioni.domain.errors import Invalid
+
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from rioni.cli.definitions.steps import Resource, Step
+
+ROUNDS_MAX = 100
+"""How often the editor is opened, for editors that are programs."""
+COMMENT = "#| "
+"""What is between the user and this command is in lines that begin so."""
+WORDS = (
+    "Members that are removed keep their values; {} and [] empty them.",
+    "Leave the text as it is to change nothing.",
+)
+
+
+class _Refused(Exception):
+    """What was written can't be used.
+
+    Args:
+        reasons: pairs of a line, or None, and what is wrong.
+    """
+
+    def __init__(self, reasons: "Iterable[tuple[int | None, str]]") -> None:
+        self.reasons = list(reasons)
+        # The text will be below as many comments as there are reasons.
+        below = len(self.reasons)
+        self.texts = tuple(text if line is None else f"line {line + below}: {text}" for line, text in self.reasons)
+        super().__init__("; ".join(self.texts))
+
+
+def as_yaml(resource: "Resource") -> str:
+    """The definition of an event type or subscription, for people."""
+    from rioni.cli.definitions.format import document_of
+    from rioni.cli.terminal.yaml_text import written
+
+    return written(document_of(_kind(resource), resource.members()))
+
+
+def edit(session: Session, read: "Callable[[], Resource]", *, yes: bool) -> None:
+    """Let the user change a resource, and change it.
+
+    Args:
+        session: of the command.
+        read: gets the resource as it is now.
+        yes: whether nothing is asked.
+
+    Raises:
+        Invalid: there is no editor, or what is written can't be used; its file is named.
+    """
+    current = read()
+    handle, name = tempfile.mkstemp(prefix="rioni-", suffix=".yaml")
+    os.close(handle)
+    file = Path(name)
+    try:
+        _rounds(session, read, current, file, yes=yes)
+    except BaseException:
+        # Also when it ends by Ctrl-C.
+        if file.exists() and _without_comments(file.read_bytes().decode(errors="replace")) not in (
+            "",
+            as_yaml(current),
+        ):
+            session.output.note(f"What was written is in {file}.")
+        else:
+            file.unlink(missing_ok=True)
+        raise
+    file.unlink(missing_ok=True)
+
+
+def _rounds(session: Session, read: "Callable[[], Resource]", current: "Resource", file: Path, *, yes: bool) -> None:
+    from rioni.cli.definitions.planning import ChangedMeanwhile
+
+    text = as_yaml(current)
+    said: Sequence[str] = WORDS
+    first, refused = True, False
+    for _ in range(ROUNDS_MAX):
+        written = _edited(file, said, text)
+        if not written.strip() or (first and written == text):
+            session.output.note("Nothing was changed.")
+            return
+        if refused and written == text:
+            raise Invalid(f"Nothing was changed: {' '.join(said)}")
+        text, first, refused = written, False, False
+        try:
+            _change(session, current, text, yes=yes)
+        except _Refused as ex:
+            said, refused = ex.texts, True
+        except ChangedMeanwhile:
+            current, said = _changed_meanwhile(current, read())
+        else:
+            return
+    raise Invalid("The editor was opened too often.")
+
+
+def _change(session: Session, current: "Resource", text: str, *, yes: bool) -> None:
+    from rioni.cli.definitions.planning import carry_out
+    from rioni.client import Problem
+
+    try:
+        step = _step(session, current, text)
+        if not session.output.json:
+            plans.show_steps([step])
+        if step.action != "keep":
+            confirm(f"Do this on {session.connection.url}?", yes=yes)
+            list(carry_out(session.client, [step]))
+    except Problem as ex:
+        raise _Refused([(None, str(ex))]) from ex
+    plans.write_step(session.output, step, "unchanged" if step.action == "keep" else "done")
+
+
+def _step(session: Session, current: "Resource", text: str) -> "Step":
+    from rioni.cli.definitions.definition import Definition, Place
+    from rioni.cli.definitions.files import parsed
+    from rioni.cli.definitions.format import definition
+    from rioni.cli.definitions.planning import planned
+    from rioni.cli.terminal.yaml_text import NotYaml
+
+    try:
+        documents = list(parsed(text, "edited.yaml"))
+    except NotYaml as ex:
+        raise _Refused([(ex.line, ex.reason)]) from ex
+    if len(documents) != 1:
+        raise _Refused([(None, f"There are {len(documents)} definitions instead of one.")])
+    found = definition(documents[0], "edited.yaml")
+    if not isinstance(found, Definition):
+        raise _Refused((each.place.line, each.text) for each in found)
+    if found.key != Definition(_kind(current), current.members(), Place("", 0)).key:
+        raise _Refused([(None, "It would be another one, which `rioni event-types apply` creates.")])
+    try:
+        return dataclasses.replace(planned(session.client, found, current), place=None)
+    except Invalid as ex:
+        raise _Refused((None, line) for line in str(ex).splitlines()) from ex
+
+
+def _changed_meanwhile(before: "Resource", now: "Resource") -> "tuple[Resource, tuple[str, ...]]":
+    from rioni.cli.definitions.steps import Step
+
+    changes = plans.lines_of_changes(Step(_kind(now), before, now.members()))
+    return now, ("It was changed meanwhile; what is below would change this back:", *changes)
+
+
+def _edited(file: Path, said: "Sequence[str]", text: str) -> str:
+    """What the user makes of a text, without the comments above it; raises Invalid."""
+    comments = "".join(f"{COMMENT}{line}\n" for line in said)
+    file.write_text(comments + text, encoding="utf-8")
+    command = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi")
+    try:
+        done = subprocess.run([*command, str(file)], check=False)
+    except OSError as ex:
+        raise Invalid(f"The editor {command[0]} can't be started: {ex.strerror}; set EDITOR to another one.") from ex
+    if done.returncode != 0:
+        raise Invalid(f"The editor ended with code {done.returncode}; nothing was changed.")
+    try:
+        return _without_comments(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as ex:
+        raise Invalid(f"What the editor left in {file} can't be read: {ex}; nothing was changed.") from ex
+
+
+def _without_comments(text: str) -> str:
+    return "".join(line for line in text.splitlines(keepends=True) if not line.startswith(COMMENT))
+
+
+def _kind(resource: "Resource") -> str:
+    from rioni.cli.definitions.definition import EVENT_TYPE, SUBSCRIPTION
+    from rioni.client.models.event_types import EventType
+
+    return EVENT_TYPE if isinstance(resource, EventType) else SUBSCRIPTION

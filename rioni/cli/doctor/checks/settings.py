@@ -1,0 +1,150 @@
+"""Checks of the settings of the broker on this host: errors, what is unsafe, what does not fit the machine."""
+
+from collections.abc import Iterator
+
+from rioni.cli.doctor.facts.installation import DRIVERS, Installation
+from rioni.cli.doctor.facts.machine import Memory
+from rioni.cli.doctor.facts.servers import Server
+from rioni.cli.doctor.facts.settings import SecretFile, Shown
+from rioni.cli.doctor.model import ERROR, Finding, check, error, warning
+from rioni.client.models.administration import Feature
+from rioni.config.server_settings import WELL_KNOWN_ADMIN
+from rioni.config.settings import Config
+from rioni.domain.access.authentication import Mode
+from rioni.files.extras import requirement
+
+
+GROUP = "Settings"
+DEFAULT_SALT = Config().pseudonym_salt
+OTHERS = 0o007
+GROUP_AND_OTHERS = 0o077
+_SECURITY = "docs/operating/security.md"
+
+
+@check(GROUP, ERROR)
+def valid_settings(settings: Shown) -> Iterator[Finding]:
+    """Whether the broker can start with its settings: names, values, contradictions."""
+    if settings.error:
+        yield error(settings.error, "`rioni config show` lists all settings: docs/operating/configuration.md")
+
+
+@check(GROUP, ERROR)
+def open_access(config: Config) -> Iterator[Finding]:
+    """Whether other machines can reach the broker without authentication."""
+    if config.unprotected:
+        yield error(
+            f"auth_mode is off, and other machines can reach {config.host}: everybody may do everything.",
+            f"Choose an auth_mode, a source of tokens and a default_admin: {_SECURITY}",
+        )
+
+
+@check(GROUP, ERROR)
+def default_administrator(config: Config) -> Iterator[Finding]:
+    """Whether default_admin is the one whose name everybody knows."""
+    if config.auth_mode != Mode.OFF and config.default_admin == WELL_KNOWN_ADMIN:
+        yield error(
+            f"default_admin is {WELL_KNOWN_ADMIN}, which everybody knows and which has every right.",
+            f"Choose an identity that your token sources give to nobody else: {_SECURITY}#modes",
+        )
+
+
+@check(GROUP)
+def tokens_in_clear(config: Config) -> Iterator[Finding]:
+    """Whether clients on other machines have to send their tokens without TLS."""
+    if config.auth_mode != Mode.OFF and not config.local_only and config.tls_certificate is None:
+        yield warning(
+            f"The broker accepts tokens on {config.host} without TLS.",
+            "Set tls_certificate and tls_key; or let a proxy end TLS, see that only it can reach the port, and use "
+            f"--skip tokens-in-clear; {_SECURITY}#a-proxy-in-front-of-the-broker",
+        )
+
+
+@check(GROUP, ERROR)
+def files_with_secrets(secret_files: list[SecretFile]) -> Iterator[Finding]:
+    """Whether other users may read the files with keys and passwords that settings name."""
+    for each in secret_files:
+        # The broker itself refuses a signing key that its group may read.
+        forbidden = GROUP_AND_OTHERS if each.setting == "log_signing_key" else OTHERS
+        if each.mode & forbidden:
+            yield error(f"{each.setting}: other users may use {each.path} ({each.mode:04o}).", f"chmod 600 {each.path}")
+        elif each.error and each.setting != "log_signing_key":
+            yield warning(
+                f"{each.setting}: {each.path} can't be looked at: {each.error}.",
+                "See whether the file is there; run this command as the user of the broker.",
+            )
+
+
+@check(GROUP)
+def pseudonyms(config: Config, features: list[Feature]) -> Iterator[Finding]:
+    """Whether the pseudonyms of clients in KPI events can be guessed."""
+    if config.pseudonym_salt == DEFAULT_SALT and any(
+        each.enabled for each in features if each.feature == "kpi_collection"
+    ):
+        yield warning(
+            "KPI events have pseudonyms of clients that are made with the default salt, so names can be guessed.",
+            "Set pseudonym_salt to a random text: docs/concepts/own-events.md",
+        )
+
+
+@check(GROUP)
+def cluster_settings(config: Config) -> Iterator[Finding]:
+    """Whether a cluster survives the loss of a server, and keeps strangers out of ZooKeeper."""
+    if not config.clustered:
+        return
+    for name in ("kafka", "zookeeper"):
+        servers = (getattr(config, name) or "").partition("/")[0].split(",")
+        if len(servers) == 1:
+            yield warning(
+                f"The setting {name} names a single server, without which nodes can't start.",
+                f"Name all of its servers: docs/operating/{name}.md",
+            )
+    if config.zookeeper_options is None:
+        yield warning(
+            "Every client that reaches ZooKeeper can change cursors and assignments: no user is set.",
+            "Set zookeeper_options, or see that only nodes reach it: docs/operating/zookeeper.md",
+        )
+
+
+@check(GROUP)
+def memory_budget(config: Config, memory: Memory) -> Iterator[Finding]:
+    """Whether the memory that the settings allow is there."""
+    worker = config.cache_bytes_max + config.worker_stream_memory_bytes_max + config.bodies_bytes_max
+    worker += config.compiled_schemas_bytes_max
+    there = min(memory.total_bytes, memory.limit_bytes or memory.total_bytes)
+    if config.workers * worker > there:
+        yield warning(
+            f"{config.workers} workers may use {config.workers * worker / 2**30:.1f} GiB for events and requests; "
+            f"there are {there / 2**30:.1f} GiB.",
+            "Lower workers, cache_bytes_max, worker_stream_memory_bytes_max or bodies_bytes_max: "
+            "docs/operating/sizing.md",
+        )
+
+
+@check(GROUP)
+def debug_log(config: Config) -> Iterator[Finding]:
+    """Whether the broker writes a log for developers."""
+    if config.log_level == "debug":
+        yield warning("log_level is debug, which writes a lot.", "Set log_level to info.")
+
+
+@check(GROUP, ERROR)
+def reachable_servers(servers: list[Server]) -> Iterator[Finding]:
+    """Whether PostgreSQL, Kafka, ZooKeeper and token info services accept connections from this host."""
+    for each in servers:
+        if each.error:
+            yield error(
+                f"{each.setting}: no connection to {each.address}: {each.error}.",
+                "See whether that server runs, and whether a firewall or a wrong name is in between.",
+            )
+
+
+@check(GROUP, ERROR)
+def drivers(config: Config, installation: Installation) -> Iterator[Finding]:
+    """Whether the drivers of the servers that the settings name are installed here."""
+    wanted = {
+        "confluent_kafka": config.kafka is not None,
+        "kazoo": config.zookeeper is not None,
+        "psycopg": (config.database or "").startswith("postgresql"),
+    }
+    if missing := [name for name in DRIVERS if wanted[name] and name not in installation.drivers]:
+        yield error(f"The settings need {', '.join(missing)}, missing here.", f"pip install {requirement('cluster')}")

@@ -1,0 +1,145 @@
+"""`rioni doctor`: looks at everything an operator would look at."""
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rioni.cli.connections.session import Session, connected
+from rioni.cli.terminal.exit_codes import FOUND
+from rioni.domain.addresses import host_and_port
+from rioni.domain.errors import Invalid, RioniError
+
+
+if TYPE_CHECKING:
+    from rioni.cli.doctor.site import Host, Scope, Site
+
+
+app = typer.Typer()
+
+
+@app.command(
+    epilog="Example: rioni doctor --context prod\n\n"
+    "Example: rioni doctor --data /srv/rioni --log /var/log/rioni.log --bundle doctor.tar.gz"
+)
+@connected
+def doctor(
+    session: Session,
+    *,
+    data: Annotated[
+        Path | None, typer.Option(help="Data directory of the broker on this host; looks at the host, too.")
+    ] = None,
+    config_file: Annotated[
+        Path | None, typer.Option("--config", help="TOML file with the settings of the broker.", metavar="FILE")
+    ] = None,
+    log: Annotated[
+        list[Path], typer.Option(help="A file with the log of the broker; may be repeated.", metavar="FILE")
+    ] = [],  # noqa: B006 - never changed
+    constraints: Annotated[
+        Path | None, typer.Option(help="A file with the versions that packages should have.", metavar="FILE")
+    ] = None,
+    fsync: Annotated[bool, typer.Option("--fsync", help="Measure how fast the disk is: 20 writes of 4 KiB.")] = False,
+    only: Annotated[list[str], typer.Option(help="Only this check or group; may be repeated.", metavar="CHECK")] = [],  # noqa: B006 - as above
+    skip: Annotated[
+        list[str], typer.Option(help="Without this check or group; may be repeated.", metavar="CHECK")
+    ] = [],  # noqa: B006 - as above
+    interval: Annotated[
+        float, typer.Option(help="Between two looks at what changes.", min=0.01, max=60, metavar="SECONDS")
+    ] = 3.0,
+    deadline: Annotated[
+        float, typer.Option(help="What has not answered by then is left out.", min=1, max=600, metavar="SECONDS")
+    ] = 25.0,
+    bundle: Annotated[
+        Path | None, typer.Option(help="Pack what was found into this file: known facts only.", metavar="FILE")
+    ] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 on warnings, too.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Show all checks.")] = False,
+    list_checks: Annotated[bool, typer.Option("--list", help="Show what is checked, and end.")] = False,
+) -> None:
+    """Look for everything that is wrong with a broker, and say what to do; exit code 1 on errors.
+
+    It changes nothing, and asks little of the broker. On its host (`--data`, `--config`) it looks at settings, disk,
+    processes and limits as well, also of a broker that does not run. [All checks](operating/doctor.md).
+    """
+    import msgspec
+
+    from rioni.cli.doctor import report as doctor_report
+    from rioni.cli.doctor.allowed import Allowed, with_allowed_logs
+    from rioni.cli.doctor.allowed_fields import has_form
+    from rioni.cli.doctor.bundle import write_bundle
+    from rioni.cli.doctor.diagnosis import gather, run
+    from rioni.cli.doctor.redaction import Redactor, known_secrets
+    from rioni.cli.doctor.site import Scope
+    from rioni.cli.doctor.table import chosen, needed
+
+    checks = chosen(only, skip)
+    if list_checks:
+        session.output.items(map(doctor_report.described, checks), doctor_report.COLUMNS)
+        return
+    if bundle is not None and bundle.exists():
+        raise Invalid(f"{bundle} exists already; name a new file for the bundle.")
+    scope = Scope(tuple(log), constraints, interval, deadline, fsync)
+    with ExitStack() as stack:
+        site = _site(session, data, config_file, scope, stack)
+        facts = gather(site, needed(checks))
+    redactor = Redactor(known_secrets(site.token, site.host))
+    named = (site.url, *([str(site.host.data), site.host.origin] if site.host else []), str(constraints or ""))
+    allowed = Allowed(facts, redactor, [each for each in named if has_form("url", each) or has_form("path", each)])
+    facts = with_allowed_logs(facts, allowed)
+    results = run(checks, facts)
+    shown = [allowed.value(msgspec.to_builtins(each)) for each in results]
+    if session.output.json:
+        session.output.items(shown, {})
+    else:
+        doctor_report.write(shown, redactor.text(_subject(session, site)), verbose=verbose)
+    if bundle is not None:
+        names = write_bundle(bundle, results, facts, allowed)
+        session.output.note(f"{bundle} has {len(names)} files; look through them before you send it to others.")
+    if any(each.status == "error" or (strict and each.status == "warning") for each in results):
+        raise typer.Exit(FOUND)
+
+
+def _site(session: Session, data: Path | None, config_file: Path | None, scope: "Scope", stack: ExitStack) -> "Site":
+    """What is looked at; its client is closed with the stack."""
+    from rioni.cli.doctor.locating import locate
+    from rioni.cli.doctor.site import REQUEST_S, Deadline, Site
+    from rioni.client import Client
+    from rioni.config import logs as logging_setup
+    from rioni.config.settings import Config
+
+    # Former names of settings are warned of.
+    logging_setup.configure(Config())
+    host, connection = locate(data, config_file), session.connection
+    token, token_error = None, ""
+    try:
+        token = connection.bearer()
+    except RioniError as ex:
+        token_error = str(ex)
+    url = url_of(host) if host is not None and connection.origin == "default" else connection.url
+    timeout_s = min(REQUEST_S, connection.timeout_s)
+    try:
+        client = stack.enter_context(
+            Client(url, token=lambda: token, ca_certificate=connection.ca_certificate, timeout_s=timeout_s, attempts=1)
+        )
+    except ValueError as ex:
+        raise Invalid(f"{ex}.") from ex
+    return Site(url, client, scope, Deadline(scope.deadline_s), token, token_error, connection.ca_certificate, host)
+
+
+def url_of(host: "Host") -> str:
+    """Where the broker of this host listens, by its settings."""
+    from rioni.cli.connections.connection import DEFAULT_URL
+
+    config = host.config
+    if config is None or not config.port:
+        return DEFAULT_URL
+    name = "localhost" if config.local_only or config.host in {"0.0.0.0", "::"} else config.host  # noqa: S104
+    return f"{'https' if config.tls_certificate else 'http'}://{host_and_port(name, config.port)}"
+
+
+def _subject(session: Session, site: "Site") -> str:
+    host = site.host
+    origin = session.connection.origin if site.url == session.connection.url else "settings"
+    beside = f"; on its host: data {host.data}, settings of {host.origin or 'nothing'}" if host else ""
+    return f"Broker {site.url} ({origin}){beside}"

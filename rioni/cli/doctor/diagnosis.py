@@ -1,0 +1,70 @@
+"""Gathers the facts that checks need, at the same time and within the deadline, and runs the checks."""
+
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+from rioni.cli.doctor.model import ERROR, OK, SKIPPED, WARNING, Check, Missing, NotLookedAt, Result, Source
+from rioni.cli.doctor.site import Site
+from rioni.client import ClientError
+from rioni.domain.errors import RioniError
+
+
+def gather(site: Site, sources: Sequence[Source]) -> dict[str, Any]:
+    """Facts by the name of their source, `Missing` where there are none; blocks until the site's deadline at most.
+
+    Args:
+        site: what is looked at.
+        sources: with all that they need.
+    """
+    futures: dict[str, Future[Any]] = {each.name: Future() for each in sources}
+    for each in sources:
+        # Daemons: what hangs, such as a file on a lost network file system, must not keep the command from its end.
+        threading.Thread(target=_look, args=(each, site, futures), daemon=True, name=f"doctor-{each.name}").start()
+    return {name: _facts(future, site) for name, future in futures.items()}
+
+
+def _look(source: Source, site: Site, futures: Mapping[str, Future[Any]]) -> None:
+    try:
+        needs = [_facts(futures[name], site) for name in source.needs]
+        lacking = next((each for each in needs if isinstance(each, Missing)), None)
+        found = lacking if lacking is not None else source.gather(site, *needs)
+    except NotLookedAt as ex:
+        found = Missing(str(ex), ex.wanted)
+    except (ClientError, RioniError) as ex:
+        found = Missing(str(ex))
+    except Exception as ex:  # noqa: BLE001 - what one source meets with must not keep others from being looked at
+        found = Missing(f"{type(ex).__name__}: {ex}")
+    futures[source.name].set_result(found)
+
+
+def _facts(future: Future[Any], site: Site) -> Any:
+    try:
+        return future.result(site.deadline.left_s)
+    except TimeoutError:
+        return Missing("it did not answer in time")
+
+
+def run(checks: Sequence[Check], facts: Mapping[str, Any]) -> list[Result]:
+    """The result of each check."""
+    return [_result(each, [facts[name] for name in each.needs]) for each in checks]
+
+
+def _result(check: Check, facts: Sequence[Any]) -> Result:
+    result = Result(check.name, check.group, OK, check.looks_at)
+    lacking = next((each for each in facts if isinstance(each, Missing)), None)
+    if lacking is not None:
+        return _skipped(check, lacking.reason, wanted=lacking.wanted)
+    try:
+        findings = check(*facts)
+    except Exception as ex:  # noqa: BLE001 - as in `_look`
+        return _skipped(check, f"the check has failed: {type(ex).__name__}: {ex}")
+    severities = {each.severity for each in findings}
+    status = next((each for each in (ERROR, WARNING) if each in severities), OK)
+    note = "; ".join(filter(None, (getattr(each, "partial", "") for each in facts)))
+    return Result(result.check, result.group, status, result.looks_at, findings, note=note)
+
+
+def _skipped(check: Check, reason: str, *, wanted: bool = True) -> Result:
+    return Result(check.name, check.group, SKIPPED, check.looks_at, reason=reason, wanted=wanted)

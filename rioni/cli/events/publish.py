@@ -1,0 +1,112 @@
+"""The command that publishes events from files and pipes."""
+
+from typing import Annotated
+
+import typer
+
+from rioni.cli.connections.options import EventTypeName
+from rioni.cli.connections.session import Session, connected
+from rioni.cli.events.event_options import check_placing
+from rioni.cli.publishing.event_files import (
+    STDIN,
+    BatchSize,
+    Continue,
+    Files,
+    Format,
+    Key,
+    RejectedFile,
+    ToPartition,
+    Types,
+    lines_of_files,
+    upload,
+)
+
+
+app = typer.Typer()
+
+
+@app.command(
+    epilog="Example: rioni publish orders orders.jsonl\n\n"
+    "Example: psql --csv -c 'SELECT * FROM orders' | rioni publish orders --format csv --continue "
+    "--rejected rejected.jsonl\n\n"
+    "Example: rioni publish orders orders.csv --dry-run",
+)
+@connected
+def publish(
+    session: Session,
+    event_type: EventTypeName,
+    files: Files = None,
+    *,
+    file_format: Format = None,
+    types: Types = "",
+    key: Key = None,
+    partition: ToPartition = None,
+    batch: BatchSize = 500,
+    once: Annotated[
+        bool, typer.Option("--once", help="Let a repetition with the same input store only what is missing.")
+    ] = False,
+    go_on: Continue = False,
+    rejected: RejectedFile = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only check the events; publish nothing.")] = False,
+) -> None:
+    """Publish events from files, or from standard input.
+
+    The input is JSON, an object in each line or any number of objects one after the other or in an array, or CSV or
+    TSV with a header, in UTF-8. `--format` or the ending of the file's name says which one; input without either has
+    to be JSON. Headers with dots, such as `order.id`, are members of members; cells get the types of the event type's
+    schema, or those of `--types`: [values of CSV](reference/values-csv.md) has every case.
+
+    Events get the `eid` and `occurred_at` that they lack. Metadata that only a broker may set is removed, so that what
+    [tail](cli/events.md#rioni-tail) shows can be published again. Events are stored in the order of the input, batch by
+    batch; memory is bounded, whatever the length. From a pipe events are published half a second after they came, at
+    the latest.
+
+    Input that is no event is an error with its line, and exit code 2. Files are read completely before the first event
+    is published, so nothing is published then; of a pipe, the batches before that line are. An event that the broker
+    refuses is named by its line, with the broker's reason: events before it are stored, events after it are not, and
+    the exit code is 1. `--continue` reports both, and publishes all other events.
+
+    With `--once` the broker recognises batches that it stored before, by
+    [idempotency keys](reference/publishing.md#idempotency-keys) made from the input: after an interruption, or a loss
+    of the connection, run the same command again. Keep the same `--batch`, and do so within the time that the broker
+    keeps keys, by default 24 hours. Servers that do not know such keys store batches again.
+
+    A restart of the broker, or an outage of a minute, is no error: a batch is sent again under its key for two minutes.
+    An event type that was deleted and created again meanwhile is an error, with exit code 2.
+
+    `--dry-run` reads all of the input, and checks it against the schema and the partition strategy of the event type.
+    """
+    from rioni.cli.publishing.checking import Check
+    from rioni.cli.publishing.metadata import Completion
+    from rioni.cli.publishing.publishing import BatchPublisher
+    from rioni.client.encoding import CATEGORY_WITHOUT_METADATA
+
+    client = session.client
+    found = client.event_types.get(event_type)
+    check_placing(session, found, key, partition)
+    sources = files or [STDIN]
+    stop = not (go_on or dry_run)
+    if dry_run:
+        publisher = BatchPublisher(Check(found, len(client.partitions.list(event_type))).publish, stop=False)
+    else:
+        publisher = BatchPublisher(
+            lambda events, batch_key: client.publish(event_type, events, idempotency_key=batch_key),
+            repeats=once,
+            stop=stop,
+        )
+        session.be_patient()
+    completion = Completion(event_type, key=key, partition=partition)
+    upload(
+        session,
+        sources,
+        lines_of_files(sources, file_format, types, found, stop=stop),
+        publisher,
+        event_type=found,
+        complete=(lambda event: event) if found.category == CATEGORY_WITHOUT_METADATA else completion.complete,
+        batch=batch,
+        once=once,
+        variant=f"{key} {partition}",
+        stop=stop,
+        rejected=rejected,
+        done="can be published" if dry_run else f"published to {event_type}",
+    )

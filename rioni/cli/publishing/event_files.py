@@ -1,0 +1,356 @@
+"""Events in files and pipes: options, reading by format, and what is said about events that are refused."""
+
+import functools
+import gzip
+import os
+import stat
+import sys
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from io import BufferedReader
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal, TextIO, cast
+
+import typer
+
+from rioni.cli.connections.session import Session
+from rioni.cli.terminal.exit_codes import FAILED, REFUSED
+from rioni.cli.terminal.meter import Meter, meter
+from rioni.cli.terminal.output import Output, say
+from rioni.cli.terminal.streams import created
+from rioni.domain.errors import Invalid, RioniError
+
+
+if TYPE_CHECKING:
+    from rioni.cli.publishing.publishing import BatchPublisher
+    from rioni.cli.publishing.records import Found
+    from rioni.cli.publishing.uploading import Line, Rejected, Upload
+    from rioni.client import EventType
+
+
+STDIN = "-"
+REASONS_MAX = 20
+"""Refused events that people are told about; a file of rejected events has all."""
+
+Files = Annotated[list[str] | None, typer.Argument(help="Files, also `.gz`; without any, or for `-`, standard input.")]
+Format = Annotated[
+    Literal["jsonl", "json", "csv", "tsv"] | None,
+    typer.Option("--format", help="Of the files; otherwise by the ending of the name. Without one, it is JSON."),
+]
+Types = Annotated[
+    str,
+    typer.Option(
+        help="Types of columns of CSV that the schema does not tell: `price=number,paid=boolean`; there are `text`, "
+        "`number`, `integer`, `boolean` and `json`.",
+        metavar="NAME=TYPE,…",
+    ),
+]
+Key = Annotated[
+    str | None,
+    typer.Option(help="Member whose value becomes the compaction key, such as `order.id`.", metavar="PATH"),
+]
+ToPartition = Annotated[str | None, typer.Option("--partition", "-p", help="Partition, where the producer chooses it.")]
+BatchSize = Annotated[int, typer.Option("--batch", help="Events in one request, at most.", min=1, max=100_000)]
+Continue = Annotated[bool, typer.Option("--continue", help="Go on after events that are refused.")]
+RejectedFile = Annotated[
+    Path | None,
+    typer.Option("--rejected", help="Write refused events there, with their line and the reason, as JSON lines."),
+]
+
+
+def lines_of_files(
+    files: Sequence[str], file_format: str | None, types: str, event_type: "EventType", *, stop: bool
+) -> Iterator["Line"]:
+    """Read the events of files; each file is opened after the previous one has been read.
+
+    Args:
+        files: their names; `-` for standard input.
+        file_format: of all; None to look at each.
+        types: of columns, as the user gives them.
+        event_type: whose schema knows the types of the others.
+        stop: whether what can't be read ends the command. Then all files but pipes are read once before, so that
+            nothing of them is published if a part can't be read.
+
+    Raises:
+        Invalid: a file, or an option, can't be used; also while the events are read.
+    """
+    from rioni.cli.publishing.csv_records import parse_types
+    from rioni.cli.publishing.uploading import readable
+
+    if missing := [name for name in files if name != STDIN and not os.access(name, os.R_OK)]:
+        raise Invalid(f"{missing[0]} can't be read: there is no such file, or no permission.")
+    if STDIN in files and sys.stdin.isatty():
+        say("Reading events from the terminal; Ctrl-D ends them.", err=True)
+    column_types = parse_types(types)
+    if stop:
+        for name in filter(_can_be_read_twice, files):
+            with _read_again(name):
+                for _ in readable(_lines([name], file_format, column_types, event_type), "nothing was published"):
+                    pass
+    return _lines(files, file_format, column_types, event_type)
+
+
+def _lines(
+    files: Sequence[str], file_format: str | None, types: Mapping[str, str], event_type: "EventType"
+) -> Iterator["Line"]:
+    from rioni.cli.publishing.uploading import Line
+
+    for name in files:
+        with opened(name) as file:
+            for each in _found(name, file, file_format, types, event_type):
+                yield Line(_shown(name), each)
+
+
+@functools.cache
+def _warn_once(warning: str) -> None:
+    say(f"Warning: {warning}", err=True)
+
+
+def _warn(event_type: "EventType", names: Sequence[str]) -> None:
+    from rioni.cli.publishing.schema_paths import check_paths
+
+    for warning in check_paths([event_type], names):
+        _warn_once(warning)
+
+
+def json_events(file: str | None) -> list[bytes]:
+    """The events of a file, or of standard input, with a JSON object in each line; raises Invalid."""
+    from rioni.cli.publishing.records import json_lines, lines_of
+    from rioni.cli.publishing.uploading import Line, readable
+
+    name = file or STDIN
+    with opened(name) as source:
+        found = list(json_lines(lines_of(source)))
+    return [each.text for each in readable(Line(_shown(name), each) for each in found)]
+
+
+def _shown(name: str) -> str:
+    return "stdin" if name == STDIN else name
+
+
+def _found(
+    name: str, file: BinaryIO, file_format: str | None, types: Mapping[str, str], event_type: "EventType"
+) -> Iterator["Found"]:
+    from rioni.cli.publishing import records
+    from rioni.cli.publishing.checking import schema_of
+    from rioni.cli.publishing.csv_records import csv_events
+
+    lines = records.lines_of(file)
+    if file_format is None:
+        file_format, lines = records.detected(name.removesuffix(".gz"), lines)
+    if file_format in (records.CSV, records.TSV):
+        schema = schema_of(event_type)
+        delimiter = "," if file_format == records.CSV else "\t"
+        return csv_events(
+            lines,
+            types,
+            schema.document if schema else {},
+            delimiter=delimiter,
+            check=lambda names: _warn(event_type, names),
+        )
+    return records.json_lines(lines) if file_format == records.JSONL else records.json_values(lines)
+
+
+@contextmanager
+def opened(name: str) -> Iterator[BinaryIO]:
+    """A file, decompressed if its name ends with `.gz`, or standard input.
+
+    Raises:
+        Invalid: it can't be read, also where the block finds that.
+    """
+    try:
+        if name == STDIN:
+            yield _standard_input()
+            return
+        with Path(name).open("rb") as file:
+            yield _inflated(file) if name.endswith(".gz") else file
+    except Invalid as ex:
+        raise Invalid(f"{_shown(name)} can't be read: {ex}") from ex
+    except (OSError, EOFError, zlib.error) as ex:
+        raise Invalid(f"{name} can't be read: {getattr(ex, 'strerror', None) or ex}.") from ex
+
+
+def _inflated(file: BufferedReader) -> BinaryIO:
+    if not file.peek(1):
+        raise EOFError("it is empty, which no compressed file is")
+    return cast("BinaryIO", gzip.GzipFile(fileobj=file))
+
+
+def _can_be_read_twice(name: str) -> bool:
+    return not is_interactive([name]) if name == STDIN else Path(name).is_file()
+
+
+@contextmanager
+def _read_again(name: str) -> Iterator[None]:
+    """Go back in standard input to where it was; other files are opened anew anyway."""
+    if name != STDIN:
+        yield
+        return
+    try:
+        begin = os.lseek(sys.stdin.fileno(), 0, os.SEEK_CUR)
+    except (OSError, ValueError):  # it is no file
+        begin = sys.stdin.buffer.tell()
+    yield
+    try:
+        os.lseek(sys.stdin.fileno(), begin, os.SEEK_SET)
+    except (OSError, ValueError):
+        sys.stdin.buffer.seek(begin)
+
+
+def _standard_input() -> BinaryIO:
+    """A file of its own: at its end Python closes `sys.stdin`, which fails while a thread reads that."""
+    try:
+        return os.fdopen(os.dup(sys.stdin.fileno()), "rb")
+    except (OSError, ValueError):
+        return sys.stdin.buffer
+
+
+def is_interactive(files: Sequence[str]) -> bool:
+    """Whether events may come slowly, from a pipe or a terminal."""
+    if STDIN not in files:
+        return False
+    try:
+        return not stat.S_ISREG(os.fstat(sys.stdin.fileno()).st_mode)
+    except (OSError, ValueError):
+        return False
+
+
+def upload(
+    session: Session,
+    files: Sequence[str],
+    lines: Iterator["Line"],
+    publisher: "BatchPublisher",
+    *,
+    event_type: "EventType",
+    complete: Callable[[bytes], bytes],
+    batch: int,
+    once: bool,
+    stop: bool,
+    rejected: Path | None,
+    done: str,
+    variant: str = "",
+) -> None:
+    """Publish events, and report; ends the command with 1 if some were refused, and with 2 if some can't be read.
+
+    Args:
+        session: of the command.
+        files: where the events come from.
+        lines: what they contain.
+        publisher: of batches.
+        event_type: as it is before.
+        complete: makes an event complete.
+        batch: events of a batch at most.
+        once: whether a repetition stores only what is missing.
+        stop: whether to stop at the first event that is refused.
+        rejected: file for what is refused.
+        done: what was done with the events, such as `published to orders`.
+        variant: what else events depend on, where a repetition is recognised.
+    """
+    from rioni.cli.publishing.uploading import Upload, as_they_arrive
+    from rioni.client import ClientError
+
+    with ExitStack() as stack:
+        report = Report(session.output, stack, rejected)
+        work = Upload(
+            publisher,
+            complete=complete,
+            event_type=event_type.name,
+            batch=batch,
+            once=once,
+            variant=variant,
+            stop=stop,
+            rejected=report.refused,
+            progress=lambda _: report.progress(work),
+        )
+        try:
+            # With keys made from the content, the time at which it comes must not matter.
+            work.publish(as_they_arrive(lines) if is_interactive(files) and not once else lines)
+            is_same = session.client.event_types.get(event_type.name).created_at == event_type.created_at
+        except (ClientError, RioniError, KeyboardInterrupt, SystemExit):
+            report.broken_off(work)
+            raise
+        if not is_same:
+            raise Invalid(
+                f"{event_type.name} was deleted and created again meanwhile: what was published before is gone."
+            )
+        # Of a batch that was stored before, the broker says no more than that it is stored.
+        report.end(work, f"{done}, now or by an earlier run," if once else done)
+    if work.totals.unreadable:
+        raise typer.Exit(FAILED)
+    if work.totals.rejected:
+        raise typer.Exit(REFUSED)
+
+
+class Report:
+    """Says what is refused, and how far the command is.
+
+    Args:
+        output: of the command.
+        stack: closes the file with the command.
+        rejected: file for what is refused.
+    """
+
+    def __init__(self, output: Output, stack: ExitStack, rejected: Path | None) -> None:
+        self._output = output
+        self._meter: Meter = stack.enter_context(meter())
+        self._file: TextIO | None = None
+        self._said = 0
+        if rejected is not None:
+            self._file = stack.enter_context(created(rejected))
+
+    def refused(self, rejected: "Rejected") -> None:
+        """Take note of something that was not published."""
+        self._said += 1
+        if self._said <= REASONS_MAX:
+            self._meter.clear()
+            self._output.note(f"{rejected.source}:{rejected.line}: {rejected.step}: {rejected.reason}")
+        elif self._said == REASONS_MAX + 1:
+            self._output.note("Further ones are counted" + (", and are in the file." if self._file else "."))
+        if self._file is not None:
+            self._file.write(_line(rejected) + "\n")
+
+    def progress(self, upload: "Upload") -> None:
+        """Show how far it is, on a terminal."""
+        totals = upload.totals
+        self._meter.show(
+            lambda: (
+                f"{totals.stored:,} events, {self._meter.rate(totals.stored)}"
+                + (f", {totals.rejected:,} refused" if totals.rejected else "")
+            )
+        )
+
+    def end(self, upload: "Upload", done: str) -> None:
+        """Say what was done with so many events, such as `published to orders`."""
+        self._meter.clear()
+        totals = upload.totals
+        refused = f"; {totals.rejected:,} refused" if totals.rejected else ""
+        took = f"{self._meter.seconds:,.1f} s ({self._meter.rate(totals.stored)})"
+        self._output.line(
+            {"event_type": upload.event_type, "events": totals.stored, "refused": totals.rejected},
+            f"{totals.stored:,} events {done} in {took}{refused}.",
+        )
+
+    def broken_off(self, upload: "Upload") -> None:
+        """Say where it ended early."""
+        self._meter.clear()
+        last = upload.totals.last
+        where = "" if last is None else f", up to {last.source}:{last.found.line}"
+        self._output.note(f"Not complete: {upload.totals.stored:,} events are stored{where}.")
+
+
+def _line(rejected: "Rejected") -> str:
+    import msgspec
+
+    value: dict[str, Any] = {
+        "source": rejected.source,
+        "line": rejected.line,
+        "step": rejected.step,
+        "reason": rejected.reason,
+    }
+    try:
+        msgspec.json.decode(rejected.text)
+        value["event"] = msgspec.Raw(b" ".join(rejected.text.splitlines()))
+    except msgspec.MsgspecError:
+        value["text"] = rejected.text.decode(errors="replace")
+    return msgspec.json.encode(value).decode()

@@ -1,0 +1,57 @@
+"""Runs a command line: reports errors in one line, and ends the process with the documented exit code."""
+
+import sys
+
+import typer
+from typer.exceptions import TyperException
+
+from rioni.cli.terminal.exit_codes import BROKEN_PIPE, FAILED
+from rioni.cli.terminal.output import say
+from rioni.cli.terminal.streams import CannotWrite, ReaderEnded, discard_output
+from rioni.cli.terminal.usage import say_usage
+from rioni.domain.errors import RioniError
+
+
+def run(
+    app: typer.Typer, name: str, *, complete_var: str | None = None, failures: tuple[type[Exception], ...] = ()
+) -> None:
+    """Run the command that `sys.argv` names, and exit.
+
+    Args:
+        app: the command line.
+        name: of the program.
+        complete_var: the variable by which a shell asks for completions.
+        failures: errors whose text is for the user, besides those of Rioni.
+    """
+    try:
+        try:
+            code = app(prog_name=name, complete_var=complete_var, standalone_mode=False)
+        finally:
+            sys.stdout.flush()
+    except (ReaderEnded, BrokenPipeError):
+        discard_output()
+        sys.exit(BROKEN_PIPE)
+    except TyperException as ex:
+        say_usage(ex)
+        sys.exit(FAILED)
+    except typer.Abort:
+        say("Error: The question was not answered; nothing was done.", err=True)
+        sys.exit(FAILED)
+    except (RioniError, *failures) as ex:  # type: ignore[misc] # a tuple of classes
+        if isinstance(ex, CannotWrite):
+            discard_output()
+        notes = (" ".join(each.split()) for each in getattr(ex, "__notes__", ()))
+        say(" ".join([f"Error: {_in_one_line(str(ex))}", *notes]), err=True)
+        sys.exit(FAILED)
+    except OSError as ex:
+        say(
+            f"Error: {ex.filename or 'A file'} can't be used: {ex.strerror or ex}. Check disk space and permissions.",
+            err=True,
+        )
+        sys.exit(FAILED)
+    sys.exit(code)
+
+
+def _in_one_line(text: str) -> str:
+    """A text in which what a broker, or a proxy in front of it, has answered may have several lines."""
+    return " ".join(line for each in text.splitlines() if (line := each.strip()))

@@ -1,0 +1,36 @@
+import shutil
+from pathlib import Path
+
+import pytest
+
+from rioni.cli.cluster import jars
+from rioni.domain.errors import Unavailable
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch) -> Path:
+    """A cache without jars, on a machine without Maven."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(shutil, "which", lambda name: None if name == "mvn" else f"/bin/{name}")
+    return tmp_path / "rioni"
+
+
+def test_maven_is_needed_to_fetch_the_servers(cache):
+    with pytest.raises(Unavailable, match=r"This needs Maven on the path\."):
+        jars.fetch()
+
+
+def test_cached_jars_are_not_fetched_again(cache):
+    folder = jars._folder(jars.POM)
+    folder.mkdir(parents=True)
+    assert folder.parent == cache
+    assert jars.fetch() == f"{folder}/*"
+
+
+def test_each_list_of_jars_has_a_folder_of_its_own(cache, tmp_path):
+    jars._folder(jars.POM).mkdir(parents=True)
+    (tmp_path / "pom.xml").write_text("<project/>")
+    assert jars.fetched()
+    assert not jars.fetched(tmp_path / "pom.xml")
+    with pytest.raises(Unavailable, match=r"This needs Maven on the path\."):
+        jars.fetch(tmp_path / "pom.xml")

@@ -1,0 +1,80 @@
+"""Reading from a broker that fails, and whose events expire."""
+
+import json
+from itertools import islice
+from uuid import uuid4
+
+import pytest
+
+from rioni.cli.events.merging import entries
+from rioni.cli.events.patience import FAILURES_SILENT
+from rioni.cli.events.reading import Range, Reader
+from rioni.client import Unavailable
+from rioni.domain.timelines.position import TimelinePosition
+from rioni.testing import Broker
+
+
+HOUR_MS = 3_600_000
+
+
+@pytest.fixture(scope="module")
+def failing():
+    with Broker() as broker:
+        yield broker
+
+
+@pytest.fixture
+def orders(failing):
+    """An event type whose ten events have expired, and which has two further ones."""
+    name = f"orders-{uuid4()}"
+    failing.create_event_type(name, options={"retention_time": 3 * HOUR_MS})
+    failing.client().publish(name, [{"number": number} for number in range(10)])
+    failing.advance(hours=4)
+    failing.client().publish(name, [{"number": number} for number in range(10, 12)])
+    return name
+
+
+def _place(position):
+    return TimelinePosition(1, position)
+
+
+def _numbers(pieces):
+    return [json.loads(bytes(entry.event))["number"] for entry in entries(pieces)]
+
+
+def test_events_that_expired_before_they_were_read_are_counted(failing, orders):
+    reader = Reader(failing.client(), orders)
+    assert _numbers(reader.read(Range("0", _place(3), _place(11), 8))) == [10, 11]
+    assert reader.lost == 6
+    assert _numbers(islice(reader.follow({"0": _place(-1)}), 2)) == [10, 11]
+    assert reader.lost == 16
+
+
+def test_a_range_of_which_everything_has_expired_has_no_events(failing, orders):
+    reader = Reader(failing.client(), orders)
+    assert _numbers(reader.read(Range("0", _place(-1), _place(5), 6))) == []
+    assert reader.lost == 10
+
+
+def test_failures_that_pass_are_not_seen(failing, orders, monkeypatch):
+    monkeypatch.setattr("rioni.client.retries.WAIT_FIRST_S", 0.0)
+    reader = Reader(failing.client(), orders)
+    failing.fail_next(503, count=3, path="/event-types/*/events", retry_after_s=0)
+    assert _numbers(reader.read(Range("0", _place(9), _place(11), 2))) == [10, 11]
+    failing.drop_next(path="/event-types/*/events")
+    assert _numbers(islice(reader.follow({"0": _place(9)}), 2)) == [10, 11]
+
+
+def test_failures_that_stay_are_raised(failing, orders, monkeypatch):
+    monkeypatch.setattr("rioni.client.retries.WAIT_FIRST_S", 0.0)
+    notes = []
+
+    def told(note):
+        notes.append(note)
+        monkeypatch.setattr("rioni.cli.events.patience.PATIENCE_S", 0.0)
+
+    reader = Reader(failing.client(), orders, note=told)
+    failing.fail_next(503, count=FAILURES_SILENT + 1, path="/event-types/*/events", retry_after_s=0)
+    with pytest.raises(Unavailable):
+        list(reader.read(Range("0", _place(9), _place(11), 2)))
+    assert len(notes) == 1

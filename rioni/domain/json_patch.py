@@ -19,6 +19,21 @@ otherwise multiply."""
 Operation = Mapping[str, Any]
 
 
+def escaped(name: str) -> str:
+    """A name as a segment of a JSON pointer (RFC 6901)."""
+    return name.replace("~", "~0").replace("/", "~1")
+
+
+def unescaped(segment: str) -> str:
+    """The name that a segment of a JSON pointer stands for."""
+    return segment.replace("~1", "/").replace("~0", "~")
+
+
+def names(pointer: str) -> list[str]:
+    """The names, and numbers of items, that a JSON pointer consists of."""
+    return [unescaped(segment) for segment in pointer.split("/")[1:]]
+
+
 def json_patch(before: Any, after: Any) -> list[Operation]:
     """The operations `add`, `remove` and `replace` that make one JSON value of another, in order.
 
@@ -49,14 +64,14 @@ def _changes(path: str, before: Any, after: Any, depth: int) -> Iterator[Operati
 
 def _of_objects(path: str, before: Mapping[str, Any], after: Mapping[str, Any], depth: int) -> Iterator[Operation]:
     for name, value in before.items():
-        member = f"{path}/{name.replace('~', '~0').replace('/', '~1')}"
+        member = f"{path}/{escaped(name)}"
         if name in after:
             yield from _changes(member, value, after[name], depth)
         else:
             yield {"op": "remove", "path": member}
     for name, value in after.items():
         if name not in before:
-            yield {"op": "add", "path": f"{path}/{name.replace('~', '~0').replace('/', '~1')}", "value": value}
+            yield {"op": "add", "path": f"{path}/{escaped(name)}", "value": value}
 
 
 def _of_arrays(path: str, before: Sequence[Any], after: Sequence[Any], depth: int) -> Iterator[Operation]:

@@ -46,6 +46,11 @@ LAST_MS = 253_402_300_799_999
 """The last millisecond of the year 9999, behind which no time can be written in UTC."""
 
 
+def utc_text(time: datetime, timespec: str = "milliseconds") -> str:
+    """A time in UTC as RFC 3339 with `Z`."""
+    return time.isoformat(timespec=timespec).replace("+00:00", "Z")
+
+
 def rfc3339(timestamp_ms: int) -> str:
     """A time as RFC 3339 in UTC with milliseconds and `Z`."""
     seconds, milliseconds = divmod(timestamp_ms, 1_000)

@@ -19,6 +19,7 @@ from rioni import __version__
 from rioni.config.settings import Config
 from rioni.domain.errors import Unavailable
 from rioni.domain.system.installation import INSTALLATION
+from rioni.domain.timestamps import utc_text
 from rioni.files.private import private_umask
 from rioni.operations.verification import check
 from rioni.storage.embedded import backup_folder
@@ -139,7 +140,7 @@ def _described(registry: Snapshot, *, checked: bool) -> Manifest:
         installation=rows[0][0],
         position=position,
         hash=last.hex(),
-        taken_at=datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
+        taken_at=utc_text(datetime.now(UTC), "seconds"),
         rioni=__version__,
         checked=checked,
         files={},

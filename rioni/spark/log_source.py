@@ -23,6 +23,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from rioni.domain.errors import Unavailable
+from rioni.domain.timestamps import utc_text
 from rioni.spark.options import Options, parse_options
 from rioni.tools.api_client import Outage, RequestFailed, answered
 
@@ -151,7 +152,7 @@ def _time(parameter: str, value: datetime) -> tuple[str, str]:
     if value.microsecond % 1_000:
         return "", ""
     aware = value if value.tzinfo else value.astimezone()
-    return parameter, aware.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return parameter, utc_text(aware.astimezone(UTC))
 
 
 def _identity(entry: dict[str, Any]) -> tuple[Any, ...]:

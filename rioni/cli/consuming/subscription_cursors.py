@@ -16,6 +16,7 @@ from rioni.cli.terminal.output import confirm
 from rioni.cli.terminal.times import point_in_time
 from rioni.domain.errors import Invalid
 from rioni.domain.nearest import nearest
+from rioni.domain.timestamps import utc_text
 
 
 if TYPE_CHECKING:
@@ -197,7 +198,7 @@ def _target(
     elif near := nearest(to, (*ENDS, COMMITTED)):
         raise Invalid(f"There is no place {to}; did you mean {near}?")
     else:
-        target.timestamp = point_in_time(to).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        target.timestamp = utc_text(point_in_time(to))
     return target
 
 

@@ -16,6 +16,7 @@ from rioni.cli.terminal.exit_codes import FOUND
 from rioni.cli.terminal.output import console_on
 from rioni.cli.terminal.tables import Column, fit, table_of
 from rioni.domain.errors import Invalid
+from rioni.domain.timestamps import utc_text
 
 
 if TYPE_CHECKING:
@@ -188,7 +189,7 @@ def _lags(session: Session, subscriptions: "Iterable[Subscription]", *, strict: 
 
 def _sample(row: "Lag", history: "History") -> dict[str, Any]:
     return row.as_json() | {
-        "at": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "at": utc_text(datetime.now(UTC)),
         "change_per_s": None if history.change_per_s is None else round(history.change_per_s, 1),
         "empty_in_s": None if history.empty_in_s is None else round(history.empty_in_s),
         "sparkline": history.sparkline(SPARKLINE_WIDTH).rjust(SPARKLINE_WIDTH),

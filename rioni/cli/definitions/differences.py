@@ -1,13 +1,12 @@
 """The differences of two JSON values, by path, with what was there before and what is there then."""
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from msgspec import UNSET
 
 from rioni.cli.definitions.definition import dotted
 from rioni.cli.terminal.yaml_text import Path
-from rioni.domain.json_patch import json_patch
+from rioni.domain.json_patch import json_patch, names
 
 
 class Difference(NamedTuple):
@@ -31,17 +30,12 @@ def differences(before: Any, after: Any) -> list[Difference]:
 def _difference(before: Any, operation: Any) -> Difference:
     path: list[str | int] = []
     value = before
-    for segment in _segments(operation["path"]):
+    for segment in names(operation["path"]):
         key = int(segment) if isinstance(value, list) else segment
         path.append(key)
         value = _member(value, key)
     there = operation["op"] != "add"
     return Difference(tuple(path), value if there else UNSET, operation.get("value", UNSET))
-
-
-def _segments(pointer: str) -> Iterator[str]:
-    for segment in pointer.split("/")[1:]:
-        yield segment.replace("~1", "/").replace("~0", "~")
 
 
 def _member(value: Any, key: str | int) -> Any:

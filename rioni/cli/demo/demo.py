@@ -25,6 +25,7 @@ from rioni.cli.demo.data import DATASETS, FLIGHTS, OWNER, batches, rows
 from rioni.config.settings import Config
 from rioni.domain.addresses import host_and_port
 from rioni.domain.errors import Invalid, RioniError, Unavailable
+from rioni.domain.timestamps import utc_text
 from rioni.operations import admin as admin_operations
 from rioni.operations import rebuild as rebuild_operations
 from rioni.operations.rebuild import Wanted
@@ -170,7 +171,7 @@ def _create(client: DemoClient) -> None:
 
 def _publish(console: Console, config: Config, tables: list[list[dict[str, Any]]]) -> None:
     total = sum(map(len, tables))
-    now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    now = utc_text(datetime.now(UTC))
     begin = time.monotonic()
     with _progress(console) as progress:
         task = progress.add_task("Publishing", total=total)

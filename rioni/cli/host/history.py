@@ -144,8 +144,10 @@ def _changes(before: Any, after: Any, above: str = "") -> Iterator[tuple[str, st
 
 
 def _at(value: Any, path: str) -> Any:
-    for key in path.split("/")[1:]:
-        value = value[int(key)] if isinstance(value, list) else value[key.replace("~1", "/").replace("~0", "~")]
+    from rioni.domain.json_patch import names
+
+    for key in names(path):
+        value = value[int(key)] if isinstance(value, list) else value[key]
     return value
 
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import typer
 
-from rioni.domain.timestamps import beyond_millisecond, parsed
+from rioni.domain.timestamps import beyond_millisecond, parsed, utc_text
 
 
 POSITION = re.compile(r"[0-9]{1,18}")
@@ -30,7 +30,7 @@ def _log_time(text: str, *, ms: int = 0) -> str:
         time = _utc(parsed(text)) + timedelta(milliseconds=ms)
     except (ValueError, OverflowError) as ex:
         raise typer.BadParameter(f"{text} is not a time; write 2026-01-31 or 2026-01-31T12:00:00Z") from ex
-    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return utc_text(time)
 
 
 _AGO = re.compile(r"-?([0-9]{1,9})(s|m|h|d|w)")

@@ -25,6 +25,7 @@ from rioni.domain.publishing.pipeline import Prepared, event_ids, headers_of, pr
 from rioni.domain.publishing.results import Events, StepFailed
 from rioni.domain.publishing.rules import Publication, PublishRules
 from rioni.domain.schemas.formats import is_uuid
+from rioni.domain.timestamps import utc_text
 
 
 Schemas = Mapping[str, EventSchema | str]
@@ -210,7 +211,7 @@ def _rfc3339(at_ms: int) -> str | None:
         at = _EPOCH + timedelta(milliseconds=at_ms)
     except OverflowError:
         return None
-    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return utc_text(at)
 
 
 def _span_context(text: str) -> dict[str, str] | str:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 from jsonschema_rs.canonical.json import to_string
 
+from rioni.domain.json_patch import escaped
 from rioni.domain.schemas.change import Level, SchemaChange
 from rioni.domain.schemas.keywords import (
     ATTRIBUTES,
@@ -76,8 +77,7 @@ class _Pair(NamedTuple):
 
     def at(self, *segments: str) -> str:
         """The pointer to something inside."""
-        escaped = (segment.replace("~", "~0").replace("/", "~1") for segment in segments)
-        path = "/".join((self.path.removesuffix("/"), *escaped))
+        path = "/".join((self.path.removesuffix("/"), *map(escaped, segments)))
         return path if len(path) <= _PATH_CHARACTERS_MAX else f"#/…{path[-_PATH_CHARACTERS_MAX:]}"
 
     def inside(self, old: Any, new: Any, *segments: str) -> "_Pair":

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from rioni.domain.json_patch import unescaped
 from rioni.domain.schemas import strict_json
 
 
@@ -96,7 +97,7 @@ def resolve(root: Any, reference: str) -> Any:
     if not reference.startswith("#/"):
         raise LookupError(reference)
     for segment in _unquote(reference[2:]).split("/"):
-        key = segment.replace("~1", "/").replace("~0", "~")
+        key = unescaped(segment)
         if isinstance(node, list) and re.fullmatch(r"0|[1-9][0-9]{0,6}", key) and int(key) < len(node):
             node = node[int(key)]
         elif isinstance(node, dict) and key in node:

@@ -8,14 +8,13 @@ from collections.abc import Iterator
 
 import falcon
 
-from rioni.domain.breaths import TURN_S
+from rioni.domain.breaths import BREATH_S, TURN_S
 
 
 ANSWER_BYTES_MIN = 256
 """Smaller answers are not compressed: they would not shrink."""
 STEP_BYTES = 100_000
 """PERF: so much takes 1 ms, and 5 ms where hardly anything is repeated."""
-BREATH_S = 0.001
 LEVEL = 1
 """PERF: the cheapest level; on JSON events the best one saves a fifth more bytes for five times the time."""
 

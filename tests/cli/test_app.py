@@ -6,7 +6,6 @@ import socket
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -26,14 +25,15 @@ from tests.support.commands import all_commands
 COMMANDS = dict(all_commands())
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_every_command_has_help_for_itself_and_each_option_with_an_example(run, command: Sequence[str]):
-    code, out, _ = run(*command, "--help")
-    assert code == 0
-    assert "Example: " in out
-    assert f"rioni {' '.join(command)}" in out[out.index("Example: ") :]
-    for parameter in COMMANDS[command].params:
-        assert parameter.help, parameter.name
+def test_every_command_has_help_for_itself_and_each_option_with_an_example(run):
+    without_example, without_help = [], []
+    for command, described in COMMANDS.items():
+        code, out, _ = run(*command, "--help")
+        if code or f"rioni {' '.join(command)}" not in out.partition("Example: ")[2]:
+            without_example.append(command)
+        without_help += [(*command, parameter.name) for parameter in described.params if not parameter.help]
+    assert without_example == []
+    assert without_help == []
 
 
 @pytest.mark.parametrize(

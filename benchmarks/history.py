@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 from sqlalchemy import Engine, insert, select, text
 
-from rioni.http.audit_entries import rendered
+from rioni.http.resources.audit import rendered
 from rioni.projections.fold import EMPTY, Folded, fold
 from rioni.projections.queries import audit_pages, event_types, past, positions, schemas, storages, subscriptions
 from rioni.projections.queries.audit_pages import AuditQuery, Place

@@ -31,7 +31,7 @@ from rioni.projections.bulk.source import ENTRIES_PER_TASK, PREFIXES, check_end,
 from rioni.projections.generations.engine import open_engine, writing
 from rioni.projections.generations.generation import WORKING, Generation, create, finish_load, remove
 from rioni.sql.log_tables import HEAD, LOG
-from rioni.storage.sql.rebuild_lock import rebuild_lock
+from rioni.storage.sql.database_locks import rebuild_lock
 from tests.support.descendants import descendants
 from tests.support.history import Author, entries
 from tests.support.log import create_tables, rows

@@ -12,7 +12,7 @@ import pytest
 from rioni import __version__
 from rioni.domain.aggregates import TOPICS
 from rioni.domain.log_format import FORMATS
-from rioni.installation.catch_up import catch_up
+from rioni.installation.infrastructure import catch_up
 from rioni.projections.fold import FOLD_VERSION
 from rioni.storage.log.event_log import SqlEventLog
 from rioni.storage.log.verification import verify

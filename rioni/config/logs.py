@@ -18,7 +18,7 @@ from rioni.config.settings import JSON_LINES, Config
 from rioni.domain.terminal_text import visible, visible_json, visible_line
 
 
-_LIBRARIES = ("", "rioni.storage.sql.pool", "rioni.zookeeper.driver")
+_LIBRARIES = ("", "rioni.storage.sql.database_connections", "rioni.zookeeper.driver")
 """Loggers whose messages below a warning are dropped. SQLAlchemy's pools log in the name of our class."""
 _SHARED: list[Processor] = [
     structlog.stdlib.add_logger_name,

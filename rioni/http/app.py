@@ -8,32 +8,57 @@ from rioni.domain.errors import RioniError
 from rioni.domain.event_types.rules import ENRICHMENT_STRATEGIES, PARTITION_STRATEGIES
 from rioni.http import problems
 from rioni.http.dependencies import Dependencies
-from rioni.http.middleware.access_log import AccessMiddleware
+from rioni.http.middleware.access_log import AccessMiddleware, DenialMiddleware
 from rioni.http.middleware.authentication import AuthenticationMiddleware
 from rioni.http.middleware.base_path import BasePathMiddleware
 from rioni.http.middleware.cross_site import SiteMiddleware
-from rioni.http.middleware.denials import DenialMiddleware
 from rioni.http.middleware.requests import RequestMiddleware
+from rioni.http.openapi.page import DocsResource, OpenApiResource
 from rioni.http.request_parsing import OnceRequest
+from rioni.http.resources.administration import (
+    AdminsResource,
+    BlacklistEntryResource,
+    BlacklistResource,
+    DefaultStorageResource,
+    FeaturesResource,
+    NodesResource,
+    RightsResource,
+    StorageResource,
+    StoragesResource,
+)
 from rioni.http.resources.audit import AuditResource, DenialsResource
 from rioni.http.resources.clients import ConsumersResource, ProducersResource
-from rioni.http.resources.cursor_arithmetic import (
-    CursorDistancesResource,
-    CursorsLagResource,
-    ShiftedCursorsResource,
+from rioni.http.resources.dead_letters import (
+    DeadLettersResource,
+    RedrivePreviewResource,
+    RedriveResource,
 )
-from rioni.http.resources.documentation import DocsResource, OpenApiResource
-from rioni.http.resources.event_type_facets import EventTypeFacetsResource
-from rioni.http.resources.event_types import EventTypeResource, EventTypesResource, RegistryResource
+from rioni.http.resources.event_types import (
+    EventTypeFacetsResource,
+    EventTypeResource,
+    EventTypesResource,
+    RegistryResource,
+)
 from rioni.http.resources.events import DeletedEventsResource, EventsResource
 from rioni.http.resources.filter_evaluations import FilterEvaluationsResource
-from rioni.http.resources.health import HealthResource, LiveResource, MetricsResource, ReadyResource, VersionResource
-from rioni.http.resources.jobs import JobResource, JobsResource
-from rioni.http.resources.metrics_history import MetricsHistoryResource
-from rioni.http.resources.nodes import NodesResource
-from rioni.http.resources.partitions import PartitionResource, PartitionsResource
-from rioni.http.resources.rebuilds import RebuildResource, RebuildsResource
-from rioni.http.resources.rights import RightsResource
+from rioni.http.resources.jobs import JobResource, JobsResource, RebuildResource, RebuildsResource
+from rioni.http.resources.monitoring import (
+    HealthResource,
+    LiveResource,
+    MetricsHistoryResource,
+    MetricsResource,
+    ReadyResource,
+    VersionResource,
+)
+from rioni.http.resources.partitions import (
+    CursorDistancesResource,
+    CursorsLagResource,
+    PartitionCountResource,
+    PartitionResource,
+    PartitionsResource,
+    ShiftedCursorsResource,
+    TimelinesResource,
+)
 from rioni.http.resources.schemas import (
     AvroSchemaResource,
     AvroSchemasResource,
@@ -41,24 +66,19 @@ from rioni.http.resources.schemas import (
     SchemaResource,
     SchemasResource,
 )
-from rioni.http.resources.settings import AdminsResource, BlacklistEntryResource, BlacklistResource, FeaturesResource
-from rioni.http.resources.storages import DefaultStorageResource, StorageResource, StoragesResource
 from rioni.http.resources.stream_tickets import StreamTicketsResource
-from rioni.http.resources.subscriptions.cursors import SubscriptionCursorsResource
-from rioni.http.resources.subscriptions.dead_letters import (
-    DeadLettersResource,
-    RedrivePreviewResource,
-    RedriveResource,
-)
-from rioni.http.resources.subscriptions.ended_streams import EndedStreamsResource
-from rioni.http.resources.subscriptions.events import (
+from rioni.http.resources.subscription_events import (
     StreamFailuresResource,
+    SubscriptionCursorsResource,
     SubscriptionEventsResource,
     SubscriptionStreamResource,
 )
-from rioni.http.resources.subscriptions.stats import SubscriptionStatsResource
-from rioni.http.resources.subscriptions.subscriptions import SubscriptionResource, SubscriptionsResource
-from rioni.http.resources.timelines import PartitionCountResource, TimelinesResource
+from rioni.http.resources.subscriptions import (
+    EndedStreamsResource,
+    SubscriptionResource,
+    SubscriptionsResource,
+    SubscriptionStatsResource,
+)
 from rioni.http.resources.transparency_log import (
     CheckpointResource,
     ConsistencyResource,

@@ -1,4 +1,4 @@
-"""Dependencies of the API's resources, built once per process by bootstrap."""
+"""Dependencies of the API's resources, built once per process by bootstrap, and the resources' base."""
 
 import threading
 from collections.abc import Callable
@@ -28,18 +28,17 @@ from rioni.domain.ports.event_stores import EventStores
 from rioni.domain.ports.notifier import Notifier
 from rioni.domain.ports.registry import Registry
 from rioni.domain.ports.thread_pool import ThreadPool
-from rioni.http.answers.answer_budget import AnswerBudget
+from rioni.http.answer_budget import AnswerBudget
 from rioni.http.bodies.reading import BodyBudget
 from rioni.http.health_checks import HealthChecker
 from rioni.http.metrics.collectors import Metrics
 from rioni.http.middleware.authentication import Authentication
-from rioni.http.quotas.quotas import Quotas
-from rioni.http.stream_tickets import StreamTickets
-from rioni.http.streaming.quota import StreamQuota
-from rioni.http.streaming.resumption import Resumption
-from rioni.http.streaming.shared_reads import CachedUntilNotified
-from rioni.http.streaming.stream_context import StreamPorts
+from rioni.http.quotas import Quotas, StreamQuota
+from rioni.http.streaming.stream_context import CachedUntilNotified, StreamPorts
+from rioni.http.streaming.stream_tickets import Resumption, StreamTickets
 
+
+# --- Dependencies of the API's resources, built once per process by bootstrap ---
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -106,3 +105,13 @@ class Dependencies:
         """Run a query of `rioni.projections` off the hub."""
         result: T = self.database_pool(self.read, query, *args, **kwargs)
         return result
+
+
+# --- Base of the API's resources ---
+
+
+class Resource:
+    """A resource, which uses the dependencies of its process."""
+
+    def __init__(self, dependencies: Dependencies) -> None:
+        self._dependencies = dependencies

@@ -7,15 +7,16 @@ from pathlib import Path
 from sqlalchemy import Engine
 
 from rioni.commands.system.settings import AcceptLoss
+from rioni.commands.timelines.timeline_switch import TimelineSwitcher
+from rioni.commands.timelines.timelines import StartSwitch
 from rioni.config.settings import Config
-from rioni.domain.errors import Unavailable
+from rioni.domain.errors import Conflict, Unavailable
 from rioni.domain.system.installation import Anchor, DataMismatch
 from rioni.domain.timelines.position import BEFORE_FIRST, TimelinePosition, parse_offset
 from rioni.domain.timelines.timeline import FIRST_ORDER, Timeline
 from rioni.files.private import private_umask
 from rioni.installation.adapters import check_shared
 from rioni.installation.anchoring import StoreMarks
-from rioni.installation.catch_up import catch_up
 from rioni.installation.database import (
     acceptance_identity,
     cluster_identity,
@@ -23,26 +24,83 @@ from rioni.installation.database import (
     database_engine,
     database_lease,
 )
-from rioni.installation.event_chains import chain_findings
-from rioni.installation.infrastructure import build_infrastructure
-from rioni.installation.kafka import compare_kafka
-from rioni.installation.kafka_acceptance import accept_kafka
-from rioni.installation.kafka_events import kafka_findings
-from rioni.installation.kafka_stores import kafka_storages, opener_for_reading
+from rioni.installation.infrastructure import Infrastructure, build_infrastructure, catch_up
+from rioni.installation.kafka import KafkaComparison, compare_kafka, kafka_storages, opener_for_reading
+from rioni.installation.stored_events import chain_findings, kafka_findings
 from rioni.installation.stores import Expected, least_ends, mismatches, read_expected
 from rioni.storage.clock import SystemClock
-from rioni.storage.embedded.anchoring import COORDINATION
-from rioni.storage.embedded.anchors import write_anchor
+from rioni.storage.embedded.anchors import COORDINATION, write_anchor
 from rioni.storage.embedded.coordination.database import CoordinationDatabase
 from rioni.storage.embedded.data_directory import DataDirectory, DataDirectoryError, registry_missing
-from rioni.storage.embedded.events.chain_heads import forget_anchored
 from rioni.storage.embedded.events.chunks import DamagedEvents
 from rioni.storage.embedded.events.database import EventsDatabase
-from rioni.storage.embedded.events.padding import pad
+from rioni.storage.embedded.events.partitions import pad
+from rioni.storage.embedded.events.verification import forget_anchored
 from rioni.storage.embedded.migration_mark import check_not_migrated
 from rioni.storage.sql.engines import reading
 from rioni.storage.sql.migration import upgrade
-from rioni.storage.sql.store_marks import ZOOKEEPER, ends_text, installation_id, write_marks, zookeeper_mark
+from rioni.storage.sql.store_marks import (
+    ZOOKEEPER,
+    accepted_mark,
+    cluster_mark,
+    ends_text,
+    installation_id,
+    write_marks,
+    zookeeper_mark,
+)
+
+
+# --- Replaces timelines in Kafka clusters that lost events; see `rioni.installation.acceptance` ---
+
+
+def accept_kafka(base: Infrastructure, compared: KafkaComparison) -> None:
+    """Replace every active timeline that may have lost events, and record new marks; blocks on Kafka.
+
+    Missing topics are created empty, and all damaged timelines are closed: later events go to new timelines, whose
+    offsets are greater than all assigned before. Readers skip the events missing in a closed timeline. After an
+    interruption it can be run again.
+
+    Args:
+        base: of the only running broker or node.
+        compared: result of the comparison.
+
+    Raises:
+        Conflict: a pending switch can't be completed.
+        Unavailable: Kafka rejects a request or does not answer.
+    """
+    stores = base.adapters.stores
+    for storage in compared.storages:
+        store = stores.of(storage.storage_id)
+        for timeline in storage.missing:
+            store.create_topic(timeline.topic, timeline.partitions)
+        for timeline in storage.damaged:
+            store.extend_topic(timeline.topic, timeline.partitions)
+    base.registry.refresh()
+    # Dead processes may have left unfinished switches, which block new ones.
+    timeline_switcher = TimelineSwitcher(base.registry, base.bus, base.adapters.signals, base.clock)
+    timeline_switcher.repair(base.system_context)
+    marks: dict[str, str] = {}
+    for storage in compared.storages:
+        if storage.findings:
+            marks[cluster_mark(storage.storage_id)] = storage.cluster_id
+        for timeline in storage.damaged:
+            marks[accepted_mark(timeline.topic)] = ends_text(_close(base, timeline_switcher, timeline))
+    base.database_pool(write_marks, base.log.engine, marks)
+
+
+def _close(base: Infrastructure, timeline_switcher: TimelineSwitcher, timeline: Timeline) -> list[int]:
+    """Close a timeline permanently; return the end position of each partition."""
+    base.registry.refresh()
+    if base.registry.timelines(timeline.event_type).active.id == timeline.id:
+        name, storage_id = timeline.event_type, timeline.storage_id
+        timeline_switcher.switch(
+            StartSwitch(event_type=name, storage_id=storage_id, replaces=timeline.id), base.system_context()
+        )
+        base.registry.refresh()
+        if base.registry.timelines(name).active.id == timeline.id:
+            raise Conflict(f"The timeline of event type {name} can't be replaced now. Run the command again.")
+    bounds = base.adapters.stores.of(timeline.storage_id).close_topic(timeline.topic)
+    return [each.newest + 1 for each in bounds]
 
 
 UNMARKED_MAX = 1_000_000

@@ -19,17 +19,15 @@ from rioni.domain.ports.quota import ConnectionQuota
 from rioni.domain.ports.store_measurements import StoreMeasurements
 from rioni.domain.system.storages import EMBEDDED, KAFKA, StorageEntry
 from rioni.installation.pools import WorkerPools
-from rioni.storage.chunk_cache import CacheMemory
 from rioni.storage.embedded.coordination.coordinator import EmbeddedCoordinator
-from rioni.storage.embedded.coordination.quota import EmbeddedConnectionQuota
+from rioni.storage.embedded.coordination.workers import FileLeadership
 from rioni.storage.embedded.data_directory import DataDirectory
 from rioni.storage.embedded.events.event_store import EmbeddedEventStore
-from rioni.storage.embedded.leadership import FileLeadership
+from rioni.storage.embedded.expendable import EmbeddedConnectionQuota
 from rioni.storage.embedded.signals import EmbeddedSignals
-from rioni.storage.event_stores import EventStoreRegistry
+from rioni.storage.event_stores import CacheMemory, EventStoreRegistry
 from rioni.storage.kafka.factory import opener
-from rioni.storage.zookeeper.factory import Shared, open_shared
-from rioni.storage.zookeeper.session.options import read_options
+from rioni.storage.zookeeper.factory import Shared, open_shared, read_options
 
 
 class _Closes(Protocol):

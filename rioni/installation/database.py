@@ -12,7 +12,7 @@ from rioni.domain.errors import Unavailable
 from rioni.projections.tables import lock_against_swap
 from rioni.storage.embedded.data_directory import check_not_restoring, registry_missing
 from rioni.storage.sql import engines
-from rioni.storage.sql.database_lease import ClusterIdentity, DatabaseLease
+from rioni.storage.sql.database_locks import ClusterIdentity, DatabaseLease
 from rioni.storage.sql.engines import create_engine
 from rioni.storage.sql.migration import check_current
 from rioni.storage.sql.read_only import read_only_engine

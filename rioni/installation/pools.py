@@ -2,7 +2,7 @@
 
 A pool has a maximum number of threads, a maximum queue, and a deadline for each task, queueing included. A full queue
 and a missed deadline are errors, which become 503. A thread that hangs is not replaced: the pool never exceeds its
-bound, and `rioni.server.jobs.watchdog` handles threads that do not return.
+bound, and `rioni.server.watchdog` handles threads that do not return.
 
 To add a pool: add a line to `KINDS` with the reason for its numbers and a field to `WorkerPools`, and pass
 `pools.<field>` (a `ThreadPool`, see `rioni.domain.ports`) to the blocking code. A task may call another pool: it
@@ -27,7 +27,7 @@ from rioni.config.settings import Config
 from rioni.domain.errors import OutcomeUnknown, Unavailable
 from rioni.domain.ports.thread_pool import CLIENT, StorePools, ThreadPool, direct, in_place
 from rioni.installation.turns import Gate
-from rioni.storage.threads.hub_thread import HubThread
+from rioni.storage.threads import HubThread
 
 
 P = ParamSpec("P")

@@ -1,16 +1,14 @@
-"""Checks that the stores of an installation are consistent; see `rioni.domain.system.installation`.
-
-Runs before the worker processes start, and in `rioni verify`. Files are only read. Files replaced while the broker runs
-are not detected: SQLite itself could not handle that.
-"""
+"""Checks that the stores of an installation are consistent; see `rioni.domain.system.installation`."""
 
 import sqlite3
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from sqlalchemy import Connection, Engine
 
+from rioni.config.settings import Config
 from rioni.domain.errors import RioniError, Unavailable
 from rioni.domain.hash_chain import LogHead
 from rioni.domain.subscriptions.cursor_arithmetic import beyond_end
@@ -20,15 +18,20 @@ from rioni.domain.timelines.position import TimelinePosition, parse_offset
 from rioni.domain.timelines.timeline import FIRST_ORDER, Timeline
 from rioni.projections.queries.states import all_states
 from rioni.sql.log_tables import LOG
-from rioni.storage.embedded.anchoring import COORDINATION
-from rioni.storage.embedded.anchors import Found, committed_offsets, inspect, table_names
+from rioni.storage.embedded.anchors import COORDINATION, Found, committed_offsets, inspect, table_names
 from rioni.storage.embedded.coordination.database import CoordinationDatabase
 from rioni.storage.embedded.data_directory import events_path, registry_missing
 from rioni.storage.embedded.events.database import EventsDatabase
-from rioni.storage.embedded.structure import unusable_tables
+from rioni.storage.embedded.structure import page_findings, table_findings, type_findings, unusable_tables
 from rioni.storage.sql.engines import reading
+from rioni.storage.sql.migration import NEW_SQLITE
 from rioni.storage.sql.store_marks import ends_of, entry_hash, read_head, read_marks, topic_mark
 
+
+# --- Checks that the stores of an installation are consistent; see `rioni.domain.system.installation` ---
+#
+# Runs before the worker processes start, and in `rioni verify`. Files are only read. Files replaced while the broker
+# runs are not detected: SQLite itself could not handle that.
 
 TOPICS_SHOWN_MAX = 5
 
@@ -253,3 +256,26 @@ def shown(texts: list[str]) -> str:
     """Join the first texts, and the number of further ones."""
     more = f" and {len(texts) - TOPICS_SHOWN_MAX} more" if len(texts) > TOPICS_SHOWN_MAX else ""
     return "; ".join(texts[:TOPICS_SHOWN_MAX]) + more
+
+
+# Which embedded files `rioni verify` compares with what this release makes; see `rioni.storage.embedded.structure`.
+
+
+def structure_checks(config: Config) -> Iterator[tuple[str, Callable[[], Iterable[str]]]]:
+    """Yield for each check the name of a file, and a function that returns a sentence for each finding."""
+    if not config.database:
+        registry = config.data / "registry.db"
+        yield registry.name, partial(page_findings, registry)
+        yield registry.name, partial(table_findings, registry, NEW_SQLITE.read_text(encoding="utf-8"))
+    if (path := config.data / "coordination.db").is_file():
+        yield path.name, partial(page_findings, path)
+        yield path.name, partial(table_findings, path, *_made(CoordinationDatabase))
+        yield path.name, partial(type_findings, path, CoordinationDatabase.schema)
+    for path in sorted(config.data.glob("events*.db")):
+        # Its pages are checked with its events.
+        yield path.name, partial(table_findings, path, *_made(EventsDatabase))
+        yield path.name, partial(type_findings, path, EventsDatabase.schema)
+
+
+def _made(database: type[CoordinationDatabase | EventsDatabase]) -> tuple[str, int]:
+    return database.schema, database.schema_version

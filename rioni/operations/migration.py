@@ -26,9 +26,8 @@ from rioni.domain.publishing.headers import NO_HEADERS, Headers
 from rioni.domain.system.storages import EMBEDDED, KAFKA, StorageEntry
 from rioni.domain.timelines.position import Bounds, EventTypePartition
 from rioni.domain.timelines.timeline import Timeline
-from rioni.installation.catch_up import catch_up
 from rioni.installation.database import database_engine, database_lease, database_url, migration_identity
-from rioni.installation.infrastructure import Infrastructure, build_infrastructure
+from rioni.installation.infrastructure import Infrastructure, build_infrastructure, catch_up
 from rioni.projections.tables import TRACKING_NAME
 from rioni.server.startup import prepare_startup
 from rioni.storage.embedded.events.database import EventsDatabase

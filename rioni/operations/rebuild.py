@@ -27,8 +27,8 @@ from rioni.projections.queries import positions
 from rioni.projections.tables import TRACKING_NAME
 from rioni.sql.log_tables import HEAD, TRACKING
 from rioni.storage.sql import engines
+from rioni.storage.sql.database_locks import rebuild_lock
 from rioni.storage.sql.migration import check_current
-from rioni.storage.sql.rebuild_lock import rebuild_lock
 
 
 if TYPE_CHECKING:

@@ -26,8 +26,7 @@ from rioni.files.private import private_umask
 from rioni.installation.acceptance import accept_loss
 from rioni.installation.stores import counted
 from rioni.storage.embedded import backup_folder
-from rioni.storage.embedded.anchoring import COORDINATION
-from rioni.storage.embedded.anchors import committed_offsets, inspect
+from rioni.storage.embedded.anchors import COORDINATION, committed_offsets, inspect
 from rioni.storage.embedded.backup_files import FORMAT_NAME, BackupError, created, open_file, opened
 from rioni.storage.embedded.backup_folder import Manifest
 from rioni.storage.embedded.data_directory import RESTORING, STAGING, DataDirectory, fsync_directory

@@ -20,21 +20,26 @@ from rioni.domain.transparency.signed_note import Verifier
 from rioni.installation import restored
 from rioni.installation.anchored_heads import last_anchoring
 from rioni.installation.database import DAMAGE, database_url, opened_for_reading, reading_models
-from rioni.installation.event_chains import chain_findings
 from rioni.installation.from_config import key_file
-from rioni.installation.kafka import compare_kafka
-from rioni.installation.kafka_events import kafka_findings
-from rioni.installation.kafka_stores import kafka_storages, opener_for_reading
-from rioni.installation.log_keys import key_file_findings, key_findings, known_keys, lost_keys, missing_key
-from rioni.installation.log_tree import SeenCheckpoint, signature_findings, tree_findings
-from rioni.installation.stores import counted, cursors_beyond_end, mismatches
-from rioni.installation.structure import structure_checks
+from rioni.installation.kafka import compare_kafka, kafka_storages, opener_for_reading
+from rioni.installation.log_tree import (
+    SeenCheckpoint,
+    key_file_findings,
+    key_findings,
+    known_keys,
+    lost_keys,
+    missing_key,
+    signature_findings,
+    tree_findings,
+)
+from rioni.installation.stored_events import chain_findings, kafka_findings
+from rioni.installation.stores import counted, cursors_beyond_end, mismatches, structure_checks
 from rioni.projections.comparison import Difference, compare
 from rioni.projections.queries.states import all_states
 from rioni.projections.tables import STATES, SUBSCRIPTION_EVENT_TYPES
 from rioni.storage.clock import SystemClock
 from rioni.storage.embedded.data_directory import DataDirectoryError, check_marker
-from rioni.storage.embedded.events.read_only import OtherVersion, ReadOnlyDatabase
+from rioni.storage.embedded.events.verification import OtherVersion, ReadOnlyDatabase
 from rioni.storage.embedded.events.verification import verify as verify_events
 from rioni.storage.kafka.verification import verify as verify_kafka
 from rioni.storage.log.verification import setbacks

@@ -33,22 +33,17 @@ from rioni.domain.addresses import host_and_port
 from rioni.domain.errors import RioniError, Unavailable
 from rioni.domain.ports.clock import Clock
 from rioni.domain.system.worker_reports import EVERY_S as REPORT_EVERY_S
-from rioni.http.connection.balance import BalancedServer, ConnectionCounts
-from rioni.http.connection.framing import BoundedRequest, ClosingReader, discard_rest
-from rioni.http.connection.hub_watch import HubWatch
-from rioni.http.connection.known_heads import create
-from rioni.http.connection.listener import listen
-from rioni.http.connection.open_connections import OpenConnections
-from rioni.http.connection.timeouts import Deadlines, DeadlineSocket
-from rioni.http.connection.tls import Tls
-from rioni.http.metrics.metrics_slots import MULTIPROCESS_FOLDER, release_slot
+from rioni.http.connection.framing import BoundedRequest, ClosingReader, create, discard_rest
+from rioni.http.connection.listener import BalancedServer, ConnectionCounts, Tls, listen
+from rioni.http.connection.timeouts import Deadlines, DeadlineSocket, OpenConnections
+from rioni.http.metrics.metrics_files import MULTIPROCESS_FOLDER, release_slot
 from rioni.http.middleware.authentication import TOKEN_CHARACTERS_MAX
 from rioni.installation.from_config import NO_SHARED_KEY
 from rioni.installation.pools import FILES, NAMES, Pool, Pools, kinds_for, resolve_in
-from rioni.server.jobs.lags import TICK_S as LAGS_TICK_S
-from rioni.server.jobs.watchdog import Replacements, end_within
 from rioni.server.memory import limit_arenas
+from rioni.server.reporting import TICK_S as LAGS_TICK_S
 from rioni.server.startup import prepare_startup
+from rioni.server.watchdog import HubWatch, Replacements, end_within
 from rioni.server.worker import Worker, shared_buckets, worker
 
 

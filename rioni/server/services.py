@@ -1,15 +1,19 @@
-"""Wires the services of a process that need no HTTP: publishing, cursors, timelines, system events, background jobs."""
+"""Wires the services of a process that need no HTTP: publishing, cursors, timelines, projections, sessions."""
 
 from collections.abc import Callable, Iterable
 from functools import partial
+from itertools import islice
 from random import Random
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
+
+from sqlalchemy import Engine
 
 from rioni.commands.authorization import AccessPolicy
 from rioni.commands.background.background_jobs import BackgroundJobs
 from rioni.commands.background.orphan_cleanup import OrphanCleaner
 from rioni.commands.background.retention import Retention
 from rioni.commands.context import Context
+from rioni.commands.job_runner import LoggedJobRunner
 from rioni.commands.publishing.avro_publisher import AvroPublisher
 from rioni.commands.publishing.publisher import Publisher
 from rioni.commands.publishing.timeline_appender import TimelineAppender
@@ -23,13 +27,23 @@ from rioni.commands.system.system_event_types import SystemEventTypes
 from rioni.commands.system.usage_metrics import UsageRecorder
 from rioni.commands.timelines.timeline_switch import TimelineSwitcher
 from rioni.commands.timelines.topic_digests import TopicDigests
+from rioni.console.ended_sessions import HOLDER_CHARACTERS, SessionsUnavailable
+from rioni.domain.errors import Unavailable
 from rioni.domain.ports.event_stores import EventStores
+from rioni.domain.ports.thread_pool import ThreadPool
 from rioni.domain.timestamps import rfc3339
 from rioni.installation.from_config import auditors, default_admin, parse_attributes, system_event_types
 from rioni.installation.infrastructure import Infrastructure
 from rioni.projections.avro_schemas import CompiledAvroSchemas
 from rioni.projections.checkpointed_log import SqlCheckpointedLogReader
+from rioni.projections.custom import installed
+from rioni.projections.custom_tables import CustomProjector
 from rioni.storage.sql import engines
+from rioni.storage.sql.access_tables import SqlEndedSessions
+from rioni.storage.sql.engines import reading
+
+
+# Wires the services of a process that need no HTTP: publishing, cursors, timelines, system events, background jobs.
 
 
 class Services(NamedTuple):
@@ -164,3 +178,76 @@ def build_kpi_feed(base: Infrastructure, services: Services, usage: UsageRecorde
         salt=base.config.pseudonym_salt,
         streams_every_s=base.config.kpi_streams_interval_s,
     )
+
+
+# Brings users' projections up to date that are behind the log: new ones, and those of nodes that lacked them.
+
+ENTRIES_PER_TRANSACTION = 200
+"""The log is locked meanwhile: some hundredths of a second."""
+TRANSACTIONS_PER_TICK = 5
+
+
+class CustomProjections:
+    """Does so in the process that is the leader, a little at a time; failures are logged."""
+
+    def __init__(self, base: Infrastructure) -> None:
+        self._base, self._runner = base, LoggedJobRunner()
+        self._projector = CustomProjector(installed())
+
+    def tick(self) -> None:
+        """Fold some entries; blocks on the database."""
+        if installed() and self._base.adapters.leadership.held():
+            self._runner.run("bringing custom projections up to date", self.catch_up)
+
+    def catch_up(self, transactions_max: int = TRANSACTIONS_PER_TICK) -> None:
+        """Fold some entries into each projection that is behind.
+
+        Raises:
+            Unavailable: the database can't be used.
+        """
+        for _ in range(transactions_max):
+            if not self._base.database_pool(self._fold_some):
+                return
+
+    def _fold_some(self) -> bool:
+        with reading(self._base.log.engine) as connection:
+            behind = self._projector.behind(connection, self._base.log.head().position)
+        for shown in behind:
+            self._fold(shown)
+        return bool(behind)
+
+    def _fold(self, shown: int) -> None:
+        with self._base.log.transaction() as transaction:
+            entries = list(islice(transaction.entries(shown), ENTRIES_PER_TRANSACTION))
+            self._projector.apply(transaction.connection, entries)
+
+
+# Gives the console the sessions that have ended: in the registry database, through the pool that waits for it.
+
+T = TypeVar("T")
+
+
+class StoredEndedSessions:
+    """The console's port `EndedSessionStore`.
+
+    Args:
+        engine: of a migrated database; closed by its owner.
+        pool: runs what blocks on the database.
+    """
+
+    def __init__(self, engine: Engine, pool: ThreadPool) -> None:
+        self._store, self._pool = SqlEndedSessions(engine, HOLDER_CHARACTERS), pool
+
+    def end(self, session_id: str, until_s: int, now_s: int) -> None:
+        """Keep that a session has ended; see the port."""
+        self._call(self._store.end, session_id, until_s, now_s)
+
+    def has_ended(self, session_id: str) -> bool:
+        """Whether a session has ended; see the port."""
+        return self._call(self._store.has_ended, session_id)
+
+    def _call(self, function: Callable[..., T], *args: object) -> T:
+        try:
+            return self._pool(function, *args)
+        except Unavailable as ex:
+            raise SessionsUnavailable from ex

@@ -19,7 +19,6 @@ from rioni.domain.system.installation import DataMismatch
 from rioni.domain.system.storages import EMBEDDED
 from rioni.files.private import private_umask
 from rioni.installation.adapters import check_shared
-from rioni.installation.catch_up import catch_up
 from rioni.installation.database import (
     cluster_identity,
     damage_reported,
@@ -28,21 +27,22 @@ from rioni.installation.database import (
     reading_models,
 )
 from rioni.installation.from_config import token_policy
+from rioni.installation.infrastructure import catch_up
 from rioni.installation.kafka import compare_kafka
 from rioni.installation.stores import check_registry, mismatches
 from rioni.projections.generations import rebuilds
 from rioni.projections.generations.generation import WORKING, remove
 from rioni.projections.queries.storages import all_storages
-from rioni.server.jobs.log_tree import make_key
+from rioni.server.log_tree import make_key
 from rioni.storage.clock import SystemClock
 from rioni.storage.embedded.data_directory import DataDirectory
 from rioni.storage.embedded.events.database import EventsDatabase
 from rioni.storage.embedded.expendable import renew_damaged
 from rioni.storage.embedded.migration_mark import check_not_migrated
-from rioni.storage.kafka.options import options_of, read_options
+from rioni.storage.kafka.factory import options_of, read_options
+from rioni.storage.sql.database_locks import rebuild_lock
 from rioni.storage.sql.engines import writing
 from rioni.storage.sql.migration import upgrade
-from rioni.storage.sql.rebuild_lock import rebuild_lock
 from rioni.storage.sql.store_marks import ZOOKEEPER, installation_id, raise_marks, zookeeper_mark
 from rioni.storage.tokens.sources import sources_of_tokens
 

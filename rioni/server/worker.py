@@ -31,7 +31,7 @@ from rioni.domain.ports.notifier import LOG_KEY
 from rioni.domain.ports.spool import Spools
 from rioni.domain.ports.thread_pool import CLIENT
 from rioni.domain.subscriptions.event_filter import load_filters
-from rioni.http.answers.answer_budget import AnswerBudget, PageBudget, released_when_sent
+from rioni.http.answer_budget import AnswerBudget, PageBudget, released_when_sent
 from rioni.http.app import create_app
 from rioni.http.bodies.reading import BodyBudget
 from rioni.http.dependencies import STOPPING_KEY, Dependencies
@@ -40,32 +40,24 @@ from rioni.http.metrics.collectors import Metrics
 from rioni.http.middleware.authentication import Authentication
 from rioni.http.middleware.base_path import BasePathMiddleware, below_base_path
 from rioni.http.middleware.cross_site import HostMiddleware
-from rioni.http.quotas.quotas import NAMES as QUOTAS
-from rioni.http.quotas.quotas import Quotas
-from rioni.http.quotas.shared_buckets import SharedBuckets
-from rioni.http.stream_tickets import StreamTickets
-from rioni.http.streaming.quota import StreamQuota
-from rioni.http.streaming.resumption import Resumption
-from rioni.http.streaming.shared_reads import CachedUntilNotified, SharedCall
-from rioni.http.streaming.stream_context import StreamMemory, StreamPorts
+from rioni.http.quotas import NAMES as QUOTAS
+from rioni.http.quotas import Quotas, SharedBuckets, StreamQuota
+from rioni.http.streaming.stream_context import CachedUntilNotified, SharedCall, StreamMemory, StreamPorts
+from rioni.http.streaming.stream_tickets import Resumption, StreamTickets
 from rioni.installation.anchoring import StoreMarks
 from rioni.installation.database import cluster_identity, database_lease
 from rioni.installation.from_config import default_admin, key_file, log_consumers, token_policy
 from rioni.installation.infrastructure import Infrastructure, build_infrastructure
 from rioni.installation.pools import Pools
 from rioni.installation.turns import Gate
-from rioni.server.jobs.custom_projections import CustomProjections
-from rioni.server.jobs.ended_sessions import StoredEndedSessions
-from rioni.server.jobs.lags import Lags
-from rioni.server.jobs.log_tree import KeyRecorder, TileBuilder, build_checkpoint_signer
-from rioni.server.jobs.metrics_history import MetricsHistory
-from rioni.server.jobs.rebuild_gauges import RebuildGauges
-from rioni.server.jobs.watchdog import Watchdog
-from rioni.server.jobs.worker_reporter import WorkerReporter
+from rioni.server.log_tree import KeyRecorder, TileBuilder, build_checkpoint_signer
 from rioni.server.memory import trim_memory
 from rioni.server.readiness import readiness
+from rioni.server.reporting import Lags, MetricsHistory, RebuildGauges, WorkerReporter
 from rioni.server.services import (
+    CustomProjections,
     Services,
+    StoredEndedSessions,
     build_background_jobs,
     build_chain_anchoring,
     build_kpi_feed,
@@ -73,14 +65,14 @@ from rioni.server.services import (
     build_services,
     build_topic_digests,
 )
+from rioni.server.watchdog import Watchdog
 from rioni.storage.clock import ExpiryClock, SystemClock
-from rioni.storage.embedded.activity import EmbeddedActivity
+from rioni.storage.embedded.coordination.workers import FileLeadership
 from rioni.storage.embedded.data_directory import DataDirectory
-from rioni.storage.embedded.jobs import EmbeddedJobs
-from rioni.storage.embedded.leadership import FileLeadership
+from rioni.storage.embedded.expendable import EmbeddedActivity, EmbeddedJobs
 from rioni.storage.embedded.spool import FileSpool
 from rioni.storage.signing_key import load_key
-from rioni.storage.sql.denials import SqlDenials
+from rioni.storage.sql.access_tables import SqlDenials
 from rioni.storage.tokens.sources import sources_of_tokens
 
 
@@ -105,7 +97,7 @@ class Worker(NamedTuple):
     run_background_jobs: Callable[[], None]
     """Runs the periodic jobs."""
     follow_lags: Callable[[], None]
-    """Keeps the lags of subscriptions up to date; call it every `TICK_S` of `rioni.server.jobs.lags`."""
+    """Keeps the lags of subscriptions up to date; call it every `TICK_S` of `rioni.server.reporting`."""
     report: Callable[[int, int], None]
     """Tells the other workers about this one; see `WorkerReporter`."""
     close: Callable[[], None]
@@ -366,7 +358,7 @@ def _activity_tracker(base: Infrastructure) -> ActivityTracker:
     if engine.dialect.name == "sqlite":
         return ActivityTracker(EmbeddedActivity(base.directory.activity), base.clock, pools.activity)
     # PERF: it imports the dialect of PostgreSQL, for 20 ms.
-    from rioni.storage.sql.activity import SqlActivity  # noqa: PLC0415
+    from rioni.storage.sql.expendable_tables import SqlActivity  # noqa: PLC0415
 
     return ActivityTracker(SqlActivity(engine), base.clock, pools.database)
 
@@ -377,7 +369,7 @@ def _job_records(base: Infrastructure) -> JobRecords:
     if engine.dialect.name == "sqlite":
         return JobRecords(EmbeddedJobs(base.directory.jobs), base.clock, pools.database)
     # PERF: it imports the dialect of PostgreSQL, for 20 ms.
-    from rioni.storage.sql.jobs import SqlJobs  # noqa: PLC0415
+    from rioni.storage.sql.expendable_tables import SqlJobs  # noqa: PLC0415
 
     return JobRecords(SqlJobs(engine), base.clock, pools.database)
 

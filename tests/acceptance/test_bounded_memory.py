@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rioni.http.answers.lists import HELD_BYTES
+from rioni.http.answers import HELD_BYTES
 from tests.acceptance.conftest import event
 from tests.support.builders import event_type_body
 from tests.support.server import running_server

@@ -117,7 +117,7 @@ ELSEWHERE = {
     "_redrivable: self._scan": _LATER,
     "_scan: _letters": _LATER,
     "Authentication.caller: raise Unauthenticated$": "the next line refuses as well, with another text",
-    r"StreamTickets.open: raise .* \(2\)": "an old ticket: tests/http/test_stream_tickets.py",
+    r"StreamTickets.open: raise .* \(2\)": "an old ticket: tests/http/streaming/test_stream_tickets.py",
     "Authentication.holder: self._info": "a token that was revoked meanwhile: tests/acceptance/test_stream_tickets.py",
     "is_auditor": "who is one may do less, not more: each step behind it is missed",
     r"permits\(section.admins": "those whom it lets relax a mode are the only ones who get here, but for those who may",

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from rioni.client import Client, Subscription
-from rioni.http.stream_tickets import TICKET_CHARACTERS_MAX, without_tickets
+from rioni.http.streaming.stream_tickets import TICKET_CHARACTERS_MAX, without_tickets
 from tests.support.browser import needs_browser
 from tests.support.builders import event_type_body
 from tests.support.server import running_server

@@ -19,7 +19,7 @@ from rioni.projections.log_rows import CorruptLog
 from rioni.projections.projector import Projector
 from rioni.projections.tables import EVENT_TYPES, READ_MODELS, STATES
 from rioni.sql.log_tables import HEAD, LOG, TRACKING
-from rioni.storage.sql.rebuild_lock import rebuild_lock
+from rioni.storage.sql.database_locks import rebuild_lock
 from tests.support.history import Author, entries, histories
 from tests.support.log import clear
 

@@ -11,7 +11,7 @@ import pytest
 
 from rioni.cli import app
 from rioni.cli.commands import SECTIONS
-from rioni.server.jobs.log_tree import build_checkpoint_signer
+from rioni.server.log_tree import build_checkpoint_signer
 from tests.installation.test_stores import create, publish, running
 from tests.support.command_tree import leaves
 from tests.support.value_tables import rows_of

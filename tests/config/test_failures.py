@@ -20,9 +20,8 @@ from rioni.config.failures import EVERY_S, LINES_MAX, OUTAGES_MAX, FailureLog, O
 from rioni.console.oidc import Provider, ProviderFailed
 from rioni.domain.errors import TokensUnavailable, Unavailable
 from rioni.server.worker import _note_login
-from rioni.storage.tokens.circuit_breaker import PAUSE_S
-from rioni.storage.tokens.http_get import Response
-from rioni.storage.tokens.key_set import FETCH_AGAIN_S, KeySet
+from rioni.storage.tokens.jwt_tokens import FETCH_AGAIN_S, KeySet
+from rioni.storage.tokens.token_servers import PAUSE_S, Response
 from rioni.storage.tokens.tokeninfo import TokenInfoService
 from rioni.storage.tokens.tokens_file import LOOK_EVERY_S, TokensFile
 from tests.support.clock import ManualClock

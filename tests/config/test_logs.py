@@ -8,14 +8,17 @@ import structlog
 
 from rioni.config import logs as logging_setup
 from rioni.config.settings import Config
-from rioni.storage.sql.pool import GeventConnectionPool
+from rioni.storage.sql.database_connections import GeventConnectionPool
 from tests.support.waiting import WAIT_S
 
 
 @pytest.fixture
 def configure():
     """Configures logging; the configuration is undone after the test."""
-    loggers = [logging.getLogger(name) for name in ("", "rioni", "rioni.storage.sql.pool", "rioni.zookeeper.driver")]
+    loggers = [
+        logging.getLogger(name)
+        for name in ("", "rioni", "rioni.storage.sql.database_connections", "rioni.zookeeper.driver")
+    ]
     before, handlers, levels = structlog.get_config(), loggers[0].handlers[:], [each.level for each in loggers]
     yield lambda **settings: logging_setup.configure(Config(**settings))
     structlog.configure(**before)

@@ -14,9 +14,9 @@ from rioni.config.proxies import BASE_PATH_EXPECTED
 from rioni.config.setting import ConfigError
 from rioni.config.settings import SETTINGS, Config
 from rioni.domain.limits import Limits
-from rioni.storage.kafka import options as kafka_options
+from rioni.storage.kafka import factory as kafka_options
 from rioni.storage.tokens.tokens_file import parsed
-from rioni.storage.zookeeper.session import options as zookeeper_options
+from rioni.storage.zookeeper import factory as zookeeper_options
 from tests.support.tables import rows
 
 

@@ -13,7 +13,7 @@ from rioni.installation.acceptance import accept_loss
 from rioni.operations.backup import backup
 from rioni.operations.checkpoints import rotate_key
 from rioni.operations.restore import restore
-from rioni.server.jobs.log_tree import build_checkpoint_signer
+from rioni.server.log_tree import build_checkpoint_signer
 from tests.installation.test_stores import create, publish, running
 from tests.operations.test_backup import silent
 from tests.support.server import running_server

@@ -9,8 +9,7 @@ from collections import Counter
 
 import pytest
 
-from rioni.http.openapi.document import document
-from rioni.http.openapi.named_schemas import NamedSchemas
+from rioni.http.openapi.document import NamedSchemas, document
 
 
 DOCUMENT = document()

@@ -27,7 +27,7 @@ from rioni.domain.transparency.signed_note import (
 from rioni.installation.infrastructure import build_infrastructure
 from rioni.operations import admin as admin_operations
 from rioni.operations import checkpoints as checkpoint_operations
-from rioni.server.jobs.log_tree import TileBuilder, build_checkpoint_signer
+from rioni.server.log_tree import TileBuilder, build_checkpoint_signer
 from rioni.server.startup import prepare_startup
 from tests.support.rfc9162 import root_from_path
 

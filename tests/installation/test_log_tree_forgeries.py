@@ -28,7 +28,7 @@ from rioni.installation.log_tree import SeenCheckpoint, read_checkpoint, tree_fi
 from rioni.operations import admin as admin_operations
 from rioni.operations import checkpoints as checkpoint_operations
 from rioni.operations import verify_export
-from rioni.server.jobs.log_tree import build_checkpoint_signer
+from rioni.server.log_tree import build_checkpoint_signer
 from rioni.server.startup import prepare_startup
 from rioni.storage.log.verification import verify
 from rioni.storage.sql.read_only import read_only_engine

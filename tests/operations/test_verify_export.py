@@ -18,9 +18,9 @@ from rioni.domain.errors import Conflict, Unavailable
 from rioni.domain.transparency.signed_note import Note, parse_note, sign, verifier_of
 from rioni.installation.infrastructure import build_infrastructure
 from rioni.operations import verify_export
-from rioni.operations.exports import export
+from rioni.operations.checkpoints import export
 from rioni.projections.queries.audit_log import AuditFilter
-from rioni.server.jobs.log_tree import build_checkpoint_signer
+from rioni.server.log_tree import build_checkpoint_signer
 from rioni.server.startup import prepare_startup
 
 

@@ -14,10 +14,9 @@ from rioni.config.settings import Config
 from rioni.domain.transparency.signed_note import Note, parse_note, sign, verifier_of
 from rioni.installation.infrastructure import build_infrastructure
 from rioni.operations import verify_export
-from rioni.operations.checkpoints import witness_key
-from rioni.operations.exports import export
+from rioni.operations.checkpoints import export, witness_key
 from rioni.projections.queries.audit_log import AuditFilter
-from rioni.server.jobs.log_tree import build_checkpoint_signer
+from rioni.server.log_tree import build_checkpoint_signer
 from rioni.server.startup import prepare_startup
 
 

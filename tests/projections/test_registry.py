@@ -18,7 +18,7 @@ from rioni.domain.system.settings import SETTINGS
 from rioni.projections.queries.states import all_states
 from rioni.projections.registry import MemoryRegistry
 from rioni.storage.log.event_log import SqlEventLog
-from rioni.storage.log.mapper import UnreadableEntry
+from rioni.storage.log.recorder import UnreadableEntry
 from tests.support.builders import SCHEMA, event_type_spec, origin, subscription_spec
 from tests.support.waiting import WAIT_S
 

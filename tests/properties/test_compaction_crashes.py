@@ -15,10 +15,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from pytest import MonkeyPatch  # noqa: PT013 - what stands in for fixtures here
 
 from rioni.domain.publishing.headers import COMPACTED, Headers
-from rioni.storage.chunk_cache import CacheMemory
-from rioni.storage.embedded.events import compaction
+from rioni.storage.embedded.events import retention
 from rioni.storage.embedded.events.event_store import EmbeddedEventStore
 from rioni.storage.embedded.signals import EmbeddedSignals
+from rioni.storage.event_stores import CacheMemory
 from tests.contracts.event_store import TOPIC, read_all, read_headers
 from tests.support.campaigns import length
 from tests.support.clock import ManualClock
@@ -62,8 +62,8 @@ class Compaction(RuleBasedStateMachine):
         self.signals = EmbeddedSignals(self.root)
         self.partitions = [Model() for _ in range(PARTITIONS)]
         self.patch = MonkeyPatch()
-        few = compaction._SELECT_SUPERSEDED.replace(str(compaction.COMPACTED_EVENTS), str(FEW))
-        self.patch.setattr(compaction, "_SELECT_SUPERSEDED", few)
+        few = retention._SELECT_SUPERSEDED.replace(str(retention.COMPACTED_EVENTS), str(FEW))
+        self.patch.setattr(retention, "_SELECT_SUPERSEDED", few)
 
     @initialize()
     def begin(self):

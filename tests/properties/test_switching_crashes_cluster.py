@@ -21,7 +21,7 @@ from rioni.storage.embedded.signals import EmbeddedSignals
 from rioni.storage.event_stores import EventStoreRegistry
 from rioni.storage.kafka.factory import opener
 from rioni.storage.zookeeper.coordination import ZooKeeperCoordinator
-from rioni.storage.zookeeper.session.session import ZooKeeperSession
+from rioni.storage.zookeeper.session import ZooKeeperSession
 from rioni.storage.zookeeper.signals import ZooKeeperSignals
 from tests.support.broker import Broker, running_broker
 from tests.support.builders import event_type_spec

@@ -10,7 +10,7 @@ import sys
 
 import gevent
 
-from rioni.storage.threads.greenlet_semaphore import ThreadSafeSemaphore
+from rioni.storage.threads import ThreadSafeSemaphore
 from tests.support.waiting import WAIT_S
 
 

@@ -25,11 +25,11 @@ ROOT = Path(rioni.__file__).parents[1]
 """Of the package that this process has imported, which may be an installed one."""
 PLACES = (
     "rioni/commands",
-    "rioni/http/history.py",
+    "rioni/http/request_parsing.py",
     "rioni/http/middleware",
     "rioni/http/operations.py",
     "rioni/http/resources",
-    "rioni/http/stream_tickets.py",
+    "rioni/http/streaming/stream_tickets.py",
     "rioni/domain/access",
     "rioni/domain/streaming/visibility.py",
 )
@@ -54,7 +54,7 @@ class Steps:
 
     def __init__(self) -> None:
         self.names: list[str] = []
-        """What each step is and where, such as `rioni/http/history.py check_history: access.history`."""
+        """What each step is and where, such as `rioni/http/request_parsing.py check_history: access.history`."""
         self.seen: set[int] = set()
         """Those that were taken since this was cleared."""
         self.raised: set[int] = set()

@@ -41,9 +41,9 @@ from rioni.server.services import (
     build_log_consumers,
     build_services,
 )
+from rioni.storage.embedded.coordination.workers import FileLeadership
 from rioni.storage.embedded.data_directory import DataDirectory
 from rioni.storage.embedded.events.event_store import EmbeddedEventStore
-from rioni.storage.embedded.leadership import FileLeadership
 from rioni.storage.embedded.spool import FileSpool
 from rioni.storage.event_stores import EventStoreRegistry
 from rioni.storage.log.event_log import SqlEventLog

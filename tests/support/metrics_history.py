@@ -7,7 +7,7 @@ from pathlib import Path
 from random import Random
 
 from rioni.http.metrics.history_table import EVERY_S, SAMPLES, HistoryTable, Series
-from rioni.storage.embedded.leadership import FileLeadership
+from rioni.storage.embedded.coordination.workers import FileLeadership
 from tests.support.server import RunningServer, running_server
 
 

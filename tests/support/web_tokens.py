@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from rioni.domain.errors import TokensUnavailable
-from rioni.storage.tokens.http_get import Response
+from rioni.storage.tokens.token_servers import Response
 
 
 ISSUER = "https://issuer.example"

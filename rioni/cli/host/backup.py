@@ -31,7 +31,7 @@ def backup(
     settings = load_settings(config_file, data=data)
     from rioni.domain.system.jobs import BACKUP
     from rioni.operations.backup import backup as run
-    from rioni.operations.host_jobs import host_jobs
+    from rioni.operations.backup import host_jobs
     from rioni.tools.job_reporter import JobReporter
 
     with progress_bars() as show, JobReporter(host_jobs(settings), BACKUP, str(to)) as job:

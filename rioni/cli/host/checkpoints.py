@@ -97,7 +97,7 @@ def export(
         done = {"added": added, "position": last}
         said = f"{added:,} entries added, the table ends at position {last:,}"
     else:
-        from rioni.operations import exports as export_operations
+        from rioni.operations import checkpoints as export_operations
         from rioni.projections.queries.audit_log import AuditFilter
 
         times = [None if text is None else log_time(text) for text in (since, until)]

@@ -14,11 +14,9 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
 from rioni.domain.ports.store_measurements import StoreMeasurements
-from rioni.http.metrics.event_type_counts import EVENT_TYPES_MAX, EventTypeCounts
 from rioni.http.metrics.history_table import SERIES_MAX, HistoryTable
-from rioni.http.metrics.lag_table import SUBSCRIPTIONS_MAX, LagTable
-from rioni.http.metrics.metrics_files import AllocatedDict
-from rioni.http.metrics.metrics_slots import MULTIPROCESS_FOLDER, claim_slot
+from rioni.http.metrics.metrics_files import MULTIPROCESS_FOLDER, AllocatedDict, claim_slot
+from rioni.http.metrics.shared_tables import EVENT_TYPES_MAX, SUBSCRIPTIONS_MAX, EventTypeCounts, LagTable
 
 
 LATENCY_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)

@@ -10,8 +10,8 @@ from prometheus_client.samples import Sample
 from rioni.domain.subscriptions.followed_partitions import SubscribedPartition
 from rioni.domain.subscriptions.lag import Lag
 from rioni.http.metrics.collectors import Metrics
-from rioni.http.metrics.event_type_counts import OTHERS
 from rioni.http.metrics.history_table import Series
+from rioni.http.metrics.shared_tables import OTHERS
 
 
 QUANTILES = (0.5, 0.99)

@@ -1,7 +1,4 @@
-"""Measures requests and streams for KPI events and the access log, where enabled.
-
-Source: reference settings-and-storages#feature-effects, system-event-types#kpi-event-types.
-"""
+"""Records requests: for KPI events and the access log where enabled, and those that are refused (401, 403)."""
 
 import time
 from collections.abc import Callable
@@ -12,13 +9,19 @@ import falcon
 import msgspec
 import structlog
 
+from rioni.commands.system.denied_requests import DeniedRequests
 from rioni.commands.system.usage_metrics import UsageRecorder
 from rioni.domain.access.authorization import NOBODY, is_anonymous
 from rioni.domain.ports.clock import Clock
 from rioni.domain.system.kpis import RequestServed
 from rioni.http.caller import subject_of
-from rioni.http.stream_tickets import without_tickets
+from rioni.http.metrics.collectors import Metrics
+from rioni.http.streaming.stream_tickets import without_tickets
 
+
+# --- Measures requests and streams for KPI events and the access log, where enabled ---
+#
+# Source: reference settings-and-storages#feature-effects, system-event-types#kpi-event-types.
 
 NONE = "-"
 """Placeholder for a header that the client has not sent."""
@@ -122,3 +125,37 @@ def ms_spent(req: falcon.Request) -> int:
     """Milliseconds since the request began."""
     started_at: float = req.context.started_at
     return round((time.monotonic() - started_at) * 1_000)
+
+
+# --- Records requests that are refused: without a valid token (401), or without the right (403) ---
+
+DENIED = frozenset((HTTPStatus.UNAUTHORIZED.value, HTTPStatus.FORBIDDEN.value))
+
+
+class DenialMiddleware:
+    """Counts refused requests, and keeps records of the newest ones."""
+
+    def __init__(self, denied: DeniedRequests, metrics: Metrics) -> None:
+        self._denied, self._metrics = denied, metrics
+
+    def process_response(
+        self,
+        req: falcon.Request,
+        resp: falcon.Response,
+        _resource: Any,
+        _req_succeeded: bool,  # noqa: FBT001 - Falcon passes it by position
+    ) -> None:
+        """Look at the status of the answer."""
+        if resp.status_code not in DENIED:
+            return
+        subject = subject_of(req)
+        self._metrics.denied_requests.labels(str(resp.status_code)).inc()
+        self._denied.record(
+            resp.status_code,
+            req.method,
+            req.path,
+            subject="" if subject is NOBODY else subject.key,
+            address=req.remote_addr or "",
+            user_agent=req.user_agent or "",
+            flow_id=req.context.flow_id,
+        )

@@ -11,8 +11,8 @@ from rioni.domain.errors import InsufficientToken, Malformed, TokensUnavailable,
 from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.thread_pool import CLIENT
 from rioni.http.caller import ANYBODY, Caller, client_key
-from rioni.http.stream_tickets import PARAMETER, StreamTickets, Ticket
 from rioni.http.streaming.server_sent_events import last_event, wants_events
+from rioni.http.streaming.stream_tickets import PARAMETER, StreamTickets, Ticket
 
 
 PUBLIC = frozenset(("/health", "/livez", "/readyz", "/docs", "/openapi.json"))

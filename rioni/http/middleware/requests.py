@@ -10,13 +10,13 @@ import falcon
 
 from rioni.domain.errors import Malformed, NotAcceptable, UnsupportedMediaType
 from rioni.domain.publishing.tracing import span_context
-from rioni.http.answers.answer_budget import AnswerBudget, hold_answer
-from rioni.http.answers.compression import compress_answer
+from rioni.http.answer_budget import AnswerBudget, hold_answer
+from rioni.http.answers import compress_answer
 from rioni.http.bodies.reading import BodyBudget, let_go
 from rioni.http.caller import ANONYMOUS, client_key
 from rioni.http.metrics.collectors import Metrics
 from rioni.http.problems import PROBLEM_JSON
-from rioni.http.quotas.quotas import add_rate_limits
+from rioni.http.quotas import add_rate_limits
 
 
 if TYPE_CHECKING:

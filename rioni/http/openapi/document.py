@@ -1,6 +1,6 @@
 """The description of the API as one OpenAPI 3.1 document: what `GET /openapi.json` answers, and `/docs` shows."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import orjson
@@ -9,8 +9,7 @@ from rioni import __version__
 from rioni.http.middleware.authentication import PUBLIC, scope_of
 from rioni.http.middleware.requests import ANY_MEDIA
 from rioni.http.openapi import components
-from rioni.http.openapi.builders import Json, problem, reference
-from rioni.http.openapi.named_schemas import NamedSchemas
+from rioni.http.openapi.builders import Json, problem, reference, schema
 from rioni.http.openapi.paths import (
     administration,
     audit,
@@ -18,13 +17,75 @@ from rioni.http.openapi.paths import (
     event_types,
     events,
     jobs,
+    monitoring,
     partitions,
-    rebuilds,
     schemas,
     subscriptions,
-    timelines,
     transparency_log,
 )
+
+
+# Gives the schemas within others places of their own: generators of clients make a type for each, with its name.
+
+_ABOUT = frozenset(("description", "default", "example", "examples"))
+"""What is said of a member, not of the type that it shares with others."""
+_VERBATIM = frozenset(("default", "enum", "example", "examples"))
+"""Keywords whose values are no schemas."""
+_WHOLE_NUMBERS: Json = {"format": "int64"}
+_ANYTHING: Json = {"additionalProperties": {}}
+
+
+class NamedSchemas:
+    """Collects the schemas with a title, which is their name, and leaves references in their places.
+
+    Whole numbers are said to have 64 bits, and objects of which nothing is said to have any members: generators take
+    the first for 32 bits and the second for empty.
+    """
+
+    def __init__(self) -> None:
+        self.found: dict[str, Json] = {}
+
+    def referring(self, part: Any) -> Any:
+        """A part of a document with references for the schemas that have a title.
+
+        Raises:
+            AssertionError: two schemas have the same title.
+        """
+        match part:
+            case {"title": str(name), "type": str() | list()}:
+                return self._reference(name, part)
+            case Mapping():
+                return self._complete({key: self._value(key, value) for key, value in part.items()})
+            case list() | tuple():
+                return [self.referring(each) for each in part]
+        return part
+
+    def members_of(self, component: Json) -> Json:
+        """A schema that has its place, and name, already: only what is within it is collected."""
+        return dict(self.referring({key: value for key, value in component.items() if key != "title"}))
+
+    def _value(self, key: str, value: Any) -> Any:
+        return value if key in _VERBATIM else self.referring(value)
+
+    def _reference(self, name: str, part: Json) -> Json:
+        kinds = [part["type"]] if isinstance(part["type"], str) else [*part["type"]]
+        (kind,) = (each for each in kinds if each != "null")
+        shape = {key: value for key, value in part.items() if key not in _ABOUT} | {"type": kind}
+        if "enum" in shape:
+            shape["enum"] = [value for value in shape["enum"] if value is not None]
+        shape = self.members_of(shape)
+        assert self.found.setdefault(name, shape) == shape, f"two schemas are called {name}"
+        about = {key: value for key, value in part.items() if key in _ABOUT}
+        return ({"anyOf": [schema(name), {"type": "null"}]} if "null" in kinds else schema(name)) | about
+
+    @staticmethod
+    def _complete(part: Json) -> Json:
+        kinds = part.get("type", ())
+        if "integer" in kinds and "format" not in part:
+            return part | _WHOLE_NUMBERS
+        if "object" in kinds and not part.keys() & {"properties", "additionalProperties"}:
+            return part | _ANYTHING
+        return part
 
 
 _EVERYWHERE = (400, 406, 421, 500, 503)
@@ -43,14 +104,14 @@ _TAGS = {
     dead_letters.DEAD_LETTERS: "Events that the consumers of a subscription never commit.",
     partitions.PARTITIONS: "The offsets of partitions, and cursor arithmetic.",
     events.STREAMS: "Reading without a subscription.",
-    timelines.TIMELINES: "Where the events of an event type are stored: for administrators of the broker.",
+    partitions.TIMELINES: "Where the events of an event type are stored: for administrators of the broker.",
     administration.SETTINGS: "Administrators, blocked clients and features: for administrators of the broker.",
     administration.STORAGES: "Where events are stored: for administrators of the broker.",
     audit.AUDIT: "What happened, and by whom: for administrators and auditors of the broker.",
     jobs.JOBS: "Archives and backups, and how far they are.",
-    rebuilds.REBUILDS: "Rebuilds of the read models from the log.",
+    jobs.REBUILDS: "Rebuilds of the read models from the log.",
     transparency_log.LOG: "Signed checkpoints of the log, and proofs that nothing in it was changed (C2SP, RFC 9162).",
-    administration.OPERATING: "For monitoring, tooling and client development.",
+    monitoring.OPERATING: "For monitoring, tooling and client development.",
 }
 _DESCRIPTION = """\
 Rioni is an event broker: producers publish events over HTTP, consumers stream them back.
@@ -114,7 +175,7 @@ def _paths() -> Iterator[tuple[str, Json]]:
     for part in (
         event_types,
         schemas,
-        timelines,
+        partitions,
         partitions,
         events,
         subscriptions,
@@ -122,8 +183,9 @@ def _paths() -> Iterator[tuple[str, Json]]:
         audit,
         transparency_log,
         jobs,
-        rebuilds,
+        jobs,
         administration,
+        monitoring,
     ):
         for path, methods in part.PATHS.items():
             found.setdefault(path, {}).update(methods)

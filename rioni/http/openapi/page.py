@@ -1,6 +1,7 @@
-"""The description of the API as a page to read: complete in itself, without any script."""
+"""`/openapi.json` and `/docs`: the description of the API, for machines, and as a page without any script."""
 
 import base64
+import functools
 import hashlib
 import json
 import re
@@ -9,13 +10,18 @@ from collections.abc import Iterator
 from importlib.resources import files
 from typing import Any, NamedTuple
 
+import falcon
+import orjson
 from markupsafe import Markup, escape
 
+from rioni.domain.ports.thread_pool import ThreadPool
 from rioni.files import templates
 from rioni.http.openapi.builders import JSON, PROBLEMS, Json
-from rioni.http.openapi.document import COMMON
-from rioni.http.streaming.json_frames import Frames
+from rioni.http.openapi.document import COMMON, document
+from rioni.http.streaming.frames import Frames
 
+
+# --- The description of the API as a page to read: complete in itself, without any script ---
 
 DEPTH_MAX = 4
 """How deep the members of members are shown."""
@@ -201,3 +207,49 @@ def _shown(path: str, method: str, operation: Json, resolve: _Resolver) -> Json:
         "members": list(resolve.members(body["schema"])) if body else [],
     }
     return shown | {"curl": curl(path, method, shown)}
+
+
+# --- `/openapi.json` and `/docs`: the description of the API, for machines and for people ---
+
+BASE_PATHS_CACHED = 8
+"""Each takes 0.5 MB."""
+
+
+# PERF: the page takes 40 ms on the first request; the document a tenth of that.
+@functools.lru_cache(BASE_PATHS_CACHED)
+def _page(base_path: str) -> bytes:
+    return render(document(base_path), base_path).encode()
+
+
+@functools.lru_cache(BASE_PATHS_CACHED)
+def _description(base_path: str) -> bytes:
+    return orjson.dumps(document(base_path))
+
+
+class OpenApiResource:
+    """`/openapi.json`."""
+
+    def __init__(self, pool: ThreadPool) -> None:
+        self._pool = pool
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Show the description."""
+        resp.data = self._pool(_description, req.root_path)
+        req.context.answers_all = True
+
+
+class DocsResource:
+    """`/docs`."""
+
+    def __init__(self, pool: ThreadPool) -> None:
+        self._pool = pool
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Show the description as a page that runs nothing and loads nothing."""
+        resp.content_type = "text/html; charset=utf-8"
+        resp.set_header("Content-Security-Policy", POLICY)
+        resp.set_header("X-Content-Type-Options", "nosniff")
+        resp.set_header("Referrer-Policy", "no-referrer")
+        templates.load()
+        resp.data = self._pool(_page, req.root_path)
+        req.context.answers_all = True

@@ -1,5 +1,8 @@
 """`/audit`: who changed what, when and from where, and which requests were refused (reference audit)."""
 
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Self
 from urllib.parse import urlencode
 from weakref import WeakSet
 
@@ -8,18 +11,130 @@ import msgspec
 import orjson
 
 from rioni.domain.aggregates import AGGREGATES, TOPICS
+from rioni.domain.audit.shown_states import shown_state
 from rioni.domain.errors import Malformed, NotAcceptable, TooManyStreams
+from rioni.domain.events import client_parts, realm_of
+from rioni.domain.json_patch import json_patch
 from rioni.domain.nearest import proposal
-from rioni.http.answers.compression import GzipStream, accepts_gzip
-from rioni.http.audit_entries import rendered
-from rioni.http.caller import caller_of, client_key
-from rioni.http.dependencies import Dependencies
-from rioni.http.history import LOG_POSITION, check_history, time_from
-from rioni.http.request_parsing import integer, integer_within, parameters_but
-from rioni.http.resources.audit_export import NDJSON, AuditExport
-from rioni.http.resources.resource import Resource
+from rioni.http.answers import GzipStream, accepts_gzip
+from rioni.http.caller import Caller, caller_of, client_key
+from rioni.http.dependencies import Dependencies, Resource
+from rioni.http.request_parsing import LOG_POSITION, check_history, integer, integer_within, parameters_but, time_from
 from rioni.projections.queries import audit_pages
 from rioni.projections.queries.audit_pages import AuditQuery, Place
+
+
+# --- Renders entries of the audit trail as JSON: what changed, as a patch, and if asked for both states ---
+
+
+def rendered(rows: Iterable[Mapping[str, Any]], *, states: bool) -> list[bytes]:
+    """The JSON of each entry.
+
+    PERF: 30 µs for 1 kB of states, 5 ms for two of 256 kB: call it in a thread pool.
+
+    Args:
+        rows: of the audit log, `before` and `after` as JSON text.
+        states: whether to add both.
+    """
+    return [orjson.dumps(_item(row, states=states)) for row in rows]
+
+
+def _item(row: Mapping[str, Any], *, states: bool) -> dict[str, Any]:
+    kind = row["resource_type"]
+    before, after = shown_state(kind, row["before"]), shown_state(kind, row["after"])
+    address, user_agent = client_parts(row["client"])
+    item = {
+        "position": row["position"],
+        "recorded_at": row["recorded_at"],
+        "actor": row["actor"],
+        "address": address,
+        "user_agent": user_agent,
+        "flow_id": row["flow_id"],
+        "kind": row["topic"],
+        "resource": f"{kind}:{row['resource']}",
+        "changes": json_patch(before, after),
+    }
+    if realm := realm_of(row["client"]):
+        item["realm"] = realm
+    return item | {"before": before, "after": after} if states else item
+
+
+# --- Streams the audit trail as JSON lines: page by page, so that memory and transactions stay small ---
+
+NDJSON = "application/x-ndjson"
+ENTRIES_PER_PAGE = 250
+EXPORT_S = 3_600
+"""How long an export may take; what is left is named in a last line."""
+
+
+class AuditExport:
+    """The body of an answer; it runs in the greenlet of its request.
+
+    A client that stops reading blocks the server's write between two pages: no transaction is open and no thread is
+    held then, and the server's deadline on its sockets ends it.
+    """
+
+    def __init__(
+        self,
+        dependencies: Dependencies,
+        wanted: AuditQuery,
+        place: Place,
+        caller: Caller,
+        client: str,
+        href: Callable[[int], str],
+        *,
+        states: bool,
+    ) -> None:
+        """Start with nothing read.
+
+        Args:
+            dependencies: of the process.
+            wanted: the filters.
+            place: where to begin, and the order.
+            caller: whose rights are checked again before each page.
+            client: what it counts for.
+            href: where the entries after a position are.
+            states: whether to show both states of each entry.
+        """
+        self._dependencies, self._wanted, self._states = dependencies, wanted, states
+        self._place: Place | None = place
+        self._caller, self.client, self._href = caller, client, href
+        self._started = False
+        self._ends_at_s = dependencies.clock.monotonic() + EXPORT_S
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> bytes:
+        """Read the next page that is not empty; the first item is empty, as of all streams."""
+        if not self._started:
+            self._started = True
+            return b""
+        while (place := self._place) is not None:
+            # An export that is never waited for must let other greenlets run.
+            time.sleep(0)
+            if place.after is not None and self._must_end():
+                self._place = None
+                return orjson.dumps({"_links": {"next": {"href": self._href(place.after)}}}) + b"\n"
+            page = self._dependencies.query(audit_pages.page, self._wanted, place, ENTRIES_PER_PAGE)
+            self._place = None if page.next is None else Place(place.ascending, after=page.next)
+            if page.rows:
+                lines = self._dependencies.compute_pool(rendered, page.rows, states=self._states)
+                return b"\n".join((*lines, b""))
+        raise StopIteration
+
+    def close(self) -> None:
+        """Read no further."""
+        self._place = None
+
+    def _must_end(self) -> bool:
+        dependencies = self._dependencies
+        return (
+            dependencies.clock.monotonic() >= self._ends_at_s
+            or dependencies.stopping.is_set()
+            or self._caller.is_expired()
+            or not dependencies.access.may(self._caller.subject, "HISTORY")
+        )
 
 
 PAGE_MAX = 1_000

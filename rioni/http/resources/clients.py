@@ -15,7 +15,7 @@ from rioni.domain.subscriptions.lag import partitions_of, unconsumed_of
 from rioni.domain.subscriptions.starts import start_offsets
 from rioni.domain.subscriptions.subscription import Subscription
 from rioni.domain.timestamps import rfc3339
-from rioni.http.resources.resource import Resource
+from rioni.http.dependencies import Resource
 from rioni.projections.queries.timeline_reader import ages_s, newest_consistent, offset_ranges_of
 
 

@@ -1,5 +1,6 @@
-"""`/event-types`: the registry of event types (reference event-types#definition)."""
+"""`/event-types` and `/event-type-facets`: the registry of event types (reference event-types#definition)."""
 
+from collections.abc import Iterable, Sequence
 from http import HTTPStatus
 from urllib.parse import urlencode
 
@@ -10,18 +11,133 @@ import orjson
 from rioni.commands.event_types import ChangeEventType, CreateEventType, DeleteEventType
 from rioni.domain.errors import Malformed
 from rioni.domain.event_types.event_type import EventType, EventTypeSpec, entity_tag
-from rioni.domain.event_types.filters import EVERYTHING, page
-from rioni.http.answers.lists import answer_list
+from rioni.domain.event_types.facets import facets_of
+from rioni.domain.event_types.filters import EVERYTHING, EventTypeFilter, matcher, page
+from rioni.domain.event_types.rules import CATEGORIES, CLEANUP_POLICIES
+from rioni.domain.subscriptions.activity import DAY_MS, RETENTION_DAYS
+from rioni.domain.system.unused_event_types import unused
+from rioni.domain.timestamps import rfc3339
+from rioni.http.answers import answer_list
 from rioni.http.bodies import parsing
 from rioni.http.bodies.reading import DEFINITION_BYTES_MAX, read_json
-from rioni.http.dependencies import Dependencies
-from rioni.http.event_type_selection import filter_from, unused_days_from, unused_for
-from rioni.http.history import as_of
-from rioni.http.request_parsing import dispatch, integer, integer_within, parameters_but, parsed
+from rioni.http.dependencies import Dependencies, Resource
+from rioni.http.request_parsing import (
+    AS_OF,
+    as_of,
+    attribute,
+    dispatch,
+    integer,
+    integer_within,
+    listed,
+    parameters_but,
+    parsed,
+)
 from rioni.http.resources.filter_evaluations import SchemaChange, warning
-from rioni.http.resources.resource import Resource
 from rioni.projections.queries import event_types
+from rioni.projections.queries.event_types import past_event_types
+from rioni.projections.queries.past import Moment
 
+
+# --- Selects the event types that a request asks about, by the filters of its query string ---
+
+UNUSED_DAYS = "unused_days"
+
+
+def filter_from(req: falcon.Request) -> EventTypeFilter:
+    """The filters of a query string, except `unused_days`.
+
+    Raises:
+        Malformed: a value is none of those that there are, or no attribute.
+    """
+    attributes = [(f"{each}s", attribute(req, each)) for each in ("admin", "reader", "writer")]
+    return EventTypeFilter(
+        name=req.get_param("name"),
+        owning_application=req.get_param("owning_application"),
+        category=_one_of(req, "category", CATEGORIES),
+        cleanup_policy=_one_of(req, "cleanup_policy", CLEANUP_POLICIES),
+        attributes=tuple((list_, listed) for list_, listed in attributes if listed is not None),
+        # Other than names and labels the value of an annotation may contain commas.
+        annotations=_pairs(req.get_param_as_list("annotation") or ()),
+        labels=_pairs(listed(req, "label")),
+    )
+
+
+def unused_days_from(req: falcon.Request) -> int | None:
+    """For how many days event types must be unused to be selected; None if they need not be.
+
+    Raises:
+        Malformed: it is no number, or out of range, or the request asks about the past.
+    """
+    if req.get_param(UNUSED_DAYS) is None:
+        return None
+    if req.get_param(AS_OF) is not None:
+        raise Malformed(f"{UNUSED_DAYS} can't be combined with {AS_OF}: when clients were active is not in the log")
+    return integer_within(req, UNUSED_DAYS, 0, 1, RETENTION_DAYS)
+
+
+def unused_for(days: int, event_types: Sequence[EventType], dependencies: Dependencies) -> list[EventType]:
+    """Those of some event types that were not used for so many days; blocks on the disk.
+
+    Raises:
+        Unavailable: what clients did can't be read.
+    """
+    active = dependencies.activity.active_within(days)
+    before = rfc3339(dependencies.clock.now_ms() - days * DAY_MS)
+    return dependencies.compute_pool(unused, event_types, dependencies.registry.subscriptions(), active, before)
+
+
+def _one_of(req: falcon.Request, name: str, literals: Sequence[str]) -> str | None:
+    text = req.get_param(name)
+    if text is not None and text.lower() not in literals:
+        raise Malformed(f"Illegal enum value: '{text}'. Possible values: [{', '.join(literals)}]")
+    return text and text.lower()
+
+
+def _pairs(texts: Iterable[str]) -> tuple[tuple[str, str | None], ...]:
+    """Keys with their values, `key:value`, or without."""
+    parts = [text.partition(":") for text in texts]
+    return tuple((key, value if colon else None) for key, colon, value in parts)
+
+
+# --- `/event-type-facets`: how many event types there are of each owner, category, clean-up policy and label ---
+
+VALUES_MAX = 1_000
+VALUES_DEFAULT = 100
+UNUSED_DAYS_DEFAULT = 30
+
+
+class EventTypeFacetsResource(Resource):
+    """Counts of the event types that match the filters of the list."""
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Count them; those of the present also by whether clients use them."""
+        wanted, days, limit = filter_from(req), unused_days_from(req), _limit(req)
+        at = as_of(req, resp, self._dependencies)
+        found = self._matching(wanted, at)
+        answer = {}
+        if at is None:
+            of_days = days or UNUSED_DAYS_DEFAULT
+            unused = unused_for(of_days, found, self._dependencies)
+            answer = {"unused": {"days": of_days, "count": len(unused)}}
+            found = found if days is None else unused
+        facets = self._dependencies.compute_pool(facets_of, found, limit)
+        resp.data = msgspec.json.encode({"total": len(found), **facets, **answer})
+
+    def _matching(self, wanted: EventTypeFilter, at: Moment | None) -> list[EventType]:
+        dependencies = self._dependencies
+        if at is None:
+            dependencies.registry.refresh()
+            event_types = dependencies.registry.event_types()
+        else:
+            event_types = dependencies.query(past_event_types, at)
+        return dependencies.compute_pool(lambda: [*filter(matcher(wanted), event_types)])
+
+
+def _limit(req: falcon.Request) -> int:
+    return integer_within(req, "limit", VALUES_DEFAULT, 1, VALUES_MAX)
+
+
+# --- `/event-types`: the registry of event types (reference event-types#definition) ---
 
 PAGE_MAX = 1_000
 PAGE_DEFAULT = 20

@@ -16,8 +16,7 @@ from rioni.domain.subscriptions.filter_check import check_filter, filter_warning
 from rioni.domain.subscriptions.filter_explanation import ExplainedFilter
 from rioni.http.bodies import parsing
 from rioni.http.bodies.reading import JSON_BYTES_MAX, read_json
-from rioni.http.dependencies import Dependencies
-from rioni.http.resources.resource import Resource
+from rioni.http.dependencies import Dependencies, Resource
 
 
 EVENTS_MAX = 20

@@ -1,19 +1,33 @@
-"""`/event-types/{name}/partitions`: what the partitions of an event type hold (reference cursors#partition-list)."""
+"""`/event-types/{name}/…`: partitions and what they hold, timelines where events are stored, and cursor arithmetic."""
 
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from http import HTTPStatus
 from typing import Any
 
 import falcon
 import orjson
 
-from rioni.domain.errors import Invalid, NotFound
-from rioni.domain.subscriptions.cursor_arithmetic import OffsetRanges, available, begin, distance, newest
+from rioni.commands.subscriptions.cursor_resolution import CursorResolver
+from rioni.commands.timelines.timelines import Repartition, StartSwitch
+from rioni.domain.breaths import Breaths
+from rioni.domain.errors import EventTypeNotFound, Invalid, NotFound
+from rioni.domain.subscriptions.cursor_arithmetic import OffsetRanges, available, begin, distance, newest, shifted
 from rioni.domain.timelines.position import parse_offset, partition_number
-from rioni.domain.timelines.timeline import FIRST_ORDER
+from rioni.domain.timelines.timeline import FIRST_ORDER, Timeline, Timelines
+from rioni.domain.timestamps import LAST_MS, milliseconds, rfc3339
+from rioni.http.bodies import parsing
+from rioni.http.bodies.reading import read_json
 from rioni.http.caller import subject_of
-from rioni.http.dependencies import Dependencies
-from rioni.http.resources.resource import Resource
+from rioni.http.dependencies import Dependencies, Resource
+from rioni.http.request_parsing import as_of, context_of, dispatch, parsed
+from rioni.http.resources.administration import settings_for
 from rioni.projections.queries.timeline_reader import offset_ranges_of
+from rioni.projections.queries.timelines import timelines_at
+
+
+# `/event-types/{name}/partitions`: what the partitions of an event type hold (reference cursors#partition-list).
 
 
 class PartitionsResource(Resource):
@@ -94,3 +108,154 @@ def _cursors(text: str | None) -> list[tuple[str, str]]:
     if len({partition for partition, _ in pairs}) < len(pairs):
         raise Invalid("duplicate partition ids provided in cursors")
     return pairs
+
+
+# --- `/event-types/{name}/timelines` and `partition-count`: where events are stored ---
+#
+# Source: reference timelines#count-change, timelines#timeline-model.
+
+
+class TimelinesResource(Resource):
+    """The timelines of one event type."""
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
+        """List all timelines by order, those whose events are gone included."""
+        settings_for(req, self._dependencies)
+        registry, at = self._dependencies.registry, as_of(req, resp, self._dependencies)
+        with _detail_without_full_stop():
+            if at is None:
+                timelines, event_type = registry.timelines(name), registry.event_type(name)
+            else:
+                timelines, event_type = self._dependencies.query(timelines_at, name, at)
+        retention_ms = event_type.options.retention_time
+        resp.data = orjson.dumps([_item(each, timelines, retention_ms) for each in timelines.timelines])
+
+    def on_post(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
+        """Switch to a new timeline; publishers wait meanwhile."""
+        dependencies = self._dependencies
+        storage_id = parsed(parsing.timeline_request, read_json(req), self._dependencies)
+        with _detail_without_full_stop():
+            dependencies.timeline_switcher.switch(
+                StartSwitch(event_type=name, storage_id=storage_id), context_of(req, dependencies)
+            )
+        resp.status = HTTPStatus.CREATED.value
+
+
+class PartitionCountResource(Resource):
+    """The number of partitions of one event type."""
+
+    def on_put(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
+        """Add partitions; streams of subscriptions end, so that their clients come back for them."""
+        dependencies = self._dependencies
+        count = parsed(parsing.partition_count, read_json(req), self._dependencies)
+        dispatch(Repartition(event_type=name, partition_count=count), req, dependencies)
+        dependencies.registry.refresh()
+        # Even if nothing was added: the process that added them may have died before this.
+        dependencies.cursor_initializer.extend(name)
+        resp.status = HTTPStatus.NO_CONTENT.value
+
+    on_post = on_put
+
+
+@contextmanager
+def _detail_without_full_stop() -> Iterator[None]:
+    """Gives an unknown event type the detail that Nakadi gives it here, other than everywhere else."""
+    try:
+        yield
+    except EventTypeNotFound as ex:
+        raise NotFound(str(ex).removesuffix(".")) from ex
+
+
+def _item(timeline: Timeline, timelines: Timelines, retention_ms: int | None) -> dict[str, Any]:
+    latest, closed_at = timeline.latest_position, timelines.closed_at(timeline)
+    cleaned_up_at = timeline.cleaned_up_at
+    if cleaned_up_at is None and closed_at is not None and retention_ms is not None:
+        # A broker administrator may set any retention time.
+        cleaned_up_at = rfc3339(min(milliseconds(closed_at) + retention_ms, LAST_MS))
+    return {
+        "id": timeline.id,
+        "event_type": timeline.event_type,
+        "order": timeline.order,
+        "storage_id": timeline.storage_id,
+        "topic": timeline.topic,
+        "created_at": timeline.created_at,
+        "switched_at": timeline.switched_at,
+        "cleaned_up_at": cleaned_up_at,
+        "latest_position": None if latest is None else {"offsets": latest},
+    }
+
+
+# --- `/event-types/{name}/cursor-distances`, `shifted-cursors`, `cursors-lag`: cursor arithmetic ---
+#
+# Source: reference cursors#arithmetic-requests.
+
+
+class _CursorsResource(Resource, ABC):
+    """Reads the cursors of a request; the subject must be able to read the event type."""
+
+    def on_post(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
+        """Answer an item for each item of the request, in its order."""
+        dependencies = self._dependencies
+        dependencies.registry.refresh()
+        dependencies.access.event_type(subject_of(req), name, "READ")
+        items = parsed(self._read, read_json(req), dependencies)
+        places = CursorResolver(dependencies.registry.timelines(name), dependencies.stores)
+        resp.data = orjson.dumps(self._answers(items, places))
+
+    def _answers(self, items: Sequence[Mapping[str, Any]], places: CursorResolver) -> list[dict[str, Any]]:
+        answers: list[dict[str, Any]] = []
+        breathe = Breaths()
+        for item in items:
+            answers.append(self._answer(item, places))
+            breathe()
+        return answers
+
+    @abstractmethod
+    def _read(self, body: bytes) -> list[dict[str, Any]]:
+        """The items of a body."""
+
+    @abstractmethod
+    def _answer(self, item: Mapping[str, Any], places: CursorResolver) -> dict[str, Any]:
+        """The answer to one item."""
+
+
+class CursorDistancesResource(_CursorsResource):
+    """How many events lie between two cursors."""
+
+    def _read(self, body: bytes) -> list[dict[str, Any]]:
+        return parsing.cursor_pairs(body)
+
+    def _answer(self, item: Mapping[str, Any], places: CursorResolver) -> dict[str, Any]:
+        initial, final = item["initial_cursor"], item["final_cursor"]
+        if initial["partition"] != final["partition"]:
+            raise Invalid("Cursors with different partition. Pairs of cursors should have matching partitions.")
+        begin, end = (places.place(parsing.place_of_pair(cursor)) for cursor in (initial, final))
+        return {**item, "distance": distance(begin, end, places.ranges(initial["partition"]))}
+
+
+class ShiftedCursorsResource(_CursorsResource):
+    """Cursors shifted forwards or backwards."""
+
+    def _read(self, body: bytes) -> list[dict[str, Any]]:
+        return parsing.cursors(body)
+
+    def _answer(self, item: Mapping[str, Any], places: CursorResolver) -> dict[str, Any]:
+        named = parsing.named_place(item)
+        place = shifted(places.place(named), named.shift, places.ranges(named.partition))
+        return {"partition": named.partition, "offset": place.offset}
+
+
+class CursorsLagResource(_CursorsResource):
+    """How many events follow a cursor."""
+
+    def _read(self, body: bytes) -> list[dict[str, Any]]:
+        return parsing.cursors(body)
+
+    def _answer(self, item: Mapping[str, Any], places: CursorResolver) -> dict[str, Any]:
+        named = parsing.named_place(item)
+        place, known = places.place(named), places.ranges(named.partition)
+        return {
+            "partition": named.partition,
+            **available(known),
+            "unconsumed_events": distance(place, newest(known), known),
+        }

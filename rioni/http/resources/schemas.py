@@ -11,13 +11,12 @@ from rioni.commands.schemas import AddSchema, why_incompatible
 from rioni.domain.avro.batches import BATCH_SCHEMAS, BatchSchema, batch_schema
 from rioni.domain.errors import InvalidFields, Malformed, NotFound
 from rioni.domain.event_types.event_type import Schema, SubmittedSchema
-from rioni.http.answers.lists import answer_list
+from rioni.http.answers import answer_list
 from rioni.http.bodies import parsing
 from rioni.http.bodies.reading import DEFINITION_BYTES_MAX, read_json
-from rioni.http.history import AS_OF, as_of
-from rioni.http.request_parsing import dispatch, integer, parsed
+from rioni.http.dependencies import Resource
+from rioni.http.request_parsing import AS_OF, as_of, dispatch, integer, parsed
 from rioni.http.resources.filter_evaluations import SchemaChange, warning
-from rioni.http.resources.resource import Resource
 from rioni.projections.queries import schemas
 
 

@@ -10,9 +10,9 @@ from rioni.domain.errors import InvalidFields
 from rioni.domain.timestamps import rfc3339
 from rioni.http.bodies import parsing
 from rioni.http.bodies.reading import read_json
+from rioni.http.dependencies import Resource
 from rioni.http.middleware.authentication import bearer_token
 from rioni.http.middleware.base_path import without_base_path
-from rioni.http.resources.resource import Resource
 
 
 STREAM_PATH = re.compile(r"/(event-types|subscriptions)/[^/?#]+/events")

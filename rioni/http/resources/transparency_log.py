@@ -10,9 +10,8 @@ from rioni.domain.transparency.signed_note import NOTE_BYTES_MAX
 from rioni.domain.transparency.tiles import parse_tile
 from rioni.http.bodies.parsing import cosigned_note
 from rioni.http.bodies.reading import read_json
-from rioni.http.history import LOG_POSITION, check_history
-from rioni.http.request_parsing import integer
-from rioni.http.resources.resource import Resource
+from rioni.http.dependencies import Resource
+from rioni.http.request_parsing import LOG_POSITION, check_history, integer
 from rioni.projections.queries import log_proofs
 
 

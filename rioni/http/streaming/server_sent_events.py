@@ -18,7 +18,7 @@ from rioni.domain.errors import Conflict, Malformed, RioniError, TooManyStreams,
 from rioni.domain.streaming.messages import Send
 from rioni.domain.timelines.position import EventTypePartition, TimelinePosition
 from rioni.http.caller import caller_of
-from rioni.http.streaming.json_frames import Frames
+from rioni.http.streaming.frames import Frames
 
 
 MEDIA_TYPE = "text/event-stream"

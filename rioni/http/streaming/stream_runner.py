@@ -42,9 +42,8 @@ from rioni.domain.streaming.parameters import StreamParameters
 from rioni.domain.streaming.session import StreamMachine
 from rioni.domain.subscriptions.dead_letter_policy import Policy
 from rioni.domain.timelines.position import BEFORE_FIRST, EventTypePartition, TimelinePosition
-from rioni.http.streaming.json_frames import FrameWriter
-from rioni.http.streaming.shared_reads import PartitionTail, topic_key
-from rioni.http.streaming.stream_context import StreamClient, StreamPorts
+from rioni.http.streaming.frames import FrameWriter
+from rioni.http.streaming.stream_context import PartitionTail, StreamClient, StreamPorts, topic_key
 
 
 WRITE_BYTES = 262_144

@@ -27,7 +27,7 @@ from rioni.domain.subscriptions.cursor_arithmetic import beyond_end
 from rioni.domain.subscriptions.dead_letter_policy import Policy
 from rioni.domain.timelines.position import BEFORE_FIRST, EventTypePartition, TimelinePosition, stored_place
 from rioni.domain.timelines.timeline import FIRST_ORDER
-from rioni.http.streaming.json_frames import random_token
+from rioni.http.streaming.frames import random_token
 from rioni.http.streaming.stream_context import StreamClient, StreamPorts
 from rioni.http.streaming.stream_runner import StreamRunner
 from rioni.projections.queries.timeline_reader import newest_consistent

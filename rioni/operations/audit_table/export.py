@@ -16,8 +16,7 @@ from rioni.installation.from_config import key_file
 from rioni.operations import verify_export
 from rioni.operations.admin import check_spark
 from rioni.operations.audit_table.manifests import NOTHING, Manifest, TableFile, TableFolder
-from rioni.operations.checkpoints import signed_checkpoint
-from rioni.operations.exports import key_line
+from rioni.operations.checkpoints import key_line, signed_checkpoint
 from rioni.projections.generations.rebuilds import Progress
 from rioni.projections.log_rows import CorruptLog
 from rioni.projections.queries import log_proofs
@@ -76,7 +75,7 @@ def export_table(config: Config, order: TableOrder, progress: Progress) -> Table
 
     folder = TableFolder(order.folder.absolute())
     if order.format == DELTA:
-        from rioni.operations.audit_table.delta import follow  # noqa: PLC0415 - an extra
+        from rioni.operations.audit_table.manifests import follow  # noqa: PLC0415 - an extra
     with folder.locked():
         manifests = [*folder.manifests()]
         with opened_for_reading(config) as engine, reading(engine) as connection:

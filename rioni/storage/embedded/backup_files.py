@@ -1,19 +1,25 @@
-"""Opens the files of a backup folder: by plain names, below the folder, following no links.
-
-Others may have filled or changed the folder, on a disk or a server for backups: what its manifest says is data.
-"""
+"""The files of a backup: opened by plain names, and SQLite files frozen at one instant to be copied."""
 
 import contextlib
 import errno
 import os
 import re
+import sqlite3
 import stat
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO
+from urllib.parse import quote
 
-from rioni.domain.errors import RioniError
+from rioni.domain.errors import RioniError, Unavailable
+from rioni.storage.embedded.file_lock import FileLock
+from rioni.storage.sql.write_ahead_log import empty_log
 
+
+# --- Opens the files of a backup folder: by plain names, below the folder, following no links ---
+#
+# Others may have filled or changed the folder, on a disk or a server for backups: what its manifest says is data.
 
 DATABASE_NAME = re.compile(r"(registry|coordination|names|events|events-[A-Za-z0-9._-]{1,36})\.db")
 """Names of the databases that backups hold; the last ones end with the id of a storage."""
@@ -100,3 +106,143 @@ def _refused(path: Path, kind: str) -> BackupError:
         f"{path} is not a file of its own, but {kind}. Nothing was changed. Use another folder, or a copy of this one "
         "that holds plain files (cp -rL)."
     )
+
+
+# Freezes several SQLite files at one instant, so that they can be copied while other processes go on writing.
+#
+# Every writer, checkpoints included, holds the lock beside its file. With all locks held no transaction is under way:
+# the write-ahead logs are emptied into the files, and a read transaction is opened on each. From then on writers fill
+# new write-ahead logs, which SQLite does not copy into a file before the read transaction on it has ended. So the files
+# themselves do not change, and are copied as they are.
+
+ATTEMPTS_MAX = 100
+PAUSE_S = 0.02
+"""Between attempts: readers, who keep a log from being emptied, finish in some milliseconds."""
+
+BUSY_TIMEOUT_MS = 5_000
+
+WAL_BYTES_MAX = 8 * 2**30
+"""Up to this length a write-ahead log may grow during a copy."""
+
+
+class Snapshot:
+    """An SQLite file that does not change until it is closed."""
+
+    def __init__(self, path: Path) -> None:
+        """Open the file; its lock must be held."""
+        self.path = path
+        self._fd = -1
+        uri = f"file:{quote(str(path.absolute()))}?mode=rw"
+        self.connection = sqlite3.connect(uri, uri=True, isolation_level=None)
+
+    def freeze(self) -> bool:
+        """Empty the write-ahead log and begin the read transaction; False if readers prevent it now."""
+        if not empty_log(self.connection, BUSY_TIMEOUT_MS):
+            return False
+        self.connection.execute("PRAGMA query_only = ON")
+        self.connection.execute("BEGIN")
+        self.connection.execute("SELECT count(*) FROM sqlite_master").fetchall()
+        # NOTE: closing any descriptor of the file drops SQLite's locks in this process, so this one is closed last.
+        self._fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        return True
+
+    @property
+    def size(self) -> int:
+        """The length of the file in bytes."""
+        return os.fstat(self._fd).st_size
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Read from the file.
+
+        Raises:
+            Unavailable: so much was written since that the copy should be repeated at another time.
+        """
+        log = Path(f"{self.path}-wal")
+        if log.exists() and log.stat().st_size > WAL_BYTES_MAX:
+            raise Unavailable(
+                f"{WAL_BYTES_MAX >> 30} GiB were written to {self.path.name} while it was copied. Nothing was changed; "
+                "try again when less is published, or use a snapshot of the file system."
+            )
+        return os.pread(self._fd, length, offset)
+
+    def close(self) -> None:
+        """End the read transaction; the lock must be held, as the last connection checkpoints."""
+        self.connection.close()
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+@contextlib.contextmanager
+def snapshots(paths: Sequence[Path]) -> Iterator[list[Snapshot]]:
+    """Freeze files at one instant; writers wait for some milliseconds.
+
+    Args:
+        paths: of files in WAL mode, whose writers hold the lock `<path>-lock`.
+
+    Raises:
+        Unavailable: a lock is not released, readers keep a write-ahead log from being emptied, or a file can't be
+            used; the text names it.
+    """
+    frozen = _freeze(paths)
+    try:
+        yield frozen
+    finally:
+        _close(frozen)
+
+
+def _freeze(paths: Sequence[Path]) -> list[Snapshot]:
+    for _ in range(ATTEMPTS_MAX):
+        # One after the other first: what takes long is done before all writers have to wait.
+        for path in paths:
+            with _named(path), _lock_of(path), contextlib.closing(Snapshot(path)) as snapshot:
+                empty_log(snapshot.connection, BUSY_TIMEOUT_MS)
+        opened: list[Snapshot] = []
+        with contextlib.ExitStack() as locks:
+            for path in paths:
+                locks.enter_context(_lock_of(path))
+            try:
+                for path in paths:
+                    with _named(path):
+                        opened.append(Snapshot(path))
+                        is_frozen = opened[-1].freeze()
+                    if not is_frozen:
+                        break
+                else:
+                    return opened
+            except BaseException:
+                for each in opened:
+                    each.close()
+                raise
+            for each in opened:
+                each.close()
+        time.sleep(PAUSE_S)
+    raise Unavailable("The files are read all the time, so that they can't be copied as of one instant. Try again.")
+
+
+def _close(frozen: Sequence[Snapshot]) -> None:
+    for each in frozen:
+        with _lock_of(each.path):
+            each.close()
+
+
+@contextlib.contextmanager
+def _lock_of(path: Path) -> Iterator[None]:
+    """Hold the lock of a file."""
+    lock = Path(f"{path}-lock")
+    with contextlib.ExitStack() as held:
+        try:
+            held.enter_context(FileLock(lock).held())
+        except OSError as ex:
+            raise Unavailable(f"{lock} can't be used: {ex.strerror}. Take away what is there, and try again.") from ex
+        yield
+
+
+@contextlib.contextmanager
+def _named(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as ex:
+        raise Unavailable(
+            f"{path} can't be read: {ex}. Check disk space and permissions, and run `rioni verify`."
+        ) from ex

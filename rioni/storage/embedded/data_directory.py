@@ -1,7 +1,9 @@
-"""Locates the files of an embedded broker in its data directory, and locks the directory for one broker."""
+"""Locates the files of an embedded broker, locks their directory for it, and moves aside what is in the way."""
 
+import itertools
 import os
 import re
+import time
 from collections.abc import Collection
 from itertools import chain
 from pathlib import Path
@@ -16,8 +18,36 @@ from rioni.files.locks import try_lock
 from rioni.files.plain import check_folder
 from rioni.files.private import tighten
 from rioni.storage.change_flags import SharedChangeFlags
-from rioni.storage.embedded.set_aside import set_aside
 
+
+# --- Moves what is in the place of a file or folder of a data directory aside; nothing is deleted ---
+
+_log = structlog.get_logger("rioni.storage")
+
+
+def set_aside(path: Path, *, quietly: bool = False) -> str:
+    """Rename a file or folder; return its new name, empty if there was none.
+
+    Args:
+        path: of what is in the way.
+        quietly: whether the caller logs it.
+
+    Raises:
+        OSError: it can't be renamed.
+    """
+    now = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    names = (f"{path.name}.damaged-{now}" + (f"-{number}" if number else "") for number in itertools.count())
+    kept = next(name for name in names if not path.with_name(name).exists())
+    try:
+        path.rename(path.with_name(kept))
+    except FileNotFoundError:
+        return ""
+    if not quietly:
+        _log.warning("moved aside what was in the place of a file or folder of the broker", path=path.name, kept=kept)
+    return kept
+
+
+# --- Locates the files of an embedded broker in its data directory, and locks the directory for one broker ---
 
 FORMAT = "rioni data directory, format 1\n"
 """The content of the marker file; a broker refuses a directory with any other format."""
@@ -45,8 +75,6 @@ _OWN = re.compile(
     r"|spools|workers|.*\.damaged-.*"
 )
 """Names of what brokers make in a data directory; of the signing key a mode that is too wide is an error instead."""
-
-_log = structlog.get_logger("rioni.storage")
 
 
 class DataDirectoryError(RioniError):

@@ -9,8 +9,7 @@ from pathlib import Path
 import structlog
 
 from rioni.domain.errors import RioniError, Unavailable
-from rioni.storage.embedded.data_directory import DataDirectoryError
-from rioni.storage.embedded.set_aside import set_aside
+from rioni.storage.embedded.data_directory import DataDirectoryError, set_aside
 from rioni.storage.embedded.sqlite_file import SQLiteFile
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from rioni.domain.errors import Unavailable
 from rioni.domain.ports.change_flags import ChangeFlags
 from rioni.domain.ports.notifier import CHANGED, SUBSCRIPTION, TOPIC
-from rioni.storage.threads.greenlet_semaphore import ThreadSafeSemaphore
+from rioni.storage.threads import ThreadSafeSemaphore
 
 
 SUFFIX = ".socket"

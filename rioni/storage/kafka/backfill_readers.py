@@ -13,7 +13,7 @@ from rioni.domain.ports.store_measurements import StoreMeasurements
 from rioni.domain.ports.thread_pool import ThreadPool
 from rioni.storage.kafka.client import END, OUT_OF_RANGE, Connection, TopicPartitionRef, to_unavailable
 from rioni.storage.kafka.records import Record, chunks_of, record_of
-from rioni.storage.threads.greenlet_semaphore import ThreadSafeSemaphore
+from rioni.storage.threads import ThreadSafeSemaphore
 
 
 KEPT = 8

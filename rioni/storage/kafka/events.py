@@ -14,14 +14,13 @@ from rioni.domain.publishing.idempotency import IdempotencyClaim
 from rioni.domain.system.event_chains import ChainHead
 from rioni.domain.timelines.position import Bounds
 from rioni.domain.timelines.topic_digests import DigestedBlock
-from rioni.storage.chunk_cache import CACHE_BYTES_MAX, CacheMemory, ChunkCache
+from rioni.storage.event_stores import CACHE_BYTES_MAX, CacheMemory, ChunkCache
 from rioni.storage.kafka.appender import Appender
 from rioni.storage.kafka.backfill_readers import BackfillReaders, OutOfRange, Wanted
 from rioni.storage.kafka.client import Connection, TopicPartitionRef
-from rioni.storage.kafka.digests import DigestReader
 from rioni.storage.kafka.idempotence.idempotency_index import IdempotencyIndex
 from rioni.storage.kafka.idempotence.idempotent_appender import IdempotentAppender
-from rioni.storage.kafka.record_times import RecordTimes
+from rioni.storage.kafka.record_reads import DigestReader, RecordTimes
 from rioni.storage.kafka.records import Record, fitting
 from rioni.storage.kafka.tail_follower import Tail, TailFollower
 from rioni.storage.kafka.topics.inspection import ranges

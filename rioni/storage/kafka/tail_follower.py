@@ -18,11 +18,11 @@ from rioni.domain.ports.event_store import Chunk
 from rioni.domain.ports.store_measurements import StoreMeasurements
 from rioni.domain.ports.thread_pool import StorePools, without_deadline
 from rioni.domain.timelines.position import Bounds
-from rioni.storage.chunk_cache import ChunkCache
+from rioni.storage.event_stores import ChunkCache
 from rioni.storage.kafka.client import END, Connection, TopicPartitionRef
 from rioni.storage.kafka.records import Record, chunks_of, record_of
 from rioni.storage.kafka.topics.topics import Topics, until_known
-from rioni.storage.threads.greenlet_semaphore import ThreadSafeSemaphore
+from rioni.storage.threads import ThreadSafeSemaphore
 
 
 POLL_S, POLLS = 0.01, 10

@@ -18,8 +18,7 @@ from rioni.domain.ports.event_log import LogEntry
 from rioni.domain.timestamps import milliseconds
 from rioni.sql.log_tables import HEAD, LOG
 from rioni.storage.log.log_head import PostgresqlHead, SqliteHead
-from rioni.storage.log.mapper import LogMapper
-from rioni.storage.log.recorder import append, lock_head, lock_log, stored_entry
+from rioni.storage.log.recorder import LogMapper, append, lock_head, lock_log, stored_entry
 from rioni.storage.sql.engines import exclusive, reading, writing
 
 

@@ -20,10 +20,10 @@ from rioni.domain.errors import CommitOutcomeUnknown, RioniError, TransactionCon
 from rioni.files.extras import requirement
 from rioni.files.locks import try_lock, unlock
 from rioni.sql.engines import WRITES, begin_explicitly, parse_url, with_driver
-from rioni.storage.sql import postgres_connections
-from rioni.storage.sql.pool import GeventConnectionPool
+from rioni.storage.sql import database_connections
+from rioni.storage.sql.database_connections import GeventConnectionPool
 from rioni.storage.sql.write_ahead_log import discard_failed_commit
-from rioni.storage.threads.greenlet_semaphore import PAUSE_MAX_S, PAUSE_MIN_S, ThreadSafeSemaphore
+from rioni.storage.threads import PAUSE_MAX_S, PAUSE_MIN_S, ThreadSafeSemaphore
 
 
 LOCK_WAIT_S = 30.0
@@ -146,7 +146,7 @@ def _postgresql_engine(url: URL, lock_wait_s: float, connections_max: int) -> En
 
 
 def _connect_postgresql(_dialect: object, _record: object, arguments: list[Any], parameters: dict[str, Any]) -> Any:
-    return postgres_connections.connect(arguments, parameters)
+    return database_connections.connect(arguments, parameters)
 
 
 def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:

@@ -12,8 +12,8 @@ from sqlalchemy import URL, Connection, Engine, event, make_url
 from sqlalchemy import create_engine as sqlalchemy_engine
 
 from rioni.sql.engines import parse_url
+from rioni.storage.sql.database_connections import GeventConnectionPool
 from rioni.storage.sql.engines import create_engine
-from rioni.storage.sql.pool import GeventConnectionPool
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ from rioni.domain.access.authentication import normalize_realm
 from rioni.domain.access.authorization import Attribute
 from rioni.domain.errors import TokensUnavailable
 from rioni.files.plain import read_toml
-from rioni.storage.tokens.http_get import why_unusable
+from rioni.storage.tokens.token_servers import why_unusable
 
 
 Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]

@@ -13,9 +13,7 @@ from rioni.config.failures import FailureLog
 from rioni.domain.access.authentication import TokenInfo, is_realm, is_uid, scopes_of
 from rioni.domain.errors import TokensUnavailable
 from rioni.domain.ports.clock import Clock
-from rioni.storage.tokens.by_client import ByClient
-from rioni.storage.tokens.circuit_breaker import CircuitBreaker
-from rioni.storage.tokens.http_get import Get, Response
+from rioni.storage.tokens.token_servers import ByClient, CircuitBreaker, Get, Response
 
 
 OK = 200

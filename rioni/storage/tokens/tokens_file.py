@@ -1,11 +1,13 @@
-"""Reads tokens listed in a file, by their SHA-256: for small installations and for tests."""
+"""The file of tokens, by their SHA-256: how it is read, and how new tokens and their entries are made."""
 
 import hashlib
+import json
+import secrets
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import msgspec
 import structlog
@@ -13,11 +15,14 @@ from msgspec import Meta
 
 from rioni.config.failures import FailureLog
 from rioni.domain.access.authentication import TokenInfo, is_realm, is_uid
-from rioni.domain.errors import TokensUnavailable, Unavailable
+from rioni.domain.errors import Invalid, TokensUnavailable, Unavailable
 from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.thread_pool import ThreadPool, direct
+from rioni.files.edits import edited
 from rioni.files.plain import parse_toml, read_file
 
+
+# --- Reads tokens listed in a file, by their SHA-256: for small installations and for tests ---
 
 LOOK_EVERY_S = 1.0
 """Interval of checking the file: a removed token is rejected from then on."""
@@ -126,3 +131,63 @@ def parsed(content: bytes) -> Mapping[bytes, TokenInfo]:
         if entry.expires is not None and entry.expires.tzinfo is None:
             raise ValueError(f"the end of token {number} has no offset; write 2027-01-01T00:00:00Z")
     return {bytes.fromhex(entry.sha256): entry.info() for entry in entries}
+
+
+# --- Makes random tokens, and their entries in a file of tokens ---
+
+TOKEN_BYTES = 32
+
+
+class NewToken(NamedTuple):
+    """A token, and its entry, which does not show it."""
+
+    token: str
+    sha256: str
+    entry: str
+
+
+def new_token(uid: str, scopes: Sequence[str], realm: str, expires: datetime | None) -> NewToken:
+    """Make a random token.
+
+    Args:
+        uid: who shows it.
+        scopes: what it is for.
+        realm: in which the uid is unique.
+        expires: with an offset; None for never.
+
+    Raises:
+        Invalid: a file with this entry would be refused; the text says why.
+    """
+    token = secrets.token_urlsafe(TOKEN_BYTES)
+    sha256 = hashlib.sha256(token.encode()).hexdigest()
+    members = {"sha256": sha256, "uid": uid, "scopes": list(scopes), "realm": realm}
+    # NOTE: strings and lists of JSON are those of TOML.
+    lines = [f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in members.items()]
+    if expires is not None:
+        lines.append(f"expires = {expires.isoformat()}")
+    entry = "\n".join(["[[token]]", *lines]) + "\n"
+    try:
+        parsed(entry.encode())
+    except ValueError as ex:
+        raise Invalid(f"The broker would refuse the entry: {ex}.") from ex
+    return NewToken(token, sha256, entry)
+
+
+def add_entry(path: Path, entry: str) -> None:
+    """Add an entry to a file of tokens, which is made if it is missing; a running broker takes it within a second.
+
+    Raises:
+        Invalid: the file is not one of tokens; it is left as it is.
+        Unavailable: it can't be read or written, or is being changed.
+    """
+    try:
+        with edited(path) as file:
+            separator = "\n" if file.text else ""
+            file.text = f"{file.text.rstrip()}\n{separator}{entry}" if file.text else entry
+            parsed(file.text.encode())
+    except BlockingIOError as ex:
+        raise Unavailable(f"Another command is changing {path}; try again.") from ex
+    except OSError as ex:
+        raise Unavailable(f"The file of tokens {path} can't be changed: {ex.strerror}.") from ex
+    except ValueError as ex:  # not TOML, not UTF-8, not tokens
+        raise Invalid(f"{path} is not a file of tokens, and was not changed: {ex}.") from ex

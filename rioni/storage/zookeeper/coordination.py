@@ -20,17 +20,15 @@ from rioni.domain.ports.notifier import SUBSCRIPTION, Waiter
 from rioni.domain.streaming.admission import session_not_found
 from rioni.domain.timelines.position import EventTypePartition
 from rioni.storage.stream_shutdown import wait_for_streams_to_end
-from rioni.storage.threads.hub_thread import HubThread, run_on_hub
+from rioni.storage.threads import HubThread, run_on_hub
 from rioni.storage.zookeeper import assignment as plans
 from rioni.storage.zookeeper.assignment import AssignmentUpdate
-from rioni.storage.zookeeper.changes import CHANGE_TIMEOUT_S, AssignmentWriter
-from rioni.storage.zookeeper.commits import Commits
+from rioni.storage.zookeeper.driver import REFUSALS, UNREACHABLE, Interrupted, Operation, create, delete, put
 from rioni.storage.zookeeper.paths import SUBSCRIPTIONS, WORKERS, cursor_path, cursors_path, living_path, plan_path
 from rioni.storage.zookeeper.progress import Progress
-from rioni.storage.zookeeper.session.driver import REFUSALS, UNREACHABLE, Interrupted
-from rioni.storage.zookeeper.session.operations import Operation, create, delete, put
-from rioni.storage.zookeeper.session.session import ZooKeeperSession
+from rioni.storage.zookeeper.session import ZooKeeperSession
 from rioni.storage.zookeeper.subscriptions import SubscriptionCache
+from rioni.storage.zookeeper.transactions import CHANGE_TIMEOUT_S, AssignmentWriter, Commits
 
 
 T = TypeVar("T")

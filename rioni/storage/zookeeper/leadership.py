@@ -5,9 +5,9 @@ from typing import Any
 
 from kazoo.exceptions import NoNodeError
 
-from rioni.storage.threads.hub_thread import run_on_hub
+from rioni.storage.threads import run_on_hub
 from rioni.storage.zookeeper.paths import LEADER
-from rioni.storage.zookeeper.session.session import ZooKeeperSession
+from rioni.storage.zookeeper.session import ZooKeeperSession
 
 
 class ZooKeeperLeadership:

@@ -6,9 +6,9 @@ from kazoo.exceptions import NoNodeError
 
 from rioni.domain.errors import Unavailable
 from rioni.domain.system.installation import DataMismatch
+from rioni.storage.zookeeper.driver import REFUSALS
 from rioni.storage.zookeeper.paths import INSTALLATION
-from rioni.storage.zookeeper.session.driver import REFUSALS
-from rioni.storage.zookeeper.session.session import ZooKeeperSession
+from rioni.storage.zookeeper.session import ZooKeeperSession
 
 
 class PathMark:

@@ -13,11 +13,10 @@ from rioni.domain.errors import Overloaded, Unavailable
 from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.thread_pool import direct
 from rioni.storage.group_commit import GroupCommit, Job, no_follow_up
-from rioni.storage.threads.hub_thread import run_on_hub
+from rioni.storage.threads import run_on_hub
+from rioni.storage.zookeeper.driver import REFUSALS, Operation, create, delete, put
 from rioni.storage.zookeeper.paths import SLOTS, WORKERS
-from rioni.storage.zookeeper.session.driver import REFUSALS
-from rioni.storage.zookeeper.session.operations import Operation, create, delete, put
-from rioni.storage.zookeeper.session.session import ZooKeeperSession
+from rioni.storage.zookeeper.session import ZooKeeperSession
 
 
 TAKE_TIMEOUT_S = 10.0

@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterable
 
 from rioni.domain.ports.notifier import CHANGED, SUBSCRIPTION, Waiter
 from rioni.storage.embedded.signals import EmbeddedSignals, EmbeddedWatch
-from rioni.storage.threads.hub_thread import run_on_hub
-from rioni.storage.zookeeper.session.session import ZooKeeperSession
+from rioni.storage.threads import run_on_hub
+from rioni.storage.zookeeper.session import ZooKeeperSession
 from rioni.storage.zookeeper.subscriptions import SubscriptionCache
 
 

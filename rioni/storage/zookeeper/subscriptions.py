@@ -11,10 +11,10 @@ from rioni.domain.timelines.position import EventTypePartition
 from rioni.storage.zookeeper import assignment as plans
 from rioni.storage.zookeeper import progress as progresses
 from rioni.storage.zookeeper.assignment import SubscriptionAssignment
+from rioni.storage.zookeeper.node_cache import Node, NodeCache
 from rioni.storage.zookeeper.paths import cursor_path, living_path, partition_of, plan_path, subscription_of
 from rioni.storage.zookeeper.progress import Progress
-from rioni.storage.zookeeper.session.node_cache import Node, NodeCache
-from rioni.storage.zookeeper.session.session import ZooKeeperSession
+from rioni.storage.zookeeper.session import ZooKeeperSession
 
 
 SUBSCRIPTIONS_MAX = 10_000

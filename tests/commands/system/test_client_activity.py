@@ -8,7 +8,7 @@ from rioni.commands.system.client_activity import ActivityTracker
 from rioni.domain.errors import Unavailable
 from rioni.domain.ports.thread_pool import direct
 from rioni.domain.subscriptions.activity import DAY_MS, RETENTION_MS, LastActivity
-from rioni.storage.embedded.activity import EmbeddedActivity
+from rioni.storage.embedded.expendable import EmbeddedActivity
 from tests.support.clock import ManualClock
 
 

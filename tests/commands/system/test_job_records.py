@@ -19,7 +19,7 @@ from rioni.domain.system.jobs import (
     SILENT_S,
     JobReport,
 )
-from rioni.storage.embedded.jobs import EmbeddedJobs
+from rioni.storage.embedded.expendable import EmbeddedJobs
 from tests.support.clock import ManualClock
 
 

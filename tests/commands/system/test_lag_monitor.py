@@ -29,7 +29,7 @@ from rioni.domain.event_types.event_type import Statistic
 from rioni.domain.subscriptions.lag import Lag
 from rioni.domain.system.storages import StorageEntry
 from rioni.domain.timelines.position import format_offset
-from rioni.http.resources.subscriptions.stats import SubscriptionStatsResource
+from rioni.http.resources.subscriptions import SubscriptionStatsResource
 from rioni.storage.change_flags import SharedChangeFlags
 from tests.support.broker import running_broker
 from tests.support.builders import event_type_spec, subscription_spec

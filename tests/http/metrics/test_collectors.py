@@ -11,15 +11,14 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from rioni.domain.errors import EventTypeNotFound, NotAcceptable
-from rioni.http.answers.answer_budget import AnswerBudget
+from rioni.http.answer_budget import AnswerBudget
 from rioni.http.bodies.reading import BodyBudget
-from rioni.http.metrics import collectors, metrics_files, metrics_slots
+from rioni.http.metrics import collectors, metrics_files
 from rioni.http.metrics.collectors import Metrics
-from rioni.http.metrics.event_type_counts import OTHERS, EventTypeCounts
-from rioni.http.metrics.metrics_files import AllocatedDict
-from rioni.http.metrics.metrics_formats import rendered_metrics
-from rioni.http.metrics.metrics_slots import claim_slot, release_slot
+from rioni.http.metrics.metrics_files import AllocatedDict, claim_slot, release_slot
+from rioni.http.metrics.shared_tables import OTHERS, EventTypeCounts
 from rioni.http.middleware.requests import RequestMiddleware
+from rioni.http.resources.monitoring import rendered_metrics
 
 
 PROMETHEUS_3 = (
@@ -168,7 +167,7 @@ def test_counts_are_summed_over_processes_and_continued_by_the_next_one(tmp_path
 def held_slots(monkeypatch):
     """The files of the slots of this process, which are free again after the test."""
     files = []
-    monkeypatch.setattr(metrics_slots, "_held", files)
+    monkeypatch.setattr(metrics_files, "_held", files)
     yield files
     for file in files:
         file.close()
@@ -235,7 +234,7 @@ def test_on_a_full_disk_a_process_counts_in_its_own_memory(tmp_path, monkeypatch
 
 @pytest.mark.usefixtures("held_slots")
 def test_a_worker_metrics_begin_with_allocated_files(tmp_path, monkeypatch):
-    monkeypatch.setenv(metrics_slots.MULTIPROCESS_FOLDER, str(tmp_path))
+    monkeypatch.setenv(metrics_files.MULTIPROCESS_FOLDER, str(tmp_path))
     monkeypatch.setattr(collectors.values, "ValueClass", collectors.values.ValueClass)
     monkeypatch.setattr(collectors.values, "MmapedDict", collectors.values.MmapedDict)
     Metrics().requests.labels("GET", "/x", "200").inc()

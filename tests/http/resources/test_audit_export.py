@@ -11,8 +11,8 @@ from rioni.commands.system.settings import SwitchFeature
 from rioni.domain.access.authorization import NOBODY, UNAUTHENTICATED
 from rioni.domain.ports.thread_pool import direct
 from rioni.http.caller import Caller
-from rioni.http.resources import audit_export
-from rioni.http.resources.audit_export import EXPORT_S, AuditExport
+from rioni.http.resources import audit
+from rioni.http.resources.audit import EXPORT_S, AuditExport
 from rioni.projections.queries.audit_pages import AuditQuery, Place
 from rioni.storage.sql.engines import reading
 from tests.support.broker import running_broker
@@ -36,7 +36,7 @@ class Client(Caller):
 @pytest.fixture
 def begin(broker, monkeypatch):
     """Begins an export in pages of two; returns it with what it depends on."""
-    monkeypatch.setattr(audit_export, "ENTRIES_PER_PAGE", 2)
+    monkeypatch.setattr(audit, "ENTRIES_PER_PAGE", 2)
 
     def begin(subject=UNAUTHENTICATED, **query):
         transactions = set()

@@ -10,12 +10,11 @@ from rioni.commands.publishing.publisher import Publisher
 from rioni.commands.publishing.timeline_appender import TimelineAppender
 from rioni.config.settings import Config
 from rioni.domain.ports.thread_pool import direct
-from rioni.http.answers.answer_budget import AnswerBudget
+from rioni.http.answer_budget import AnswerBudget
 from rioni.http.bodies.reading import BodyBudget
 from rioni.http.metrics.collectors import Metrics
 from rioni.http.middleware.requests import RequestMiddleware
-from rioni.http.quotas.quotas import Quotas
-from rioni.http.quotas.shared_buckets import SharedBuckets
+from rioni.http.quotas import Quotas, SharedBuckets
 from rioni.http.resources.events import EventsResource
 from tests.support.broker import running_broker
 from tests.support.builders import event_type_spec

@@ -8,8 +8,8 @@ from falcon import testing
 from rioni.domain.access.authorization import Subject
 from rioni.domain.streaming.messages import Send
 from rioni.domain.timelines.position import EventTypePartition, TimelinePosition
-from rioni.http.streaming.resumption import Resumption
 from rioni.http.streaming.server_sent_events import ID_BYTES_MAX, ServerSentEvents, wants_events
+from rioni.http.streaming.stream_tickets import Resumption
 
 
 def ids(text):

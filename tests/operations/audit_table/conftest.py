@@ -18,7 +18,7 @@ from rioni.installation.database import database_url
 from rioni.installation.infrastructure import build_infrastructure
 from rioni.operations.audit_table.export import TableOrder, TableReport, export_table
 from rioni.projections.queries.audit_log import AuditFilter, entries
-from rioni.server.jobs.log_tree import build_checkpoint_signer
+from rioni.server.log_tree import build_checkpoint_signer
 from rioni.server.startup import prepare_startup
 from rioni.sql.log_tables import HEAD
 from tests.support.history import Author

@@ -14,8 +14,8 @@ from sqlalchemy import delete, select, update
 
 from rioni.domain.errors import Conflict, Unavailable
 from rioni.operations import verify_export
-from rioni.operations.audit_table import delta, manifests
 from rioni.operations.audit_table import export as module
+from rioni.operations.audit_table import manifests
 from rioni.projections.bulk import audit_table
 from rioni.projections.bulk.audit_rows import TABLE_SCHEMA
 from rioni.projections.log_rows import CorruptLog
@@ -73,7 +73,7 @@ def test_a_table_grows_with_the_log_and_is_verified(broker, tmp_path, monkeypatc
         (module, "_signed"),
         (manifests.os, "fsync"),
         (manifests, "fsync_directory"),
-        (delta, "create_table_with_add_actions"),
+        (manifests, "create_table_with_add_actions"),
         (deltalake.DeltaTable, "create_write_transaction"),
     ],
     ids=lambda each: getattr(each, "__name__", each),
@@ -99,7 +99,7 @@ def test_a_table_of_an_older_release_gets_the_columns_that_it_lacks(broker, tmp_
     broker.export(table, "delta")
     shutil.rmtree(table / "_delta_log")
     older = older.remove(older.get_field_index("realm"))
-    delta.follow(table, [*manifests.TableFolder(table).manifests()], older)
+    manifests.follow(table, [*manifests.TableFolder(table).manifests()], older)
     assert "realm" not in {each.name for each in deltalake.DeltaTable(table).schema().fields}
     broker.grow(5)
     broker.export(table, "delta")

@@ -17,9 +17,14 @@ from rioni.domain.errors import RioniError, Unavailable
 from rioni.domain.subscriptions.activity import ActivityKey, LastActivity
 from rioni.domain.system.jobs import Job
 from rioni.operations import admin as admin_operations
-from rioni.storage.embedded.activity import ActivityDatabase, EmbeddedActivity
-from rioni.storage.embedded.coordination.quota import EmbeddedConnectionQuota, SlotsDatabase
-from rioni.storage.embedded.jobs import EmbeddedJobs, JobsDatabase
+from rioni.storage.embedded.expendable import (
+    ActivityDatabase,
+    EmbeddedActivity,
+    EmbeddedConnectionQuota,
+    EmbeddedJobs,
+    JobsDatabase,
+    SlotsDatabase,
+)
 from rioni.storage.embedded.spool import FileSpool
 from tests.installation.test_stores import PARTITION, create, publish, running
 

@@ -1,10 +1,9 @@
 import pytest
 
 from rioni.domain.errors import Unavailable
-from rioni.storage.embedded.activity import ActivityDatabase
 from rioni.storage.embedded.coordination.database import CoordinationDatabase
-from rioni.storage.embedded.coordination.quota import SlotsDatabase
 from rioni.storage.embedded.events.database import EventsDatabase
+from rioni.storage.embedded.expendable import ActivityDatabase, SlotsDatabase
 
 
 @pytest.fixture(

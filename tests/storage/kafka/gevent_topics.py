@@ -28,7 +28,7 @@ from rioni.storage.embedded.signals import EmbeddedSignals
 from rioni.storage.kafka.client import Connection
 from rioni.storage.kafka.events import KafkaEventStore
 from rioni.storage.kafka.idempotence.idempotency_index import open_index
-from rioni.storage.kafka.topics.append_probe import SETTLED_S
+from rioni.storage.kafka.topics.readiness import SETTLED_S
 
 
 CHANGING, ASKING = 4, 6

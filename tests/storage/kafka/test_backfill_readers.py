@@ -4,7 +4,7 @@ from collections.abc import Callable
 import pytest
 
 from rioni.domain.ports.event_store import Chunk
-from rioni.storage.chunk_cache import CacheMemory
+from rioni.storage.event_stores import CacheMemory
 from rioni.storage.kafka import backfill_readers
 from rioni.storage.kafka.backfill_readers import BackfillReaders
 from rioni.storage.kafka.events import KafkaEventStore

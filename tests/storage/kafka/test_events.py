@@ -15,8 +15,8 @@ from rioni.domain.ports.thread_pool import StorePools
 from rioni.domain.publishing.headers import COMPACTED, Headers
 from rioni.domain.publishing.idempotency import IdempotencyClaim
 from rioni.domain.timelines.position import Bounds
-from rioni.storage.chunk_cache import CacheMemory
 from rioni.storage.clock import SystemClock
+from rioni.storage.event_stores import CacheMemory
 from rioni.storage.kafka import tail_follower
 from rioni.storage.kafka.client import RECORD_BYTES_MAX, Connection
 from rioni.storage.kafka.events import KafkaEventStore

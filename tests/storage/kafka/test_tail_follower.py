@@ -11,7 +11,7 @@ from rioni.domain.errors import OutcomeUnknown
 from rioni.domain.ports.store_measurements import StoreMeasurements
 from rioni.domain.ports.thread_pool import StorePools
 from rioni.domain.timelines.position import Bounds
-from rioni.storage.chunk_cache import CacheMemory, ChunkCache
+from rioni.storage.event_stores import CacheMemory, ChunkCache
 from tests.support.waiting import WAIT_S, wait_until
 
 

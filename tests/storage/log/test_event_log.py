@@ -14,7 +14,7 @@ from rioni.domain.events import stream_id
 from rioni.domain.hash_chain import GENESIS, link
 from rioni.sql.log_tables import HEAD, LOG
 from rioni.storage.log.event_log import SqlEventLog
-from rioni.storage.log.mapper import UnreadableEntry
+from rioni.storage.log.recorder import UnreadableEntry
 from rioni.storage.log.verification import verify
 from rioni.storage.sql.engines import create_engine, writing
 from tests.contracts.event_log import ORIGIN, TOPICS, EventLogContract, Noted, note, read_all

@@ -12,7 +12,7 @@ from rioni.domain.events import DomainEvent
 from rioni.domain.log_format import FORMATS, Format, newest, version_in
 from rioni.sql.log_tables import HEAD, LOG
 from rioni.storage.log.event_log import SqlEventLog
-from rioni.storage.log.mapper import NotReadByAll, UnreadableEntry
+from rioni.storage.log.recorder import NotReadByAll, UnreadableEntry
 from rioni.storage.sql.engines import create_engine
 from tests.contracts.event_log import ORIGIN, TOPICS, Noted
 from tests.storage.conftest import ON_BOTH

@@ -16,7 +16,7 @@ from rioni.domain.errors import Unavailable
 from rioni.files.extras import requirement
 from rioni.sql.log_tables import HEAD, TRACKING
 from rioni.storage.log.recorder import lock_head
-from rioni.storage.sql import postgres_connections
+from rioni.storage.sql import database_connections
 from rioni.storage.sql.engines import STATEMENT_S, DriverMissing, create_engine, reading, writing
 from rioni.storage.sql.migration import upgrade
 from tests.support.waiting import WAIT_S
@@ -335,7 +335,7 @@ def test_the_options_of_the_url_are_kept(postgres_url):
 
 @pytest.mark.postgres
 def test_a_server_that_does_not_answer_times_out(postgres_url, monkeypatch):
-    monkeypatch.setattr(postgres_connections, "GRACE_S", 1 - STATEMENT_S)
+    monkeypatch.setattr(database_connections, "GRACE_S", 1 - STATEMENT_S)
     engine = create_engine(postgres_url())
     begun_s = time.monotonic()
     with pytest.raises(Unavailable, match="The database can't be reached now"), reading(engine) as connection:

@@ -19,11 +19,9 @@ from rioni.sql.log_tables import LOG_TABLES
 from rioni.storage.kafka.idempotence.idempotency_index import NAME_TABLES
 from rioni.storage.log.event_log import SqlEventLog
 from rioni.storage.sql import migration
-from rioni.storage.sql.activity import ACTIVITY_TABLES
-from rioni.storage.sql.denials import DENIAL_TABLES
-from rioni.storage.sql.ended_sessions import ENDED_SESSION_TABLES
+from rioni.storage.sql.access_tables import DENIAL_TABLES, ENDED_SESSION_TABLES
 from rioni.storage.sql.engines import create_engine, writing
-from rioni.storage.sql.jobs import JOB_TABLES
+from rioni.storage.sql.expendable_tables import ACTIVITY_TABLES, JOB_TABLES
 from rioni.storage.sql.migration import LATEST, NEW_SQLITE, SCRIPTS, check_current, current, upgrade
 from tests.support.new_sqlite import FIRST, dump, migrated
 from tests.support.waiting import WAIT_S

@@ -7,10 +7,9 @@ import pytest
 from rioni.domain.access.authentication import TokenPolicy
 from rioni.domain.errors import TokensUnavailable
 from rioni.domain.ports.thread_pool import CLIENT
-from rioni.storage.tokens.cached import CachedTokens
 from rioni.storage.tokens.issuers import Issuer, read_issuers
-from rioni.storage.tokens.jwt_tokens import WebTokens
-from rioni.storage.tokens.key_set import FETCH_AGAIN_S, FETCH_FOR_ANY_S, FRESH_S, STALE_S
+from rioni.storage.tokens.jwt_tokens import FETCH_AGAIN_S, FETCH_FOR_ANY_S, FRESH_S, STALE_S, WebTokens
+from rioni.storage.tokens.sources import CachedTokens
 from tests.contracts.tokens import ALICE, RemoteTokensContract, TokensContract
 from tests.support.clock import ManualClock
 from tests.support.tables import rows

@@ -1,8 +1,8 @@
 from rioni.config.settings import Config
 from rioni.domain.access.authentication import TokenPolicy
 from rioni.domain.ports.thread_pool import direct
-from rioni.storage.tokens.http_get import Response
 from rioni.storage.tokens.sources import sources_of_tokens
+from rioni.storage.tokens.token_servers import Response
 from tests.support.clock import ManualClock
 from tests.support.tokens import bearer, write_tokens
 from tests.support.web_tokens import AUDIENCE, CLAIMS, ISSUER, JWKS, FakeWeb, jwk, token

@@ -1,9 +1,8 @@
 import pytest
 
 from rioni.domain.errors import TokensUnavailable
-from rioni.storage.tokens.cached import ACCEPTED_S, REFUSED_MAX, REFUSED_S, CachedTokens
-from rioni.storage.tokens.circuit_breaker import FAILURES_MAX, PAUSE_S
-from rioni.storage.tokens.http_get import Response
+from rioni.storage.tokens.sources import ACCEPTED_S, REFUSED_MAX, REFUSED_S, CachedTokens
+from rioni.storage.tokens.token_servers import FAILURES_MAX, PAUSE_S, Response
 from rioni.storage.tokens.tokeninfo import LocalAndRemote, TokenInfoService
 from tests.contracts.tokens import ALICE, END_MS, RemoteTokensContract, TokensContract
 from tests.support.clock import ManualClock

@@ -2,7 +2,7 @@ import pytest
 
 from rioni.domain.access.authentication import TokenInfo
 from rioni.domain.errors import TokensUnavailable
-from rioni.storage.tokens.token_chain import CombinedTokens
+from rioni.storage.tokens.sources import CombinedTokens
 from rioni.storage.tokens.tokens_file import LOOK_EVERY_S, TokensFile
 from tests.contracts.tokens import ALICE, TokensContract
 from tests.support.clock import ManualClock

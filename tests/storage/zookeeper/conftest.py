@@ -12,7 +12,7 @@ from rioni.storage.change_flags import SharedChangeFlags
 from rioni.storage.clock import SystemClock
 from rioni.storage.embedded.signals import EmbeddedSignals
 from rioni.storage.zookeeper.coordination import ZooKeeperCoordinator
-from rioni.storage.zookeeper.session.session import ZooKeeperSession
+from rioni.storage.zookeeper.session import ZooKeeperSession
 from rioni.storage.zookeeper.signals import ZooKeeperSignals
 from tests.support.tcp_proxy import TcpProxy, proxies_to
 

@@ -20,8 +20,7 @@ from rioni.config.logs import configure  # noqa: E402
 from rioni.config.settings import Config  # noqa: E402
 from rioni.domain.timelines.position import EventTypePartition, format_offset  # noqa: E402
 from rioni.storage.embedded.signals import EmbeddedSignals  # noqa: E402
-from rioni.storage.zookeeper.factory import Shared, open_shared  # noqa: E402
-from rioni.storage.zookeeper.session.options import ZooKeeperOptions  # noqa: E402
+from rioni.storage.zookeeper.factory import Shared, ZooKeeperOptions, open_shared  # noqa: E402
 from tests.support.waiting import WAIT_S  # noqa: E402
 
 

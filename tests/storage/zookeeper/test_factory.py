@@ -10,9 +10,8 @@ import pytest
 from rioni.cli.cluster.servers import free_ports
 from rioni.domain.errors import Unavailable
 from rioni.storage.embedded.signals import EmbeddedSignals
-from rioni.storage.zookeeper.factory import open_shared
+from rioni.storage.zookeeper.factory import ZooKeeperOptions, open_shared
 from rioni.storage.zookeeper.paths import WORKERS
-from rioni.storage.zookeeper.session.options import ZooKeeperOptions
 from tests.contracts.coordination import ALL
 
 

@@ -16,8 +16,7 @@ from rioni.cli.cluster import jars
 from rioni.cli.cluster.servers import HOST, free_ports, zookeeper
 from rioni.domain.errors import Unavailable
 from rioni.storage.embedded.signals import EmbeddedSignals
-from rioni.storage.zookeeper.factory import open_shared
-from rioni.storage.zookeeper.session.options import ZooKeeperOptions
+from rioni.storage.zookeeper.factory import ZooKeeperOptions, open_shared
 from tests.contracts.coordination import ALL
 from tests.storage.zookeeper import patched
 

@@ -18,8 +18,7 @@ from rioni.http.openapi.builders import (
     query,
     schema,
 )
-from rioni.http.streaming.avro_frames import LengthPrefixedAvroFrames
-from rioni.http.streaming.json_frames import Frames
+from rioni.http.streaming.frames import Frames, LengthPrefixedAvroFrames
 from rioni.http.streaming.server_sent_events import LAST_EVENT_ID
 from rioni.http.streaming.server_sent_events import MEDIA_TYPE as SERVER_SENT_EVENTS
 

@@ -14,7 +14,7 @@ from rioni.domain.ports.notifier import SUBSCRIPTION, Notifier
 from rioni.domain.ports.thread_pool import ThreadPool, direct
 from rioni.domain.system.installation import Anchor, Marks
 from rioni.domain.timelines.position import EventTypePartition
-from rioni.storage.embedded.anchoring import CoordinationAnchors
+from rioni.storage.embedded.anchors import CoordinationAnchors
 from rioni.storage.embedded.coordination import database as tables
 from rioni.storage.embedded.coordination.changes import Advance, Changes
 from rioni.storage.embedded.coordination.database import CoordinationDatabase

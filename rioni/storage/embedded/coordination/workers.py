@@ -1,4 +1,4 @@
-"""Detects which worker processes are alive: each locks a file of its own; the kernel releases it when it dies."""
+"""Which worker processes are alive, and which one leads: by file locks, which end with the process."""
 
 import os
 from collections.abc import Mapping
@@ -7,6 +7,8 @@ from pathlib import Path
 
 from rioni.files.locks import lock, try_lock
 
+
+# Detects which worker processes are alive: each locks a file of its own; the kernel releases it when it dies.
 
 _ABOUT, _UNFINISHED = ".about", ".unfinished"
 """How the names of further files of a process end: what it shows the others, and that while it is written."""
@@ -78,3 +80,32 @@ class WorkerRegistry:
             self.reap(self.own)
             os.close(self._fd)
             self._fd = -1
+
+
+# --- Elects a leader among the processes of a data directory, by a file lock ---
+
+
+class FileLeadership:
+    """Implements the port `Leadership`: the kernel releases the lock when the process dies.
+
+    A forked process must make its own.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._fd = -1
+        self._held = False
+
+    def held(self) -> bool:
+        """Whether this process is the leader. PERF: a system call of about 1 us while it is not."""
+        if not self._held:
+            if self._fd < 0:
+                self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._held = try_lock(self._fd)
+        return self._held
+
+    def close(self) -> None:
+        """Release the leadership, so that another process can take it."""
+        if self._fd >= 0:
+            os.close(self._fd)
+        self._fd, self._held = -1, False

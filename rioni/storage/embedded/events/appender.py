@@ -31,11 +31,10 @@ from rioni.storage.embedded.events.chunks import (
     join,
     split,
 )
-from rioni.storage.embedded.events.closed_topics import is_closed
-from rioni.storage.embedded.events.compaction import note_keys
 from rioni.storage.embedded.events.database import EventsDatabase
 from rioni.storage.embedded.events.event_ids import AllHeaders, AllIds, Batches, Identified, Ids
-from rioni.storage.embedded.events.partitions import Partition, check, not_found
+from rioni.storage.embedded.events.partitions import Partition, check, is_closed, not_found
+from rioni.storage.embedded.events.retention import note_keys
 from rioni.storage.group_commit import GroupCommit, Job
 
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from rioni.domain.publishing.headers import Headers
 from rioni.storage.embedded.events.chunks import Piece, split
 from rioni.storage.embedded.events.database import EventsDatabase
-from rioni.storage.embedded.events.task_steps import Steps
+from rioni.storage.embedded.events.retention import Steps
 from rioni.storage.short_hash import HASH_BYTES, short_hash
 
 

@@ -19,20 +19,32 @@ from rioni.domain.publishing.idempotency import IdempotencyClaim
 from rioni.domain.system.event_chains import ChainHead
 from rioni.domain.system.installation import Anchor, Marks
 from rioni.domain.timelines.position import Bounds
-from rioni.storage.chunk_cache import CACHE_BYTES_MAX, CacheMemory, ChunkCache
-from rioni.storage.embedded.anchoring import EventAnchors
+from rioni.storage.embedded.anchors import EventAnchors
 from rioni.storage.embedded.events import event_ids as known_ids
 from rioni.storage.embedded.events import idempotency_keys
 from rioni.storage.embedded.events.appender import Appender
-from rioni.storage.embedded.events.chain_heads import note_anchored, unanchored
 from rioni.storage.embedded.events.chunks import CHUNK_COLUMNS, Damage, DamagedEvents, chunk_key, decode
-from rioni.storage.embedded.events.closed_topics import close
-from rioni.storage.embedded.events.compaction import compact
 from rioni.storage.embedded.events.database import EventsDatabase
-from rioni.storage.embedded.events.partitions import Partition, create, extend, find, find_all, find_compacted, names
-from rioni.storage.embedded.events.retention import delete, delete_before, offset_at_time, recorded_at_ms
-from rioni.storage.embedded.events.task_steps import in_steps
-from rioni.storage.embedded.events.verification import verify
+from rioni.storage.embedded.events.partitions import (
+    Partition,
+    close,
+    create,
+    extend,
+    find,
+    find_all,
+    find_compacted,
+    names,
+)
+from rioni.storage.embedded.events.retention import (
+    compact,
+    delete,
+    delete_before,
+    in_steps,
+    offset_at_time,
+    recorded_at_ms,
+)
+from rioni.storage.embedded.events.verification import note_anchored, unanchored, verify
+from rioni.storage.event_stores import CACHE_BYTES_MAX, CacheMemory, ChunkCache
 
 
 COMPACTED_MAX = 100_000

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from rioni.domain.publishing.idempotency import IdempotencyClaim
 from rioni.storage.embedded.events.database import EventsDatabase
-from rioni.storage.embedded.events.task_steps import Steps
+from rioni.storage.embedded.events.retention import Steps
 
 
 DELETED_MAX = 1_000

@@ -1,4 +1,4 @@
-"""Reads and creates the event store's partitions: their first and next offsets, with checksums."""
+"""Partitions of the event store: their offsets, whether they are closed, and how a loss of events is padded."""
 
 import sqlite3
 import struct
@@ -7,9 +7,12 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from rioni.domain.errors import Conflict, NotFound, Unavailable
-from rioni.storage.embedded.events.chunks import PARTITION_ID_MAX, Damage, DamagedEvents
+from rioni.domain.publishing.headers import COMPACTED
+from rioni.storage.embedded.events.chunks import PARTITION_ID_MAX, Damage, DamagedEvents, Piece, encode_chain, join
 from rioni.storage.embedded.events.database import EventsDatabase
 
+
+# --- Reads and creates the event store's partitions: their first and next offsets, with checksums ---
 
 _CHECKED = struct.Struct("<qqqqq")
 _COLUMNS = "id, oldest, next, recorded_at_ms, checksum"
@@ -163,3 +166,91 @@ def insert_partitions(connection: sqlite3.Connection, topic: str, numbers: Itera
 def not_found(topic: str, number: int) -> NotFound:
     """Return the error for an unknown topic or partition."""
     return NotFound(f"topic {topic} has no partition {number}, or does not exist")
+
+
+# --- Closes topics, so that they reject appends; the mark is set in a transaction ---
+#
+# Appends are transactions of the same file. So each comes before the mark, and its events are within the bounds that
+# closing returns, or after it, and is rejected, regardless of its process and of how long it has waited.
+
+
+def close(database: EventsDatabase, topic: str) -> list[Partition]:
+    """Close a topic and return the states of its partitions, which are final; blocks on the disk.
+
+    Raises:
+        NotFound: the topic does not exist.
+        DamagedEvents: the state of a partition differs from what was written.
+    """
+    with database.writing() as connection:
+        connection.execute("INSERT OR IGNORE INTO closed_topics VALUES (?)", (topic,))
+    if not (partitions := find_all(database, topic)):
+        _unmark(database, topic)
+        raise NotFound(f"topic {topic} does not exist")
+    return partitions
+
+
+def is_closed(connection: sqlite3.Connection, topic: str) -> bool:
+    """Whether a topic is closed, as the connection's transaction sees it."""
+    return connection.execute("SELECT 1 FROM closed_topics WHERE topic = ?", (topic,)).fetchone() is not None
+
+
+def _unmark(database: EventsDatabase, topic: str) -> None:
+    with database.writing() as connection:
+        connection.execute("DELETE FROM closed_topics WHERE topic = ?", (topic,))
+
+
+# --- Pads a partition that lost events, so that no offset is assigned twice ---
+
+PADDED_EVENTS = 10_000
+"""Maximum number of lost events that one chunk replaces."""
+
+_UPDATE = "UPDATE partitions SET oldest = ?, next = ?, checksum = ?, head = ? WHERE id = ?"
+_INSERT_CHUNK = "INSERT INTO chunks VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+
+
+def pad(database: EventsDatabase, topic: str, ends: Sequence[int]) -> int:
+    """Create a topic's missing partitions, and extend each at least to an end position; blocks on the disk.
+
+    The positions in between count as events removed by compaction; those of an empty partition as expired.
+
+    Args:
+        database: of the event store.
+        topic: created if it does not exist.
+        ends: minimum position of the next event, for each partition by number.
+
+    Returns:
+        The number of lost events.
+
+    Raises:
+        DamagedEvents: the record of a partition is damaged.
+        Unavailable: the store can't write.
+    """
+    lost = 0
+    with database.writing() as connection:
+        (existing,) = connection.execute("SELECT count(*) FROM partitions WHERE topic = ?", (topic,)).fetchone()
+        insert_partitions(connection, topic, range(existing, len(ends)))
+        for number, end in enumerate(ends):
+            row = connection.execute(SELECT_PARTITION, (topic, number)).fetchone()
+            partition = check(topic, number, row)
+            if partition.next < end:
+                lost += end - partition.next
+                _pad(connection, topic, number, partition, end)
+    return lost
+
+
+def _pad(connection: sqlite3.Connection, topic: str, number: int, partition: Partition, end: int) -> None:
+    oldest = partition.oldest
+    (head,) = connection.execute("SELECT head FROM partitions WHERE id = ?", (partition.id,)).fetchone()
+    heads = {partition.id: bytes.fromhex(head)} if head else {}
+    if oldest == partition.next:
+        oldest = end
+    else:
+        for first in range(partition.next, end, PADDED_EVENTS):
+            count = min(PADDED_EVENTS, end - first)
+            piece = Piece(b"," * (count - 1), [1] * count, [COMPACTED] * count)
+            chunks = join([piece], first, partition.recorded_at_ms)
+            connection.executemany(_INSERT_CHUNK, encode_chain(((partition.id, chunk) for chunk in chunks), heads))
+    after = partition._replace(oldest=oldest, next=end)
+    connection.execute(
+        _UPDATE, (oldest, end, after.checksum(topic, number), heads.get(partition.id, b"").hex(), partition.id)
+    )

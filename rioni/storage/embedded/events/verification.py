@@ -1,11 +1,18 @@
-"""Reads every stored event and reports all damage."""
+"""Checks stored events: opens files to be read only, finds heads of hash chains, and reports all damage."""
 
-from collections.abc import Callable
+import contextlib
+import os
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
-from rioni.domain.errors import NotFound
-from rioni.storage.embedded.events.chunk_chain import GENESIS, digests_fit
+from rioni.domain.errors import NotFound, Unavailable
+from rioni.domain.system.event_chains import ChainHead
+from rioni.storage.embedded.data_directory import DataDirectoryError
 from rioni.storage.embedded.events.chunks import (
     CHAINED_COLUMNS,
+    GENESIS,
+    POSITION_BITS,
     POSITION_MAX,
     ChainedRow,
     Damage,
@@ -13,10 +20,129 @@ from rioni.storage.embedded.events.chunks import (
     chain_hash,
     chunk_key,
     decode,
+    digests_fit,
 )
 from rioni.storage.embedded.events.database import EventsDatabase
 from rioni.storage.embedded.events.partitions import Chain, find_chain
+from rioni.storage.embedded.sqlite_file import BUSY_TIMEOUT_S
+from rioni.storage.sql.read_only import read_only_uri
 
+
+# --- Reads the SQLite file of an event store without changing anything, not even an older schema ---
+
+
+class OtherVersion(DataDirectoryError):
+    """A file was written by a newer or an older version of Rioni."""
+
+
+class ReadOnlyDatabase(EventsDatabase):
+    """Read-only `EventsDatabase`; writing raises an error."""
+
+    def __init__(self, path: Path) -> None:
+        """Open an existing file; blocks on the disk.
+
+        Raises:
+            OtherVersion: the file was written by a newer or an older version.
+            DamagedEvents: the file is damaged.
+            Unavailable: it can't be opened.
+        """
+        self._path, self._pid, self._closed = path, os.getpid(), False
+        self._readers: list[sqlite3.Connection] = []
+        self._opened = contextlib.ExitStack()
+        try:
+            with self._translated():
+                self._uri = self._opened.enter_context(read_only_uri(path))
+                self._check_version()
+        except BaseException:
+            self.close()
+            raise
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """Raise Unavailable: the file is read-only."""
+        raise Unavailable(f"{self._path.name} was opened for reading only.")
+        yield
+
+    def close(self) -> None:
+        """Close all connections; none may be in use."""
+        self._closed = True
+        while self._readers:
+            self._readers.pop().close()
+        self._opened.close()
+
+    def _open(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            self._uri, uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
+        )
+        connection.execute("PRAGMA query_only = ON")
+        return connection
+
+    def _check_version(self) -> None:
+        ((version,),) = self.fetch("PRAGMA user_version")
+        if version > self.schema_version:
+            raise OtherVersion(
+                f"{self._path} was written by a newer version of Rioni (schema {version}, known here: "
+                f"{self.schema_version}). Use that version."
+            )
+        if version < self.schema_version:
+            raise OtherVersion(
+                f"{self._path} was written by an older version of Rioni (schema {version}, needed here: "
+                f"{self.schema_version}). Use that version, or let `rioni serve` of this one bring it up to date."
+            )
+
+
+# --- Heads of the hash chains of partitions: which have changed since the internal log holds them ---
+
+_SELECT_UNANCHORED = """
+    SELECT topic, number, max(oldest, chained_from), next, head FROM partitions
+    WHERE anchored_next IS NOT next OR anchored_first IS NOT max(oldest, chained_from) ORDER BY id LIMIT ?
+"""
+_SELECT_HEADS = "SELECT topic, number, max(oldest, chained_from), next, head FROM partitions ORDER BY id"
+_SELECT_CHUNK_BEFORE = f"""
+    SELECT c.key, c.count, c.hash FROM partitions AS p JOIN chunks AS c
+    ON c.key >= (p.id << {POSITION_BITS}) AND c.key < (p.id << {POSITION_BITS} | ?3)
+    WHERE p.topic = ?1 AND p.number = ?2 ORDER BY c.key DESC LIMIT 1
+"""  # noqa: S608 - a constant
+_UPDATE_ANCHORED = "UPDATE partitions SET anchored_first = ?, anchored_next = ? WHERE topic = ? AND number = ?"
+
+
+def unanchored(database: EventsDatabase, limit: int) -> list[ChainHead]:
+    """Return heads that have changed since they were noted as anchored; see the port `Chained`."""
+    return [ChainHead(*row) for row in database.fetch(_SELECT_UNANCHORED, (limit,))]
+
+
+def note_anchored(database: EventsDatabase, heads: Sequence[ChainHead]) -> None:
+    """Note that the log holds these heads; see the port `Chained`."""
+    with database.writing() as connection:
+        rows = [(head.first, head.next, head.topic, head.partition) for head in heads]
+        connection.executemany(_UPDATE_ANCHORED, rows)
+
+
+def forget_anchored(connection: sqlite3.Connection) -> None:
+    """Have all heads recorded again: what the log held of them counts no more, since a loss was accepted."""
+    connection.execute("UPDATE partitions SET anchored_first = NULL, anchored_next = NULL")
+
+
+def present_heads(database: EventsDatabase) -> list[ChainHead]:
+    """Return the heads of all partitions; blocks on the disk."""
+    return [ChainHead(*row) for row in database.fetch(_SELECT_HEADS)]
+
+
+def hash_at(database: EventsDatabase, head: ChainHead, position: int) -> str:
+    """Return the hash of the chunk that ends before a position, in hexadecimal; empty if none ends there.
+
+    Args:
+        database: of the store.
+        head: the present head of the partition.
+        position: one that the chain covers.
+    """
+    for key, count, stored in database.fetch(_SELECT_CHUNK_BEFORE, (head.topic, head.partition, position)):
+        if (key & POSITION_MAX) + count == position and isinstance(stored, bytes):
+            return stored.hex()
+    return ""
+
+
+# --- Reads every stored event and reports all damage ---
 
 SLICE_CHUNKS = 64
 """Number of chunks read at once: short reads don't delay checkpoints."""

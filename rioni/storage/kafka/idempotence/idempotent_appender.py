@@ -44,9 +44,8 @@ from rioni.storage.group_commit import GroupCommit
 from rioni.storage.kafka.appender import LOOK_EVERY_S, PATIENCE_S, Publish, Written, measure
 from rioni.storage.kafka.client import Connection, TopicPartitionRef
 from rioni.storage.kafka.delivery import Delivery, ProduceBatch
-from rioni.storage.kafka.idempotence.attempt_recovery import SETTLED_MS, AttemptRecovery
 from rioni.storage.kafka.idempotence.idempotency_index import Attempt, EventRef, IdempotencyIndex, IndexConflict
-from rioni.storage.kafka.idempotence.idempotent_batch import RETRY_AFTER_S, IdempotentBatch
+from rioni.storage.kafka.idempotence.idempotent_batch import RETRY_AFTER_S, SETTLED_MS, AttemptRecovery, IdempotentBatch
 from rioni.storage.kafka.topics.topics import Topics
 
 

@@ -30,9 +30,8 @@ from rioni.domain.ports.health import Health
 from rioni.domain.timelines.position import Bounds
 from rioni.storage.kafka.client import MOVED, PROPAGATION_MS, RECORD_BYTES_MAX, Connection, translate_errors
 from rioni.storage.kafka.topics.admin import Admin, pause
-from rioni.storage.kafka.topics.append_probe import SETTLED_S, AppendProbe
-from rioni.storage.kafka.topics.config_propagation import wait_until_propagated
-from rioni.storage.kafka.topics.health import ClusterHealth
+from rioni.storage.kafka.topics.inspection import ClusterHealth
+from rioni.storage.kafka.topics.readiness import SETTLED_S, AppendProbe, wait_until_propagated
 
 
 LATE_S = 60.0

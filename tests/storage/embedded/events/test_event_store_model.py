@@ -8,9 +8,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from rioni.domain.errors import NotFound
 from rioni.domain.publishing.headers import NO_HEADERS, Headers
-from rioni.storage.chunk_cache import CacheMemory
 from rioni.storage.embedded.events.event_store import EmbeddedEventStore
 from rioni.storage.embedded.signals import EmbeddedSignals
+from rioni.storage.event_stores import CacheMemory
 from tests.contracts.event_store import read_all, read_headers
 from tests.support.campaigns import length
 from tests.support.clock import ManualClock

@@ -13,8 +13,8 @@ from rioni.domain.publishing.idempotency import IdempotencyClaim
 from rioni.storage.kafka.client import Connection
 from rioni.storage.kafka.events import KafkaEventStore
 from rioni.storage.kafka.idempotence import idempotent_appender
-from rioni.storage.kafka.idempotence.attempt_recovery import SETTLED_MS
 from rioni.storage.kafka.idempotence.idempotency_index import IdempotencyIndex, open_index
+from rioni.storage.kafka.idempotence.idempotent_batch import SETTLED_MS
 from tests.contracts.event_store import TOPIC, events, read_all
 from tests.support.clock import ManualClock
 from tests.support.waiting import wait_until

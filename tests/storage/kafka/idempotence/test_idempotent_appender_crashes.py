@@ -17,9 +17,9 @@ from rioni.storage.clock import SystemClock
 from rioni.storage.kafka.client import Connection
 from rioni.storage.kafka.events import KafkaEventStore
 from rioni.storage.kafka.idempotence import idempotent_batch
-from rioni.storage.kafka.idempotence.attempt_recovery import SETTLED_MS
 from rioni.storage.kafka.idempotence.idempotency_index import IdempotencyIndex
 from rioni.storage.kafka.idempotence.idempotent_appender import WAIT_S
+from rioni.storage.kafka.idempotence.idempotent_batch import SETTLED_MS
 from tests.contracts.event_store import TOPIC, events, read_all
 from tests.storage.kafka import dying_appender
 from tests.storage.kafka.dying_appender import BATCHES, CLAIM, DIED, STEPS, once

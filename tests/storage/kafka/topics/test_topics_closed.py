@@ -1,7 +1,7 @@
 import pytest
 
 from rioni.domain.errors import NotFound, TopicClosed
-from rioni.storage.kafka.topics import append_probe
+from rioni.storage.kafka.topics import readiness
 from tests.contracts.closed_topics import ClosedTopicsContract
 from tests.contracts.event_store import read_all
 
@@ -47,8 +47,8 @@ class TestKafkaClosedTopics(ClosedTopicsContract):
         self, store, other_store, topic, wait, monkeypatch
     ):
         other_store.delete_topic(topic)
-        monkeypatch.setattr(append_probe, "SETTLED_S", 600.0)
-        monkeypatch.setattr(append_probe, "GONE_S", 2.0)
+        monkeypatch.setattr(readiness, "SETTLED_S", 600.0)
+        monkeypatch.setattr(readiness, "GONE_S", 2.0)
         topics = store._topics
         with pytest.raises(NotFound, match="was deleted"):
             getattr(topics._probe, wait)(topics.name(topic), range(2))

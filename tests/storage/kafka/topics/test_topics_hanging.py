@@ -13,8 +13,8 @@ import pytest
 from rioni.cli.cluster.cluster import LocalCluster
 from rioni.domain.errors import PartiallyStored, Unavailable
 from rioni.domain.timelines.position import Bounds
-from rioni.storage.chunk_cache import CacheMemory
 from rioni.storage.clock import SystemClock
+from rioni.storage.event_stores import CacheMemory
 from rioni.storage.kafka.client import Connection
 from rioni.storage.kafka.events import KafkaEventStore
 from tests.contracts.event_store import events, read_all

@@ -1,0 +1,29 @@
+import contextlib
+
+import pytest
+
+from rioni.domain.subscriptions.activity import LastActivity
+from rioni.storage.embedded.expendable import EmbeddedActivity
+from tests.contracts.activity import ALICE, ActivityContract
+
+
+class TestEmbeddedActivity(ActivityContract):
+    @pytest.fixture
+    def path(self, tmp_path):
+        return tmp_path / "activity.db"
+
+    @pytest.fixture
+    def activity(self, path):
+        with contextlib.closing(EmbeddedActivity(path)) as activity:
+            yield activity
+
+    @pytest.fixture
+    def other(self, path):
+        with contextlib.closing(EmbeddedActivity(path)) as other:
+            yield other
+
+    def test_activity_outlives_the_process_that_wrote_it(self, path):
+        with contextlib.closing(EmbeddedActivity(path)) as activity:
+            activity.add({ALICE: LastActivity(1, 2, 3)})
+        with contextlib.closing(EmbeddedActivity(path)) as activity:
+            assert activity.of("publish", "order") == {"alice": LastActivity(1, 2, 3)}

@@ -20,7 +20,7 @@ import tempfile
 import threading
 import time
 
-from rioni.domain.ports.thread_pool import StorePools, direct
+from rioni.domain.ports.host import StorePools, direct
 from rioni.storage.clock import SystemClock
 from rioni.storage.embedded.events.event_store import EmbeddedEventStore
 from rioni.storage.embedded.signals import EmbeddedSignals

@@ -1,4 +1,4 @@
-"""Compares what filters may take at most (`rioni.domain.subscriptions.filter_cost`) with what they take.
+"""Compares what filters may take at most (`rioni.domain.subscriptions.filter_reading`) with what they take.
 
 For each expression and each shape of event, the largest event that is evaluated at all: its predicted and measured time
 of the processor, in milliseconds. A ratio above 1 says that a constant of the model is too small for this machine.
@@ -14,7 +14,7 @@ import orjson
 
 from rioni.domain.errors import FilterTooSlow, Invalid
 from rioni.domain.subscriptions.event_filter import EventFilter
-from rioni.domain.subscriptions.filter_cost import EVENT_BYTES_MAX
+from rioni.domain.subscriptions.filter_reading import EVENT_BYTES_MAX
 
 
 SHAPES: dict[str, Callable[[int], Any]] = {

@@ -22,12 +22,11 @@ from sqlalchemy import Engine, insert, select, text
 
 from rioni.http.resources.audit import rendered
 from rioni.projections.fold import EMPTY, Folded, fold
-from rioni.projections.queries import audit_pages, event_types, past, positions, schemas, storages, subscriptions
-from rioni.projections.queries.audit_pages import AuditQuery, Place
-from rioni.projections.queries.past import Moment
-from rioni.projections.queries.settings import settings_at
+from rioni.projections.queries import audit_log, event_types, past, schemas, storages, subscriptions
+from rioni.projections.queries.audit_log import AuditQuery, Place
+from rioni.projections.queries.event_types import timelines_at
+from rioni.projections.queries.past import Moment, settings_at
 from rioni.projections.queries.subscriptions import SubscriptionFilter
-from rioni.projections.queries.timelines import timelines_at
 from rioni.projections.tables import AUDIT_LOG, STATES
 from rioni.storage.sql.engines import create_engine, reading, writing
 from rioni.storage.sql.migration import upgrade
@@ -72,7 +71,7 @@ def audit_reads(sample: Callable[[], Any]) -> Iterator[tuple[str, Callable[[Any]
     """Pages with each filter, and with several; the values are those of an entry chosen at random."""
 
     def read(connection: Any, *, limit: int = 20, of: Callable[[Any], dict[str, Any]], ascending: bool = False) -> None:
-        page = audit_pages.page(connection, AuditQuery(**of(sample())), Place(ascending), limit)
+        page = audit_log.page(connection, AuditQuery(**of(sample())), Place(ascending), limit)
         rendered(page.rows, states=False)
 
     filters: dict[str, Callable[[Any], dict[str, Any]]] = {
@@ -140,7 +139,7 @@ def past_reads(sample: Callable[[], Any], head: int) -> Iterator[tuple[str, Call
     yield "/subscriptions/{id}", partial(one, query=subscriptions.get, kind="subscription")
     yield "/storages", partial(several, query=storages.all_storages)
     yield "/settings/*", partial(several, query=settings_at)
-    yield "a time", lambda connection: positions.resolved(connection, of_kind("event-type").recorded_at)
+    yield "a time", lambda connection: audit_log.resolved(connection, of_kind("event-type").recorded_at)
     yield "a state", partial(one, query=lambda c, key, at: past.state(c, "event-type", key, at), kind="event-type")
 
 

@@ -15,9 +15,8 @@ from rioni.domain.limits import Limits
 from rioni.domain.publishing.batch import Batch, split
 from rioni.domain.publishing.enrichment import enrich
 from rioni.domain.publishing.partitioning import _short_hash, assign
-from rioni.domain.publishing.pipeline import prepare
+from rioni.domain.publishing.pipeline import prepare, validate
 from rioni.domain.publishing.rules import Publication, PublishRules
-from rioni.domain.publishing.validation import validate
 
 
 EVENTS = 100

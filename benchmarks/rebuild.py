@@ -28,8 +28,8 @@ from rioni.projections.bulk.loading import database, load_file, targets
 from rioni.projections.bulk.rebuild import Order, RebuildReport, rebuild
 from rioni.projections.bulk.session import HERE, SparkOptions
 from rioni.projections.bulk.source import ENTRIES_PER_TASK, PREFIXES, check_end, prefix, read_head, read_streams
-from rioni.projections.generations.engine import open_engine, writing
 from rioni.projections.generations.generation import WORKING, Generation, create, finish_load, remove
+from rioni.sql.engines import open_engine, writing
 from rioni.sql.log_tables import HEAD, LOG
 from rioni.storage.sql.database_locks import rebuild_lock
 from tests.support.descendants import descendants

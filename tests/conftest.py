@@ -17,7 +17,7 @@ from structlog.dev import ConsoleRenderer, plain_traceback
 
 from rioni.cli.cluster import jars
 from rioni.cli.cluster.cluster import LocalCluster, running_cluster
-from rioni.config.failures import forget_failures
+from rioni.config.logs import forget_failures
 from tests.support import spark_daemon
 from tests.support.campaigns import NIGHTLY
 from tests.support.certificates import Authority

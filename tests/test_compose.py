@@ -12,8 +12,7 @@ import yaml
 
 from rioni.cli.cluster import jars
 from rioni.config.loading import load
-from rioni.config.setting import PREFIX
-from rioni.config.settings import SETTINGS
+from rioni.config.settings import PREFIX, SETTINGS
 from rioni.http.openapi.document import document
 from rioni.testing import __main__ as program_for_tests
 

@@ -10,8 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from rioni import __version__
-from rioni.domain.aggregates import TOPICS
-from rioni.domain.log_format import FORMATS
+from rioni.domain.aggregates import FORMATS, TOPICS
 from rioni.installation.infrastructure import catch_up
 from rioni.projections.fold import FOLD_VERSION
 from rioni.storage.log.event_log import SqlEventLog

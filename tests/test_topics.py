@@ -9,10 +9,9 @@ from uuid import UUID
 
 import pytest
 
-from rioni.domain.aggregates import AGGREGATES, TOPICS
+from rioni.domain.aggregates import AGGREGATES, FORMATS, TOPICS, newest, version_in
 from rioni.domain.audit.audit_events import AUDITED
 from rioni.domain.events import current_version, stream_id
-from rioni.domain.log_format import FORMATS, newest, version_in
 
 
 EVENT_TYPE = (

@@ -8,15 +8,15 @@ import structlog
 
 from rioni.commands.context import Context, Outside
 from rioni.commands.unit_of_work import UnitOfWork
-from rioni.config.failures import FailureLog
+from rioni.config.logs import FailureLog
 from rioni.domain.access.authorization import Attribute
 from rioni.domain.errors import CommitOutcomeUnknown, ReadOnly, RioniError, TransactionConflict, Unavailable
 from rioni.domain.limits import Limits
 from rioni.domain.ports.coordinator import Coordinator
 from rioni.domain.ports.event_log import EventLog, LogTransaction
-from rioni.domain.ports.event_stores import EventStores
-from rioni.domain.ports.read_models import ReadModels
-from rioni.domain.ports.thread_pool import ThreadPool, direct
+from rioni.domain.ports.event_store import EventStores
+from rioni.domain.ports.host import ThreadPool, direct
+from rioni.domain.ports.registry import ReadModels
 
 
 def _no_check(_command: Any, _unit_of_work: UnitOfWork) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from rioni.commands.unit_of_work import UnitOfWork
 from rioni.domain.access.authorization import check
 from rioni.domain.errors import AccessDenied, AdminOnly
-from rioni.domain.system.system_event_types import NAMES as OWN_EVENT_TYPES
+from rioni.domain.system.system_events import NAMES as OWN_EVENT_TYPES
 
 
 def anyone(_command: Any, _unit_of_work: UnitOfWork) -> None:

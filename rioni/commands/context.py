@@ -1,13 +1,18 @@
-"""Context of a command (subject and time), and its work outside transactions."""
+"""Context of a command (subject and time), its work outside transactions, and errors of work on many items."""
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 from uuid import UUID, uuid5
 
 import msgspec
 
 from rioni.domain.access.authorization import Subject
+from rioni.domain.errors import RioniError, Unavailable
 from rioni.domain.events import Origin
+
+
+# --- Context of a command (subject and time), and its work outside transactions ---
 
 
 class Context(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,3 +48,30 @@ class Outside(NamedTuple):
     undo: Callable[[BaseException], Any] | None = None
     """Given the error of the work or of the next command, returns the command that rolls back what is recorded.
     None: nothing is recorded, or it is to be kept."""
+
+
+# --- Collects per-item errors so that the remaining items are processed, and raises them at the end ---
+
+
+class ErrorCollector:
+    """Collects errors by item."""
+
+    def __init__(self) -> None:
+        self._reasons: list[str] = []
+
+    @contextlib.contextmanager
+    def of(self, what: str) -> Iterator[None]:
+        """Collect an expected error of the block under a name, and suppress it."""
+        try:
+            yield
+        except RioniError as ex:
+            self._reasons.append(f"{what}: {ex}")
+
+    def report(self) -> None:
+        """Raise one error that names all collected ones, if there are any.
+
+        Raises:
+            Unavailable: something failed.
+        """
+        if self._reasons:
+            raise Unavailable("; ".join(self._reasons))

@@ -7,13 +7,12 @@ from functools import partial
 from rioni.commands.context import Outside
 from rioni.commands.schemas import EvolvedSchema, check_submitted_schema
 from rioni.commands.timelines.timelines import topics_to_delete
-from rioni.commands.timelines.topic_creation import end_topic_creation, start_topic_creation
-from rioni.commands.timelines.topic_deletion import abandon
+from rioni.commands.timelines.topics import abandon, end_topic_creation, start_topic_creation
 from rioni.commands.unit_of_work import UnitOfWork
 from rioni.domain.access.authorization import BROKER, permits
 from rioni.domain.errors import AccessDenied, AdminOnly, Conflict, FeatureDisabled, Invalid, PreconditionFailed
 from rioni.domain.event_types import rules
-from rioni.domain.event_types.data_lake import check_data_lake
+from rioni.domain.event_types.annotations import check_data_lake
 from rioni.domain.event_types.event_type import (
     EventType,
     EventTypeChanged,

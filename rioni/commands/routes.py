@@ -3,8 +3,8 @@
 from rioni.commands import command_permissions, event_types, schemas
 from rioni.commands.bus import Route
 from rioni.commands.subscriptions import subscriptions
-from rioni.commands.system import event_chains, log_keys, settings, storages
-from rioni.commands.timelines import timelines, topic_creation, topic_deletion, topic_digests
+from rioni.commands.system import checkpoint_signer, event_chains, settings, storages
+from rioni.commands.timelines import timelines, topic_digests, topics
 
 
 ROUTES: dict[type, Route] = {
@@ -55,10 +55,10 @@ ROUTES: dict[type, Route] = {
     ),
     timelines.Repartition: Route(timelines.repartition, command_permissions.event_type_operator),
     # It rolls back what a command of any subject has recorded.
-    topic_creation.AbandonTopicCreation: Route(
-        topic_creation.abandon_topic_creation, command_permissions.anyone, allowed_in_read_only=True
+    topics.AbandonTopicCreation: Route(
+        topics.abandon_topic_creation, command_permissions.anyone, allowed_in_read_only=True
     ),
-    topic_deletion.RecordTopicsDeleted: Route(topic_deletion.record_topics_deleted, command_permissions.broker_writer),
+    topics.RecordTopicsDeleted: Route(topics.record_topics_deleted, command_permissions.broker_writer),
     topic_digests.RecordDigests: Route(
         topic_digests.record_digests, command_permissions.broker_writer, allowed_in_read_only=True
     ),
@@ -68,6 +68,8 @@ ROUTES: dict[type, Route] = {
     event_chains.AnchorEventChains: Route(
         event_chains.anchor_event_chains, command_permissions.broker_writer, allowed_in_read_only=True
     ),
-    log_keys.AddLogKey: Route(log_keys.add_log_key, command_permissions.broker_writer, allowed_in_read_only=True),
+    checkpoint_signer.AddLogKey: Route(
+        checkpoint_signer.add_log_key, command_permissions.broker_writer, allowed_in_read_only=True
+    ),
     storages.DeleteStorage: Route(storages.delete_storage, command_permissions.broker_writer),
 }

@@ -12,9 +12,9 @@ from rioni.domain.events import DomainEvent
 from rioni.domain.limits import Limits
 from rioni.domain.ports.coordinator import Coordinator
 from rioni.domain.ports.event_log import LogEntry, LogTransaction
-from rioni.domain.ports.event_stores import EventStores
-from rioni.domain.ports.read_models import ReadModels
-from rioni.domain.ports.thread_pool import ThreadPool
+from rioni.domain.ports.event_store import EventStores
+from rioni.domain.ports.host import ThreadPool
+from rioni.domain.ports.registry import ReadModels
 from rioni.domain.subscriptions.subscription import Subscription
 from rioni.domain.system.settings import SETTINGS, Settings
 from rioni.domain.system.storages import StorageEntry

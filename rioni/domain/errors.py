@@ -38,7 +38,6 @@ RioniError
     ├── ReadOnly                writing to the database is switched off
     ├── TokensUnavailable       no token source is available
     ├── TopicClosed             the timeline that is written to is being switched
-    ├── OutcomeNotKnownYet      what became of an earlier attempt is not known yet
     ├── OutcomeUnknown          the outcome of a write is unknown
     │   └── CommitOutcomeUnknown  the outcome of a change of the registry is unknown
     ├── OutcomeNotKnownYet      what became of an earlier attempt is not known yet

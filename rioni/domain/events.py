@@ -100,7 +100,7 @@ class DomainEvent(msgspec.Struct, frozen=True, kw_only=True):
     Subclasses set `TOPIC`, `<kind>.<past participle>`, and `KEY`, the field with the aggregate's key.
     When a subclass changes its fields, or a value in them changes its own, it raises the default of `class_version`,
     adds to `UPCASTERS` the step from the version before and to `DOWNCASTERS` the step back to it, and
-    `rioni.domain.log_format` gets a new format.
+    `rioni.domain.aggregates` gets a new format.
     """
 
     TOPIC: ClassVar[str]

@@ -1,9 +1,13 @@
-"""Timestamps, as the API writes them (reference common#dates)."""
+"""Timestamps, as the API writes them (reference common#dates), and the time of an event by its metadata."""
 
 import re
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
+import msgspec
+
+
+# --- Timestamps, as the API writes them (reference common#dates) ---
 
 _LONG_MONTH = "(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])"
 _SHORT_MONTH = "(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)"
@@ -99,3 +103,29 @@ def beyond_millisecond(timestamp: str) -> bool:
     """Whether a time that a client has written is later than its millisecond, so that rounding up adds one."""
     digits = re.search(r"[.,][0-9]{3}([0-9]+)", timestamp)
     return digits is not None and digits[1].strip("0") != ""
+
+
+# --- The time at which an event came to the broker, as its metadata say ---
+
+
+class _Metadata(msgspec.Struct):
+    received_at: str | None = None
+    occurred_at: str | None = None
+
+
+class _Timed(msgspec.Struct):
+    metadata: _Metadata | None = None
+
+
+_decode = msgspec.json.Decoder(_Timed).decode
+
+
+def time_of(event: msgspec.Raw | bytes) -> datetime | None:
+    """When the broker has received an event, otherwise when it occurred; None where its metadata do not say so."""
+    try:
+        metadata = _decode(event).metadata
+        text = metadata and (metadata.received_at or metadata.occurred_at)
+        found = parsed(text) if text else None
+    except (msgspec.MsgspecError, ValueError, OverflowError):
+        return None
+    return found.replace(tzinfo=UTC) if found is not None and found.tzinfo is None else found

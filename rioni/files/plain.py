@@ -1,15 +1,22 @@
-"""Reads files without waiting for nobody: pipes that no program writes to, sockets and devices are errors at once."""
+"""Plain files: they are read without waiting, changed in one step, and kept from other users of the machine."""
 
+import contextlib
 import errno
 import os
 import select
 import stat
+import tempfile
 import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from rioni.domain.errors import Unavailable
+from rioni.files.locks import lock, open_lock
 
+
+# Reads files without waiting for nobody: pipes that no program writes to, sockets and devices are errors at once.
 
 _KINDS = {
     stat.S_IFIFO: "is a pipe",
@@ -129,3 +136,101 @@ def _unusable(path: Path) -> str | None:
     except OSError as ex:
         return f"can't be reached ({ex.strerror})"
     return _KINDS.get(stat.S_IFMT(mode))
+
+
+# --- Changes small text files: by one process at a time, in one step, with the owner and mode that they had ---
+
+
+class EditedFile:
+    """A file that is changed.
+
+    Args:
+        text: its present text; what is assigned to it replaces it.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+
+@contextmanager
+def edited(path: Path, *, mode: int = 0o600) -> Iterator[EditedFile]:
+    """The text of a file, to be changed: the file is replaced when the block ends, and is as before if it raises.
+
+    Args:
+        path: of the file, or of a link to it; a file that does not exist is made.
+        mode: of a new file.
+
+    Raises:
+        BlockingIOError: another process is changing it.
+        OSError: it can't be read or written, or a new file can't get its owner, or the lock is no regular file.
+        UnicodeDecodeError: it is not UTF-8.
+    """
+    path = path.resolve()
+    with open_lock(path.with_name(f".{path.name}.lock")) as held:
+        lock(held.fileno())
+        try:
+            status = path.stat()
+            file = EditedFile(read_file(path).decode())
+        except FileNotFoundError:
+            status = None
+            file = EditedFile("")
+        yield file
+        _replace(path, file.text, status, mode)
+
+
+def _replace(path: Path, text: str, status: os.stat_result | None, mode: int) -> None:
+    with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=f".{path.name}.", delete=False) as beside:
+        try:
+            beside.write(text)
+            beside.flush()
+            os.fchmod(beside.fileno(), mode if status is None else status.st_mode & 0o7777)
+            if status is not None and (status.st_uid, status.st_gid) != (os.geteuid(), os.getegid()):
+                os.fchown(beside.fileno(), status.st_uid, status.st_gid)
+            os.fsync(beside.fileno())
+            Path(beside.name).replace(path)
+            _fsync_directory(path.parent)
+        except BaseException:
+            Path(beside.name).unlink(missing_ok=True)
+            raise
+
+
+def _fsync_directory(path: Path) -> None:
+    """Otherwise the former file may be back after a power cut."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+# Keeps what the broker stores from other users of the machine, whatever their umask and the modes of folders are.
+
+
+@contextlib.contextmanager
+def private_umask() -> Iterator[None]:
+    """Let this process create files and folders that only its owner may use, until the block ends."""
+    before = os.umask(0o077)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+def tighten(path: Path) -> None:
+    """Take the rights of others on a file, or on a folder and all in it; links are left alone.
+
+    Raises:
+        OSError: a mode can't be changed.
+    """
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:  # of a process that has just ended
+        return
+    if stat.S_ISLNK(mode):
+        return
+    wanted = 0o700 if stat.S_ISDIR(mode) else 0o600
+    if stat.S_IMODE(mode) != wanted:
+        path.chmod(wanted)
+    if stat.S_ISDIR(mode):
+        for each in path.iterdir():
+            tighten(each)

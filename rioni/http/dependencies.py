@@ -7,27 +7,26 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from rioni.commands.authorization import AccessPolicy
 from rioni.commands.bus import CommandBus
-from rioni.commands.publishing.avro_publisher import AvroPublisher
-from rioni.commands.publishing.publisher import Publisher
-from rioni.commands.subscriptions.cursor_commits import Committer
-from rioni.commands.subscriptions.dead_letters import DeadLetterQueue, DeadLetterRedriver
+from rioni.commands.publisher import AvroPublisher, Publisher
+from rioni.commands.subscriptions.cursors import Committer
+from rioni.commands.subscriptions.dead_letter_queue import DeadLetterQueue
+from rioni.commands.subscriptions.dead_letters import DeadLetterRedriver
 from rioni.commands.subscriptions.initial_cursors import CursorInitializer
 from rioni.commands.system.checkpoint_signer import CheckpointSigner
 from rioni.commands.system.client_activity import ActivityTracker
 from rioni.commands.system.denied_requests import DeniedRequests
 from rioni.commands.system.job_records import JobRecords
-from rioni.commands.system.system_event_types import SystemEventTypes
-from rioni.commands.system.usage_metrics import UsageRecorder
+from rioni.commands.system.kpis import UsageRecorder
+from rioni.commands.system.system_events import SystemEventTypes
 from rioni.commands.timelines.timeline_switch import TimelineSwitcher
 from rioni.config.settings import Config
 from rioni.domain.access.authorization import Attribute
 from rioni.domain.limits import Limits
-from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.coordinator import Coordinator
-from rioni.domain.ports.event_stores import EventStores
-from rioni.domain.ports.notifier import Notifier
+from rioni.domain.ports.event_store import EventStores
+from rioni.domain.ports.host import Clock, ThreadPool
+from rioni.domain.ports.interprocess import Notifier
 from rioni.domain.ports.registry import Registry
-from rioni.domain.ports.thread_pool import ThreadPool
 from rioni.http.answer_budget import AnswerBudget
 from rioni.http.bodies.reading import BodyBudget
 from rioni.http.health_checks import HealthChecker

@@ -4,8 +4,7 @@ import threading
 from collections.abc import Callable, Mapping
 
 from rioni.domain.errors import RioniError
-from rioni.domain.ports.clock import Clock
-from rioni.domain.ports.health import Health
+from rioni.domain.ports.host import Clock, Health
 
 
 HOLDS_S = 1.0

@@ -12,11 +12,11 @@ from rioni.commands.context import Context
 from rioni.domain.access.authorization import Attribute
 from rioni.domain.errors import Invalid, Malformed
 from rioni.domain.events import Origin, client_text
-from rioni.domain.ports.notifier import LOG_KEY
+from rioni.domain.ports.interprocess import LOG_KEY
 from rioni.domain.timestamps import LAST_MS, beyond_millisecond, parsed_ms, rfc3339
 from rioni.http.caller import subject_of
 from rioni.http.dependencies import Dependencies
-from rioni.projections.queries import positions
+from rioni.projections.queries import audit_log
 from rioni.projections.queries.past import Moment
 
 
@@ -183,7 +183,7 @@ def as_of(req: falcon.Request, resp: falcon.Response, dependencies: Dependencies
     text = req.get_param(AS_OF)
     if text is None:
         return None
-    position, head = dependencies.query(positions.resolved, _moment(text, dependencies))
+    position, head = dependencies.query(audit_log.resolved, _moment(text, dependencies))
     if position > head:
         raise Invalid(f"{AS_OF}: the log ends at position {head}")
     if position < 1:
@@ -199,7 +199,7 @@ def _moment(text: str, dependencies: Dependencies) -> int | str:
         return int(text)
     time, now = rfc3339(_milliseconds(text, AS_OF)), rfc3339(dependencies.clock.now_ms())
     # The clock may be behind the log.
-    if time > now and time > (now := max(now, dependencies.query(positions.last_recorded_at))):
+    if time > now and time > (now := max(now, dependencies.query(audit_log.last_recorded_at))):
         raise Invalid(f"{AS_OF}: '{text}' is in the future; the broker's time is {now}")
     return time
 

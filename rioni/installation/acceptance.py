@@ -14,7 +14,7 @@ from rioni.domain.errors import Conflict, Unavailable
 from rioni.domain.system.installation import Anchor, DataMismatch
 from rioni.domain.timelines.position import BEFORE_FIRST, TimelinePosition, parse_offset
 from rioni.domain.timelines.timeline import FIRST_ORDER, Timeline
-from rioni.files.private import private_umask
+from rioni.files.plain import private_umask
 from rioni.installation.adapters import check_shared
 from rioni.installation.anchoring import StoreMarks
 from rioni.installation.database import (

@@ -9,14 +9,10 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from rioni.config.settings import Config
-from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.coordinator import Coordinator
-from rioni.domain.ports.event_store import EventStore
-from rioni.domain.ports.event_stores import EventStores
-from rioni.domain.ports.leadership import Leadership
-from rioni.domain.ports.notifier import Notifier
-from rioni.domain.ports.quota import ConnectionQuota
-from rioni.domain.ports.store_measurements import StoreMeasurements
+from rioni.domain.ports.event_store import EventStore, EventStores, StoreMeasurements
+from rioni.domain.ports.host import Clock
+from rioni.domain.ports.interprocess import ConnectionQuota, Leadership, Notifier
 from rioni.domain.system.storages import EMBEDDED, KAFKA, StorageEntry
 from rioni.installation.pools import WorkerPools
 from rioni.storage.embedded.coordination.coordinator import EmbeddedCoordinator

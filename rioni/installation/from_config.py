@@ -9,14 +9,14 @@ from rioni.config.settings import DEFAULT_ADMIN, Config
 from rioni.domain.access.authentication import Mode, TokenPolicy, normalize_realm
 from rioni.domain.access.authorization import EVERYBODY, Attribute
 from rioni.domain.audit.audit_events import audit_events
-from rioni.domain.audit.registry_kpis import (
+from rioni.domain.audit.kpis import (
     EVENT_TYPE_LOG,
     SUBSCRIPTION_LOG,
     event_type_reports,
     subscription_reports,
 )
 from rioni.domain.limits import Limits
-from rioni.domain.system import system_event_types as own
+from rioni.domain.system import system_events as own
 from rioni.domain.system.storages import DEFAULT_STORAGE, EMBEDDED, KAFKA, StorageEntry
 
 

@@ -19,11 +19,10 @@ from rioni.domain.compiled_cache import CompiledCache
 from rioni.domain.errors import Conflict
 from rioni.domain.events import Origin
 from rioni.domain.limits import Limits
-from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.event_log import LogEntry
-from rioni.domain.ports.notifier import LOG_KEY
-from rioni.domain.ports.store_measurements import StoreMeasurements
-from rioni.domain.ports.thread_pool import ThreadPool
+from rioni.domain.ports.event_store import StoreMeasurements
+from rioni.domain.ports.host import Clock, ThreadPool
+from rioni.domain.ports.interprocess import LOG_KEY
 from rioni.domain.system.storages import StorageEntry
 from rioni.domain.timestamps import rfc3339
 from rioni.installation.adapters import Adapters, opened_adapters
@@ -33,8 +32,7 @@ from rioni.installation.pools import NO_POOLS, WorkerPools
 from rioni.projections.custom import installed
 from rioni.projections.custom_tables import LiveProjector, prepare
 from rioni.projections.fold import FOLD_VERSION
-from rioni.projections.projector import OtherFold, Projector
-from rioni.projections.queries.states import all_states
+from rioni.projections.projector import OtherFold, Projector, all_states
 from rioni.projections.queries.storages import all_storages
 from rioni.projections.registry import MemoryRegistry
 from rioni.storage.clock import SystemClock

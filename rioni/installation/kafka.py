@@ -10,12 +10,12 @@ from sqlalchemy import Engine
 from rioni.config.settings import Config
 from rioni.domain.errors import Unavailable
 from rioni.domain.ports.event_store import EventStore
-from rioni.domain.ports.notifier import Waiter
+from rioni.domain.ports.interprocess import Waiter
 from rioni.domain.system.storages import KAFKA, StorageEntry
 from rioni.domain.timelines.timeline import Timeline
 from rioni.installation.database import reading_models
 from rioni.installation.stores import counted, least_ends, short_partitions, shown
-from rioni.projections.queries.states import all_states
+from rioni.projections.projector import all_states
 from rioni.storage.clock import SystemClock
 from rioni.storage.kafka.factory import inspected, opener
 from rioni.storage.sql.engines import reading

@@ -10,13 +10,11 @@ from sqlalchemy import Connection, Engine, Row, select
 
 from rioni.domain.errors import Malformed, Unavailable
 from rioni.domain.transparency.checkpoint import Checkpoint, parse_checkpoint
-from rioni.domain.transparency.key_succession import LogKey, check_successor, successors
-from rioni.domain.transparency.merkle_tree import Frontier, leaf_hash, subtree_hash
+from rioni.domain.transparency.log_keys import LogKey, check_successor, successors
+from rioni.domain.transparency.merkle_tree import TILE_WIDTH, Frontier, leaf_hash, subtree_hash
 from rioni.domain.transparency.signed_note import Note, Verifier, parse_note, verified, verifier_of
-from rioni.domain.transparency.tiles import TILE_WIDTH
 from rioni.files.plain import read_file
 from rioni.projections import log_tree
-from rioni.projections.queries import log_proofs
 from rioni.sql.log_tables import LOG_TILES
 from rioni.storage.log.segments import map_ranges
 from rioni.storage.signing_key import load_signing_key
@@ -35,7 +33,7 @@ def known_keys(connection: Connection, trusted: Sequence[Verifier] = ()) -> list
         trusted: keys from elsewhere: they count, and those that follow them by signatures. Without any, the keys that
             the log names.
     """
-    keys = log_proofs.keys(connection)
+    keys = log_tree.keys(connection)
     if not trusted:
         return [each.verifier for each in keys]
     return list(dict.fromkeys(each for key in trusted for each in successors(key, keys)))
@@ -43,7 +41,7 @@ def known_keys(connection: Connection, trusted: Sequence[Verifier] = ()) -> list
 
 def key_findings(connection: Connection) -> Iterator[str]:
     """Yield a sentence for each key that the log names with a wrong signature of the key before."""
-    keys = log_proofs.keys(connection)
+    keys = log_tree.keys(connection)
     for before, after in pairwise(keys):
         if after.signature:
             try:
@@ -59,7 +57,7 @@ def key_file_findings(connection: Connection, path: Path) -> Iterator[str]:
         connection: to the database.
         path: of the key; a copy of the data may lack it.
     """
-    keys = log_proofs.keys(connection)
+    keys = log_tree.keys(connection)
     if not keys or not path.exists():
         return
     last = keys[-1].verifier
@@ -82,13 +80,13 @@ def key_file_findings(connection: Connection, path: Path) -> Iterator[str]:
 
 def missing_key(connection: Connection, path: Path) -> Iterator[str]:
     """Yield a sentence if the log names a signing key, and this host has none: a copy of the data may lack it."""
-    if log_proofs.keys(connection) and not path.exists():
+    if log_tree.keys(connection) and not path.exists():
         yield f"log, signing keys: {path} is missing here, without which a broker signs no checkpoints"
 
 
 def lost_keys(connection: Connection) -> Iterator[str]:
     """Yield a sentence for each key that the one before it did not sign."""
-    for before, after in pairwise(log_proofs.keys(connection)):
+    for before, after in pairwise(log_tree.keys(connection)):
         if not after.signature:
             yield (
                 f"log, signing keys: {after.verifier} replaced {before.verifier}, which was reported as lost. No "

@@ -25,7 +25,7 @@ from gevent.threadpool import ThreadPool as GeventThreadPool
 
 from rioni.config.settings import Config
 from rioni.domain.errors import OutcomeUnknown, Unavailable
-from rioni.domain.ports.thread_pool import CLIENT, StorePools, ThreadPool, direct, in_place
+from rioni.domain.ports.host import CLIENT, StorePools, ThreadPool, direct, in_place
 from rioni.installation.turns import Gate
 from rioni.storage.threads import HubThread
 
@@ -180,7 +180,7 @@ class Pool:
         return self._call(function, args, kwargs, self.limits.deadline_s)
 
     def without_deadline(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run a function without a deadline; used by `rioni.domain.ports.thread_pool.without_deadline`."""
+        """Run a function without a deadline; used by `rioni.domain.ports.host.without_deadline`."""
         return self._call(function, args, kwargs, None)
 
     def overdue(self, grace_s: float) -> list[Task]:

@@ -15,7 +15,7 @@ from rioni.domain.timelines.position import EventTypePartition, TimelinePosition
 from rioni.domain.timelines.timeline import FIRST_ORDER, Timeline
 from rioni.installation.adapters import shared_adapters
 from rioni.installation.kafka import compare_kafka
-from rioni.projections.queries.states import all_states
+from rioni.projections.projector import all_states
 from rioni.storage.embedded.signals import EmbeddedSignals
 from rioni.storage.sql.engines import reading
 from rioni.storage.sql.store_marks import ZOOKEEPER, ends_of, read_marks

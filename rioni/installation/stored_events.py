@@ -13,10 +13,10 @@ from rioni.domain.ports.event_store import EventStore
 from rioni.domain.system.event_chains import ChainHead
 from rioni.domain.timelines.position import POSITION_MAX, Bounds
 from rioni.domain.timelines.timeline import TimelineDigested
-from rioni.domain.timelines.topic_digests import DigestedBlock, DigestsTopics
+from rioni.domain.timelines.topics import DigestedBlock, DigestsTopics
 from rioni.installation.anchored_heads import Span, Stored, head_findings, span_of
 from rioni.installation.kafka import KafkaStorage
-from rioni.projections.queries.states import all_states
+from rioni.projections.projector import all_states
 from rioni.sql.log_tables import LOG
 from rioni.storage.embedded.data_directory import events_path
 from rioni.storage.embedded.events.verification import ReadOnlyDatabase, hash_at, present_heads

@@ -16,7 +16,7 @@ from rioni.domain.system.installation import INSTALLATION, Anchor, DataMismatch
 from rioni.domain.system.storages import EMBEDDED
 from rioni.domain.timelines.position import TimelinePosition, parse_offset
 from rioni.domain.timelines.timeline import FIRST_ORDER, Timeline
-from rioni.projections.queries.states import all_states
+from rioni.projections.projector import all_states
 from rioni.sql.log_tables import LOG
 from rioni.storage.embedded.anchors import COORDINATION, Found, committed_offsets, inspect, table_names
 from rioni.storage.embedded.coordination.database import CoordinationDatabase

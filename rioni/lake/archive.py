@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from rioni.client import ConnectionFailed
-from rioni.config.failures import FailureLog
+from rioni.config.logs import FailureLog
 from rioni.domain.errors import Invalid, RioniError
 from rioni.domain.event_types.rules import NAME_CHARACTERS_MAX, is_event_type_name
 from rioni.domain.system.jobs import ARCHIVE

@@ -16,7 +16,7 @@ import orjson
 
 from rioni.client import ConnectionFailed, TooManyRequests
 from rioni.domain.errors import Unavailable
-from rioni.domain.event_types.data_lake import MATERIALIZE
+from rioni.domain.event_types.annotations import MATERIALIZE
 from rioni.domain.event_types.rules import is_event_type_name
 from rioni.domain.timelines.position import TimelinePosition, parse_offset
 from rioni.domain.timelines.timeline import FIRST_ORDER

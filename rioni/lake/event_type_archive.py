@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime
 from typing import NamedTuple
 
 from rioni.domain.errors import Conflict, Invalid, Unavailable
-from rioni.domain.event_types.data_lake import PERIOD
+from rioni.domain.event_types.annotations import PERIOD
 from rioni.domain.timelines.position import TimelinePosition
 from rioni.lake.broker import ArchivedEventType, Broker, Partition
 from rioni.lake.event_tables import EventTables

@@ -6,8 +6,8 @@ from contextlib import closing
 from datetime import UTC, date, datetime
 from typing import NamedTuple
 
-from rioni.domain.publishing.event_times import time_of as received_or_occurred
 from rioni.domain.timelines.position import TimelinePosition
+from rioni.domain.timestamps import time_of as received_or_occurred
 from rioni.lake.broker import ArchivedEventType, Batch, Broker, place
 
 

@@ -4,7 +4,7 @@ import re
 from datetime import date, timedelta
 
 from rioni.domain.errors import Invalid
-from rioni.domain.event_types.data_lake import PERIOD, PERIODS, is_period
+from rioni.domain.event_types.annotations import PERIOD, PERIODS, is_period
 
 
 _PERIOD = re.compile(r"([0-9]+) ?([dwmy])")

@@ -21,11 +21,11 @@ from rioni.commands.system.job_records import JobRecords
 from rioni.config.settings import Config
 from rioni.domain.access.authorization import Subject
 from rioni.domain.errors import Unavailable
-from rioni.domain.ports.thread_pool import direct
+from rioni.domain.ports.host import direct
 from rioni.domain.system.installation import INSTALLATION
 from rioni.domain.system.jobs import JobReport
 from rioni.domain.timestamps import utc_text
-from rioni.files.private import private_umask
+from rioni.files.plain import private_umask
 from rioni.operations.verification import check
 from rioni.storage.clock import SystemClock
 from rioni.storage.embedded import backup_folder

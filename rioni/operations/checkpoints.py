@@ -20,17 +20,18 @@ from rioni.config.settings import Config
 from rioni.domain.errors import Conflict, Invalid, NotFound, Unavailable
 from rioni.domain.hash_chain import GENESIS
 from rioni.domain.transparency.checkpoint import Checkpoint, parse_checkpoint
-from rioni.domain.transparency.key_succession import LogKey, SigningKey, sign_successor
+from rioni.domain.transparency.log_keys import LogKey, SigningKey, sign_successor
 from rioni.domain.transparency.merkle_tree import inclusion_proof, verify_consistency
 from rioni.domain.transparency.signed_note import Note, Verifier, parse_verifier, sign, verifier_of
-from rioni.files.private import private_umask
+from rioni.files.plain import private_umask
 from rioni.installation.database import opened_for_reading, reading_models
 from rioni.installation.from_config import key_file
 from rioni.installation.log_tree import known_keys, read_checkpoint, signature_findings
 from rioni.operations import verify_export
+from rioni.projections import log_tree
 from rioni.projections.log_rows import CorruptLog
 from rioni.projections.log_tree import LogTree, leaves
-from rioni.projections.queries import audit_log, log_proofs
+from rioni.projections.queries import audit_log
 from rioni.projections.queries.audit_log import AuditFilter
 from rioni.sql.log_tables import LOG
 from rioni.storage.signing_key import load_key, replace_key
@@ -60,7 +61,7 @@ def prove(config: Config, position: int) -> dict[str, Any]:
         Unavailable: as `checkpoint`.
     """
     with _reading(config) as connection:
-        size, hashes = log_proofs.inclusion(connection, position)
+        size, hashes = log_tree.inclusion(connection, position)
         (leaf,) = leaves(connection, position - 1, position)
         return {
             "position": position,
@@ -88,8 +89,8 @@ def consistency(config: Config, file: Path, key: str | None) -> tuple[dict[str, 
         known = known_keys(connection, [parse_verifier(key)] if key else ())
         first = seen.checkpoint.size
         try:
-            second, hashes = log_proofs.consistency(connection, first)
-            verify_consistency(first, second, seen.checkpoint.root, log_proofs.root(connection)[1], hashes)
+            second, hashes = log_tree.consistency(connection, first)
+            verify_consistency(first, second, seen.checkpoint.root, log_tree.root(connection)[1], hashes)
         except Invalid as ex:
             return {}, [str(ex)]
         proof = {"first": first, "second": second, "hashes": [*map(_text, hashes)]}
@@ -112,7 +113,7 @@ def signed_checkpoint(config: Config, connection: Connection) -> Note:
         raise Unavailable(
             f"{path} is not the key that the log names last. Ask the running broker: GET /log/checkpoint."
         )
-    text = str(Checkpoint(name, *log_proofs.root(connection)))
+    text = str(Checkpoint(name, *log_tree.root(connection)))
     return Note(text, (sign(text, name, key),))
 
 
@@ -205,7 +206,7 @@ def export(config: Config, target: Path, wanted: AuditFilter, progress: Progress
         with opened_for_reading(config) as engine:
             with reading(engine) as connection:
                 note = signed_checkpoint(config, connection)
-                keys = log_proofs.keys(connection)
+                keys = log_tree.keys(connection)
             checkpoint = parse_checkpoint(note.text)
             complete = wanted == AuditFilter()
             (beside / "checkpoint").write_text(str(note), encoding="utf-8")

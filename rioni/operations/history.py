@@ -7,12 +7,12 @@ from sqlalchemy import Connection
 
 from rioni.config.settings import Config
 from rioni.domain.aggregates import AGGREGATES
-from rioni.domain.audit.shown_states import shown_state
+from rioni.domain.audit.audit_events import shown_state
 from rioni.domain.errors import Invalid, NotFound
 from rioni.domain.nearest import proposal
 from rioni.installation.database import opened_for_reading, reading_models
-from rioni.projections.queries import audit_log, audit_pages, past, positions
-from rioni.projections.queries.audit_pages import AuditQuery, Place
+from rioni.projections.queries import audit_log, past
+from rioni.projections.queries.audit_log import AuditQuery, Place
 from rioni.projections.queries.past import Moment
 
 
@@ -49,7 +49,7 @@ def history(config: Config, resource: str) -> Iterator[Step]:
         found = False
         while place is not None:
             with reading_models(engine) as connection:
-                page = audit_pages.page(connection, AuditQuery(resource=(kind, key)), place, ENTRIES_PER_READ)
+                page = audit_log.page(connection, AuditQuery(resource=(kind, key)), place, ENTRIES_PER_READ)
             for row in page.rows:
                 found = True
                 before, after = (shown_state(kind, row[name]) for name in ("before", "after"))
@@ -115,7 +115,7 @@ def differences(config: Config, start: int | str, end: int | str | None, resourc
 
 
 def _has_entries(connection: Connection, kind: str, key: str) -> bool:
-    return bool(audit_pages.page(connection, AuditQuery(resource=(kind, key)), Place(), 1).rows)
+    return bool(audit_log.page(connection, AuditQuery(resource=(kind, key)), Place(), 1).rows)
 
 
 def _without_entries(connection: Connection, kind: str, key: str) -> NotFound:
@@ -136,10 +136,10 @@ def _named(resource: str) -> tuple[str, str]:
 
 
 def _position(connection: Connection, moment: int | str | None) -> int:
-    head = positions.head(connection)
+    head = audit_log.head(connection)
     if moment is None:
         return head
-    position, _ = positions.resolved(connection, moment)
+    position, _ = audit_log.resolved(connection, moment)
     if position > head:
         raise Invalid(f"The log ends at position {head}; there is no position {position}.")
     return position

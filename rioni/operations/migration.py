@@ -21,7 +21,7 @@ from rioni.domain.errors import Conflict, Unavailable
 from rioni.domain.hash_chain import LogHead
 from rioni.domain.ports.coordinator import Coordinator
 from rioni.domain.ports.event_store import Chunk, EventStore
-from rioni.domain.ports.health import examine
+from rioni.domain.ports.host import examine
 from rioni.domain.publishing.headers import NO_HEADERS, Headers
 from rioni.domain.system.storages import EMBEDDED, KAFKA, StorageEntry
 from rioni.domain.timelines.position import Bounds, EventTypePartition

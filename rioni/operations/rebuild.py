@@ -13,18 +13,18 @@ from rioni.config.settings import Config
 from rioni.domain.errors import Invalid
 from rioni.domain.hash_chain import LogHead
 from rioni.domain.timestamps import rfc3339
-from rioni.files.private import private_umask
+from rioni.files.plain import private_umask
 from rioni.installation.database import check_exists, database_engine, database_url, opened_for_reading, reading_models
 from rioni.operations.admin import check_spark
 from rioni.projections.custom import installed
 from rioni.projections.custom_tables import live_tables, prepare
 from rioni.projections.generations import generation, swap
-from rioni.projections.generations.differences import Difference
-from rioni.projections.generations.engine import open_engine, writing
 from rioni.projections.generations.generation import Known, check_name, models_named
 from rioni.projections.generations.rebuilds import Progress
-from rioni.projections.queries import positions
+from rioni.projections.generations.swap import Difference
+from rioni.projections.queries import audit_log
 from rioni.projections.tables import TRACKING_NAME
+from rioni.sql.engines import open_engine, writing
 from rioni.sql.log_tables import HEAD, TRACKING
 from rioni.storage.sql import engines
 from rioni.storage.sql.database_locks import rebuild_lock
@@ -120,7 +120,7 @@ def _position(engine: Engine, upto: int | str | None) -> int | None:
     if not isinstance(upto, str):
         return upto
     with reading_models(engine) as connection:
-        return positions.last_in_log_until(connection, upto)
+        return audit_log.last_in_log_until(connection, upto)
 
 
 def projections(config: Config) -> Iterator[Known]:

@@ -22,7 +22,7 @@ import msgspec
 from rioni.config.settings import Config
 from rioni.domain.errors import RioniError
 from rioni.domain.system.installation import INSTALLATION
-from rioni.files.private import private_umask
+from rioni.files.plain import private_umask
 from rioni.installation.acceptance import accept_loss
 from rioni.installation.stores import counted
 from rioni.storage.embedded import backup_folder

@@ -14,7 +14,7 @@ from rioni.config.settings import Config
 from rioni.domain.aggregates import TOPICS
 from rioni.domain.errors import RioniError
 from rioni.domain.ports.event_store import EventStore
-from rioni.domain.ports.health import examine
+from rioni.domain.ports.host import examine
 from rioni.domain.timelines.timeline import Timeline
 from rioni.domain.transparency.signed_note import Verifier
 from rioni.installation import restored
@@ -35,7 +35,7 @@ from rioni.installation.log_tree import (
 from rioni.installation.stored_events import chain_findings, kafka_findings
 from rioni.installation.stores import counted, cursors_beyond_end, mismatches, structure_checks
 from rioni.projections.comparison import Difference, compare
-from rioni.projections.queries.states import all_states
+from rioni.projections.projector import all_states
 from rioni.projections.tables import STATES, SUBSCRIPTION_EVENT_TYPES
 from rioni.storage.clock import SystemClock
 from rioni.storage.embedded.data_directory import DataDirectoryError, check_marker

@@ -5,8 +5,7 @@ from contextlib import AbstractContextManager
 
 from sqlalchemy import Connection, insert, select, update
 
-from rioni.domain.ports.checkpointed_log import RecordedChange
-from rioni.domain.ports.event_log import EventLog, LogEntry
+from rioni.domain.ports.event_log import EventLog, LogEntry, RecordedChange
 from rioni.projections.tables import AUDIT_LOG
 from rioni.sql.log_tables import TRACKING
 

@@ -1,6 +1,6 @@
 """The live projection: folds log entries into the read-model tables, in the transaction that appends them."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -154,3 +154,13 @@ def _delete_under(target: Table, parts: int) -> Delete:
 @lru_cache(64)
 def _insert(target: Table) -> Insert:
     return insert(target)
+
+
+# --- Queries over the states of all streams ---
+
+
+def all_states(connection: Connection) -> Iterator[tuple[str, str, Any]]:
+    """Yield kind, key and state of everything that exists."""
+    query = select(STATES.c.kind, STATES.c.key, STATES.c.state).where(STATES.c.state.is_not(None))
+    for row in connection.execution_options(yield_per=1_000).execute(query):
+        yield row.kind, row.key, decode_state(row.kind, row.state)

@@ -12,8 +12,8 @@ from rioni.domain.errors import Unavailable
 from rioni.domain.transparency.signed_note import Verifier, parse_verifier
 from rioni.installation.from_config import key_file
 from rioni.installation.infrastructure import Infrastructure
+from rioni.projections import log_tree
 from rioni.projections.log_tree import next_tile, store_tile
-from rioni.projections.queries import log_proofs
 from rioni.storage.signing_key import load_signing_key
 from rioni.storage.sql.cosignatures import SqlCosignatures
 from rioni.storage.sql.engines import reading, writing
@@ -75,7 +75,7 @@ class KeyRecorder:
 
     def _record(self) -> None:
         # The key of another node of a cluster is as good.
-        if not (self._base.config.clustered and self._base.database_pool(self._base.read, log_proofs.keys)):
+        if not (self._base.config.clustered and self._base.database_pool(self._base.read, log_tree.keys)):
             self._signer.verifier()
         self._done = True
 
@@ -84,7 +84,7 @@ def make_key(config: Config, engine: Engine) -> None:
     """Make the signing key of a new broker; blocks on disk and database. What can't be done is logged."""
     path = key_file(config)
     with reading(engine) as connection:
-        named = bool(log_proofs.keys(connection))
+        named = bool(log_tree.keys(connection))
     try:
         # A missing key that the log names must be put back: no other one could sign for it.
         load_signing_key(path, create=config.clustered or not named)
@@ -107,8 +107,8 @@ def build_checkpoint_signer(base: Infrastructure) -> CheckpointSigner:
     config, pool = base.config, base.database_pool
     log = SignedLog(
         origin=lambda: pool(log_origin, config, base),
-        keys=lambda: pool(base.read, log_proofs.keys),
-        root=lambda size: pool(base.read, log_proofs.root, size),
+        keys=lambda: pool(base.read, log_tree.keys),
+        root=lambda size: pool(base.read, log_tree.root, size),
     )
     return CheckpointSigner(
         base.bus,

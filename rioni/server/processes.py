@@ -26,12 +26,11 @@ from gunicorn.http import wsgi
 from gunicorn.http.parser import RequestParser
 from gunicorn.workers import ggevent
 
-from rioni.config.failures import FailureLog, SharedFailure
+from rioni.config.logs import FailureLog, SharedFailure
 from rioni.config.settings import Config
-from rioni.domain.access.addresses import address_key
-from rioni.domain.addresses import host_and_port
+from rioni.domain.access.addresses import address_key, host_and_port
 from rioni.domain.errors import RioniError, Unavailable
-from rioni.domain.ports.clock import Clock
+from rioni.domain.ports.host import Clock
 from rioni.domain.system.worker_reports import EVERY_S as REPORT_EVERY_S
 from rioni.http.connection.framing import BoundedRequest, ClosingReader, create, discard_rest
 from rioni.http.connection.listener import BalancedServer, ConnectionCounts, Tls, listen

@@ -8,9 +8,9 @@ from functools import partial
 from rioni.domain.access.authentication import Mode
 from rioni.domain.access.authorization import EVERYBODY
 from rioni.domain.errors import CommitOutcomeUnknown, NotFound, RioniError, Unavailable
-from rioni.domain.ports.health import Examined, Health, examine
+from rioni.domain.ports.host import Examined, Health, examine
 from rioni.domain.system.storages import EMBEDDED, KAFKA, StorageEntry
-from rioni.domain.system.system_event_types import AUDIT_LOG
+from rioni.domain.system.system_events import AUDIT_LOG
 from rioni.domain.timestamps import milliseconds, rfc3339
 from rioni.http.health_checks import Look
 from rioni.installation.from_config import NO_SHARED_KEY, key_file

@@ -10,9 +10,8 @@ from typing import Protocol
 from rioni import __version__
 from rioni.commands.job_runner import LoggedJobRunner
 from rioni.commands.system.lag_monitor import LagMonitor
-from rioni.domain.ports.leadership import Leadership
-from rioni.domain.subscriptions.followed_partitions import FollowedPartitions, SubscribedPartition
-from rioni.domain.subscriptions.lag import Lag
+from rioni.domain.ports.interprocess import Leadership
+from rioni.domain.subscriptions.lag import FollowedPartitions, Lag, SubscribedPartition
 from rioni.domain.system.worker_reports import WorkerReport, encoded
 from rioni.http.metrics.collectors import Metrics, total
 from rioni.http.metrics.history_table import EVERY_S

@@ -9,35 +9,30 @@ from typing import NamedTuple, TypeVar
 from sqlalchemy import Engine
 
 from rioni.commands.authorization import AccessPolicy
-from rioni.commands.background.background_jobs import BackgroundJobs
-from rioni.commands.background.orphan_cleanup import OrphanCleaner
-from rioni.commands.background.retention import Retention
 from rioni.commands.context import Context
 from rioni.commands.job_runner import LoggedJobRunner
-from rioni.commands.publishing.avro_publisher import AvroPublisher
-from rioni.commands.publishing.publisher import Publisher
-from rioni.commands.publishing.timeline_appender import TimelineAppender
-from rioni.commands.subscriptions.cursor_commits import Committer
+from rioni.commands.maintenance import BackgroundJobs, OrphanCleaner, Retention
+from rioni.commands.publisher import AvroPublisher, Publisher
+from rioni.commands.subscriptions.cursors import Committer
 from rioni.commands.subscriptions.initial_cursors import CursorInitializer
 from rioni.commands.system.event_chains import ChainAnchoring
-from rioni.commands.system.kpi_publisher import KpiFeed
+from rioni.commands.system.kpis import KpiFeed, UsageRecorder
 from rioni.commands.system.log_consumers import LogConsumer, LogConsumers
-from rioni.commands.system.system_event_publisher import SystemEventPublisher
-from rioni.commands.system.system_event_types import SystemEventTypes
-from rioni.commands.system.usage_metrics import UsageRecorder
+from rioni.commands.system.system_events import SystemEventPublisher, SystemEventTypes
+from rioni.commands.timeline_appender import TimelineAppender
 from rioni.commands.timelines.timeline_switch import TimelineSwitcher
 from rioni.commands.timelines.topic_digests import TopicDigests
 from rioni.console.ended_sessions import HOLDER_CHARACTERS, SessionsUnavailable
 from rioni.domain.errors import Unavailable
-from rioni.domain.ports.event_stores import EventStores
-from rioni.domain.ports.thread_pool import ThreadPool
+from rioni.domain.ports.event_store import EventStores
+from rioni.domain.ports.host import ThreadPool
 from rioni.domain.timestamps import rfc3339
 from rioni.installation.from_config import auditors, default_admin, parse_attributes, system_event_types
 from rioni.installation.infrastructure import Infrastructure
-from rioni.projections.avro_schemas import CompiledAvroSchemas
 from rioni.projections.checkpointed_log import SqlCheckpointedLogReader
 from rioni.projections.custom import installed
 from rioni.projections.custom_tables import CustomProjector
+from rioni.projections.registry import CompiledAvroSchemas
 from rioni.storage.sql import engines
 from rioni.storage.sql.access_tables import SqlEndedSessions
 from rioni.storage.sql.engines import reading

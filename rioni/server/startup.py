@@ -14,10 +14,10 @@ import structlog
 
 from rioni.config.settings import Config
 from rioni.domain.errors import Conflict, Unavailable
-from rioni.domain.ports.thread_pool import direct
+from rioni.domain.ports.host import direct
 from rioni.domain.system.installation import DataMismatch
 from rioni.domain.system.storages import EMBEDDED
-from rioni.files.private import private_umask
+from rioni.files.plain import private_umask
 from rioni.installation.adapters import check_shared
 from rioni.installation.database import (
     cluster_identity,

@@ -15,7 +15,7 @@ import structlog
 from gevent import monkey
 from gevent.event import Event
 
-from rioni.domain.ports.health import Health
+from rioni.domain.ports.host import Health
 from rioni.http.metrics.collectors import Metrics
 from rioni.installation.pools import Pool, Pools, Task
 

@@ -10,13 +10,14 @@ from typing import Any, NamedTuple
 
 import structlog
 
-from rioni.commands.background.job_watchdog import JobWatchdog
-from rioni.commands.subscriptions.dead_letters import DeadLetterQueue, DeadLetterRedriver
+from rioni.commands.job_runner import JobWatchdog
+from rioni.commands.subscriptions.dead_letter_queue import DeadLetterQueue
+from rioni.commands.subscriptions.dead_letters import DeadLetterRedriver
 from rioni.commands.system.client_activity import ActivityTracker
 from rioni.commands.system.denied_requests import DeniedRequests
 from rioni.commands.system.job_records import JobRecords
-from rioni.commands.system.usage_metrics import UsageRecorder
-from rioni.config.failures import FailureLog
+from rioni.commands.system.kpis import UsageRecorder
+from rioni.config.logs import FailureLog
 from rioni.config.settings import Config
 from rioni.console.app import create_console
 from rioni.console.ended_sessions import EndedSessions
@@ -26,10 +27,8 @@ from rioni.console.sessions import Sessions
 from rioni.domain.access.addresses import address_key
 from rioni.domain.access.authentication import Mode
 from rioni.domain.errors import Overloaded, Unavailable
-from rioni.domain.ports.clock import Clock
-from rioni.domain.ports.notifier import LOG_KEY
-from rioni.domain.ports.spool import Spools
-from rioni.domain.ports.thread_pool import CLIENT
+from rioni.domain.ports.host import CLIENT, Clock, Spools
+from rioni.domain.ports.interprocess import LOG_KEY
 from rioni.domain.subscriptions.event_filter import load_filters
 from rioni.http.answer_budget import AnswerBudget, PageBudget, released_when_sent
 from rioni.http.app import create_app

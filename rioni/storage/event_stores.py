@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 from rioni.domain.errors import Unavailable
 from rioni.domain.ports.event_store import Chunk, EventStore
-from rioni.domain.ports.thread_pool import StorePools
+from rioni.domain.ports.host import StorePools
 from rioni.domain.system.storages import StorageEntry
 from rioni.storage.threads import ThreadSafeSemaphore
 

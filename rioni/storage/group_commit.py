@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from rioni.domain.errors import OutcomeUnknown, Overloaded, Unavailable
-from rioni.domain.ports.thread_pool import ThreadPool, without_deadline
+from rioni.domain.ports.host import ThreadPool, without_deadline
 
 
 GROUP_BYTES_MAX = 8 * 2**20

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 
 from rioni.domain.errors import Unavailable
-from rioni.domain.transparency.key_succession import SigningKey
+from rioni.domain.transparency.log_keys import SigningKey
 from rioni.files.plain import read_file
 
 

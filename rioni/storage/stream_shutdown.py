@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
-from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.coordinator import Topology
-from rioni.domain.ports.notifier import Waiter
+from rioni.domain.ports.host import Clock
+from rioni.domain.ports.interprocess import Waiter
 
 
 POLL_S = 1.0

@@ -99,7 +99,7 @@ _LATER = "an iterator: what it does later are steps of their own"
 ELSEWHERE = {
     "DeadLetterQueue.keep:": _OWN,
     "SubscriptionEventsResource.handle:": _OWN,
-    "kpi_publisher.py": _OWN,
+    "kpis.py": _OWN,
     "log_consumers.py": _OWN,
     "SubscriptionEventsResource._end_former:": _AGAIN,
     "SubscriptionEventsResource._commit:": _AGAIN,
@@ -115,7 +115,7 @@ ELSEWHERE = {
     "TimelinesResource.on_get: as_of": _HISTORY,
     "DeadLetterRedriver.page: self._scan": _LATER,
     "_redrivable: self._scan": _LATER,
-    "_scan: _letters": _LATER,
+    "_scan: letters_in": _LATER,
     "Authentication.caller: raise Unauthenticated$": "the next line refuses as well, with another text",
     r"StreamTickets.open: raise .* \(2\)": "an old ticket: tests/http/streaming/test_stream_tickets.py",
     "Authentication.holder: self._info": "a token that was revoked meanwhile: tests/acceptance/test_stream_tickets.py",

@@ -2,8 +2,8 @@
 
 from rioni.config.settings import Config
 from rioni.installation.database import database_url
-from rioni.projections.generations.engine import open_engine
 from rioni.projections.generations.rebuilds import DONE, Plan, begin
+from rioni.sql.engines import open_engine
 from tests.acceptance.conftest import problem
 from tests.support.server import running_server
 

@@ -1,6 +1,6 @@
 """`GET` and `POST /subscriptions/{id}/cursors`: reference subscriptions#committed-cursors, subscriptions#commit-checks.
 
-The order of the checks of a commit is in `tests/commands/subscriptions/test_cursor_commits.py`.
+The order of the checks of a commit is in `tests/commands/subscriptions/test_cursors_cursor_commits.py`.
 
 Source: reference subscriptions#cursors.
 """

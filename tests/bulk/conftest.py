@@ -9,7 +9,7 @@ from sqlalchemy import Engine
 from rioni.domain.ports.event_log import LogEntry
 from rioni.projections.custom import installed
 from rioni.projections.custom_tables import LiveProjector, prepare
-from rioni.projections.generations.engine import open_engine
+from rioni.sql.engines import open_engine
 from tests.support.campaigns import NIGHTLY
 from tests.support.log import append, create_tables
 from tests.support.standalone import Standalone, standalone

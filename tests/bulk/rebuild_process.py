@@ -13,7 +13,7 @@ from pyspark import SparkContext
 from rioni.projections.bulk import source
 from rioni.projections.bulk.rebuild import Order, rebuild
 from rioni.projections.bulk.session import SparkOptions
-from rioni.projections.generations.engine import open_engine
+from rioni.sql.engines import open_engine
 from rioni.storage.sql.database_locks import rebuild_lock
 from tests.support.descendants import descendants, kill_all
 

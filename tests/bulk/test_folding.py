@@ -2,8 +2,8 @@ import sqlite3
 
 from rioni.projections.bulk.executors import FileSink
 from rioni.projections.bulk.loading import targets
-from rioni.projections.generations.engine import open_engine
 from rioni.projections.generations.generation import Generation
+from rioni.sql.engines import open_engine
 
 
 def test_the_output_of_a_task_is_divided_into_batches_by_number_and_by_size(tmp_path):

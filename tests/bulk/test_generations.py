@@ -4,11 +4,11 @@ import pytest
 from sqlalchemy import Engine, select, update
 
 from rioni.domain.errors import Conflict, NotFound
-from rioni.projections.generations.engine import snapshot
 from rioni.projections.generations.generation import Generation, find, models_named
 from rioni.projections.generations.swap import promote
 from rioni.projections.log_rows import CorruptLog
 from rioni.projections.tables import READ_MODELS
+from rioni.sql.engines import snapshot
 from rioni.sql.log_tables import LOG
 from tests.bulk.test_rebuild import contents, history, replayed, run, sorted_by_key
 

@@ -12,8 +12,8 @@ from sqlalchemy import Engine, select
 from rioni.domain.ports.event_log import LogEntry
 from rioni.projections.custom import KEY, installed
 from rioni.projections.custom_tables import live_tables
-from rioni.projections.generations.engine import snapshot, writing
 from rioni.projections.generations.generation import MODELS, Generation, find, models_named, remove
+from rioni.sql.engines import snapshot, writing
 from tests.bulk.conftest import write_all
 from tests.bulk.test_rebuild import contents, replayed, run, sorted_by_key
 from tests.support.campaigns import length

@@ -13,11 +13,11 @@ from sqlalchemy import delete, inspect, select, update
 from rioni.domain.errors import Conflict
 from rioni.projections.bulk.rebuild import Order, RebuildReport, rebuild
 from rioni.projections.fold import EMPTY, fold
-from rioni.projections.generations.engine import open_engine
 from rioni.projections.generations.generation import WORKING, Generation, create, finish_load
 from rioni.projections.log_rows import CorruptLog
 from rioni.projections.projector import Projector
 from rioni.projections.tables import EVENT_TYPES, READ_MODELS, STATES
+from rioni.sql.engines import open_engine
 from rioni.sql.log_tables import HEAD, LOG, TRACKING
 from rioni.storage.sql.database_locks import rebuild_lock
 from tests.support.history import Author, entries, histories

@@ -16,8 +16,8 @@ import pyspark
 import pytest
 from sqlalchemy import inspect
 
-from rioni.projections.generations.engine import snapshot
 from rioni.projections.generations.rebuilds import DONE, RUNNING, newest
+from rioni.sql.engines import snapshot
 from tests.bulk.test_rebuild import contents, history, run
 from tests.support.campaigns import length
 from tests.support.descendants import descendants, kill_all

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from rioni.projections.bulk import source
-from rioni.projections.generations.engine import snapshot
 from rioni.projections.generations.rebuilds import DONE, RUNNING, newest
+from rioni.sql.engines import snapshot
 from tests.bulk.test_rebuild import contents, history, run
 from tests.support.descendants import kill_all
 from tests.support.spark_processes import spark_processes

@@ -1,6 +1,6 @@
 """What commands on a host read, change and leave in the internal log is what the reference says, command by command.
 
-Source: reference authorization#commands-on-the-host. That files are private: tests/files/test_private.py.
+Source: reference authorization#commands-on-the-host. That files are private: tests/files/test_plain_private.py.
 """
 
 import contextlib

@@ -16,8 +16,8 @@ from rioni.config.settings import Config
 from rioni.domain.transparency.signed_note import COSIGNATURE, verifier_of
 from rioni.http.openapi.document import document
 from rioni.installation.database import database_url
-from rioni.projections.generations.engine import open_engine
 from rioni.projections.generations.rebuilds import DONE, Plan, begin
+from rioni.sql.engines import open_engine
 from tests.support.command_server import commands_on_path
 from tests.support.server import running_server
 from tests.support.waiting import WAIT_S, wait_until

@@ -11,8 +11,7 @@ from structlog.testing import capture_logs
 from rioni import __version__
 from rioni.config.loading import RENAMED, load
 from rioni.config.proxies import BASE_PATH_EXPECTED
-from rioni.config.setting import ConfigError
-from rioni.config.settings import SETTINGS, Config
+from rioni.config.settings import SETTINGS, Config, ConfigError
 from rioni.domain.limits import Limits
 from rioni.storage.kafka import factory as kafka_options
 from rioni.storage.tokens.tokens_file import parsed

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rioni.domain.subscriptions.activity import Activity, ActivityKey, LastActivity
+from rioni.domain.system.client_activity import Activity, ActivityKey, LastActivity
 
 
 ALICE = ActivityKey("publish", "order", "alice")

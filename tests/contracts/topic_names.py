@@ -1,6 +1,6 @@
 """The contract of the port `TopicNames`: subclasses provide `store`, an event store."""
 
-from rioni.domain.ports.topic_names import TopicNames
+from rioni.domain.ports.event_store import TopicNames
 from tests.contracts.event_store import events
 
 

@@ -1,7 +1,7 @@
 import threading
 
 from rioni.domain.errors import Unavailable
-from rioni.domain.ports.health import Health
+from rioni.domain.ports.host import Health
 from rioni.http.health_checks import HOLDS_S, PATIENCE_S, HealthChecker
 from tests.support.clock import ManualClock
 

@@ -2,7 +2,7 @@ import pytest
 
 from rioni.config.settings import Config
 from rioni.domain.errors import Unavailable
-from rioni.domain.ports.store_measurements import StoreMeasurements
+from rioni.domain.ports.event_store import StoreMeasurements
 from rioni.domain.system.storages import StorageEntry
 from rioni.installation.adapters import opened_adapters
 from rioni.installation.pools import NO_POOLS

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rioni.commands.system.log_keys import AddLogKey
+from rioni.commands.system.checkpoint_signer import AddLogKey
 from rioni.config.settings import Config
 from rioni.domain.errors import Conflict, NotFound, Unavailable
 from rioni.domain.transparency.checkpoint import parse_checkpoint

@@ -6,7 +6,7 @@ import gevent
 import pytest
 
 from rioni.domain.errors import NotFound, OutcomeUnknown, Overloaded
-from rioni.domain.ports.thread_pool import CLIENT
+from rioni.domain.ports.host import CLIENT
 from rioni.installation.pools import KINDS, STORAGES_MAX, Pool, PoolLimits, Pools
 from tests.support.waiting import WAIT_S, wait_until
 

@@ -7,8 +7,8 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from rioni.config import failures as failure_log
-from rioni.config.failures import EVERY_S
+from rioni.config import logs as failure_log
+from rioni.config.logs import EVERY_S
 from rioni.domain.errors import Unavailable
 from rioni.lake import archive
 from rioni.lake.archive import Archive, open_lake

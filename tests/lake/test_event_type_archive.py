@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from rioni.domain.event_types.data_lake import MATERIALIZE, PERIOD, REASON
+from rioni.domain.event_types.annotations import MATERIALIZE, PERIOD, REASON
 from rioni.lake.broker import Broker
 from rioni.tools.load_client import Server
 from tests.support.lake import FORMATS, ArchiveUnderTest, create_orders, publish_orders, stored

@@ -3,7 +3,7 @@ from datetime import date
 import pytest
 
 from rioni.domain.errors import Invalid
-from rioni.domain.event_types.data_lake import PERIOD
+from rioni.domain.event_types.annotations import PERIOD
 from rioni.lake.broker import ArchivedEventType
 from rioni.lake.event_type_archive import EventTypeArchive, Limits
 from rioni.lake.retention_period import kept_since

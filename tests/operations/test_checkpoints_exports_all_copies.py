@@ -18,18 +18,17 @@ from rioni.client import Client
 from rioni.commands.system.settings import SwitchFeature
 from rioni.config.settings import Config
 from rioni.domain.events import Origin, stream_id
-from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.event_log import LogEntry
+from rioni.domain.ports.host import Clock
 from rioni.domain.system.settings import FeatureSwitched
 from rioni.domain.timestamps import rfc3339
-from rioni.domain.transparency.tiles import split_bundle
+from rioni.domain.transparency.merkle_tree import split_bundle
 from rioni.installation.database import reading_models
 from rioni.installation.infrastructure import Infrastructure, build_infrastructure
 from rioni.operations import admin as admin_operations
 from rioni.operations.checkpoints import export
-from rioni.projections.queries import audit_pages, positions
-from rioni.projections.queries.audit_log import AuditFilter
-from rioni.projections.queries.audit_pages import AuditQuery, Place
+from rioni.projections.queries import audit_log
+from rioni.projections.queries.audit_log import AuditFilter, AuditQuery, Place
 from rioni.server.log_tree import TileBuilder, build_checkpoint_signer
 from rioni.server.startup import prepare_startup
 from rioni.sql.log_tables import LOG
@@ -109,7 +108,7 @@ def by_pages(connection: Connection, limit: int, *, ascending: bool, **wanted: s
     place: Place | None = Place(ascending)
     found: list[Any] = []
     while place is not None:
-        page = audit_pages.page(connection, AuditQuery(**wanted), place, limit)
+        page = audit_log.page(connection, AuditQuery(**wanted), place, limit)
         found += page.rows
         place = None if page.next is None else Place(ascending, after=page.next)
     return brief(found if ascending else found[::-1])
@@ -201,7 +200,7 @@ def check_times(config: Config, base: Infrastructure, folder: Path, moments: Seq
         last = max((position for position, at in recorded.items() if at <= until), default=0)
         if last:
             with reading_models(base.log.engine) as connection:
-                assert positions.resolved(connection, until)[0] == last
+                assert audit_log.resolved(connection, until)[0] == last
 
 
 def test_what_is_read_over_http_is_the_log_at_every_size(tmp_path):

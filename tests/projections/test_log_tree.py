@@ -4,10 +4,8 @@ from sqlalchemy import insert, select, update
 from rioni.domain.errors import Invalid, NotFound, Unavailable
 from rioni.domain.hash_chain import GENESIS, link
 from rioni.domain.transparency.checkpoint import leaf
-from rioni.domain.transparency.merkle_tree import leaf_hash
-from rioni.domain.transparency.tiles import Tile, split_bundle
+from rioni.domain.transparency.merkle_tree import Tile, leaf_hash, split_bundle
 from rioni.projections import log_tree
-from rioni.projections.queries import log_proofs
 from rioni.sql.log_tables import HEAD, LOG, LOG_TILES
 from rioni.storage.sql.engines import create_engine
 from rioni.storage.sql.migration import upgrade
@@ -71,12 +69,12 @@ def build(connection, tiles_max: int = 1_000) -> int:
 
 def test_a_tree_that_is_far_behind_is_not_served_until_it_is_built(connection, leaves):
     with pytest.raises(Unavailable, match="it has 0 of 70,000 entries"):
-        log_proofs.root(connection)
+        log_tree.root(connection)
     assert build(connection, 250) == 250
     with pytest.raises(Unavailable, match="it has 64,000 of 70,000 entries"):
-        log_proofs.root(connection)
+        log_tree.root(connection)
     assert build(connection) == 273 + 1 - 250
-    assert log_proofs.root(connection) == (SIZE, rfc9162.mth(leaves))
+    assert log_tree.root(connection) == (SIZE, rfc9162.mth(leaves))
     assert connection.execute(
         select(LOG_TILES.c.level, LOG_TILES.c.number).order_by(LOG_TILES.c.level.desc())
     ).first() == (1, 0)
@@ -86,27 +84,27 @@ def test_a_tree_that_is_far_behind_is_not_served_until_it_is_built(connection, l
 def test_stored_and_computed_tiles_give_the_same_tree(connection, stored, leaves):
     build(connection, stored)
     for size in (0, 1, 255, 256, 257, 65_535, 65_536, 65_537, SIZE):
-        assert log_proofs.root(connection, size) == (size, rfc9162.mth(leaves[:size]))
+        assert log_tree.root(connection, size) == (size, rfc9162.mth(leaves[:size]))
     for position, size in ((1, 1), (300, 65_536), (65_537, SIZE), (SIZE, SIZE)):
-        assert log_proofs.inclusion(connection, position, size) == (size, rfc9162.path(position - 1, leaves[:size]))
+        assert log_tree.inclusion(connection, position, size) == (size, rfc9162.path(position - 1, leaves[:size]))
     for first, second in ((1, 256), (256, SIZE), (65_536, SIZE), (65_537, 65_538), (SIZE, SIZE)):
-        assert log_proofs.consistency(connection, first, second) == (second, rfc9162.proof(first, leaves[:second]))
+        assert log_tree.consistency(connection, first, second) == (second, rfc9162.proof(first, leaves[:second]))
 
 
 def test_tiles_and_bundles_are_what_their_paths_say(connection, leaves):
     build(connection)
-    assert log_proofs.hashes(connection, Tile(0, 1, 256)) == b"".join(map(leaf_hash, leaves[256:512]))
-    assert log_proofs.hashes(connection, Tile(0, 273, 7)) == b"".join(map(leaf_hash, leaves[273 * 256 : 273 * 256 + 7]))
-    assert log_proofs.hashes(connection, Tile(1, 0, 2)) == rfc9162.mth(leaves[:256]) + rfc9162.mth(leaves[256:512])
-    assert log_proofs.hashes(connection, Tile(2, 0, 1)) == rfc9162.mth(leaves[:65_536])
-    assert split_bundle(log_proofs.entries(connection, Tile(0, 2, 3))) == leaves[512:515]
+    assert log_tree.hashes(connection, Tile(0, 1, 256)) == b"".join(map(leaf_hash, leaves[256:512]))
+    assert log_tree.hashes(connection, Tile(0, 273, 7)) == b"".join(map(leaf_hash, leaves[273 * 256 : 273 * 256 + 7]))
+    assert log_tree.hashes(connection, Tile(1, 0, 2)) == rfc9162.mth(leaves[:256]) + rfc9162.mth(leaves[256:512])
+    assert log_tree.hashes(connection, Tile(2, 0, 1)) == rfc9162.mth(leaves[:65_536])
+    assert split_bundle(log_tree.entries(connection, Tile(0, 2, 3))) == leaves[512:515]
     for tile in (Tile(0, 273, 256), Tile(0, 274, 1), Tile(2, 0, 2), Tile(3, 0, 1), Tile(63, 0, 1)):
         with pytest.raises(NotFound, match="70000 entries, too few"):
-            log_proofs.hashes(connection, tile)
+            log_tree.hashes(connection, tile)
     with pytest.raises(Invalid):
-        log_proofs.root(connection, SIZE + 1)
+        log_tree.root(connection, SIZE + 1)
     with pytest.raises(Invalid):
-        log_proofs.inclusion(connection, 0)
+        log_tree.inclusion(connection, 0)
 
 
 def test_two_processes_store_each_tile_once(connection):

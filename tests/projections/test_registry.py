@@ -7,15 +7,14 @@ from rioni.commands.event_types import CreateEventType, DeleteEventType
 from rioni.commands.schemas import AddSchema
 from rioni.commands.subscriptions.subscriptions import CreateSubscription, DeleteSubscription
 from rioni.commands.system.settings import SwitchFeature
-from rioni.domain.aggregates import TOPICS
+from rioni.domain.aggregates import FORMATS, TOPICS, Format, newest
 from rioni.domain.compiled_cache import CompiledCache
 from rioni.domain.errors import EventTypeNotFound, SubscriptionNotFound, Unavailable
 from rioni.domain.event_types.event_type import SubmittedSchema
 from rioni.domain.events import DomainEvent
-from rioni.domain.log_format import FORMATS, Format, newest
-from rioni.domain.ports.thread_pool import direct
+from rioni.domain.ports.host import direct
 from rioni.domain.system.settings import SETTINGS
-from rioni.projections.queries.states import all_states
+from rioni.projections.projector import all_states
 from rioni.projections.registry import MemoryRegistry
 from rioni.storage.log.event_log import SqlEventLog
 from rioni.storage.log.recorder import UnreadableEntry

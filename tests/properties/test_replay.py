@@ -15,8 +15,7 @@ from rioni.commands.system.settings import AddBlacklistEntry, RemoveBlacklistEnt
 from rioni.domain.errors import RioniError
 from rioni.domain.event_types.event_type import SubmittedSchema
 from rioni.projections.fold import EMPTY, decode_state, encode_state, fold
-from rioni.projections.projector import Projector
-from rioni.projections.queries.states import all_states
+from rioni.projections.projector import Projector, all_states
 from rioni.projections.tables import READ_MODELS
 from rioni.storage.sql.engines import writing
 from tests.support.broker import Broker, running_broker

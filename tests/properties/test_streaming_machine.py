@@ -21,7 +21,7 @@ from rioni.domain.publishing.headers import NO_HEADERS, Headers
 from rioni.domain.streaming.batching import Slice
 from rioni.domain.streaming.parameters import StreamParameters
 from rioni.domain.streaming.visibility import Visibility
-from rioni.domain.subscriptions.dead_letter_policy import Policy
+from rioni.domain.subscriptions.dead_letters import Policy
 from rioni.domain.timelines.position import EventTypePartition, format_offset, parse_offset
 from rioni.http.streaming.stream_context import StreamPorts
 from rioni.http.streaming.subscription_stream import DeadLetterHandler, SubscriptionStream

@@ -12,7 +12,7 @@ from rioni.commands.event_types import CreateEventType
 from rioni.commands.system.storages import CreateStorage
 from rioni.commands.timelines.timelines import StartSwitch
 from rioni.domain.errors import Conflict, NotFound, Unavailable
-from rioni.domain.ports.thread_pool import in_place
+from rioni.domain.ports.host import in_place
 from rioni.domain.system.storages import EMBEDDED, StorageEntry
 from rioni.domain.timelines.position import BEFORE_FIRST, TimelinePosition
 from rioni.projections.queries.timeline_reader import read_after

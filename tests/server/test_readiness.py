@@ -11,7 +11,7 @@ from rioni.config.settings import Config
 from rioni.domain.access.authorization import EVERYBODY, Attribute
 from rioni.domain.errors import Unavailable
 from rioni.domain.system.storages import StorageEntry
-from rioni.domain.system.system_event_types import Ownership, audit_log
+from rioni.domain.system.system_events import Ownership, audit_log
 from rioni.domain.timestamps import milliseconds
 from rioni.installation.database import cluster_identity, database_lease, migration_identity
 from rioni.installation.from_config import limits_of

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from rioni.client import Client, Subscription
-from rioni.domain.event_types.data_lake import MATERIALIZE, PERIOD, REASON
+from rioni.domain.event_types.annotations import MATERIALIZE, PERIOD, REASON
 from rioni.lake import broker as archive_broker
 from rioni.lake.archive import Archive, open_lake
 from rioni.lake.broker import Broker

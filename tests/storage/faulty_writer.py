@@ -11,7 +11,7 @@ from pathlib import Path
 from rioni.commands.system.settings import SwitchFeature
 from rioni.config.settings import Config
 from rioni.domain.errors import Unavailable
-from rioni.domain.ports.thread_pool import StorePools
+from rioni.domain.ports.host import StorePools
 from rioni.domain.publishing.idempotency import IdempotencyClaim
 from rioni.domain.system.settings import FEATURES
 from rioni.domain.timelines.position import EventTypePartition, format_offset

@@ -1,7 +1,7 @@
 import pytest
 
 from rioni.domain.errors import Unavailable
-from rioni.domain.ports.thread_pool import in_place
+from rioni.domain.ports.host import in_place
 from rioni.domain.system.storages import EMBEDDED, KAFKA, StorageEntry
 from rioni.storage.event_stores import EventStoreRegistry
 

@@ -5,7 +5,7 @@ from threading import Event
 import pytest
 
 from rioni.domain.errors import OutcomeUnknown, Overloaded, Unavailable
-from rioni.domain.ports.thread_pool import direct
+from rioni.domain.ports.host import direct
 from rioni.storage import group_commit
 from rioni.storage.group_commit import GroupCommit, Job
 from tests.support.waiting import WAIT_S, wait_until

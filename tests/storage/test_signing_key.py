@@ -7,7 +7,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, NoEncryption, PrivateFormat
 
 from rioni.domain.errors import Unavailable
-from rioni.domain.transparency.key_succession import SigningKey
+from rioni.domain.transparency.log_keys import SigningKey
 from rioni.storage.signing_key import load_key, load_signing_key, replace_key
 
 

@@ -12,27 +12,24 @@ from typing import Any
 
 import msgspec
 
-from rioni.commands.background.background_jobs import BackgroundJobs
 from rioni.commands.bus import CommandBus
 from rioni.commands.context import Context, Outside
 from rioni.commands.event_types import CreateEventType
+from rioni.commands.maintenance import BackgroundJobs
 from rioni.commands.routes import ROUTES
-from rioni.commands.system.kpi_publisher import KpiFeed
+from rioni.commands.system.kpis import KpiFeed, UsageRecorder
 from rioni.commands.system.log_consumers import LogConsumer, LogConsumers
-from rioni.commands.system.usage_metrics import UsageRecorder
 from rioni.commands.timelines.timelines import StartSwitch
 from rioni.config.settings import Config
 from rioni.domain.access.authorization import BROKER, Attribute, Subject
 from rioni.domain.aggregates import TOPICS
 from rioni.domain.event_types.event_type import EventTypeSpec
 from rioni.domain.ports.event_log import EventLog
-from rioni.domain.ports.event_store import EventStore
-from rioni.domain.ports.event_stores import EventStores
-from rioni.domain.ports.spool import Spools
-from rioni.domain.ports.thread_pool import in_place
+from rioni.domain.ports.event_store import EventStore, EventStores
+from rioni.domain.ports.host import Spools, in_place
 from rioni.domain.system.storages import DEFAULT_STORAGE, EMBEDDED, KAFKA, StorageEntry
 from rioni.domain.timelines.timeline import Timeline
-from rioni.domain.timelines.topic_creation import TopicCreation
+from rioni.domain.timelines.topics import TopicCreation
 from rioni.installation.infrastructure import build_infrastructure
 from rioni.projections.projector import Projector
 from rioni.server.services import (

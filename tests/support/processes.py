@@ -5,15 +5,14 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from rioni.commands.bus import CommandBus
-from rioni.commands.publishing.timeline_appender import TimelineAppender
 from rioni.commands.routes import ROUTES
+from rioni.commands.timeline_appender import TimelineAppender
 from rioni.commands.timelines.timeline_switch import TimelineSwitcher
 from rioni.domain.compiled_cache import CompiledCache
 from rioni.domain.ports.coordinator import Coordinator
 from rioni.domain.ports.event_log import EventLog, LogTransaction
-from rioni.domain.ports.event_store import EventStore
-from rioni.domain.ports.event_stores import EventStores
-from rioni.domain.ports.thread_pool import direct
+from rioni.domain.ports.event_store import EventStore, EventStores
+from rioni.domain.ports.host import direct
 from rioni.projections.projector import Projector
 from rioni.projections.registry import MemoryRegistry
 from tests.support.broker import DEFAULT_ADMIN, Broker

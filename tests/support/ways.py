@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import quote
 from uuid import uuid4
 
-from rioni.domain.system.system_event_types import DEAD_LETTER_QUEUE
+from rioni.domain.system.system_events import DEAD_LETTER_QUEUE
 from tests.support.builders import SCHEMA, event_type_body
 from tests.support.dead_letters import KEEPING, dead_letter
 from tests.support.in_process import HOST, Answer, InProcess, in_process

@@ -13,7 +13,7 @@ from rioni.cli.options import SECONDS_MAX
 from rioni.cli.terminal.ending import when_asked_to_end
 from rioni.cli.terminal.exit_codes import FOUND
 from rioni.cli.terminal.output import Output, say
-from rioni.domain.addresses import host_and_port
+from rioni.domain.access.addresses import host_and_port
 from rioni.files.extras import requirement
 
 

@@ -9,7 +9,7 @@ from rioni.cli.connections import completions
 from rioni.cli.connections.session import Session, connected
 from rioni.cli.terminal.exit_codes import FOUND
 from rioni.cli.terminal.output import say
-from rioni.domain.addresses import host_and_port
+from rioni.domain.access.addresses import host_and_port
 
 
 if TYPE_CHECKING:

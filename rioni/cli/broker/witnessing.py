@@ -15,12 +15,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from rioni.domain.errors import Invalid, Malformed, RioniError, Unavailable
 from rioni.domain.transparency.checkpoint import Checkpoint, parse_checkpoint
-from rioni.domain.transparency.key_succession import LogKey, successors
+from rioni.domain.transparency.log_keys import LogKey, successors
 from rioni.domain.transparency.merkle_tree import EMPTY_ROOT, InvalidProof, verify_consistency
 from rioni.domain.transparency.signed_note import Note, Verifier, cosign, parse_note, parse_verifier, verified
-from rioni.files.edits import edited
 from rioni.files.locks import open_lock, try_lock
-from rioni.files.plain import read_file
+from rioni.files.plain import edited, read_file
 from rioni.tools.api_client import call, call_text
 from rioni.tools.load_client import Server
 from rioni.tools.load_report import OK_STATUSES

@@ -25,8 +25,7 @@ from urllib.parse import urlsplit
 from rioni.config import variables
 from rioni.domain.errors import Invalid, Unavailable
 from rioni.domain.nearest import proposal
-from rioni.files.edits import edited
-from rioni.files.plain import parse_toml, read_with_mode
+from rioni.files.plain import edited, parse_toml, read_with_mode
 
 
 TOKEN_COMMAND_TIMEOUT_S = 30

@@ -10,7 +10,7 @@ from rioni.client.models.event_types import EventType as ClientEventType
 from rioni.commands.schemas import check_submitted_schema, evolved_schema
 from rioni.domain.errors import Invalid
 from rioni.domain.event_types import rules
-from rioni.domain.event_types.data_lake import check_data_lake
+from rioni.domain.event_types.annotations import check_data_lake
 from rioni.domain.event_types.event_type import EventType, EventTypeSpec
 from rioni.domain.limits import Limits
 from rioni.domain.subscriptions import subscription

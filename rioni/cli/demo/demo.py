@@ -23,7 +23,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rioni.cli.demo.archive import archive_and_query
 from rioni.cli.demo.data import DATASETS, FLIGHTS, OWNER, batches, rows
 from rioni.config.settings import Config
-from rioni.domain.addresses import host_and_port
+from rioni.domain.access.addresses import host_and_port
 from rioni.domain.errors import Invalid, RioniError, Unavailable
 from rioni.domain.timestamps import utc_text
 from rioni.operations import admin as admin_operations

@@ -8,7 +8,7 @@ import typer
 
 from rioni.cli.connections.session import Session, connected
 from rioni.cli.terminal.exit_codes import FOUND
-from rioni.domain.addresses import host_and_port
+from rioni.domain.access.addresses import host_and_port
 from rioni.domain.errors import Invalid, RioniError
 
 

@@ -12,8 +12,7 @@ import msgspec
 
 from rioni.cli.doctor.site import Host
 from rioni.config.loading import FILE, FILE_VARIABLE, Loaded, load
-from rioni.config.setting import ConfigError
-from rioni.config.settings import SETTINGS, Config
+from rioni.config.settings import SETTINGS, Config, ConfigError
 
 
 PROC = Path("/proc")

@@ -15,9 +15,8 @@ import msgspec
 
 from rioni.client import EventType
 from rioni.domain.errors import Invalid
-from rioni.files.edits import edited
 from rioni.files.locks import open_lock, try_lock
-from rioni.files.plain import read_file
+from rioni.files.plain import edited, read_file
 
 
 FORMAT = 1

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import msgspec
 
 from rioni.cli.events.reading import Piece
-from rioni.domain.publishing.event_times import time_of
 from rioni.domain.timelines.position import TimelinePosition
+from rioni.domain.timestamps import time_of
 
 
 PIECES_MAX = 16

@@ -7,9 +7,9 @@ from typing import NamedTuple, cast
 
 from rioni.client import BadRequest, Batch, Client, Cursor, CursorSpecification, Unprocessable
 from rioni.domain.errors import Invalid, InvalidCursor
-from rioni.domain.publishing.event_times import time_of
 from rioni.domain.timelines.position import TimelinePosition, parse_offset
 from rioni.domain.timelines.timeline import FIRST_ORDER
+from rioni.domain.timestamps import time_of
 
 
 Places = dict[str, TimelinePosition]

@@ -36,8 +36,7 @@ def write_json_lines(entries: Iterable[dict[str, Any]], file: TextIO) -> None:
 def _how(entry: dict[str, Any]) -> str:
     import msgspec
 
-    from rioni.domain.timelines.timeline import Timelines
-    from rioni.domain.timelines.timeline_description import describe_change
+    from rioni.domain.timelines.timeline import Timelines, describe_change
 
     if entry["resource_type"] != "timeline":
         return ""

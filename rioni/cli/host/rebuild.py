@@ -17,7 +17,7 @@ from rioni.cli.terminal.times import moment
 
 
 if TYPE_CHECKING:
-    from rioni.projections.generations.differences import Difference
+    from rioni.projections.generations.swap import Difference
 
 
 app = typer.Typer()

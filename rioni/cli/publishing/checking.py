@@ -9,9 +9,9 @@ from rioni.domain.errors import Malformed, TooLarge
 from rioni.domain.limits import Limits
 from rioni.domain.publishing import partitioning
 from rioni.domain.publishing.batch import Batch, split
+from rioni.domain.publishing.pipeline import validate
 from rioni.domain.publishing.results import StepFailed
 from rioni.domain.publishing.rules import key_paths
-from rioni.domain.publishing.validation import validate
 from rioni.domain.schemas.effective_schema import EffectiveSchema, effective_schema
 from rioni.domain.schemas.validation import EventValidator, NoJsonSchema
 

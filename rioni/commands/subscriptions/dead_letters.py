@@ -1,4 +1,4 @@
-"""Dead letters: stores events that consumers never commit, lists them, and publishes them again.
+"""Lists the dead letters of a subscription, and publishes them again.
 
 Source: reference streams#dead-letter-handling.
 """
@@ -8,44 +8,33 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
-from uuid import UUID
 
 import msgspec
 
 from rioni.commands.authorization import AccessPolicy
 from rioni.commands.bus import CommandBus
 from rioni.commands.context import Context
-from rioni.commands.publishing.timeline_appender import TimelineAppender
+from rioni.commands.subscriptions.dead_letter_queue import KeptDeadLetter, letters_in, places_behind
 from rioni.commands.subscriptions.subscriptions import RecordDeadLettersRedriven
-from rioni.commands.system.system_event_publisher import SystemEventPublisher
-from rioni.commands.system.system_event_types import SystemEventTypes
-from rioni.domain.access.authorization import Attribute, Subject
-from rioni.domain.errors import EventTypeNotFound, Invalid, InvalidCursor, QuotaExceeded, UnavailableCursor
+from rioni.commands.timeline_appender import TimelineAppender
+from rioni.domain.access.authorization import Subject
+from rioni.domain.errors import EventTypeNotFound, Invalid, QuotaExceeded
 from rioni.domain.nearest import proposal
-from rioni.domain.ports.clock import Clock
-from rioni.domain.ports.event_store import Chunk
-from rioni.domain.ports.event_stores import EventStores
-from rioni.domain.ports.quota import Charge
+from rioni.domain.ports.event_store import EventStores
+from rioni.domain.ports.host import ThreadPool, direct
+from rioni.domain.ports.interprocess import Charge
 from rioni.domain.ports.registry import Registry
-from rioni.domain.ports.thread_pool import ThreadPool, direct
 from rioni.domain.publishing.headers import Headers, stored_key
 from rioni.domain.publishing.idempotency import IdempotencyClaim
-from rioni.domain.streaming.batching import Slice
 from rioni.domain.streaming.visibility import Visibility
 from rioni.domain.subscriptions.cursor_arithmetic import newest
-from rioni.domain.subscriptions.dead_letter_policy import DeadLetter, DeadLetterFilter
-from rioni.domain.system.system_event_types import DEAD_LETTER_QUEUE
-from rioni.domain.system.system_events import SystemEvent, derived_eid
+from rioni.domain.subscriptions.dead_letters import DeadLetterFilter
+from rioni.domain.system.system_events import DEAD_LETTER_QUEUE
 from rioni.domain.timelines.position import (
-    BEFORE_FIRST,
     Cursor,
-    EventTypePartition,
     TimelinePosition,
-    parse_offset,
     partition_number,
 )
-from rioni.domain.timelines.timeline import FIRST_ORDER, Timelines
-from rioni.domain.timestamps import rfc3339
 from rioni.projections.queries.timeline_reader import offset_ranges_of, read_after
 
 
@@ -104,72 +93,12 @@ class RedrivePreview(Redriven, frozen=True, kw_only=True):
     """Of those that would be published again: the most frequent first, of the first `REASONS_MAX` reasons."""
 
 
-class KeptDeadLetter(msgspec.Struct, frozen=True, kw_only=True):
-    """A dead letter in the queue."""
-
-    letter: DeadLetter
-    kept_at_ms: int
-    owner: Attribute | None
-    """The owner of the event; None if it has none."""
-    queue_partition: int
-    queue_position: TimelinePosition
-    redriven: bool | None = None
-    """Whether it was published again within the idempotency window; None where that was not asked for."""
-
-    @property
-    def cursor(self) -> Cursor:
-        """Its place in the queue."""
-        return Cursor(partition=str(self.queue_partition), offset=self.queue_position.offset)
-
-
 class DeadLetterPage(NamedTuple):
     """Some of the dead letters of a subscription."""
 
     items: Sequence[KeptDeadLetter]
     after: Cursor | None = None
     """The place in the queue behind which there may be more; None where all were looked at."""
-
-
-class DeadLetterQueue:
-    """Writes to the dead letter queue; blocks on event stores."""
-
-    def __init__(self, system_event_types: SystemEventTypes, publisher: SystemEventPublisher, clock: Clock) -> None:
-        self._system_event_types, self._publisher, self._clock = system_event_types, publisher, clock
-
-    def keep(
-        self, subscription_id: str, partition: EventTypePartition, event: Slice, sent: int, reason: str = ""
-    ) -> None:
-        """Store an event in the queue durably, once.
-
-        Args:
-            subscription_id: the subscription whose consumers do not commit it.
-            partition: the partition of the event.
-            event: a range of this event alone.
-            sent: how often it was sent without being committed.
-            reason: why its consumer could not process it; empty if it has not said so.
-
-        Raises:
-            RioniError: it can't be stored now.
-        """
-        self._system_event_types.ensure_one(DEAD_LETTER_QUEUE)
-        letter = DeadLetter(
-            subscription_id=subscription_id,
-            event_type=partition.event_type,
-            partition=partition.partition,
-            offset=event.last.offset,
-            error={
-                "message": f"The event was sent {sent} times without being committed",
-                **({"reason": reason} if reason else {}),
-            },
-            event=msgspec.Raw(event.chunk.cut(event.start, event.stop)),
-        )
-        kept = SystemEvent(
-            eid=derived_eid(UUID(subscription_id), f"dead-letter:{letter.name}"),
-            occurred_at=rfc3339(self._clock.now_ms()),
-            flow_id="",
-            members=msgspec.structs.asdict(letter),
-        )
-        self._publisher.publish(DEAD_LETTER_QUEUE, [kept], name=letter.name, owner=_owner(event.chunk, event.start))
 
 
 class DeadLetterRedriver:
@@ -399,14 +328,14 @@ class DeadLetterRedriver:
         except EventTypeNotFound:
             return
         ends = [newest(ranges) for ranges in offset_ranges_of(timelines, self._stores)]
-        for number, begin in _places(timelines, after, ends):
+        for number, begin in places_behind(timelines, after, ends):
             place = begin
             while not bounded or place < ends[number]:
                 order, chunks = read_after(timelines, self._stores, number, place, SCAN_BYTES)
                 if not chunks:
                     break
                 first = place.position + 1 if place.order == order else 0
-                for kept in _letters(chunks, subscription_id, visibility, number, TimelinePosition(order, first)):
+                for kept in letters_in(chunks, subscription_id, visibility, number, TimelinePosition(order, first)):
                     if bounded and kept.queue_position > ends[number]:
                         break
                     if wanted.includes(kept.letter):
@@ -416,49 +345,6 @@ class DeadLetterRedriver:
                 time.sleep(0)
 
 
-def _letters(
-    chunks: Sequence[Chunk], subscription_id: str, visibility: Visibility, partition: int, begin: TimelinePosition
-) -> Iterator[KeptDeadLetter]:
-    """The dead letters of a subscription in chunks of a partition of the queue, from a place on in the first chunk.
-
-    Those that were stored together are in one chunk.
-    """
-    order, first = begin.order, begin.position
-    # PERF: most of the queue belongs to other subscriptions, and is not even decoded.
-    mark = subscription_id.encode()
-    for chunk in chunks:
-        ranges = visibility.ranges(chunk, first)
-        for start, stop in [(max(first, chunk.first), chunk.next)] if ranges is None else ranges:
-            for position in range(start, stop):
-                event = chunk.cut(position, position + 1)
-                if mark in event and (letter := _decode(event)).subscription_id == subscription_id:
-                    yield KeptDeadLetter(
-                        letter=letter,
-                        kept_at_ms=chunk.recorded_at_ms,
-                        owner=_owner(chunk, position),
-                        queue_partition=partition,
-                        queue_position=TimelinePosition(order, position),
-                    )
-
-
-def _places(
-    timelines: Timelines, after: Cursor | None, ends: Sequence[TimelinePosition]
-) -> Iterator[tuple[int, TimelinePosition]]:
-    """The partitions of the queue behind a place in it, and where reading begins in each; raises InvalidCursor."""
-    count, first = timelines.active.partitions, 0
-    begin = TimelinePosition(timelines.readable[0].order, BEFORE_FIRST)
-    if after is not None:
-        number = partition_number(after.partition, count)
-        if number is None:
-            raise InvalidCursor(f"non existing partition {after.partition}")
-        place = parse_offset(after.offset, partition=after.partition, oldest_order=FIRST_ORDER) or begin
-        if timelines.is_beyond_end(place, ends[number]):
-            raise UnavailableCursor(DEAD_LETTER_QUEUE, after.partition, str(place.position), end=ends[number].offset)
-        yield number, place
-        first = number + 1
-    yield from ((number, begin) for number in range(first, count))
-
-
 def _claims(kept: KeptDeadLetter, *, force: bool) -> Sequence[IdempotencyClaim]:
     """By which a dead letter that was published again is recognised: as often as it may be published."""
     times = FORCED_MAX if force else 1
@@ -466,10 +352,3 @@ def _claims(kept: KeptDeadLetter, *, force: bool) -> Sequence[IdempotencyClaim]:
         IdempotencyClaim(f"redriven:{kept.letter.name}{f':{number}' if number else ''}", _DIGEST)
         for number in range(times)
     ]
-
-
-def _owner(chunk: Chunk, position: int) -> Attribute | None:
-    return chunk.headers[position - chunk.first].owner if chunk.headers else None
-
-
-_decode = msgspec.json.Decoder(DeadLetter).decode

@@ -9,14 +9,14 @@ import msgspec
 
 from rioni.commands.context import Outside
 from rioni.commands.event_types import forget_subscription
-from rioni.commands.subscriptions.cursor_resolution import CursorResolver
+from rioni.commands.subscriptions.cursors import CursorResolver
 from rioni.commands.unit_of_work import UnitOfWork
-from rioni.domain.avro.as_json_schema import schemas_in_json
+from rioni.domain.avro.event_schema import schemas_in_json
 from rioni.domain.errors import Invalid, ReadOnly, Unavailable
 from rioni.domain.event_types.event_type import EventType
 from rioni.domain.event_types.rules import check_owning_application
 from rioni.domain.subscriptions.cursor_spec import CursorSpec, for_each_partition
-from rioni.domain.subscriptions.dead_letter_policy import DeadLetterFilter
+from rioni.domain.subscriptions.dead_letters import DeadLetterFilter
 from rioni.domain.subscriptions.filter_check import check_filter
 from rioni.domain.subscriptions.subscription import (
     CursorsReset,

@@ -5,11 +5,10 @@ from collections.abc import Collection, Mapping
 
 import structlog
 
-from rioni.config.failures import FailureLog
+from rioni.config.logs import FailureLog
 from rioni.domain.errors import RioniError
-from rioni.domain.ports.clock import Clock
-from rioni.domain.ports.thread_pool import ThreadPool
-from rioni.domain.subscriptions.activity import DAY_MS, RETENTION_MS, Activity, ActivityKey, LastActivity, merge
+from rioni.domain.ports.host import Clock, ThreadPool
+from rioni.domain.system.client_activity import DAY_MS, RETENTION_MS, Activity, ActivityKey, LastActivity, merge
 
 
 WRITE_EVERY_S = 1.0

@@ -8,13 +8,12 @@ from typing import NamedTuple
 import msgspec
 import structlog
 
-from rioni.config.failures import FailureLog
+from rioni.config.logs import FailureLog
 from rioni.domain.access.authorization import name_and_realm
 from rioni.domain.audit.denials import Denial, DenialStore
 from rioni.domain.errors import RioniError
 from rioni.domain.events import printable
-from rioni.domain.ports.clock import Clock
-from rioni.domain.ports.thread_pool import ThreadPool
+from rioni.domain.ports.host import Clock, ThreadPool
 from rioni.domain.timestamps import rfc3339
 
 

@@ -8,9 +8,9 @@ from rioni.commands.bus import CommandBus
 from rioni.commands.context import Context
 from rioni.commands.job_runner import LoggedJobRunner
 from rioni.commands.unit_of_work import UnitOfWork
-from rioni.domain.ports.clock import Clock
-from rioni.domain.ports.event_stores import EventStores
-from rioni.domain.ports.leadership import Leadership
+from rioni.domain.ports.event_store import EventStores
+from rioni.domain.ports.host import Clock
+from rioni.domain.ports.interprocess import Leadership
 from rioni.domain.ports.registry import Registry
 from rioni.domain.system.event_chains import Chained, ChainHead, EventChainsAnchored, Ranged
 from rioni.domain.system.storages import EMBEDDED, StorageEntry

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 
 from rioni.domain.errors import EventTypeNotFound, SubscriptionNotFound
-from rioni.domain.ports.change_flags import ChangeFlags
+from rioni.domain.ports.interprocess import ChangeFlags
 from rioni.domain.ports.registry import Registry
 
 

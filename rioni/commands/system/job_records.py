@@ -6,8 +6,7 @@ import msgspec
 
 from rioni.domain.access.authorization import Subject
 from rioni.domain.errors import Conflict
-from rioni.domain.ports.clock import Clock
-from rioni.domain.ports.thread_pool import ThreadPool
+from rioni.domain.ports.host import Clock, ThreadPool
 from rioni.domain.system.jobs import Job, JobReport, JobStore, newest_first, shown, superfluous
 from rioni.domain.timestamps import rfc3339
 

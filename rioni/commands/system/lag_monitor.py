@@ -1,6 +1,6 @@
 """Keeps the lag of all subscriptions up to date, at a cost that depends on what changes alone.
 
-Only subscriptions whose event types got events, or whose cursors moved, are looked at; see `ports.change_flags`. Those
+Only subscriptions whose event types got events, or whose cursors moved, are looked at; see `ports.interprocess`. Those
 that lag and stay as they are only age, which costs nothing.
 """
 
@@ -14,17 +14,15 @@ from typing import NamedTuple, TypeVar
 import structlog
 
 from rioni.commands.system.followed_subscriptions import FollowedSubscriptions
-from rioni.config.failures import FailureLog
+from rioni.config.logs import FailureLog
 from rioni.domain.errors import EventTypeNotFound, NotFound, Unavailable
-from rioni.domain.ports.change_flags import ChangeFlags
-from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.coordinator import CommittedOffsets, Coordinator
-from rioni.domain.ports.event_stores import EventStores
+from rioni.domain.ports.event_store import EventStores
+from rioni.domain.ports.host import Clock
+from rioni.domain.ports.interprocess import ChangeFlags
 from rioni.domain.ports.registry import Registry
-from rioni.domain.subscriptions.cursor_arithmetic import OffsetRanges
-from rioni.domain.subscriptions.end_times import EndTimes
-from rioni.domain.subscriptions.lag import NEVER, Lag, unconsumed_of
-from rioni.domain.subscriptions.starts import start_offsets
+from rioni.domain.subscriptions.cursor_arithmetic import OffsetRanges, start_offsets
+from rioni.domain.subscriptions.lag import NEVER, EndTimes, Lag, unconsumed_of
 from rioni.domain.timelines.position import Bounds, EventTypePartition, stored_place
 from rioni.domain.timelines.timeline import Timelines
 from rioni.projections.queries.timeline_reader import newest_in, offset_ranges_of, recorded_at_ms_after

@@ -11,11 +11,10 @@ from typing import NamedTuple
 import msgspec
 
 from rioni.commands.job_runner import LoggedJobRunner
-from rioni.commands.system.system_event_publisher import SystemEventPublisher
-from rioni.commands.system.system_event_types import SystemEventTypes
-from rioni.domain.ports.checkpointed_log import CheckpointedLogReader, RecordedChange
-from rioni.domain.ports.leadership import Leadership
-from rioni.domain.ports.thread_pool import ThreadPool
+from rioni.commands.system.system_events import SystemEventPublisher, SystemEventTypes
+from rioni.domain.ports.event_log import CheckpointedLogReader, RecordedChange
+from rioni.domain.ports.host import ThreadPool
+from rioni.domain.ports.interprocess import Leadership
 from rioni.domain.system.settings import SETTINGS, FeatureSwitched, Settings
 from rioni.domain.system.system_events import SystemEvent
 

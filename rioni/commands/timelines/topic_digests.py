@@ -10,15 +10,15 @@ from rioni.commands.bus import CommandBus
 from rioni.commands.context import Context
 from rioni.commands.job_runner import LoggedJobRunner
 from rioni.commands.unit_of_work import UnitOfWork
-from rioni.config.failures import FailureLog
+from rioni.config.logs import FailureLog
 from rioni.domain.errors import EventTypeNotFound, NotFound, RioniError
-from rioni.domain.ports.clock import Clock
-from rioni.domain.ports.event_stores import EventStores
-from rioni.domain.ports.leadership import Leadership
+from rioni.domain.ports.event_store import EventStores
+from rioni.domain.ports.host import Clock
+from rioni.domain.ports.interprocess import Leadership
 from rioni.domain.ports.registry import Registry
 from rioni.domain.system.storages import KAFKA
 from rioni.domain.timelines.timeline import Timeline, TimelineDigested
-from rioni.domain.timelines.topic_digests import DigestedBlock, DigestsTopics
+from rioni.domain.timelines.topics import DigestedBlock, DigestsTopics
 
 
 _log = structlog.get_logger("rioni.topics")

@@ -1,8 +1,10 @@
-"""Decides which host names and addresses are loopback, and which addresses are one client."""
+"""Addresses of hosts: which are loopback, which are one client, and how they are written with a port."""
 
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 
+
+# --- Decides which host names and addresses are loopback, and which addresses are one client ---
 
 NETWORK_BITS = 64
 """The part of an IPv6 address that is one client."""
@@ -46,3 +48,18 @@ def _address(text: str) -> IPv4Address | IPv6Address:
     """An address; that of IPv4 where an IPv6 address stands for one."""
     found = ip_address(text)
     return (isinstance(found, IPv6Address) and found.ipv4_mapped) or found
+
+
+# --- How hosts and ports are written together, also where the host is an address of IPv6 ---
+
+
+def host_and_port(host: str, port: int) -> str:
+    """A host and a port as URLs have them: `[::1]:8080`, `[fe80::1%25eth0]:8080`.
+
+    Args:
+        host: a name or an address, with or without brackets.
+        port: the port.
+    """
+    if ":" not in host or host.startswith("["):
+        return f"{host}:{port}"
+    return f"[{host.replace('%25', '%').replace('%', '%25')}]:{port}"

@@ -1,7 +1,4 @@
-"""Converts entries of the internal log to events of `nakadi.audit.log`: who did what to which resource.
-
-Source: reference system-event-types#audit-event.
-"""
+"""The audit trail: entries of the internal log as events of `nakadi.audit.log`, and states as auditors see them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -10,7 +7,7 @@ from uuid import UUID
 import msgspec
 
 from rioni.domain.event_types.event_type import EventTypeChanged, EventTypeCreated, EventTypeDeleted, SchemaAdded
-from rioni.domain.ports.checkpointed_log import RecordedChange
+from rioni.domain.ports.event_log import RecordedChange
 from rioni.domain.subscriptions.subscription import (
     CursorsReset,
     DeadLettersRedriven,
@@ -21,7 +18,6 @@ from rioni.domain.subscriptions.subscription import (
     SubscriptionKeyReleased,
 )
 from rioni.domain.system.event_chains import EventChainsAnchored
-from rioni.domain.system.log_keys import LogKeyAdded
 from rioni.domain.system.settings import (
     AdminsChanged,
     BlacklistEntryAdded,
@@ -36,6 +32,7 @@ from rioni.domain.system.storages import (
     StorageDeleted,
     StorageEntry,
     StorageMoved,
+    kept_configuration,
     shown,
 )
 from rioni.domain.system.system_events import SystemEvent, derived_eid, pseudonymize
@@ -50,9 +47,13 @@ from rioni.domain.timelines.timeline import (
     TimelineSwitched,
     TimelineSwitchStarted,
 )
-from rioni.domain.timelines.topic_creation import TopicCreationEnded, TopicCreationStarted
-from rioni.domain.timelines.topic_deletion import TopicAbandoned, TopicDeleted
+from rioni.domain.timelines.topics import TopicAbandoned, TopicCreationEnded, TopicCreationStarted, TopicDeleted
+from rioni.domain.transparency.log_keys import LogKeyAdded
 
+
+# --- Converts entries of the internal log to events of `nakadi.audit.log`: who did what to which resource ---
+#
+# Source: reference system-event-types#audit-event.
 
 CREATED, UPDATED, DELETED = "C", "U", "D"
 
@@ -232,3 +233,23 @@ AUDITED: Mapping[type, Callable[[RecordedChange], Audited | None]] = {
     LogKeyAdded: _unreported,
 }
 """The conversion of every domain event."""
+
+
+# --- States of the log as auditors see them ---
+
+STORAGE = "storage"
+
+
+def shown_state(kind: str, body: str | None) -> Any:
+    """A state, without what other answers of the broker leave out as well.
+
+    Args:
+        kind: of the resource.
+        body: the state as JSON; None where there is none.
+    """
+    if body is None:
+        return None
+    state = msgspec.json.decode(body)
+    if kind == STORAGE and "configuration" in state:
+        state["configuration"] = kept_configuration(state["configuration"] or {})
+    return state

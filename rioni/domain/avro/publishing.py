@@ -24,7 +24,7 @@ from rioni.domain.publishing.partitioning import assign
 from rioni.domain.publishing.pipeline import Prepared, event_ids, headers_of, prepared, rejection
 from rioni.domain.publishing.results import Events, StepFailed
 from rioni.domain.publishing.rules import Publication, PublishRules
-from rioni.domain.schemas.formats import is_uuid
+from rioni.domain.schemas.patterns import is_uuid
 from rioni.domain.timestamps import utc_text
 
 

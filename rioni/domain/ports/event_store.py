@@ -1,13 +1,16 @@
-"""The port to a store of published events: topics, appends, reads, retention."""
+"""The ports to stores of published events: topics, appends, reads and retention, and the stores of all storages."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
 from rioni.domain.publishing.headers import Headers, headers_bytes
 from rioni.domain.publishing.idempotency import IdempotencyClaim
 from rioni.domain.timelines.position import Bounds
+
+
+# --- The port to a store of published events: topics, appends, reads, retention ---
 
 
 class Chunk(msgspec.Struct, frozen=True):
@@ -185,3 +188,58 @@ class EventStore(Protocol):
 
     def close(self) -> None:
         """Close all files."""
+
+
+# --- The port to the event stores of all storages ---
+
+
+class EventStores(Protocol):
+    """The event stores of all storages, each opened on first use."""
+
+    def of(self, storage_id: str) -> EventStore:
+        """The store of a storage. Cheap, except for the first call, which may block the caller.
+
+        Raises:
+            Unavailable: there is no such storage, or this installation can't use it.
+        """
+
+    def opened(self) -> Mapping[str, EventStore]:
+        """The open stores, by storage. Never blocks."""
+
+    def close(self) -> None:
+        """Close all stores."""
+
+
+# --- Measurements reported by an external event store ---
+
+
+def _ignored(_value: float) -> None:
+    pass
+
+
+class StoreMeasurements(NamedTuple):
+    """Callbacks for measurements; each is cheap, never raises, and is called where metrics may be updated."""
+
+    append_seconds: Callable[[float], None] = _ignored
+    """Seconds that a group of batches has waited for the store."""
+    failed_batches: Callable[[float], None] = _ignored
+    """Number of batches that were not stored, or whose outcome is unknown."""
+    loaded_bytes: Callable[[float], None] = _ignored
+    """Bytes read from the store that were no longer in memory."""
+    events_behind: Callable[[float], None] = _ignored
+    """Lag: number of written events that this process has not read yet."""
+    topic_resyncs: Callable[[float], None] = _ignored
+    """Number of topics followed anew from their ends, because they had changed unexpectedly."""
+    recovered_batches: Callable[[float], None] = _ignored
+    """Number of interrupted batches whose outcome was recovered."""
+
+
+# --- The port of an event store that no other installation uses ---
+
+
+@runtime_checkable
+class TopicNames(Protocol):
+    """An event store that no other installation uses, so it can list its topics."""
+
+    def topics(self) -> Collection[str]:
+        """The names of all topics. Blocks on the disk, but never other greenlets."""

@@ -1,19 +1,22 @@
-"""The port to the current state of the registry, for commands and streams."""
+"""The ports to the state of the registry: in memory for commands and streams, and in the transaction of a command."""
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rioni.domain.event_types.event_type import EventType
+from rioni.domain.ports.event_log import LogEntry
 from rioni.domain.subscriptions.subscription import Subscription
 from rioni.domain.system.settings import Settings
 from rioni.domain.system.storages import StorageEntry
-from rioni.domain.timelines.timeline import Timelines
-from rioni.domain.timelines.topic_creation import TopicCreation
-from rioni.domain.timelines.topic_deletion import AbandonedTopic
+from rioni.domain.timelines.timeline import Timeline, Timelines
+from rioni.domain.timelines.topics import AbandonedTopic, TopicCreation
 
 
 if TYPE_CHECKING:
     from rioni.domain.publishing.rules import PublishRules
+
+
+# --- The port to the current state of the registry, for commands and streams ---
 
 
 class Registry(Protocol):
@@ -62,3 +65,25 @@ class Registry(Protocol):
 
     def publish_rules(self, name: str) -> "PublishRules":
         """The publishing rules of an event type, compiled once per version of it."""
+
+
+# --- The port to the read models, which are written in the transaction that appends to the log ---
+
+
+class ReadModels(Protocol):
+    """Read models as seen by a command, inside its own transaction."""
+
+    def state(self, connection: Any, kind: str, key: str) -> tuple[Any, int]:
+        """The state of an aggregate, None if it does not exist, and the version of its stream."""
+
+    def subscriptions_of(self, connection: Any, event_type: str) -> Sequence[Subscription]:
+        """All subscriptions to an event type."""
+
+    def storages(self, connection: Any) -> Sequence[StorageEntry]:
+        """All storages by id."""
+
+    def timelines_in(self, connection: Any, storage_id: str) -> Sequence[Timeline]:
+        """All timelines in a storage, of all event types."""
+
+    def apply(self, connection: Any, entries: Sequence[LogEntry]) -> None:
+        """Fold entries, which directly follow the last applied ones, into the read models."""

@@ -10,8 +10,10 @@ from random import Random
 from typing import TypeVar
 
 import msgspec
+from jsonschema_rs import Draft4Validator
 
 from rioni.domain.errors import Invalid
+from rioni.domain.limits import Limits
 from rioni.domain.publishing.batch import Batch
 from rioni.domain.publishing.enrichment import enrich
 from rioni.domain.publishing.headers import Headers, stored_key
@@ -20,7 +22,49 @@ from rioni.domain.publishing.owner import Owners, enriched_owners, submitted_own
 from rioni.domain.publishing.partitioning import assign
 from rioni.domain.publishing.results import Events, ItemResult, StepFailed, sent_eid_of
 from rioni.domain.publishing.rules import Publication, PublishRules
-from rioni.domain.publishing.validation import HAS_KEY, validate
+from rioni.domain.schemas.effective_schema import EffectiveSchema
+from rioni.domain.schemas.validation import EventValidator, NoJsonSchema
+
+
+# --- Validates a batch: the sizes of its events, and their content against a schema ---
+#
+# Sources: reference publishing#event-size, publishing#delete-events.
+
+HAS_KEY = EventValidator(
+    EffectiveSchema(
+        {
+            "type": "object",
+            "properties": {
+                "metadata": {
+                    "type": "object",
+                    "properties": {"partition_compaction_key": {"type": "string", "minLength": 1}},
+                    "required": ["partition_compaction_key"],
+                }
+            },
+            "required": ["metadata"],
+        },
+        Draft4Validator,
+    )
+)
+"""Of the events in a delete request."""
+
+
+def validate(batch: Batch, validator: EventValidator | NoJsonSchema, limits: Limits, *, reached: str) -> None:
+    """Check all events, one after the other.
+
+    Args:
+        batch: the events.
+        validator: of their schema.
+        limits: the size of an event.
+        reached: the step that all events have reached before.
+
+    Raises:
+        StepFailed: one of them is too large or not valid.
+    """
+    error = validator.first_error(batch.values, list(map(len, batch.raw)), limits.event_bytes_max)
+    if error is not None:
+        index, detail = error
+        raise StepFailed("validating", index, detail, behind=reached)
 
 
 T = TypeVar("T")

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from rioni.domain.schemas.formats import is_uuid
+from rioni.domain.schemas.patterns import is_uuid
 
 
 Events = Sequence[Mapping[str, Any]]

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
+from rioni.domain.event_types.annotations import stores_eids_once
 from rioni.domain.event_types.event_type import EventOwnerSelector, EventType
-from rioni.domain.event_types.labels import stores_eids_once
 from rioni.domain.limits import Limits
 from rioni.domain.publishing import partitioning
 from rioni.domain.publishing.idempotency import scope_of

@@ -17,8 +17,7 @@ from rioni.domain.schemas.effective_schema import (
     patterns_in,
 )
 from rioni.domain.schemas.field_path import DeclaredPaths, FieldPath, TooMuchToLookFor, parse_path
-from rioni.domain.schemas.formats import PATTERNS
-from rioni.domain.schemas.patterns import PATTERN_BYTES_MAX, PATTERNS_BYTES_MAX, PATTERNS_MAX
+from rioni.domain.schemas.patterns import PATTERN_BYTES_MAX, PATTERNS, PATTERNS_BYTES_MAX, PATTERNS_MAX
 from rioni.domain.schemas.strict_json import JsonError
 from rioni.domain.schemas.walker import Pointer, SchemaCycle, expanded_paths, walk
 

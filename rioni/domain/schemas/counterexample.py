@@ -11,8 +11,8 @@ from itertools import islice, zip_longest
 from typing import Any
 
 from rioni.domain.schemas.effective_schema import effective_schema
-from rioni.domain.schemas.formats import PATTERNS
 from rioni.domain.schemas.keywords import speaks_of
+from rioni.domain.schemas.patterns import PATTERNS
 from rioni.domain.schemas.walker import expanded_paths, resolve
 
 

@@ -8,9 +8,8 @@ import jsonschema_rs
 
 from rioni.domain.errors import Invalid
 from rioni.domain.schemas import strict_json
-from rioni.domain.schemas.formats import PATTERNS, UUID
 from rioni.domain.schemas.keywords import FORMATS_SINCE
-from rioni.domain.schemas.patterns import options_for
+from rioni.domain.schemas.patterns import PATTERNS, UUID, options_for
 from rioni.domain.schemas.walker import reachable, resolve, walk
 from rioni.domain.timestamps import DATE_TIME
 

@@ -17,7 +17,7 @@ from jsonschema_rs import ValidationError
 from jsonschema_rs import ValidationErrorKind as Kind
 
 from rioni.domain.schemas.effective_schema import EffectiveSchema
-from rioni.domain.schemas.formats import MESSAGES
+from rioni.domain.schemas.patterns import MESSAGES
 from rioni.domain.schemas.validation_cost import ValidationCost, size_of
 from rioni.domain.schemas.walker import walk
 from rioni.domain.timestamps import DATE_TIME

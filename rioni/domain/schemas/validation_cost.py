@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 
 from rioni.domain.schemas.checks import EXPANDED_PATHS_MAX
 from rioni.domain.schemas.effective_schema import EffectiveSchema, Schema
-from rioni.domain.schemas.formats import MESSAGES, UUID
-from rioni.domain.schemas.patterns import STATE_NS, compiled_bytes, program_bytes
+from rioni.domain.schemas.patterns import MESSAGES, STATE_NS, UUID, compiled_bytes, program_bytes
 from rioni.domain.schemas.strict_json import children
 from rioni.domain.schemas.walker import edges, expanded_paths, walk
 

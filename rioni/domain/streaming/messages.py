@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from rioni.domain.ports.event_store import Chunk
 from rioni.domain.streaming.batching import Slice
-from rioni.domain.streaming.dead_letters import NONE, Failures
 from rioni.domain.streaming.visibility import Visibility
+from rioni.domain.subscriptions.dead_letters import NONE, Failures
 from rioni.domain.timelines.position import EventTypePartition, TimelinePosition
 
 

@@ -9,7 +9,7 @@ from rioni.domain.timelines.position import EventTypePartition, TimelinePosition
 
 
 if TYPE_CHECKING:
-    from rioni.domain.streaming.dead_letters import PoisonSearch
+    from rioni.domain.subscriptions.dead_letters import PoisonSearch
 
 
 class StreamPartition:

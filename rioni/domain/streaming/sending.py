@@ -7,10 +7,10 @@ import sys
 from collections.abc import Sequence
 
 from rioni.domain.streaming.batching import Slice
-from rioni.domain.streaming.dead_letters import PoisonSearch
 from rioni.domain.streaming.messages import Output, RecordDeliveryAttempt, Send, SendToDeadLetterQueue
 from rioni.domain.streaming.parameters import StreamParameters
 from rioni.domain.streaming.partition import StreamPartition
+from rioni.domain.subscriptions.dead_letters import PoisonSearch
 from rioni.domain.timelines.position import EventTypePartition, TimelinePosition
 
 

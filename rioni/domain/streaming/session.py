@@ -10,7 +10,6 @@ runs for each partition, what is being handed over is not sent any more, and eve
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from rioni.domain.streaming.dead_letters import PoisonSearch, tracking
 from rioni.domain.streaming.messages import (
     Close,
     Commit,
@@ -32,7 +31,7 @@ from rioni.domain.streaming.parameters import StreamParameters
 from rioni.domain.streaming.partition import StreamPartition
 from rioni.domain.streaming.sending import Sender
 from rioni.domain.streaming.visibility import Visibility
-from rioni.domain.subscriptions.dead_letter_policy import Policy
+from rioni.domain.subscriptions.dead_letters import PoisonSearch, Policy, tracking
 from rioni.domain.timelines.position import EventTypePartition, TimelinePosition
 
 

@@ -1,13 +1,10 @@
-"""Cursor arithmetic across timelines: availability, distances and shifts of positions.
+"""Cursor arithmetic across timelines: availability, distances and shifts of positions; where subscriptions start."""
 
-Sources: reference cursors#offset-forms, cursors#offset-order, cursors#available-positions, cursors#arithmetic-requests.
-The end of a closed timeline and the beginning of the next one are the same place.
-"""
-
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from rioni.domain.errors import Invalid, InvalidCursor, UnavailableCursor
+from rioni.domain.subscriptions.subscription import Subscription
 from rioni.domain.timelines.position import (
     BEFORE_FIRST,
     Bounds,
@@ -19,6 +16,11 @@ from rioni.domain.timelines.position import (
 )
 from rioni.domain.timelines.timeline import FIRST_ORDER, Timeline
 
+
+# --- Cursor arithmetic across timelines: availability, distances and shifts of positions ---
+#
+# Sources: reference cursors#offset-forms, cursors#offset-order, cursors#available-positions,
+# cursors#arithmetic-requests. The end of a closed timeline and the beginning of the next one are the same place.
 
 TIMELINE_NOT_FOUND = (
     "Timeline not found. It might happen in case the cursor refers to a timeline that has already expired."
@@ -207,3 +209,38 @@ def _count(place: TimelinePosition, ranges: OffsetRanges) -> int:
             return before + place.position + 1
         before += offset_range.newest + 1
     raise Invalid(TIMELINE_NOT_FOUND)
+
+
+# --- Where a subscription that was never streamed starts, as long as it has no cursors of its own; pure ---
+#
+# Source: reference subscriptions#initialisation.
+
+
+def start_places(
+    subscription: Subscription, ranges: Mapping[str, Sequence[OffsetRanges]]
+) -> dict[EventTypePartition, TimelinePosition]:
+    """The places behind which it would begin to read now.
+
+    Args:
+        subscription: what it asks for counts.
+        ranges: what the partitions of event types hold, by number; of others nothing is said.
+    """
+    found = {}
+    for name, of_partitions in ranges.items():
+        for number, each in enumerate(of_partitions):
+            last = TimelinePosition(each[-1].order, each[-1].newest)
+            found[EventTypePartition(name, str(number))] = last if subscription.read_from == "end" else begin(each)
+    if subscription.read_from == "cursors":
+        for cursor in subscription.initial_cursors:
+            key = EventTypePartition(cursor.event_type, cursor.partition)
+            given = parse_offset(cursor.offset, partition=cursor.partition, oldest_order=FIRST_ORDER)
+            if given is not None and key in found:
+                found[key] = given
+    return found
+
+
+def start_offsets(
+    subscription: Subscription, event_type: str, ranges: Sequence[OffsetRanges]
+) -> dict[EventTypePartition, str]:
+    """The same for one event type, as offsets."""
+    return {key: place.offset for key, place in start_places(subscription, {event_type: ranges}).items()}

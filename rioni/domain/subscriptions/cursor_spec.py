@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from rioni.domain.errors import Invalid
-from rioni.domain.schemas.formats import MESSAGES
+from rioni.domain.schemas.patterns import MESSAGES
 from rioni.domain.timelines.position import BEGIN
 from rioni.domain.timestamps import DATE_TIME, parsed_ms
 

@@ -1,14 +1,9 @@
-"""Filters: a CEL expression about an event, which decides whether a subscription gets it.
-
-The language is https://cel.dev: `event.amount > 100 && metadata.flow_id != ''`. An expression comes from strangers and
-runs for every event, so its cost must grow with the event's size and no faster. CEL has no loops but its macros; what
-could make them quadratic, in time or in memory, is refused here by a look at the tokens.
-`rioni.domain.subscriptions.filter_cost` bounds what the rest takes.
-"""
+"""Filters: a CEL expression about an event, which decides whether a subscription gets it, and why it does."""
 
 import json
 import re
 import time
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
@@ -17,11 +12,25 @@ import msgspec
 from msgspec import UNSET
 
 from rioni.domain.compiled_cache import CompiledCache
-from rioni.domain.errors import FilterTooSlow
-from rioni.domain.subscriptions.filter_cost import EVALUATION_NS_MAX, has_more_values
-from rioni.domain.subscriptions.filter_reading import CHARACTERS_MAX, NO_MEMBER, Reading, invalid_filter
+from rioni.domain.errors import FilterTooSlow, Invalid
+from rioni.domain.subscriptions.filter_reading import (
+    CHARACTERS_MAX,
+    EVALUATION_NS_MAX,
+    NO_MEMBER,
+    Reading,
+    has_more_values,
+    invalid_filter,
+    tokens,
+)
 from rioni.domain.subscriptions.filter_tree import Node, tree
 
+
+# --- Filters: a CEL expression about an event, which decides whether a subscription gets it ---
+#
+# The language is https://cel.dev: `event.amount > 100 && metadata.flow_id != ''`. An expression comes from strangers
+# and runs for every event, so its cost must grow with the event's size and no faster. CEL has no loops but its macros;
+# what could make them quadratic, in time or in memory, is refused here by a look at the tokens.
+# `rioni.domain.subscriptions.filter_reading` bounds what the rest takes.
 
 ESCAPED_BYTES_MAX = 32_768
 """Of an event, for a filter that asks for a member whose name JSON has to escape."""
@@ -295,3 +304,62 @@ def event_filter(expression: str) -> EventFilter:
             found = _used[expression] = EventFilter(expression)
         _kept.put(expression, found, found.bytes_)
     return found
+
+
+# --- Why an event matches a filter, or does not: the value of each part of the expression ---
+
+PARTS_MAX = 10
+"""Of an expression with more parts the rest is one."""
+_OPEN, _CLOSE = frozenset("([{"), frozenset(")]}")
+
+
+def parts(expression: str) -> Sequence[str]:
+    """What `||` joins at the top of an expression, or else what `&&` joins; the expression itself if nothing does."""
+    for operator in ("||", "&&"):
+        found = [*_split(expression, operator)]
+        if len(found) > 1:
+            return found
+    return [expression.strip()]
+
+
+class ExplainedFilter:
+    """A filter and its parts, compiled once and not shared: a compiled filter serves one thread at a time.
+
+    Args:
+        expression: as of an `EventFilter`.
+
+    Raises:
+        Invalid: it is not a filter.
+    """
+
+    def __init__(self, expression: str) -> None:
+        checked_filter(expression)
+        self._filter = EventFilter(expression)
+        self._parts = [(part, _filter_of(part)) for part in parts(expression)]
+
+    def outcome(self, event: bytes) -> Outcome:
+        """Whether an event, given as JSON, is wanted; raises FilterTooSlow."""
+        return self._filter.outcome(event)
+
+    def explain(self, event: bytes) -> list[tuple[str, Outcome | None]]:
+        """The parts of the expression with what they say of an event; None for what is no filter by itself."""
+        return [(part, None if compiled is None else compiled.outcome(event)) for part, compiled in self._parts]
+
+
+def _filter_of(part: str) -> EventFilter | None:
+    try:
+        return EventFilter(part)
+    except Invalid:
+        return None
+
+
+def _split(expression: str, operator: str) -> Iterator[str]:
+    depth, piece, count = 0, "", 1
+    for token in tokens(expression, spaces=True):
+        depth += (token.text in _OPEN) - (token.text in _CLOSE)
+        if depth == 0 and token.text == operator and count < PARTS_MAX:
+            yield piece.strip()
+            piece, count = "", count + 1
+        else:
+            piece += token.text
+    yield piece.strip()

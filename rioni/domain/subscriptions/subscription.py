@@ -11,7 +11,7 @@ from msgspec import UNSET, UnsetType
 
 from rioni.domain.access.authorization import SubscriptionAuthorization, check_duplicates
 from rioni.domain.errors import Invalid, InvalidFields
-from rioni.domain.event_types.labels import annotation_violations, label_violations
+from rioni.domain.event_types.annotations import annotation_violations, label_violations
 from rioni.domain.events import DomainEvent
 from rioni.domain.limits import (
     EVENT_TYPES_MAX,
@@ -22,7 +22,7 @@ from rioni.domain.limits import (
 )
 from rioni.domain.subscriptions.cursor_spec import CursorSpec
 from rioni.domain.subscriptions.cursor_spec import violations as place_violations
-from rioni.domain.subscriptions.dead_letter_policy import DeadLetterFilter, policy_error
+from rioni.domain.subscriptions.dead_letters import DeadLetterFilter, policy_error
 from rioni.domain.subscriptions.event_filter import event_filter
 
 

@@ -3,7 +3,7 @@
 Every partition of an embedded storage carries a hash chain over its chunks of events. Its head is recorded in the log
 from time to time: since then events that were changed, cut off or lost are found by comparing the store with the log,
 and the log itself by its checkpoints. Of a partition in Kafka, which keeps no chain, the range is recorded; what its
-records were, `rioni.domain.timelines.topic_digests` says once the topic is closed.
+records were, `rioni.domain.timelines.topics` says once the topic is closed.
 """
 
 from collections.abc import Collection, Sequence

@@ -1,17 +1,117 @@
-"""The storages that timelines can live in, as `/storages` lists them.
-
-Source: reference settings-and-storages#storage-members.
-"""
+"""The storages that timelines can live in, as `/storages` lists them, and what is kept of their configuration."""
 
 import re
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
 
 from rioni.domain.errors import Invalid
 from rioni.domain.events import DomainEvent
-from rioni.domain.system.storage_configuration import check_configuration, kept_configuration
 
+
+# --- The `kafka_configuration` of a storage: which members are kept, without credentials ---
+#
+# Source: reference settings-and-storages#kafka-configuration.
+#
+# The log keeps what a client submits for ever and publishes it to `nakadi.audit.log`. So members that are not known are
+# left out, as the contract allows, and addresses lose their user part. Credentials belong into the file of the setting
+# `kafka_options`.
+
+_ADDRESS = re.compile(
+    r"([A-Za-z][A-Za-z0-9+._-]*://)?([\w.-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?(/[^\s?#@]*)?", re.ASCII
+)
+_USER = re.compile(r"^([A-Za-z][A-Za-z0-9+._-]*://)?.*@")
+_NAME = re.compile(r"[^\s@]*")
+_DIGITS = re.compile(r"[0-9]{1,5}")
+
+Reader = Callable[[Any], Any]
+"""Returns the stored form of a value; None if the value is invalid."""
+
+
+def kept_configuration(configuration: Mapping[str, Any]) -> dict[str, Any]:
+    """The stored form of a configuration: the known members with valid values."""
+    kept = {name: read(configuration[name]) for name, read in _MEMBERS.items() if name in configuration}
+    return {name: value for name, value in kept.items() if value is not None}
+
+
+def check_configuration(configuration: Mapping[str, Any]) -> None:
+    """Check the known members of a configuration; null means absent.
+
+    Raises:
+        Invalid: the values of some are not what they should be; names these members, not the values.
+    """
+    wrong = [
+        name
+        for name, read in _MEMBERS.items()
+        if configuration.get(name) is not None and not _reads(read, configuration[name])
+    ]
+    if wrong:
+        raise Invalid(
+            f"kafka_configuration: {', '.join(wrong)} can't be read. Addresses are like host:port, separated by "
+            "commas, ports and numbers of copies are whole numbers; credentials belong into the file of the setting "
+            "kafka_options"
+        )
+
+
+def _reads(read: Reader, value: Any) -> bool:
+    return read(value) is not None
+
+
+def _addresses(value: Any) -> str | None:
+    """Addresses, separated by commas, without the users that stand in front of an `@`."""
+    if not isinstance(value, str):
+        return None
+    items = [_USER.sub(lambda found: found[1] or "", item.strip()) for item in value.split(",")]
+    return ",".join(items) if not value or all(map(_ADDRESS.fullmatch, items)) else None
+
+
+def _name(value: Any) -> str | None:
+    return value if isinstance(value, str) and _NAME.fullmatch(value) else None
+
+
+def _number(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _port(value: Any) -> int | str | None:
+    return value if isinstance(value, str) and _DIGITS.fullmatch(value) else _number(value)
+
+
+def _zookeeper(value: Any) -> dict[str, Any] | None:
+    """`{"type": …, "addresses": [{"address": …, "port": …}], "path": …}`."""
+    if not isinstance(value, Mapping):
+        return None
+    kept = {name: read(value[name]) for name, read in _ZOOKEEPER.items() if value.get(name) is not None}
+    return None if None in kept.values() else kept
+
+
+def _each_address(value: Any) -> list[dict[str, Any]] | None:
+    if not isinstance(value, list) or not all(isinstance(item, Mapping) for item in value):
+        return None
+    items = [{name: read(item[name]) for name, read in _PLACE.items() if item.get(name) is not None} for item in value]
+    return None if any(None in item.values() for item in items) else items
+
+
+_PLACE: Mapping[str, Reader] = {"address": _addresses, "port": _port}
+_ZOOKEEPER: Mapping[str, Reader] = {"type": _name, "addresses": _each_address, "path": _name}
+_MEMBERS: Mapping[str, Reader] = {
+    "bootstrap_servers": _addresses,
+    "topic_prefix": _name,
+    "replication_factor": _number,
+    "min_insync_replicas": _number,
+    "exhibitor_address": _addresses,
+    "exhibitor_port": _port,
+    "zk_address": _addresses,
+    "zk_path": _name,
+    "zookeeper_connection": _zookeeper,
+}
+"""The first four are read by the broker; clients of the original API send the others, in one form or the other."""
+
+
+# --- The storages that timelines can live in, as `/storages` lists them ---
+#
+# Source: reference settings-and-storages#storage-members.
 
 DEFAULT_STORAGE = "default"
 """The id of the storage that a new broker has."""

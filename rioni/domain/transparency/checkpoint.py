@@ -1,15 +1,18 @@
-"""Checkpoints: size and root of the log's Merkle tree as text (C2SP tlog-checkpoint), and the leaves of the tree."""
+"""Checkpoints of the log as text (C2SP tlog-checkpoint), the leaves of its tree, and cosignatures of witnesses."""
 
 import base64
 import binascii
 import re
+from collections.abc import Sequence
 from hashlib import sha256
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from rioni.domain.errors import Malformed
 from rioni.domain.hash_chain import Fields, framed
 from rioni.domain.transparency.merkle_tree import HASH_BYTES
 
+
+# Checkpoints: size and root of the log's Merkle tree as text (C2SP tlog-checkpoint), and the leaves of the tree.
 
 _DIGEST_LENGTH = HASH_BYTES.to_bytes(4)
 _SIZE = re.compile(r"0|[1-9][0-9]{0,18}")
@@ -63,3 +66,31 @@ def leaf(fields: Fields) -> bytes:
         UnicodeEncodeError: a damaged field is not valid Unicode.
     """
     return framed(fields) + _DIGEST_LENGTH + sha256(fields[-1]).digest()
+
+
+# --- Cosignatures of witnesses: the newest of each, and the port that keeps them ---
+
+WITNESSES_MAX = 16
+
+
+class Cosignature(NamedTuple):
+    """A witness has seen a checkpoint that extends the one that it saw before."""
+
+    witness: str
+    """The name of its key."""
+    size: int
+    """Of the tree."""
+    text: str
+    """Of the checkpoint."""
+    signature: str
+    """The line of the signed note."""
+
+
+class Cosignatures(Protocol):
+    """Keeps the newest cosignature of each witness. Calls block on the database; all raise Unavailable."""
+
+    def add(self, cosignature: Cosignature) -> None:
+        """Keep a cosignature in place of an older one; one of a smaller tree changes nothing."""
+
+    def all(self) -> Sequence[Cosignature]:
+        """Return the newest one of each witness, by name."""

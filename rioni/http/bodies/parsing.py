@@ -20,7 +20,7 @@ from rioni.domain.event_types.event_type import EventTypeSpec, SubmittedSchema
 from rioni.domain.schemas.strict_json import JsonError
 from rioni.domain.schemas.strict_json import members as unique_members
 from rioni.domain.subscriptions.cursor_spec import CursorSpec, timestamp_violations, violations
-from rioni.domain.subscriptions.dead_letter_policy import DeadLetterFilter
+from rioni.domain.subscriptions.dead_letters import DeadLetterFilter
 from rioni.domain.subscriptions.subscription import READ_FROM, SubscriptionSpec
 from rioni.domain.system.jobs import JobReport
 from rioni.domain.system.settings import Admins

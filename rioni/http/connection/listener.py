@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import structlog
 from gevent.server import StreamServer
 
-from rioni.domain.addresses import host_and_port
+from rioni.domain.access.addresses import host_and_port
 from rioni.domain.errors import Unavailable
 
 

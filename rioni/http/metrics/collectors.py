@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, valu
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
-from rioni.domain.ports.store_measurements import StoreMeasurements
+from rioni.domain.ports.event_store import StoreMeasurements
 from rioni.http.metrics.history_table import SERIES_MAX, HistoryTable
 from rioni.http.metrics.metrics_files import MULTIPROCESS_FOLDER, AllocatedDict, claim_slot
 from rioni.http.metrics.shared_tables import EVENT_TYPES_MAX, SUBSCRIPTIONS_MAX, EventTypeCounts, LagTable

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from prometheus_client.core import Metric
 from prometheus_client.samples import Sample
 
-from rioni.domain.subscriptions.followed_partitions import SubscribedPartition
-from rioni.domain.subscriptions.lag import Lag
+from rioni.domain.subscriptions.lag import Lag, SubscribedPartition
 from rioni.http.metrics.collectors import Metrics
 from rioni.http.metrics.history_table import Series
 from rioni.http.metrics.shared_tables import OTHERS

@@ -10,7 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from rioni.domain.errors import EventTypeNotFound, SubscriptionNotFound
-from rioni.domain.ports.clock import Clock
+from rioni.domain.ports.host import Clock
 from rioni.domain.subscriptions.lag import Lag
 from rioni.domain.subscriptions.subscription import Subscription
 from rioni.http.metrics.metrics_files import mapped

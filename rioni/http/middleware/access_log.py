@@ -10,10 +10,10 @@ import msgspec
 import structlog
 
 from rioni.commands.system.denied_requests import DeniedRequests
-from rioni.commands.system.usage_metrics import UsageRecorder
+from rioni.commands.system.kpis import UsageRecorder
 from rioni.domain.access.authorization import NOBODY, is_anonymous
-from rioni.domain.ports.clock import Clock
-from rioni.domain.system.kpis import RequestServed
+from rioni.domain.audit.kpis import RequestServed
+from rioni.domain.ports.host import Clock
 from rioni.http.caller import subject_of
 from rioni.http.metrics.collectors import Metrics
 from rioni.http.streaming.stream_tickets import without_tickets

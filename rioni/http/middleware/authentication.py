@@ -8,8 +8,7 @@ import falcon
 
 from rioni.domain.access.authentication import UID_SCOPE, Mode, TokenInfo, TokenPolicy, Tokens
 from rioni.domain.errors import InsufficientToken, Malformed, TokensUnavailable, Unauthenticated
-from rioni.domain.ports.clock import Clock
-from rioni.domain.ports.thread_pool import CLIENT
+from rioni.domain.ports.host import CLIENT, Clock
 from rioni.http.caller import ANYBODY, Caller, client_key
 from rioni.http.streaming.server_sent_events import last_event, wants_events
 from rioni.http.streaming.stream_tickets import PARAMETER, StreamTickets, Ticket

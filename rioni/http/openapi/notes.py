@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rioni.domain.event_types import rules
-from rioni.domain.event_types.labels import IDEMPOTENT_PUBLISHING
+from rioni.domain.event_types.annotations import IDEMPOTENT_PUBLISHING
 from rioni.domain.subscriptions.subscription import READ_FROM
 from rioni.domain.system.settings import FEATURES
 from rioni.http.openapi.builders import TIMESTAMP, Json

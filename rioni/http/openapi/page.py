@@ -14,7 +14,7 @@ import falcon
 import orjson
 from markupsafe import Markup, escape
 
-from rioni.domain.ports.thread_pool import ThreadPool
+from rioni.domain.ports.host import ThreadPool
 from rioni.files import templates
 from rioni.http.openapi.builders import JSON, PROBLEMS, Json
 from rioni.http.openapi.document import COMMON, document

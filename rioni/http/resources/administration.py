@@ -14,8 +14,7 @@ from rioni.commands.system.storages import CreateStorage, DeleteStorage, SetDefa
 from rioni.config.settings import Config
 from rioni.domain.errors import AdminOnly, Invalid, ReadOnly
 from rioni.domain.system.settings import FEATURES, Admins, Settings
-from rioni.domain.system.storage_configuration import kept_configuration
-from rioni.domain.system.storages import EMBEDDED, KAFKA, StorageEntry
+from rioni.domain.system.storages import EMBEDDED, KAFKA, StorageEntry, kept_configuration
 from rioni.domain.system.worker_reports import WorkerReport, current
 from rioni.domain.timestamps import rfc3339
 from rioni.http.bodies import parsing
@@ -25,7 +24,7 @@ from rioni.http.dependencies import Dependencies, Resource
 from rioni.http.operations import allowed_operations
 from rioni.http.request_parsing import AS_OF, as_of, dispatch, parsed
 from rioni.projections.queries import storages
-from rioni.projections.queries.settings import settings_at
+from rioni.projections.queries.past import settings_at
 
 
 # --- `/settings`: administrators, blacklist, features (reference settings-and-storages#administrators) ---

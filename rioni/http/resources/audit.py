@@ -11,7 +11,7 @@ import msgspec
 import orjson
 
 from rioni.domain.aggregates import AGGREGATES, TOPICS
-from rioni.domain.audit.shown_states import shown_state
+from rioni.domain.audit.audit_events import shown_state
 from rioni.domain.errors import Malformed, NotAcceptable, TooManyStreams
 from rioni.domain.events import client_parts, realm_of
 from rioni.domain.json_patch import json_patch
@@ -20,8 +20,8 @@ from rioni.http.answers import GzipStream, accepts_gzip
 from rioni.http.caller import Caller, caller_of, client_key
 from rioni.http.dependencies import Dependencies, Resource
 from rioni.http.request_parsing import LOG_POSITION, check_history, integer, integer_within, parameters_but, time_from
-from rioni.projections.queries import audit_pages
-from rioni.projections.queries.audit_pages import AuditQuery, Place
+from rioni.projections.queries import audit_log
+from rioni.projections.queries.audit_log import AuditQuery, Place
 
 
 # --- Renders entries of the audit trail as JSON: what changed, as a patch, and if asked for both states ---
@@ -116,7 +116,7 @@ class AuditExport:
             if place.after is not None and self._must_end():
                 self._place = None
                 return orjson.dumps({"_links": {"next": {"href": self._href(place.after)}}}) + b"\n"
-            page = self._dependencies.query(audit_pages.page, self._wanted, place, ENTRIES_PER_PAGE)
+            page = self._dependencies.query(audit_log.page, self._wanted, place, ENTRIES_PER_PAGE)
             self._place = None if page.next is None else Place(place.ascending, after=page.next)
             if page.rows:
                 lines = self._dependencies.compute_pool(rendered, page.rows, states=self._states)
@@ -162,7 +162,7 @@ class AuditResource(Resource):
         if _wants_lines(req):
             self._export(req, resp, wanted, place, states=states)
             return
-        page = self._dependencies.query(audit_pages.page, wanted, place, limit)
+        page = self._dependencies.query(audit_log.page, wanted, place, limit)
         items = self._dependencies.compute_pool(rendered, page.rows, states=states)
         places = {"prev": ("before", page.prev), "next": ("after", page.next)}
         links = {

@@ -10,10 +10,10 @@ import falcon
 import orjson
 
 from rioni.domain.access.authorization import name_and_realm
-from rioni.domain.subscriptions.activity import COMMIT, PUBLISH, READ, STREAM, LastActivity, resource_of
+from rioni.domain.subscriptions.cursor_arithmetic import start_offsets
 from rioni.domain.subscriptions.lag import partitions_of, unconsumed_of
-from rioni.domain.subscriptions.starts import start_offsets
 from rioni.domain.subscriptions.subscription import Subscription
+from rioni.domain.system.client_activity import COMMIT, PUBLISH, READ, STREAM, LastActivity, resource_of
 from rioni.domain.timestamps import rfc3339
 from rioni.http.dependencies import Resource
 from rioni.projections.queries.timeline_reader import ages_s, newest_consistent, offset_ranges_of

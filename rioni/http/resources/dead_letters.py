@@ -8,11 +8,11 @@ import falcon
 import msgspec
 import orjson
 
-from rioni.commands.subscriptions.dead_letters import KeptDeadLetter
+from rioni.commands.subscriptions.dead_letter_queue import KeptDeadLetter
 from rioni.domain.breaths import Breaths
 from rioni.domain.errors import Malformed
-from rioni.domain.ports.notifier import LOG_KEY
-from rioni.domain.subscriptions.dead_letter_policy import LIST_DEFAULT, LIST_MAX, DeadLetterFilter
+from rioni.domain.ports.interprocess import LOG_KEY
+from rioni.domain.subscriptions.dead_letters import LIST_DEFAULT, LIST_MAX, DeadLetterFilter
 from rioni.domain.timelines.position import Cursor
 from rioni.domain.timestamps import rfc3339
 from rioni.http.bodies import parsing

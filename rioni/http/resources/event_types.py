@@ -11,11 +11,9 @@ import orjson
 from rioni.commands.event_types import ChangeEventType, CreateEventType, DeleteEventType
 from rioni.domain.errors import Malformed
 from rioni.domain.event_types.event_type import EventType, EventTypeSpec, entity_tag
-from rioni.domain.event_types.facets import facets_of
-from rioni.domain.event_types.filters import EVERYTHING, EventTypeFilter, matcher, page
 from rioni.domain.event_types.rules import CATEGORIES, CLEANUP_POLICIES
-from rioni.domain.subscriptions.activity import DAY_MS, RETENTION_DAYS
-from rioni.domain.system.unused_event_types import unused
+from rioni.domain.event_types.selection import EVERYTHING, EventTypeFilter, facets_of, matcher, page
+from rioni.domain.system.client_activity import DAY_MS, RETENTION_DAYS, unused
 from rioni.domain.timestamps import rfc3339
 from rioni.http.answers import answer_list
 from rioni.http.bodies import parsing

@@ -7,13 +7,12 @@ import falcon
 import msgspec
 import orjson
 
-from rioni.domain.avro.as_json_schema import schemas_in_json
+from rioni.domain.avro.event_schema import schemas_in_json
 from rioni.domain.errors import EventTypeNotFound, Invalid
 from rioni.domain.event_types.event_type import EventType
 from rioni.domain.schemas.effective_schema import EffectiveSchema
-from rioni.domain.subscriptions.event_filter import Outcome
+from rioni.domain.subscriptions.event_filter import ExplainedFilter, Outcome
 from rioni.domain.subscriptions.filter_check import check_filter, filter_warnings, newly_excluded
-from rioni.domain.subscriptions.filter_explanation import ExplainedFilter
 from rioni.http.bodies import parsing
 from rioni.http.bodies.reading import JSON_BYTES_MAX, read_json
 from rioni.http.dependencies import Dependencies, Resource

@@ -9,7 +9,7 @@ from typing import Any
 import falcon
 import orjson
 
-from rioni.commands.subscriptions.cursor_resolution import CursorResolver
+from rioni.commands.subscriptions.cursors import CursorResolver
 from rioni.commands.timelines.timelines import Repartition, StartSwitch
 from rioni.domain.breaths import Breaths
 from rioni.domain.errors import EventTypeNotFound, Invalid, NotFound
@@ -23,8 +23,8 @@ from rioni.http.caller import subject_of
 from rioni.http.dependencies import Dependencies, Resource
 from rioni.http.request_parsing import as_of, context_of, dispatch, parsed
 from rioni.http.resources.administration import settings_for
+from rioni.projections.queries.event_types import timelines_at
 from rioni.projections.queries.timeline_reader import offset_ranges_of
-from rioni.projections.queries.timelines import timelines_at
 
 
 # `/event-types/{name}/partitions`: what the partitions of an event type hold (reference cursors#partition-list).

@@ -10,18 +10,18 @@ from uuid import uuid4
 import falcon
 import orjson
 
-from rioni.commands.subscriptions.cursor_commits import CommitCursors, RecordFailureReasons
+from rioni.commands.subscriptions.cursors import CommitCursors, RecordFailureReasons
 from rioni.commands.subscriptions.initial_cursors import ResetCursors
 from rioni.domain.access.authorization import Subject
 from rioni.domain.errors import Conflict, Malformed, NotFound, RioniError, Unavailable
-from rioni.domain.ports.notifier import LOG_KEY, SUBSCRIPTION
+from rioni.domain.ports.interprocess import LOG_KEY, SUBSCRIPTION
 from rioni.domain.streaming.batching import Slice
 from rioni.domain.streaming.messages import Reason
 from rioni.domain.streaming.parameters import check_partitions, subscription_parameters
-from rioni.domain.subscriptions.activity import COMMIT, END, STREAM
-from rioni.domain.subscriptions.dead_letter_policy import DEAD_LETTER_QUEUE, SKIP_EVENT, policy_of
+from rioni.domain.subscriptions.dead_letters import DEAD_LETTER_QUEUE, SKIP_EVENT, policy_of
 from rioni.domain.subscriptions.event_filter import event_filter
 from rioni.domain.subscriptions.subscription import Subscription
+from rioni.domain.system.client_activity import COMMIT, END, STREAM
 from rioni.domain.timelines.position import EventTypePartition, TimelinePosition, parse_offset
 from rioni.domain.timelines.timeline import FIRST_ORDER
 from rioni.http.bodies import body_schemas, parsing

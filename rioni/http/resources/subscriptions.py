@@ -13,10 +13,10 @@ from rioni.commands.subscriptions.subscriptions import ChangeSubscription, Creat
 from rioni.domain.errors import EventTypeNotFound, Malformed
 from rioni.domain.ports.coordinator import Assignment, Topology
 from rioni.domain.streaming.messages import Reason
-from rioni.domain.subscriptions.activity import END
+from rioni.domain.subscriptions.cursor_arithmetic import start_offsets
 from rioni.domain.subscriptions.lag import cursor_errors, partitions_of, unconsumed_of
-from rioni.domain.subscriptions.starts import start_offsets
 from rioni.domain.subscriptions.subscription import Subscription
+from rioni.domain.system.client_activity import END
 from rioni.domain.timelines.position import EventTypePartition
 from rioni.domain.timestamps import rfc3339
 from rioni.http.answers import answer_list

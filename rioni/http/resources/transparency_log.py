@@ -6,13 +6,13 @@ import falcon
 import orjson
 
 from rioni.domain.errors import Invalid, NotFound
+from rioni.domain.transparency.merkle_tree import parse_tile
 from rioni.domain.transparency.signed_note import NOTE_BYTES_MAX
-from rioni.domain.transparency.tiles import parse_tile
 from rioni.http.bodies.parsing import cosigned_note
 from rioni.http.bodies.reading import read_json
 from rioni.http.dependencies import Resource
 from rioni.http.request_parsing import LOG_POSITION, check_history, integer
-from rioni.projections.queries import log_proofs
+from rioni.projections import log_tree
 
 
 TEXT = "text/plain; charset=utf-8"
@@ -50,7 +50,7 @@ class LogKeysResource(Resource):
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """The verifier keys in their order, each with the signature of the one before."""
         check_history(req, self._dependencies)
-        keys = self._dependencies.query(log_proofs.keys)
+        keys = self._dependencies.query(log_tree.keys)
         shown = [{"verifier": str(each.verifier), "signature": each.signature} for each in keys]
         resp.data = orjson.dumps({"keys": shown})
 
@@ -73,7 +73,7 @@ class TileResource(Resource):
         """A tile: 256 hashes, or fewer at the end."""
         check_history(req, self._dependencies)
         tile = parse_tile(level, rest)
-        resp.data = self._dependencies.query(log_proofs.entries if level == "entries" else log_proofs.hashes, tile)
+        resp.data = self._dependencies.query(log_tree.entries if level == "entries" else log_tree.hashes, tile)
         resp.content_type = BINARY
         resp.set_header("Cache-Control", IMMUTABLE)
 
@@ -85,7 +85,7 @@ class InclusionResource(Resource):
         """The proof for the entry at a position, in the tree of a size; by default the whole one."""
         check_history(req, self._dependencies)
         position = _required(req, "position")
-        size, proof = self._dependencies.query(log_proofs.inclusion, position, _size(req, "size"))
+        size, proof = self._dependencies.query(log_tree.inclusion, position, _size(req, "size"))
         _answer(resp, {"position": position, "size": size}, proof)
 
 
@@ -96,7 +96,7 @@ class ConsistencyResource(Resource):
         """The proof for trees of two sizes; the second one is by default the whole one."""
         check_history(req, self._dependencies)
         first = _required(req, "first")
-        second, proof = self._dependencies.query(log_proofs.consistency, first, _size(req, "second"))
+        second, proof = self._dependencies.query(log_tree.consistency, first, _size(req, "second"))
         _answer(resp, {"first": first, "second": second}, proof)
 
 

@@ -9,11 +9,10 @@ from typing import Generic, TypeVar
 from weakref import WeakValueDictionary
 
 from rioni.domain.errors import Unavailable
-from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.coordinator import Coordinator
-from rioni.domain.ports.event_store import Chunk
-from rioni.domain.ports.event_stores import EventStores
-from rioni.domain.ports.notifier import TOPIC, Notifier
+from rioni.domain.ports.event_store import Chunk, EventStores
+from rioni.domain.ports.host import Clock
+from rioni.domain.ports.interprocess import TOPIC, Notifier
 from rioni.domain.streaming.messages import End, Reason
 from rioni.domain.streaming.visibility import Visibility
 from rioni.domain.timelines.position import TimelinePosition

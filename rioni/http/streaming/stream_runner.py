@@ -19,9 +19,9 @@ from typing import Self
 
 import structlog
 
-from rioni.config.failures import FailureLog
+from rioni.config.logs import FailureLog
 from rioni.domain.errors import NotFound, RioniError, Unavailable
-from rioni.domain.ports.notifier import Waiter
+from rioni.domain.ports.interprocess import Waiter
 from rioni.domain.streaming.messages import (
     Close,
     Commit,
@@ -40,7 +40,7 @@ from rioni.domain.streaming.messages import (
 )
 from rioni.domain.streaming.parameters import StreamParameters
 from rioni.domain.streaming.session import StreamMachine
-from rioni.domain.subscriptions.dead_letter_policy import Policy
+from rioni.domain.subscriptions.dead_letters import Policy
 from rioni.domain.timelines.position import BEFORE_FIRST, EventTypePartition, TimelinePosition
 from rioni.http.streaming.frames import FrameWriter
 from rioni.http.streaming.stream_context import PartitionTail, StreamClient, StreamPorts, topic_key

@@ -6,12 +6,11 @@ from dataclasses import dataclass
 
 import structlog
 
-from rioni.config.failures import FailureLog
+from rioni.config.logs import FailureLog
 from rioni.domain.errors import Invalid, RioniError, Unavailable
 from rioni.domain.ports.coordinator import DeliveryFailure, Topology
-from rioni.domain.ports.notifier import SUBSCRIPTION
+from rioni.domain.ports.interprocess import SUBSCRIPTION
 from rioni.domain.streaming.batching import Slice
-from rioni.domain.streaming.dead_letters import NONE, Failures
 from rioni.domain.streaming.messages import (
     Coordinated,
     End,
@@ -24,7 +23,7 @@ from rioni.domain.streaming.messages import (
 )
 from rioni.domain.streaming.parameters import StreamParameters
 from rioni.domain.subscriptions.cursor_arithmetic import beyond_end
-from rioni.domain.subscriptions.dead_letter_policy import Policy
+from rioni.domain.subscriptions.dead_letters import NONE, Failures, Policy
 from rioni.domain.timelines.position import BEFORE_FIRST, EventTypePartition, TimelinePosition, stored_place
 from rioni.domain.timelines.timeline import FIRST_ORDER
 from rioni.http.streaming.frames import random_token

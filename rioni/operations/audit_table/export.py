@@ -17,9 +17,9 @@ from rioni.operations import verify_export
 from rioni.operations.admin import check_spark
 from rioni.operations.audit_table.manifests import NOTHING, Manifest, TableFile, TableFolder
 from rioni.operations.checkpoints import key_line, signed_checkpoint
+from rioni.projections import log_tree
 from rioni.projections.generations.rebuilds import Progress
 from rioni.projections.log_rows import CorruptLog
-from rioni.projections.queries import log_proofs
 from rioni.storage.signing_key import load_key
 from rioni.storage.sql.engines import reading
 
@@ -80,7 +80,7 @@ def export_table(config: Config, order: TableOrder, progress: Progress) -> Table
         manifests = [*folder.manifests()]
         with opened_for_reading(config) as engine, reading(engine) as connection:
             note = signed_checkpoint(config, connection)
-            keys = tuple(key_line(each).strip() for each in log_proofs.keys(connection))
+            keys = tuple(key_line(each).strip() for each in log_tree.keys(connection))
             _check_continues(connection, order, note, manifests)
         folder.remove_leftovers(manifests)
         checkpoint = parse_checkpoint(note.text)
@@ -133,7 +133,7 @@ def _check_continues(connection: Connection, order: TableOrder, note: Note, mani
     if newest.last > checkpoint.size:
         raise CorruptLog(f"The log ends at position {checkpoint.size}, and {order.folder} has its entry {newest.last}.")
     exported = parse_checkpoint(parse_note(newest.checkpoint.encode()).text)
-    if log_proofs.root(connection, newest.last)[1] != exported.root:
+    if log_tree.root(connection, newest.last)[1] != exported.root:
         raise CorruptLog(
             f"The log does not begin with the {newest.last} entries that {order.folder} has: it was changed."
         )

@@ -20,13 +20,13 @@ from rioni.projections.bulk import loading
 from rioni.projections.bulk.executors import rows_of
 from rioni.projections.bulk.session import spark_session
 from rioni.projections.bulk.source import check_count, damage_named, map_log, read_head, record_batch, tasks
-from rioni.projections.generations.engine import open_engine
 from rioni.projections.generations.generation import Generation
 from rioni.projections.generations.rebuilds import Progress
 from rioni.projections.log_rows import LogRow
-from rioni.projections.queries import positions
+from rioni.projections.queries import audit_log
 from rioni.projections.queries.audit_log import AuditFilter
 from rioni.projections.stream_fold import AUDIT_LOG
+from rioni.sql.engines import open_engine
 
 
 HEAD_FILE = "_head.json"
@@ -78,7 +78,7 @@ def export(url: str, scratch: Path, target: Path, *, wanted: AuditFilter, progre
             engine = open_engine(url)
             (columns,) = [each.schema for each in loading.targets(engine, AUDITED) if each.name == AUDIT_LOG]
             with engine.connect() as connection:
-                period = positions.in_log_within(connection, wanted.since, wanted.until)
+                period = audit_log.in_log_within(connection, wanted.since, wanted.until)
             found = Observation()
             rows = map_log(spark, database, head, partial(audit_rows, schema=columns), columns)
             rows = rows.observe(found, f.count(f.lit(1)).alias("entries"))

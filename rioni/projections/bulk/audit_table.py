@@ -26,9 +26,9 @@ from rioni.projections.bulk.audit_rows import (
 )
 from rioni.projections.bulk.session import HERE, SparkOptions, cancel, runs_here, spark_session
 from rioni.projections.bulk.source import check_count, copy_log, damage_named, map_log, read_head
-from rioni.projections.generations.engine import open_engine
 from rioni.projections.generations.rebuilds import Progress
 from rioni.projections.log_rows import CorruptLog
+from rioni.sql.engines import open_engine
 
 
 POLL_S = 0.1

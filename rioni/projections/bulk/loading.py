@@ -10,9 +10,8 @@ from sqlalchemy import Boolean, Column, Engine, Integer, Table
 
 from rioni.projections.bulk.executors import Target
 from rioni.projections.bulk.source import Database
-from rioni.projections.generations.engine import turn
 from rioni.projections.generations.generation import Generation
-from rioni.sql.engines import libpq_url
+from rioni.sql.engines import libpq_url, turn
 
 
 def database(engine: Engine) -> Database:

@@ -31,8 +31,6 @@ from rioni.projections.bulk.source import (
 )
 from rioni.projections.fold import FOLD_VERSION
 from rioni.projections.generations import rebuilds
-from rioni.projections.generations.differences import Difference, compare
-from rioni.projections.generations.engine import Turn, open_engine, snapshot, writing
 from rioni.projections.generations.generation import (
     WORKING,
     Generation,
@@ -44,7 +42,8 @@ from rioni.projections.generations.generation import (
     remove,
 )
 from rioni.projections.generations.rebuilds import Plan, Progress, Rebuild
-from rioni.projections.generations.swap import check_usable, swap
+from rioni.projections.generations.swap import Difference, check_usable, compare, swap
+from rioni.sql.engines import Turn, open_engine, snapshot, writing
 
 
 Alone = Callable[[], AbstractContextManager[Callable[[], None]]]

@@ -25,9 +25,9 @@ from rioni.domain.nearest import proposal
 from rioni.projections.custom import installed
 from rioni.projections.custom_tables import GenerationProjector, live_tables
 from rioni.projections.fold import FOLD_VERSION
-from rioni.projections.generations.engine import snapshot, turn, writing
 from rioni.projections.log_rows import check_chain, log_entry
 from rioni.projections.tables import READ_MODELS, STATES, TRACKING_NAME
+from rioni.sql.engines import snapshot, turn, writing
 from rioni.sql.log_tables import GENERATIONS, HEAD, LOG, TRACKING
 
 

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Engine, delete, insert, select, update
 from rioni.domain.errors import NotFound
 from rioni.domain.hash_chain import LogHead
 from rioni.domain.timestamps import rfc3339
-from rioni.projections.generations.engine import writing
+from rioni.sql.engines import writing
 from rioni.sql.log_tables import REBUILD_TASKS, REBUILDS
 
 

@@ -1,4 +1,4 @@
-"""Queries over the event types."""
+"""Queries over the event types, and over their timelines of the past; those of now are in the registry."""
 
 from collections.abc import Mapping, Sequence
 from itertools import islice
@@ -8,11 +8,14 @@ from sqlalchemy import Connection, select
 
 from rioni.domain.errors import EventTypeNotFound
 from rioni.domain.event_types.event_type import EventType
-from rioni.domain.event_types.filters import EVERYTHING, EventTypeFilter, matcher
+from rioni.domain.event_types.selection import EVERYTHING, EventTypeFilter, matcher
+from rioni.domain.timelines.timeline import Timelines
 from rioni.projections.queries import past, pieces
 from rioni.projections.queries.past import Moment
 from rioni.projections.tables import EVENT_TYPES
 
+
+# --- Queries over the event types ---
 
 EVENT_TYPE = "event-type"
 
@@ -35,7 +38,7 @@ def body_of(connection: Connection, name: str, at: Moment | None = None) -> str:
 def page(connection: Connection, offset: int = 0, limit: int | None = None) -> tuple[list[str], bool]:
     """The names of all event types of the present, in order, and whether there are more after the page.
 
-    PERF: 1 ms for a page, however many there are; with filters `rioni.domain.event_types.filters` is faster.
+    PERF: 1 ms for a page, however many there are; with filters `rioni.domain.event_types.selection` is faster.
     """
     query = select(EVENT_TYPES.c.name).order_by(EVENT_TYPES.c.name).offset(offset)
     return _cut([*connection.scalars(query if limit is None else query.limit(limit + 1))], limit)
@@ -84,3 +87,21 @@ def _cut(names: list[str], limit: int | None) -> tuple[list[str], bool]:
 
 def _decoded(body: str) -> EventType:
     return msgspec.json.decode(body, type=EventType)
+
+
+# --- Queries over the timelines of the past; those of now are in the registry ---
+
+
+def timelines_at(connection: Connection, name: str, at: Moment) -> tuple[Timelines, EventType]:
+    """The timelines of an event type at a moment, and the event type itself.
+
+    There are none between the entries of the event type's creation.
+
+    Raises:
+        EventTypeNotFound: there was none of this name.
+    """
+    event_type = msgspec.json.decode(body_of(connection, name, at), type=EventType)
+    body = past.state(connection, "timeline", name, at)
+    if body is None:
+        return Timelines(event_type=name, timelines=()), event_type
+    return msgspec.json.decode(body, type=Timelines), event_type

@@ -3,8 +3,10 @@
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+import msgspec
 from sqlalchemy import ColumnElement, Connection, ScalarSelect, Select, bindparam, exists, select
 
+from rioni.domain.system.settings import SETTINGS, Settings
 from rioni.projections.tables import AUDIT_LOG, STATES
 
 
@@ -207,3 +209,12 @@ def changed_between(connection: Connection, first: int, last: int) -> list[tuple
 def _exists(connection: Connection, kind: str, key: str, at: Moment) -> bool:
     """Whether what had this key at a moment is there today."""
     return connection.scalar(_EXISTS, {"kind": kind, "key": key, "at": at.position}) is not None
+
+
+# --- Queries over the broker's settings of the past; those of now are in the registry ---
+
+
+def settings_at(connection: Connection, at: Moment) -> Settings:
+    """The settings at a moment; those of a new broker until one was changed."""
+    body = state(connection, "settings", SETTINGS, at)
+    return Settings() if body is None else msgspec.json.decode(body, type=Settings)

@@ -5,8 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from rioni.domain.errors import NotFound, Unavailable
-from rioni.domain.ports.event_store import Chunk, EventStore
-from rioni.domain.ports.event_stores import EventStores
+from rioni.domain.ports.event_store import Chunk, EventStore, EventStores
 from rioni.domain.subscriptions.cursor_arithmetic import OffsetRange, OffsetRanges, place_since
 from rioni.domain.subscriptions.cursor_arithmetic import offset_ranges_of as ranges_of_timelines
 from rioni.domain.timelines.position import BEFORE_FIRST, Bounds, EventTypePartition, TimelinePosition, stored_place

@@ -15,8 +15,7 @@ import structlog
 from rioni.domain.errors import RioniError
 from rioni.domain.system.storages import DEFAULT_STORAGE
 from rioni.files.locks import try_lock
-from rioni.files.plain import check_folder
-from rioni.files.private import tighten
+from rioni.files.plain import check_folder, tighten
 from rioni.storage.change_flags import SharedChangeFlags
 
 

@@ -10,9 +10,8 @@ from pathlib import Path
 import msgspec
 import structlog
 
-from rioni.domain.ports.health import Health
-from rioni.domain.ports.thread_pool import ThreadPool, direct
-from rioni.domain.subscriptions.activity import ActivityKey, LastActivity
+from rioni.domain.ports.host import Health, ThreadPool, direct
+from rioni.domain.system.client_activity import ActivityKey, LastActivity
 from rioni.domain.system.jobs import Job
 from rioni.storage.embedded.data_directory import DataDirectory, set_aside
 from rioni.storage.embedded.expendable_file import ExpendableFile

@@ -4,9 +4,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from rioni.domain.errors import OutcomeUnknown, PartiallyStored
-from rioni.domain.ports.clock import Clock
-from rioni.domain.ports.store_measurements import StoreMeasurements
-from rioni.domain.ports.thread_pool import ThreadPool
+from rioni.domain.ports.event_store import StoreMeasurements
+from rioni.domain.ports.host import Clock, ThreadPool
 from rioni.domain.publishing.headers import Headers
 from rioni.storage.clock import not_before
 from rioni.storage.group_commit import GroupCommit

@@ -8,9 +8,8 @@ from typing import NamedTuple
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from rioni.domain.errors import Unavailable
-from rioni.domain.ports.event_store import Chunk
-from rioni.domain.ports.store_measurements import StoreMeasurements
-from rioni.domain.ports.thread_pool import ThreadPool
+from rioni.domain.ports.event_store import Chunk, StoreMeasurements
+from rioni.domain.ports.host import ThreadPool
 from rioni.storage.kafka.client import END, OUT_OF_RANGE, Connection, TopicPartitionRef, to_unavailable
 from rioni.storage.kafka.records import Record, chunks_of, record_of
 from rioni.storage.threads import ThreadSafeSemaphore

@@ -19,7 +19,7 @@ from itertools import repeat
 import structlog
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from rioni.config.failures import FailureLog
+from rioni.config.logs import FailureLog
 from rioni.domain.errors import NotFound, PartiallyStored, RioniError, TooLarge, TopicClosed, Unavailable
 from rioni.domain.publishing.headers import NO_HEADERS, Headers
 from rioni.storage.group_commit import Job

@@ -3,17 +3,14 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import ParamSpec, TypeVar
 
-from rioni.domain.ports.clock import Clock
-from rioni.domain.ports.event_store import Appended, Chunk
-from rioni.domain.ports.health import Health
-from rioni.domain.ports.notifier import CHANGED, TOPIC, Notifier
-from rioni.domain.ports.store_measurements import StoreMeasurements
-from rioni.domain.ports.thread_pool import StorePools
+from rioni.domain.ports.event_store import Appended, Chunk, StoreMeasurements
+from rioni.domain.ports.host import Clock, Health, StorePools
+from rioni.domain.ports.interprocess import CHANGED, TOPIC, Notifier
 from rioni.domain.publishing.headers import Headers
 from rioni.domain.publishing.idempotency import IdempotencyClaim
 from rioni.domain.system.event_chains import ChainHead
 from rioni.domain.timelines.position import Bounds
-from rioni.domain.timelines.topic_digests import DigestedBlock
+from rioni.domain.timelines.topics import DigestedBlock
 from rioni.storage.event_stores import CACHE_BYTES_MAX, CacheMemory, ChunkCache
 from rioni.storage.kafka.appender import Appender
 from rioni.storage.kafka.backfill_readers import BackfillReaders, OutOfRange, Wanted

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rioni.domain.errors import Unavailable
 from rioni.domain.ports.event_store import EventStore
-from rioni.domain.ports.thread_pool import StorePools, in_place
+from rioni.domain.ports.host import StorePools, in_place
 from rioni.domain.system.storages import StorageEntry
 from rioni.files.extras import requirement
 from rioni.files.plain import read_toml

@@ -6,7 +6,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from rioni.domain.errors import Unavailable
-from rioni.domain.timelines.topic_digests import BlockDigest, DigestedBlock
+from rioni.domain.timelines.topics import BlockDigest, DigestedBlock
 from rioni.storage.kafka.backfill_readers import OutOfRange
 from rioni.storage.kafka.client import (
     END,

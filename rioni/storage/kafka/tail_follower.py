@@ -12,11 +12,10 @@ from typing import NamedTuple
 import structlog
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
-from rioni.config.failures import FailureLog
+from rioni.config.logs import FailureLog
 from rioni.domain.errors import Unavailable
-from rioni.domain.ports.event_store import Chunk
-from rioni.domain.ports.store_measurements import StoreMeasurements
-from rioni.domain.ports.thread_pool import StorePools, without_deadline
+from rioni.domain.ports.event_store import Chunk, StoreMeasurements
+from rioni.domain.ports.host import StorePools, without_deadline
 from rioni.domain.timelines.position import Bounds
 from rioni.storage.event_stores import ChunkCache
 from rioni.storage.kafka.client import END, Connection, TopicPartitionRef

@@ -10,10 +10,10 @@ import msgspec
 import structlog
 from sqlalchemy import Connection, Engine, bindparam, func, select, update
 
+from rioni.domain.aggregates import FORMATS, Formats, newest
 from rioni.domain.errors import CommitOutcomeUnknown, ConcurrentChange, Unavailable
 from rioni.domain.events import DomainEvent, Origin
 from rioni.domain.hash_chain import LogHead
-from rioni.domain.log_format import FORMATS, Formats, newest
 from rioni.domain.ports.event_log import LogEntry
 from rioni.domain.timestamps import milliseconds
 from rioni.sql.log_tables import HEAD, LOG

@@ -14,7 +14,7 @@ from urllib.parse import quote
 import structlog
 from sqlalchemy import Connection, Engine, exc, func, select, text
 
-from rioni.config.failures import FailureLog
+from rioni.config.logs import FailureLog
 from rioni.domain.errors import Unavailable
 from rioni.domain.hash_chain import LogHead
 from rioni.sql.log_tables import HEAD

@@ -19,10 +19,10 @@ from eventsourcing.persistence import (
 )
 from sqlalchemy import Connection, Engine, Row, Select, exc, insert, select, update
 
+from rioni.domain.aggregates import FORMATS, Formats, newest, version_in
 from rioni.domain.errors import Unavailable
 from rioni.domain.events import DomainEvent, Origin, UnknownMembers, current_version
 from rioni.domain.hash_chain import Fields, LogHead, link
-from rioni.domain.log_format import FORMATS, Formats, newest, version_in
 from rioni.domain.ports.event_log import LogEntry
 from rioni.sql.log_tables import HEAD, LOG, TRACKING
 from rioni.storage.sql.engines import reading, writing

@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Engine, column, func, select, table
 
+from rioni.domain.aggregates import FORMATS
 from rioni.domain.hash_chain import GENESIS
-from rioni.domain.log_format import FORMATS
 from rioni.sql.log_tables import LOG
 from rioni.storage.log.segments import RESTORE, UPGRADE, Finding, Topics, entries, segments
 from rioni.storage.sql.engines import reading

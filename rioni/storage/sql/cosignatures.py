@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from sqlalchemy import Engine, delete, insert, select
 
-from rioni.domain.transparency.cosignatures import Cosignature
+from rioni.domain.transparency.checkpoint import Cosignature
 from rioni.sql.log_tables import COSIGNATURES
 from rioni.storage.sql.engines import reading, writing
 

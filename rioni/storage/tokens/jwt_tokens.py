@@ -14,11 +14,11 @@ import structlog
 from jwt import PyJWK
 from jwt.exceptions import PyJWTError
 
-from rioni.config.failures import FailureLog
+from rioni.config.logs import FailureLog
 from rioni.domain.access.authentication import TokenInfo, is_realm, is_uid, scopes_of
 from rioni.domain.access.authorization import Attribute
 from rioni.domain.errors import TokensUnavailable
-from rioni.domain.ports.clock import Clock
+from rioni.domain.ports.host import Clock
 from rioni.storage.tokens.issuers import Issuer
 from rioni.storage.tokens.token_servers import ByClient, Get, why_unusable
 

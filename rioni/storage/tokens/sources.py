@@ -10,8 +10,7 @@ from typing import NamedTuple
 from rioni.config.settings import Config
 from rioni.domain.access.authentication import TokenInfo, TokenPolicy, Tokens
 from rioni.domain.errors import TokensUnavailable
-from rioni.domain.ports.clock import Clock
-from rioni.domain.ports.thread_pool import ThreadPool
+from rioni.domain.ports.host import Clock, ThreadPool
 from rioni.storage.tokens import token_servers
 from rioni.storage.tokens.issuers import read_issuers
 from rioni.storage.tokens.token_servers import ByClient

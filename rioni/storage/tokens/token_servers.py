@@ -14,8 +14,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from rioni.domain.access.addresses import is_loopback
 from rioni.domain.errors import TokensUnavailable
-from rioni.domain.ports.clock import Clock
-from rioni.domain.ports.thread_pool import CLIENT
+from rioni.domain.ports.host import CLIENT, Clock
 
 
 # --- Sends a single HTTP GET to a server chosen by the operator, with a deadline and a size limit ---

@@ -9,10 +9,10 @@ from typing import Any
 import orjson
 import structlog
 
-from rioni.config.failures import FailureLog
+from rioni.config.logs import FailureLog
 from rioni.domain.access.authentication import TokenInfo, is_realm, is_uid, scopes_of
 from rioni.domain.errors import TokensUnavailable
-from rioni.domain.ports.clock import Clock
+from rioni.domain.ports.host import Clock
 from rioni.storage.tokens.token_servers import ByClient, CircuitBreaker, Get, Response
 
 

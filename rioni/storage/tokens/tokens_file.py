@@ -13,13 +13,11 @@ import msgspec
 import structlog
 from msgspec import Meta
 
-from rioni.config.failures import FailureLog
+from rioni.config.logs import FailureLog
 from rioni.domain.access.authentication import TokenInfo, is_realm, is_uid
 from rioni.domain.errors import Invalid, TokensUnavailable, Unavailable
-from rioni.domain.ports.clock import Clock
-from rioni.domain.ports.thread_pool import ThreadPool, direct
-from rioni.files.edits import edited
-from rioni.files.plain import parse_toml, read_file
+from rioni.domain.ports.host import Clock, ThreadPool, direct
+from rioni.files.plain import edited, parse_toml, read_file
 
 
 # --- Reads tokens listed in a file, by their SHA-256: for small installations and for tests ---

@@ -7,8 +7,7 @@ import msgspec
 
 from rioni.domain.errors import Conflict, SubscriptionNotFound
 from rioni.domain.ports.coordinator import Assignment, Session, Topology
-from rioni.domain.streaming.admission import StreamSlots
-from rioni.domain.streaming.rebalance import rebalance
+from rioni.domain.streaming.assignment import StreamSlots, rebalance
 from rioni.domain.timelines.position import EventTypePartition
 
 

@@ -13,11 +13,10 @@ from typing import TypeVar
 from uuid import uuid4
 
 from rioni.domain.errors import OutcomeUnknown, Unavailable
-from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.coordinator import CommittedOffsets, DeliveryFailure, Session, Topology
-from rioni.domain.ports.health import Health
-from rioni.domain.ports.notifier import SUBSCRIPTION, Waiter
-from rioni.domain.streaming.admission import session_not_found
+from rioni.domain.ports.host import Clock, Health
+from rioni.domain.ports.interprocess import SUBSCRIPTION, Waiter
+from rioni.domain.streaming.assignment import session_not_found
 from rioni.domain.timelines.position import EventTypePartition
 from rioni.storage.stream_shutdown import wait_for_streams_to_end
 from rioni.storage.threads import HubThread, run_on_hub

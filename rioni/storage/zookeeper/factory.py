@@ -9,9 +9,7 @@ import msgspec
 
 from rioni.domain.errors import Unavailable
 from rioni.domain.ports.coordinator import Coordinator
-from rioni.domain.ports.leadership import Leadership
-from rioni.domain.ports.notifier import Notifier
-from rioni.domain.ports.quota import ConnectionQuota
+from rioni.domain.ports.interprocess import ConnectionQuota, Leadership, Notifier
 from rioni.files.extras import requirement
 from rioni.files.plain import read_toml
 from rioni.storage.clock import SystemClock

@@ -10,8 +10,7 @@ from urllib.parse import quote
 import msgspec
 
 from rioni.domain.errors import Overloaded, Unavailable
-from rioni.domain.ports.clock import Clock
-from rioni.domain.ports.thread_pool import direct
+from rioni.domain.ports.host import Clock, direct
 from rioni.storage.group_commit import GroupCommit, Job, no_follow_up
 from rioni.storage.threads import run_on_hub
 from rioni.storage.zookeeper.driver import REFUSALS, Operation, create, delete, put

@@ -20,8 +20,7 @@ from kazoo.exceptions import KazooException
 from kazoo.protocol.states import Callback, KazooState, KeeperState
 
 from rioni.domain.errors import Unavailable
-from rioni.domain.ports.clock import Clock
-from rioni.domain.ports.thread_pool import direct
+from rioni.domain.ports.host import Clock, direct
 from rioni.storage.group_commit import GroupCommit, Job, no_follow_up
 from rioni.storage.threads import HubThread
 from rioni.storage.zookeeper.driver import (

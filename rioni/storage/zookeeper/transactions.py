@@ -5,10 +5,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from rioni.domain.errors import Invalid, Overloaded, RioniError, Unavailable
-from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.coordinator import Topology
-from rioni.domain.ports.thread_pool import direct
-from rioni.domain.streaming.admission import Cursors, check_commit, compare
+from rioni.domain.ports.host import Clock, direct
+from rioni.domain.streaming.assignment import Cursors, check_commit, compare
 from rioni.domain.timelines.position import EventTypePartition
 from rioni.storage.group_commit import GroupCommit, Job, no_follow_up
 from rioni.storage.zookeeper import assignment as plans

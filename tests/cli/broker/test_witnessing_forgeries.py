@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from rioni.cli.broker import witnessing as tool
 from rioni.cli.broker.witnessing import ForkedLog, witness
 from rioni.domain.errors import Malformed
-from rioni.domain.transparency.key_succession import sign_successor
+from rioni.domain.transparency.log_keys import sign_successor
 from rioni.domain.transparency.signed_note import Note, parse_note, sign, verifier_of
 from rioni.tools.load_client import Server
 from tests.support import rfc9162

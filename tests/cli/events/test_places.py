@@ -9,8 +9,8 @@ from rioni.cli.events.ranges import Selection, between, ends, starts
 from rioni.cli.events.reading import Reader
 from rioni.client import Client
 from rioni.domain.errors import Invalid
-from rioni.domain.publishing.event_times import time_of
 from rioni.domain.timelines.position import TimelinePosition
+from rioni.domain.timestamps import time_of
 
 
 class OtherServer(Client):

@@ -10,7 +10,7 @@ import pytest
 
 from rioni.cli.app import app
 from rioni.server.log_tree import build_checkpoint_signer
-from tests.files.test_private import umask
+from tests.files.test_plain_private import umask
 from tests.installation.test_stores import running
 from tests.support.command_tree import leaves
 

@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rioni.commands.event_types import CreateEventType, DeleteEventType
+from rioni.commands.subscriptions.dead_letter_queue import DeadLetterQueue
 from rioni.commands.subscriptions.dead_letters import (
     PAGE_BYTES,
     REASONS_MAX,
     DeadLetterPage,
-    DeadLetterQueue,
     DeadLetterRedriver,
     ReasonCount,
     RedriveDeadLetters,
@@ -28,10 +28,10 @@ from rioni.domain.access.authorization import UNAUTHENTICATED, Attribute
 from rioni.domain.errors import EventTypeNotFound, Invalid, InvalidCursor, QuotaExceeded
 from rioni.domain.publishing.headers import NO_HEADERS, Headers
 from rioni.domain.streaming.batching import Slice
-from rioni.domain.subscriptions.dead_letter_policy import DeadLetterFilter
+from rioni.domain.subscriptions.dead_letters import DeadLetterFilter
 from rioni.domain.subscriptions.subscription import SubscriptionSpec
 from rioni.domain.system.storages import DEFAULT_STORAGE
-from rioni.domain.system.system_event_types import DEAD_LETTER_QUEUE, Ownership, dead_letter_queue
+from rioni.domain.system.system_events import DEAD_LETTER_QUEUE, Ownership, dead_letter_queue
 from rioni.domain.timelines.position import Cursor, EventTypePartition
 from tests.support.broker import DEFAULT_ADMIN, running_broker
 from tests.support.builders import event_type_spec

@@ -6,8 +6,8 @@ import pytest
 from rioni.commands.system import client_activity
 from rioni.commands.system.client_activity import ActivityTracker
 from rioni.domain.errors import Unavailable
-from rioni.domain.ports.thread_pool import direct
-from rioni.domain.subscriptions.activity import DAY_MS, RETENTION_MS, LastActivity
+from rioni.domain.ports.host import direct
+from rioni.domain.system.client_activity import DAY_MS, RETENTION_MS, LastActivity
 from rioni.storage.embedded.expendable import EmbeddedActivity
 from tests.support.clock import ManualClock
 

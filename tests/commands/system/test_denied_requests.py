@@ -16,7 +16,7 @@ from rioni.commands.system.denied_requests import (
 )
 from rioni.domain.audit.denials import KEPT_MAX
 from rioni.domain.errors import Unavailable
-from rioni.domain.ports.thread_pool import direct
+from rioni.domain.ports.host import direct
 from rioni.storage.sql.access_tables import SqlDenials
 from tests.support.clock import ManualClock
 

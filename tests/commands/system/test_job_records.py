@@ -7,7 +7,7 @@ import pytest
 from rioni.commands.system.job_records import JobRecords
 from rioni.domain.access.authorization import Subject
 from rioni.domain.errors import Conflict
-from rioni.domain.ports.thread_pool import direct
+from rioni.domain.ports.host import direct
 from rioni.domain.system.jobs import (
     ARCHIVE,
     BACKUP,

@@ -25,8 +25,7 @@ from rioni.domain.event_types.event_type import SubmittedSchema
 from rioni.domain.subscriptions.subscription import InitialCursor
 from rioni.domain.system.settings import Admins
 from rioni.domain.system.storages import StorageEntry
-from rioni.domain.system.system_event_types import AUDIT_FEATURE, AUDIT_LOG
-from rioni.domain.system.system_events import SystemEvent, derived_eid, pseudonymize
+from rioni.domain.system.system_events import AUDIT_FEATURE, AUDIT_LOG, SystemEvent, derived_eid, pseudonymize
 from tests.support.broker import DEFAULT_ADMIN
 from tests.support.builders import SCHEMA, event_type_spec, subscription_spec
 

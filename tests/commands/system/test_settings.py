@@ -9,7 +9,7 @@ from rioni.domain.access.authorization import Attribute, EventTypeAuthorization,
 from rioni.domain.aggregates import TOPICS
 from rioni.domain.compiled_cache import CompiledCache
 from rioni.domain.errors import AccessDenied, AdminOnly, InvalidFields, Malformed
-from rioni.domain.ports.thread_pool import direct
+from rioni.domain.ports.host import direct
 from rioni.domain.system.settings import Admins, Settings
 from rioni.projections.registry import MemoryRegistry
 from rioni.storage.log.event_log import SqlEventLog

@@ -6,7 +6,7 @@ import pytest
 import structlog
 
 from rioni.commands.event_types import ChangeEventType, CreateEventType, DeleteEventType
-from rioni.commands.publishing.publisher import PublishEvents
+from rioni.commands.publisher import PublishEvents
 from rioni.commands.system.settings import SwitchFeature
 from rioni.commands.system.storages import CreateStorage, DeleteStorage
 from rioni.commands.timelines.timeline_switch import RETRY_S, TimelineSwitcher

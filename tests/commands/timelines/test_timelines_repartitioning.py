@@ -4,7 +4,7 @@ import json
 import pytest
 
 from rioni.commands.event_types import CreateEventType
-from rioni.commands.publishing.publisher import PublishEvents
+from rioni.commands.publisher import PublishEvents
 from rioni.commands.subscriptions.initial_cursors import CursorInitializer
 from rioni.commands.subscriptions.subscriptions import CreateSubscription
 from rioni.commands.system.settings import SwitchFeature
@@ -16,7 +16,7 @@ from rioni.domain.event_types.event_type import Statistic
 from rioni.domain.publishing.partitioning import java_hash
 from rioni.domain.subscriptions.cursor_spec import CursorSpec
 from rioni.domain.system.storages import StorageEntry
-from rioni.domain.system.system_event_types import DEAD_LETTER_QUEUE
+from rioni.domain.system.system_events import DEAD_LETTER_QUEUE
 from rioni.domain.timelines.position import EventTypePartition, format_offset
 from rioni.domain.timelines.timeline import Timelines
 from tests.support.broker import COMPACTION_LAG_S

@@ -11,7 +11,7 @@ from rioni.commands.timelines.topic_digests import LOOK_EVERY_S, TopicDigests
 from rioni.domain.errors import Unavailable
 from rioni.domain.system.storages import StorageEntry
 from rioni.domain.timelines.timeline import TimelineDigested
-from rioni.domain.timelines.topic_digests import BlockDigest
+from rioni.domain.timelines.topics import BlockDigest
 from tests.support.builders import event_type_spec
 from tests.support.memory import MemoryEventStore
 

@@ -15,7 +15,7 @@ from rioni.domain.access.authorization import Subject, name_and_realm
 PACKAGE = Path(rioni.__file__).parent
 SHOWN = {
     "commands/authorization.py": "what the answer of /rights says, and the names of the blacklist",
-    "commands/publishing/publisher.py": "metadata.published_by; a key of idempotency with the realm behind it",
+    "commands/publisher.py": "metadata.published_by; a key of idempotency with the realm behind it",
     "commands/system/job_records.py": "what lists of jobs show, with the realm beside it",
     "http/middleware/access_log.py": "a line of the access log, with the realm beside it",
     "http/request_parsing.py": "the actor in the log",

@@ -8,7 +8,7 @@ BYTES_MAX = 256 * 1024 * 1024
 
 PROGRAM = f"""
 import json, resource
-import rioni.commands.publishing.avro_publisher
+import rioni.commands.publisher
 resource.setrlimit(resource.RLIMIT_AS, ({4 * BYTES_MAX}, {4 * BYTES_MAX}))
 begin = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 

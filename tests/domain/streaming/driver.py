@@ -3,7 +3,6 @@
 from dataclasses import dataclass, field
 
 from rioni.domain.publishing.headers import NO_HEADERS, Headers
-from rioni.domain.streaming.dead_letters import NONE, Failures
 from rioni.domain.streaming.messages import (
     Close,
     Commit,
@@ -24,7 +23,7 @@ from rioni.domain.streaming.messages import (
 )
 from rioni.domain.streaming.parameters import StreamParameters
 from rioni.domain.streaming.session import StreamMachine
-from rioni.domain.subscriptions.dead_letter_policy import Policy
+from rioni.domain.subscriptions.dead_letters import NONE, Failures, Policy
 from rioni.domain.timelines.position import EventTypePartition, TimelinePosition
 from tests.support.clock import ManualClock
 from tests.support.memory import MemoryEventStore

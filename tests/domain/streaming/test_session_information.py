@@ -2,9 +2,8 @@
 
 import pytest
 
-from rioni.domain.streaming.dead_letters import Failures
 from rioni.domain.streaming.messages import Reason
-from rioni.domain.subscriptions.dead_letter_policy import Policy
+from rioni.domain.subscriptions.dead_letters import Failures, Policy
 from tests.domain.streaming.driver import A, B, Driver, place, subscription
 from tests.domain.streaming.script import play
 from tests.support.tables import rows

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from rioni.domain.errors import FilterTooSlow, Invalid
 from rioni.domain.subscriptions.event_filter import CHARACTERS_MAX, ESCAPED_BYTES_MAX, EventFilter, checked_filter
-from rioni.domain.subscriptions.filter_cost import EVALUATION_NS_MAX, EVENT_BYTES_MAX
+from rioni.domain.subscriptions.filter_reading import EVALUATION_NS_MAX, EVENT_BYTES_MAX
 
 
 EVENT = {

@@ -10,9 +10,9 @@ from rioni.domain.timelines.timeline import (
     TimelineSwitchAborted,
     TimelineSwitched,
     TimelineSwitchStarted,
+    describe_change,
     evolve,
 )
-from rioni.domain.timelines.timeline_description import describe_change
 from tests.support.builders import timeline
 
 

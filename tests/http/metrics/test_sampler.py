@@ -5,8 +5,7 @@ from uuid import uuid4
 
 import pytest
 
-from rioni.domain.subscriptions.followed_partitions import SubscribedPartition
-from rioni.domain.subscriptions.lag import Lag
+from rioni.domain.subscriptions.lag import Lag, SubscribedPartition
 from rioni.domain.timelines.position import EventTypePartition
 from rioni.http.metrics.collectors import Metrics
 from rioni.http.metrics.history_table import Series

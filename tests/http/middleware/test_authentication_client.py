@@ -7,7 +7,7 @@ import falcon.testing
 import pytest
 
 from rioni.domain.access.authorization import Subject
-from rioni.domain.ports.thread_pool import CLIENT
+from rioni.domain.ports.host import CLIENT
 from rioni.http.caller import ANONYMOUS, ANYBODY, Caller
 from rioni.http.middleware.authentication import AuthenticationMiddleware
 

@@ -9,11 +9,11 @@ import pytest
 
 from rioni.commands.system.settings import SwitchFeature
 from rioni.domain.access.authorization import NOBODY, UNAUTHENTICATED
-from rioni.domain.ports.thread_pool import direct
+from rioni.domain.ports.host import direct
 from rioni.http.caller import Caller
 from rioni.http.resources import audit
 from rioni.http.resources.audit import EXPORT_S, AuditExport
-from rioni.projections.queries.audit_pages import AuditQuery, Place
+from rioni.projections.queries.audit_log import AuditQuery, Place
 from rioni.storage.sql.engines import reading
 from tests.support.broker import running_broker
 

@@ -7,8 +7,8 @@ import pytest
 
 from rioni.commands.event_types import CreateEventType
 from rioni.commands.system.client_activity import ActivityTracker
-from rioni.domain.ports.thread_pool import direct
-from rioni.domain.subscriptions.activity import DAY_MS, PUBLISH, resource_of
+from rioni.domain.ports.host import direct
+from rioni.domain.system.client_activity import DAY_MS, PUBLISH, resource_of
 from rioni.domain.timestamps import milliseconds
 from rioni.http.resources.event_types import unused_for
 from rioni.storage.embedded.expendable import EmbeddedActivity

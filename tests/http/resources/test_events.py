@@ -6,10 +6,10 @@ import falcon.testing
 import pytest
 
 from rioni.commands.event_types import CreateEventType
-from rioni.commands.publishing.publisher import Publisher
-from rioni.commands.publishing.timeline_appender import TimelineAppender
+from rioni.commands.publisher import Publisher
+from rioni.commands.timeline_appender import TimelineAppender
 from rioni.config.settings import Config
-from rioni.domain.ports.thread_pool import direct
+from rioni.domain.ports.host import direct
 from rioni.http.answer_budget import AnswerBudget
 from rioni.http.bodies.reading import BodyBudget
 from rioni.http.metrics.collectors import Metrics

@@ -8,9 +8,9 @@ from sqlalchemy import Engine
 
 from rioni.domain.hash_chain import GENESIS, LogHead
 from rioni.domain.ports.event_log import LogEntry
-from rioni.projections.generations.engine import open_engine, writing
 from rioni.projections.generations.generation import Generation, catch_up, create, finish_load, record
 from rioni.projections.tables import READ_MODELS
+from rioni.sql.engines import open_engine, writing
 from tests.support.broker import empty_registry
 from tests.support.log import append
 

@@ -2,7 +2,6 @@ import pytest
 from sqlalchemy import insert, select
 
 from rioni.domain.errors import NotFound
-from rioni.projections.generations.engine import snapshot, writing
 from rioni.projections.generations.rebuilds import (
     DONE,
     INTERRUPTED,
@@ -14,6 +13,7 @@ from rioni.projections.generations.rebuilds import (
     newest,
     running,
 )
+from rioni.sql.engines import snapshot, writing
 from rioni.sql.log_tables import REBUILD_TASKS
 
 

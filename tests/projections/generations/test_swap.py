@@ -8,12 +8,12 @@ from sqlalchemy import Engine, inspect, select, text, update
 
 from rioni.domain.errors import Conflict, Invalid, NotFound
 from rioni.projections.fold import FOLD_VERSION
-from rioni.projections.generations.engine import snapshot, writing
 from rioni.projections.generations.generation import check_name, find, known, models_named, remove
 from rioni.projections.generations.swap import promote, rollback
 from rioni.projections.log_rows import CorruptLog
 from rioni.projections.projector import Projector
 from rioni.projections.tables import AUDIT_LOG, EVENT_TYPES, READ_MODELS, STATES, TRACKING_NAME
+from rioni.sql.engines import snapshot, writing
 from rioni.sql.log_tables import GENERATIONS, LOG, TRACKING
 from tests.support.history import Author, entries
 

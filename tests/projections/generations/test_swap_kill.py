@@ -8,8 +8,8 @@ from random import Random
 import pytest
 
 from rioni.domain.errors import NotFound
-from rioni.projections.generations.engine import open_engine
 from rioni.projections.generations.swap import promote
+from rioni.sql.engines import open_engine
 from tests.projections.generations.test_swap import NOW, contents, damage, names, schema, shown
 from tests.support.history import Author, entries
 from tests.support.killing import SQL_STEPS, killed_at_each_step

@@ -10,18 +10,17 @@ from sqlalchemy import create_engine, select
 
 from rioni.domain.access.authorization import Attribute
 from rioni.domain.errors import RioniError
-from rioni.domain.event_types import filters
+from rioni.domain.event_types import selection
 from rioni.domain.event_types.event_type import EventType
-from rioni.domain.event_types.filters import EVERYTHING, EventTypeFilter
+from rioni.domain.event_types.selection import EVERYTHING, EventTypeFilter
 from rioni.domain.system.settings import SETTINGS, Settings
 from rioni.domain.timelines.timeline import Timelines
 from rioni.projections.fold import decode_state
 from rioni.projections.projector import Projector
 from rioni.projections.queries import event_types, schemas, storages, subscriptions
-from rioni.projections.queries.past import Moment
-from rioni.projections.queries.settings import settings_at
+from rioni.projections.queries.event_types import timelines_at
+from rioni.projections.queries.past import Moment, settings_at
 from rioni.projections.queries.subscriptions import SubscriptionFilter, TokenPosition
-from rioni.projections.queries.timelines import timelines_at
 from rioni.projections.tables import STATES
 from tests.support.history import entries, histories
 from tests.support.log import append, create_tables
@@ -83,7 +82,7 @@ def _event_types(wanted, offset, limit, connection, at):
     if at is None and wanted == EVERYTHING:
         names, more = event_types.page(connection, offset, limit)
     elif at is None:
-        names, more = filters.page(present_event_types(connection), wanted, offset, limit)
+        names, more = selection.page(present_event_types(connection), wanted, offset, limit)
     else:
         names, more = event_types.past_page(connection, at, wanted, offset, limit)
     return _bodies(partial(event_types.piece, connection), names, at), more

@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 
 from rioni.config.settings import Config
 from rioni.domain.errors import RioniError, Unavailable
-from rioni.domain.subscriptions.activity import ActivityKey, LastActivity
+from rioni.domain.system.client_activity import ActivityKey, LastActivity
 from rioni.domain.system.jobs import Job
 from rioni.operations import admin as admin_operations
 from rioni.storage.embedded.expendable import (

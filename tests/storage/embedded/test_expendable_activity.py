@@ -2,7 +2,7 @@ import contextlib
 
 import pytest
 
-from rioni.domain.subscriptions.activity import LastActivity
+from rioni.domain.system.client_activity import LastActivity
 from rioni.storage.embedded.expendable import EmbeddedActivity
 from tests.contracts.activity import ALICE, ActivityContract
 

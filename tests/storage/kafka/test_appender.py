@@ -3,7 +3,7 @@ from collections import defaultdict
 import pytest
 
 from rioni.domain.errors import TopicClosed
-from rioni.domain.ports.store_measurements import StoreMeasurements
+from rioni.domain.ports.event_store import StoreMeasurements
 from tests.contracts.event_store import TOPIC, events, read_all
 from tests.support.waiting import WAIT_S
 

@@ -13,8 +13,8 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from rioni.domain.errors import NotFound, PartiallyStored, TopicClosed, Unavailable
-from rioni.domain.ports.store_measurements import StoreMeasurements
-from rioni.domain.ports.thread_pool import direct
+from rioni.domain.ports.event_store import StoreMeasurements
+from rioni.domain.ports.host import direct
 from rioni.storage.clock import SystemClock
 from rioni.storage.kafka import delivery
 from rioni.storage.kafka.appender import Appender

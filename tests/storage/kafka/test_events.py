@@ -11,7 +11,7 @@ from confluent_kafka.admin import ListOffsetsResultInfo
 from rioni.cli.cluster.servers import free_ports
 from rioni.domain.access.authorization import Attribute
 from rioni.domain.errors import NotFound, PartiallyStored, TooLarge, Unavailable
-from rioni.domain.ports.thread_pool import StorePools
+from rioni.domain.ports.host import StorePools
 from rioni.domain.publishing.headers import COMPACTED, Headers
 from rioni.domain.publishing.idempotency import IdempotencyClaim
 from rioni.domain.timelines.position import Bounds

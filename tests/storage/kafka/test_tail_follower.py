@@ -8,8 +8,8 @@ from concurrent.futures import TimeoutError as TimedOut
 import pytest
 
 from rioni.domain.errors import OutcomeUnknown
-from rioni.domain.ports.store_measurements import StoreMeasurements
-from rioni.domain.ports.thread_pool import StorePools
+from rioni.domain.ports.event_store import StoreMeasurements
+from rioni.domain.ports.host import StorePools
 from rioni.domain.timelines.position import Bounds
 from rioni.storage.event_stores import CacheMemory, ChunkCache
 from tests.support.waiting import WAIT_S, wait_until

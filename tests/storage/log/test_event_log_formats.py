@@ -7,9 +7,9 @@ from typing import ClassVar
 import pytest
 from sqlalchemy import select
 
+from rioni.domain.aggregates import FORMATS, Format, newest, version_in
 from rioni.domain.errors import Unavailable
 from rioni.domain.events import DomainEvent
-from rioni.domain.log_format import FORMATS, Format, newest, version_in
 from rioni.sql.log_tables import HEAD, LOG
 from rioni.storage.log.event_log import SqlEventLog
 from rioni.storage.log.recorder import NotReadByAll, UnreadableEntry

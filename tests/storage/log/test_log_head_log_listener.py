@@ -9,8 +9,8 @@ import psycopg
 import pytest
 from sqlalchemy import event, make_url
 
+from rioni.domain.aggregates import FORMATS, newest
 from rioni.domain.events import stream_id
-from rioni.domain.log_format import FORMATS, newest
 from rioni.storage.log.event_log import SqlEventLog
 from rioni.storage.log.log_head import NAME
 from rioni.storage.sql.engines import create_engine

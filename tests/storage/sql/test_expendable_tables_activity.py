@@ -4,7 +4,7 @@ from random import Random
 import pytest
 from sqlalchemy import Engine
 
-from rioni.domain.subscriptions.activity import ActivityKey, LastActivity
+from rioni.domain.system.client_activity import ActivityKey, LastActivity
 from rioni.storage.sql.engines import create_engine
 from rioni.storage.sql.expendable_tables import SqlActivity
 from tests.contracts.activity import ActivityContract

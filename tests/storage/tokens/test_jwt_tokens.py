@@ -6,7 +6,7 @@ import pytest
 
 from rioni.domain.access.authentication import TokenPolicy
 from rioni.domain.errors import TokensUnavailable
-from rioni.domain.ports.thread_pool import CLIENT
+from rioni.domain.ports.host import CLIENT
 from rioni.storage.tokens.issuers import Issuer, read_issuers
 from rioni.storage.tokens.jwt_tokens import FETCH_AGAIN_S, FETCH_FOR_ANY_S, FRESH_S, STALE_S, WebTokens
 from rioni.storage.tokens.sources import CachedTokens

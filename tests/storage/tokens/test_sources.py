@@ -1,6 +1,6 @@
 from rioni.config.settings import Config
 from rioni.domain.access.authentication import TokenPolicy
-from rioni.domain.ports.thread_pool import direct
+from rioni.domain.ports.host import direct
 from rioni.storage.tokens.sources import sources_of_tokens
 from rioni.storage.tokens.token_servers import Response
 from tests.support.clock import ManualClock

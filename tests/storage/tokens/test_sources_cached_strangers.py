@@ -7,7 +7,7 @@ import pytest
 
 from rioni.domain.access.authentication import TokenInfo
 from rioni.domain.errors import TokensUnavailable
-from rioni.domain.ports.thread_pool import CLIENT
+from rioni.domain.ports.host import CLIENT
 from rioni.storage.tokens.sources import ACCEPTED_S, QUESTIONS_MAX, QUESTIONS_OF_CLIENT_MAX, CachedTokens
 from rioni.storage.tokens.token_servers import FAILURES_MAX, Response
 from rioni.storage.tokens.tokeninfo import TokenInfoService

@@ -8,7 +8,7 @@ from rioni.cli.doctor.facts.state import LogState
 from rioni.cli.doctor.model import ERROR, Finding, check, error, warning
 from rioni.client.models.administration import Health, Node, Rebuild
 from rioni.client.models.audit import Denial
-from rioni.domain.addresses import host_and_port
+from rioni.domain.access.addresses import host_and_port
 
 
 GROUP = "Broker"

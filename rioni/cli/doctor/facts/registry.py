@@ -14,7 +14,7 @@ from rioni.client import errors
 from rioni.client.models.access import Attribute
 from rioni.client.models.event_types import EventType
 from rioni.client.models.subscriptions import Subscription, SubscriptionStatistics
-from rioni.domain.subscriptions.dead_letter_policy import policy_of
+from rioni.domain.subscriptions.dead_letters import policy_of
 
 
 EVENT_TYPES_MAX = 200

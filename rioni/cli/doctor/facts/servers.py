@@ -9,7 +9,7 @@ import msgspec
 from rioni.cli.doctor.model import NotLookedAt, source
 from rioni.cli.doctor.site import Site
 from rioni.config.settings import Config
-from rioni.domain.addresses import host_and_port
+from rioni.domain.access.addresses import host_and_port
 
 
 SERVERS_MAX = 16

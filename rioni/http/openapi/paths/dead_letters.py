@@ -1,6 +1,6 @@
 """OpenAPI operations of dead letters."""
 
-from rioni.domain.subscriptions.dead_letter_policy import LIST_DEFAULT, LIST_MAX
+from rioni.domain.subscriptions.dead_letters import LIST_DEFAULT, LIST_MAX
 from rioni.http.openapi.builders import (
     BOOLEAN,
     INTEGER,

@@ -1,7 +1,7 @@
 """OpenAPI operations of event types, their producers and their consumers."""
 
 from rioni.domain.event_types.rules import CATEGORIES, CLEANUP_POLICIES
-from rioni.domain.subscriptions.activity import RETENTION_DAYS
+from rioni.domain.system.client_activity import RETENTION_DAYS
 from rioni.http.openapi.builders import (
     FLAG,
     INTEGER,

@@ -7,11 +7,9 @@ from pathlib import Path
 from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeVar
 
 from rioni.domain.errors import Conflict, RioniError, Unavailable
-from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.coordinator import CommittedOffsets, DeliveryFailure, Session, Topology
-from rioni.domain.ports.health import Health
-from rioni.domain.ports.notifier import SUBSCRIPTION, Notifier
-from rioni.domain.ports.thread_pool import ThreadPool, direct
+from rioni.domain.ports.host import Clock, Health, ThreadPool, direct
+from rioni.domain.ports.interprocess import SUBSCRIPTION, Notifier
 from rioni.domain.system.installation import Anchor, Marks
 from rioni.domain.timelines.position import EventTypePartition
 from rioni.storage.embedded.anchors import CoordinationAnchors

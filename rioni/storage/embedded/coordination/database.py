@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from rioni.domain.errors import SubscriptionNotFound
 from rioni.domain.ports.coordinator import Assignment, DeliveryFailure, Session, Topology
-from rioni.domain.streaming.rebalance import rebalance
+from rioni.domain.streaming.assignment import rebalance
 from rioni.domain.timelines.position import EventTypePartition
 from rioni.storage.embedded.anchors import ANCHOR_SCHEMA
 from rioni.storage.embedded.sqlite_file import SQLiteFile

@@ -16,9 +16,8 @@ from rioni.domain.errors import (
     TopicClosed,
     Unavailable,
 )
-from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.event_store import Appended, Chunk
-from rioni.domain.ports.thread_pool import ThreadPool, direct
+from rioni.domain.ports.host import Clock, ThreadPool, direct
 from rioni.domain.publishing.idempotency import IdempotencyClaim
 from rioni.storage.clock import not_before
 from rioni.storage.embedded.events import idempotency_keys

@@ -9,11 +9,9 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 from rioni.domain.errors import NotFound
-from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.event_store import Appended, Chunk
-from rioni.domain.ports.health import Health
-from rioni.domain.ports.notifier import CHANGED, TOPIC, Notifier
-from rioni.domain.ports.thread_pool import StorePools
+from rioni.domain.ports.host import Clock, Health, StorePools
+from rioni.domain.ports.interprocess import CHANGED, TOPIC, Notifier
 from rioni.domain.publishing.headers import Headers
 from rioni.domain.publishing.idempotency import IdempotencyClaim
 from rioni.domain.system.event_chains import ChainHead

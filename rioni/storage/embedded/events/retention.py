@@ -8,7 +8,7 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from rioni.domain.ports.event_store import Chunk
-from rioni.domain.ports.thread_pool import ThreadPool
+from rioni.domain.ports.host import ThreadPool
 from rioni.domain.publishing.headers import COMPACTED
 from rioni.storage.clock import CLOCK_JUMP_MAX_MS
 from rioni.storage.embedded.events.chunks import (

@@ -24,7 +24,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 import structlog
 from confluent_kafka import KafkaException, Producer
 
-from rioni.config.failures import FailureLog
+from rioni.config.logs import FailureLog
 from rioni.domain.errors import (
     OutcomeNotKnownYet,
     OutcomeUnknown,
@@ -34,10 +34,8 @@ from rioni.domain.errors import (
     TopicClosed,
     Unavailable,
 )
-from rioni.domain.ports.clock import Clock
-from rioni.domain.ports.event_store import Appended
-from rioni.domain.ports.store_measurements import StoreMeasurements
-from rioni.domain.ports.thread_pool import StorePools
+from rioni.domain.ports.event_store import Appended, StoreMeasurements
+from rioni.domain.ports.host import Clock, StorePools
 from rioni.domain.publishing.headers import Headers
 from rioni.domain.publishing.idempotency import IdempotencyClaim
 from rioni.storage.group_commit import GroupCommit

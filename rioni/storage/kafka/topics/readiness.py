@@ -9,7 +9,7 @@ import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import ConfigResource, ResourceType
 
-from rioni.config.failures import FailureLog
+from rioni.config.logs import FailureLog
 from rioni.domain.errors import NotFound, Unavailable
 from rioni.storage.kafka.client import END, OUT_OF_RANGE, UNKNOWN, Connection, to_unavailable
 from rioni.storage.kafka.topics.admin import GRACE_S, RENEWED_EVERY_S, Admin, pause

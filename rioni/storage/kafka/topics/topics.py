@@ -26,7 +26,7 @@ from confluent_kafka.admin import (
 )
 
 from rioni.domain.errors import Conflict, NotFound, Unavailable
-from rioni.domain.ports.health import Health
+from rioni.domain.ports.host import Health
 from rioni.domain.timelines.position import Bounds
 from rioni.storage.kafka.client import MOVED, PROPAGATION_MS, RECORD_BYTES_MAX, Connection, translate_errors
 from rioni.storage.kafka.topics.admin import Admin, pause

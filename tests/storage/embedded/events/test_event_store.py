@@ -4,7 +4,7 @@ from contextlib import closing
 
 import pytest
 
-from rioni.domain.ports.thread_pool import StorePools
+from rioni.domain.ports.host import StorePools
 from rioni.domain.publishing.idempotency import IdempotencyClaim
 from rioni.storage.embedded.data_directory import DataDirectory
 from rioni.storage.embedded.events import idempotency_keys

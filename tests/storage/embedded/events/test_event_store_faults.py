@@ -98,7 +98,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from rioni.domain.errors import Unavailable
-from rioni.domain.ports.thread_pool import StorePools
+from rioni.domain.ports.host import StorePools
 from rioni.storage.embedded.events.event_store import EmbeddedEventStore
 from tests.storage.embedded.events.test_event_store_faults import BATCH, NoSignals
 from tests.support.clock import ManualClock

@@ -3,7 +3,7 @@ import subprocess
 import pytest
 
 from rioni.domain.errors import NotFound
-from rioni.domain.ports.clock import Clock
+from rioni.domain.ports.host import Clock
 from rioni.storage.embedded.data_directory import DataDirectory
 from rioni.storage.embedded.events.event_store import EmbeddedEventStore
 from tests.contracts.event_store import events, read_all

@@ -108,7 +108,7 @@ def test_removed_events_take_no_space_and_keep_their_positions(tmp_path):
 COMPACT = """
 import sys
 from pathlib import Path
-from rioni.domain.ports.thread_pool import direct
+from rioni.domain.ports.host import direct
 from rioni.storage.embedded.events.database import EventsDatabase
 from rioni.storage.embedded.events.retention import compact
 from rioni.storage.embedded.events.retention import in_steps

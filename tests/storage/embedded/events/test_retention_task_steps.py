@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from rioni.domain.ports.thread_pool import StorePools
+from rioni.domain.ports.host import StorePools
 from rioni.domain.publishing.headers import Headers
 from rioni.domain.publishing.idempotency import IdempotencyClaim
 from rioni.storage.embedded.events import idempotency_keys, retention

@@ -19,8 +19,7 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
-from rioni.cli.cluster.cluster import running_cluster
-from rioni.cli.cluster.nodes import node
+from rioni.cli.cluster.cluster import node, running_cluster
 from rioni.cli.cluster.servers import HOST, Server, free_ports
 
 

@@ -28,8 +28,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from benchmarks.cluster import two_nodes
 from benchmarks.event_store import batch_of
 from benchmarks.over_http import BATCH, SIZE, bench, consumed, server
+from rioni.cli.broker.bench import PARTITIONS
 from rioni.cli.cluster.cluster import running_cluster
-from rioni.cli.load.bench import PARTITIONS
 from rioni.storage.clock import SystemClock
 from rioni.storage.embedded.signals import EmbeddedSignals
 from rioni.storage.kafka.client import FETCH_AGAIN_MS, Connection

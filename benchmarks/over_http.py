@@ -20,7 +20,7 @@ import urllib.request
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from rioni.cli.load.bench import PARTITIONS
+from rioni.cli.broker.bench import PARTITIONS
 
 
 ROOT = Path(__file__).parents[1]

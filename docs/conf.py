@@ -12,7 +12,7 @@ from sphinx.errors import ExtensionError
 from sphinx.util.docutils import SphinxDirective
 
 from rioni import __version__
-from rioni.cli.doctor.documentation import checks_as_markdown
+from rioni.cli.doctor.diagnosis import checks_as_markdown
 from rioni.config.settings import SETTINGS, Config
 
 

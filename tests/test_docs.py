@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from prometheus_client import generate_latest
 
-from rioni.cli.doctor.table import CHECKS
+from rioni.cli.doctor.diagnosis import CHECKS
 from rioni.config.settings import SETTINGS
 from rioni.console.pages.table import PAGES as CONSOLE_PAGES
 from rioni.http.metrics.collectors import Metrics

@@ -43,7 +43,7 @@ _COORDINATOR = "rioni/storage/zookeeper/coordination.py"
 BOUNDS = {
     # --- caches of functions ---
     "rioni/operations/verification.py store_of": "of a command that ends: one for each storage",
-    "rioni/console/assets.py assets": "no arguments",
+    "rioni/console/rendering.py assets": "no arguments",
     "rioni/console/bounded_transport.py _tls": "no arguments",
     "rioni/console/rendering.py environment": "no arguments; its templates are files of the package",
     "rioni/domain/events.py _current_form": "classes of events",
@@ -59,7 +59,7 @@ BOUNDS = {
     "rioni/domain/subscriptions/event_filter.py _used": "weak: filters of open streams, and those of `_kept`",
     "rioni/http/metrics/metrics_files.py _held": "files of this process",
     # --- of objects ---
-    "rioni/console/forms.py Forms._of_clients": "clients with large forms in flight: READING_BYTES_MAX",
+    "rioni/console/security.py Forms._of_clients": "clients with large forms in flight: READING_BYTES_MAX",
     "rioni/console/oidc.py Provider._metadata": "one answer of the provider, of ANSWER_BYTES_MAX",
     "rioni/commands/system/client_activity.py ActivityTracker._pending": "PENDING_MAX",
     "rioni/commands/system/denied_requests.py DeniedRequests._of_address": "RECORDS_MAX and one for each status",

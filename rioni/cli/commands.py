@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
-from rioni.cli.terminal.exit_codes import BROKEN_PIPE
+from rioni.cli.terminal.ending import BROKEN_PIPE
 from rioni.cli.terminal.streams import discard_output
 
 
@@ -21,8 +21,9 @@ class Section(NamedTuple):
 
     Args:
         title: their heading.
-        commands: the modules of each, below `rioni.cli`. A module has an `app`: with the name of the command it is a
-            group of commands, and those of further modules are added; without a name the command is one of several.
+        commands: the modules of each, below `rioni.cli`. A module has an `app`, or what is named behind a colon: with
+            the name of the command it is a group of commands, and those of further modules are added; without a name
+            the command is one of several.
     """
 
     title: str
@@ -39,11 +40,11 @@ SECTIONS: Mapping[str, Section] = {
             "verify": ("host.operations",),
             "accept-loss": ("host.operations",),
             "rebuild": ("host.rebuild",),
-            "projections": ("host.projections",),
-            "backup": ("host.backup",),
-            "restore": ("host.backup",),
-            "audit": ("host.audit", "broker.audit"),
-            "config": ("host.config",),
+            "projections": ("host.rebuild:projections_app",),
+            "backup": ("host.operations",),
+            "restore": ("host.operations",),
+            "audit": ("host.audit", "broker.log:audit_app"),
+            "config": ("host.serve:config_app",),
             "tokens": ("host.tokens",),
             "cluster": ("host.cluster",),
         },
@@ -51,54 +52,53 @@ SECTIONS: Mapping[str, Section] = {
     "registry": Section(
         "Event types and subscriptions",
         {
-            "event-types": ("registry.event_types", "definitions.event_type_files", "registry.event_type_facets"),
+            "event-types": ("registry.event_types", "definitions.event_type_files", "registry.event_types:facets_app"),
             "subscriptions": (
-                "consuming.subscriptions",
-                "consuming.subscription_lag",
-                "consuming.subscription_cursors",
-                "consuming.subscription_filters",
-                "consuming.subscription_events",
+                "registry.subscriptions",
+                "registry.subscription_lag",
+                "registry.subscription_cursors",
+                "registry.subscription_events",
             ),
             "schemas": ("registry.schemas",),
             "partitions": ("registry.partitions",),
-            "timelines": ("registry.timelines",),
-            "types": ("publishing.event_models",),
-            "registry": ("registry.export",),
-            "dead-letters": ("consuming.dead_letters",),
+            "timelines": ("registry.partitions:timelines_app",),
+            "types": ("registry.schemas:models_app",),
+            "registry": ("registry.schemas:registry_app",),
+            "dead-letters": ("registry.dead_letters",),
         },
     ),
     "events": Section(
         "Events",
         {
             "publish": ("events.publish",),
-            "tail": ("events.tail",),
-            "search": ("events.search",),
+            "tail": ("events.show",),
+            "search": ("events.show",),
             "copy": ("events.copy",),
-            "events": ("events.events",),
+            "events": ("events.publish:events_app",),
         },
     ),
     "broker": Section(
         "The whole broker",
         {
-            "settings": ("broker.settings",),
-            "storages": ("broker.storages",),
+            "settings": ("broker.administration:settings_app",),
+            "storages": ("broker.administration:storages_app",),
             "monitoring": ("broker.monitoring",),
-            "jobs": ("broker.jobs",),
-            "rebuilds": ("broker.rebuilds",),
-            "log": ("broker.log",),
-            "witness": ("broker.witness",),
+            "jobs": ("broker.monitoring:jobs_app",),
+            "rebuilds": ("broker.monitoring:rebuilds_app",),
+            "log": ("broker.log:log_app",),
+            "witness": ("broker.log",),
             "archive": ("broker.archive",),
-            "bench": ("load.command",),
+            "bench": ("broker.bench_command",),
             "doctor": ("doctor.command",),
         },
     ),
     "local": Section(
         "This command line",
         {
-            "context": ("local.context",),
-            "cheat": ("local.cheat",),
-            "completion": ("local.completion",),
-            "man": ("local.man",),
+            "context": ("context",),
+            "cheat": ("local",),
+            "completion": ("local",),
+            "man": ("local",),
         },
     ),
 }
@@ -215,7 +215,8 @@ def _load(name: str, *, boxes: bool) -> TyperCommand | TyperGroup:
     """One of `MODULES`, which shows its options in boxes or else as plain text; each is made once in a process."""
     groups = []
     for module in MODULES[name]:
-        app: typer.Typer = import_module(f"rioni.cli.{module}").app
+        path, _, shown = module.partition(":")
+        app: typer.Typer = getattr(import_module(f"rioni.cli.{path}"), shown or "app")
         app.rich_markup_mode = "markdown" if boxes else None
         groups.append(get_group(app))
     command: Any = groups[0] if groups[0].name == name else groups[0].commands[name]

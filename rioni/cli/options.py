@@ -1,9 +1,15 @@
-"""Options that commands of all kinds share."""
+"""Options that commands of all kinds share, and times as they are written in options."""
 
+import re
+from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
 import typer
 
+from rioni.domain.timestamps import beyond_millisecond, parsed, utc_text
+
+
+# --- Options that commands of all kinds share ---
 
 PANEL = "Connection and output"
 """The heading of the options that all commands over HTTP have."""
@@ -13,3 +19,53 @@ SECONDS_MAX, DAYS_MAX = 31_536_000, 36_500
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, one value a line.", rich_help_panel=PANEL)]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+
+
+# --- Times on the command line ---
+
+POSITION = re.compile(r"[0-9]{1,18}")
+
+
+def log_time(text: str) -> str:
+    """A time in the form of the log, which compares as text; rounded up to a millisecond, as the API rounds.
+
+    Args:
+        text: RFC 3339, or a day in UTC.
+    """
+    return _log_time(text, ms=int(beyond_millisecond(text)))
+
+
+def moment(text: str) -> int | str:
+    """A position of the log, or the millisecond of a time in the form of the log."""
+    return int(text) if POSITION.fullmatch(text) else _log_time(text)
+
+
+def _log_time(text: str, *, ms: int = 0) -> str:
+    try:
+        time = _utc(parsed(text)) + timedelta(milliseconds=ms)
+    except (ValueError, OverflowError) as ex:
+        raise typer.BadParameter(f"{text} is not a time; write 2026-01-31 or 2026-01-31T12:00:00Z") from ex
+    return utc_text(time)
+
+
+_AGO = re.compile(r"-?([0-9]{1,9})(s|m|h|d|w)")
+_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+
+
+def point_in_time(text: str) -> datetime:
+    """A time, in UTC: RFC 3339, a day in UTC, or how long ago, such as `10m` or `-10m`."""
+    if ago := _AGO.fullmatch(text):
+        try:
+            return datetime.now(UTC) - timedelta(seconds=int(ago[1]) * _SECONDS[ago[2]])
+        except OverflowError as ex:
+            raise typer.BadParameter(f"{text} ago was before the year 1") from ex
+    try:
+        return _utc(parsed(text))
+    except (ValueError, OverflowError) as ex:
+        raise typer.BadParameter(
+            f"{text} is not a time; write 2026-01-31, 2026-01-31T12:00:00Z, or 10m for ten minutes ago"
+        ) from ex
+
+
+def _utc(time: datetime) -> datetime:
+    return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)

@@ -12,16 +12,14 @@ import structlog
 
 from rioni.console import exact_json
 from rioni.console.api import Api, ApiProblem, Compute, Wsgi, in_place
-from rioni.console.assets import assets
-from rioni.console.ended_sessions import EndedSessions
 from rioni.console.login import LoginResource, LogoutResource
 from rioni.console.oidc import CALLBACK, Provider, ProviderCallbackResource, ProviderLoginResource
+from rioni.console.pages.account import lacking
 from rioni.console.pages.page import Done, Page, Visit
-from rioni.console.pages.rights import lacking
 from rioni.console.pages.table import PAGES, SECTIONS
-from rioni.console.rendering import curl, environment, render, url
+from rioni.console.rendering import assets, curl, environment, render, url
 from rioni.console.security import SecurityMiddleware, session_of
-from rioni.console.sessions import Sessions
+from rioni.console.sessions import EndedSessions, Sessions
 
 
 EVENTS = "text/event-stream"

@@ -8,10 +8,9 @@ from urllib.parse import unquote
 import falcon
 
 from rioni.console.api import Api, ApiProblem, Wsgi
-from rioni.console.ended_sessions import EndedSessions, SessionsUnavailable
 from rioni.console.rendering import render
 from rioni.console.security import session_of
-from rioni.console.sessions import Session, TokenTooLong
+from rioni.console.sessions import EndedSessions, Session, SessionsUnavailable, TokenTooLong
 
 
 _HTML = "text/html; charset=utf-8"

@@ -13,11 +13,10 @@ import falcon
 import msgspec
 
 from rioni.console.api import Api, ApiProblem, Wsgi
-from rioni.console.ended_sessions import EndedSessions
 from rioni.console.login import end, local_path
 from rioni.console.rendering import render
 from rioni.console.security import client_of, is_secure, session_cookie, session_of
-from rioni.console.sessions import Session, Sessions, TokenTooLong
+from rioni.console.sessions import EndedSessions, Session, Sessions, TokenTooLong
 
 
 CALLBACK = "/console/login/callback"

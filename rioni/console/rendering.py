@@ -1,10 +1,13 @@
-"""Renders pages: Jinja templates that escape everything, with the filters they share."""
+"""Renders pages: Jinja templates that escape everything, with the filters and files that they share."""
 
 import functools
+import gzip
+import hashlib
 import shlex
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
+from importlib.resources import files
+from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -12,9 +15,44 @@ import orjson
 from markupsafe import Markup
 
 from rioni.console import charts, exact_json
-from rioni.console.assets import asset_url
 from rioni.files import templates
 
+
+# Files that pages load: style, scripts and vendored libraries, under addresses that change with their content.
+
+TYPES = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}
+
+
+class Asset(NamedTuple):
+    """A file as it is sent."""
+
+    content_type: str
+    content: bytes
+    compressed: bytes
+    digest: str
+
+
+@functools.cache
+def assets() -> Mapping[str, Asset]:
+    """All files by their path below `static`."""
+    folder = files("rioni.console").joinpath("static")
+    found = {}
+    for prefix, place in (("", folder), ("vendor/", folder.joinpath("vendor"))):
+        for file in place.iterdir():
+            kind = file.name.rpartition(".")[2]
+            if kind in TYPES:
+                content = file.read_bytes()
+                digest = hashlib.sha256(content).hexdigest()[:16]
+                found[prefix + file.name] = Asset(TYPES[kind], content, gzip.compress(content, 9, mtime=0), digest)
+    return found
+
+
+def asset_url(base_path: str, name: str) -> str:
+    """The address of a file of a console that is served below a base path."""
+    return f"{base_path}/console/static/{assets()[name].digest}/{name}"
+
+
+# --- Renders pages: Jinja templates that escape everything, with the filters they share ---
 
 NOTHING = "-"
 SHORT = 80

@@ -11,9 +11,8 @@ from rioni.domain.errors import Invalid, RioniError
 from rioni.domain.event_types.rules import NAME_CHARACTERS_MAX, is_event_type_name
 from rioni.domain.system.jobs import ARCHIVE
 from rioni.lake.broker import Broker
-from rioni.lake.event_type_archive import EventTypeArchive, Limits, Outcome
+from rioni.lake.event_type_archive import ArchiveMetrics, EventTypeArchive, Limits, Outcome
 from rioni.lake.location import Location
-from rioni.lake.metrics import ArchiveMetrics
 from rioni.lake.table import Lake
 from rioni.tools.api_client import RequestFailed
 from rioni.tools.job_reporter import JobReporter

@@ -14,8 +14,7 @@ from deltalake.exceptions import CommitFailedError, TableNotFoundError
 
 from rioni.domain.errors import Unavailable
 from rioni.domain.timelines.position import TimelinePosition
-from rioni.lake.location import Location
-from rioni.lake.secrets import Secrets
+from rioni.lake.location import Location, Secrets
 from rioni.lake.table import DAY, EVENTS, Progress, WriterConflict, keys_behind, plain_schema
 
 

@@ -1,20 +1,76 @@
 """Archives one event type: reads behind the offsets of its table, and commits events together with the new offsets."""
 
 import logging
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import NamedTuple
 
+from prometheus_client import CollectorRegistry, Counter, Gauge, start_http_server
+
 from rioni.domain.errors import Conflict, Invalid, Unavailable
-from rioni.domain.event_types.annotations import PERIOD
+from rioni.domain.event_types.annotations import PERIOD, PERIODS, is_period
 from rioni.domain.timelines.position import TimelinePosition
 from rioni.lake.broker import ArchivedEventType, Broker, Partition
 from rioni.lake.event_tables import EventTables
-from rioni.lake.metrics import ArchiveMetrics
 from rioni.lake.reader import Buffer, Reader
-from rioni.lake.retention_period import kept_since
 from rioni.lake.table import Lake
+
+
+# --- The metrics of an archive process, in Prometheus' terms ---
+
+
+class ArchiveMetrics:
+    """All metrics, by event type."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+
+        def counter(name: str, about: str) -> Counter:
+            return Counter(f"rioni_archive_{name}", about, ["event_type"], registry=self.registry)
+
+        def gauge(name: str, about: str) -> Gauge:
+            return Gauge(f"rioni_archive_{name}", about, ["event_type"], registry=self.registry)
+
+        self.events = counter("events", "Events committed to tables")
+        self.bytes = counter("bytes", "JSON of the events committed to tables, in bytes")
+        self.quarantined = counter("quarantined_events", "Events that did not fit the columns of their table")
+        self.lost = counter("lost_events", "Events that the retention time had removed before they were archived")
+        self.errors = counter("errors", "Rounds that failed; the log says why")
+        self.lag_events = gauge("lag_events", "Events in the broker that are not in the table yet")
+        self.lag_seconds = gauge("lag_seconds", "Age of the oldest of these events, 0 if there is none")
+        self.retention_seconds = gauge("retention_seconds", "Retention time of the event type in the broker")
+        self.last_commit = gauge("last_commit_timestamp_seconds", "Time of the last commit to the table")
+
+    def serve(self, host: str, port: int) -> int:
+        """Serve the metrics over HTTP in a thread of its own, and return the port; OSError if it is in use."""
+        server, _ = start_http_server(port, host, self.registry)
+        return int(server.server_port)
+
+
+# --- How long the annotation for the data lake asks to keep events there ---
+
+_PERIOD = re.compile(r"([0-9]+) ?([dwmy])")
+_DAYS = {"d": 1, "w": 7, "m": 31, "y": 366}
+
+
+def kept_since(period: str | None, today: date) -> date | None:
+    """The first day whose events are still to be kept; None for all days.
+
+    Args:
+        period: the annotation; a month counts as 31 days, a year as 366.
+        today: in UTC.
+
+    Raises:
+        Invalid: it is none that this broker accepts; others may do so.
+    """
+    if period is not None and not is_period(period):
+        raise Invalid(f"The annotation {PERIOD} is {period!r:.100}, but {PERIODS}.")
+    found = _PERIOD.match(period or "")
+    if found is None:
+        return None
+    return today - timedelta(days=int(found[1]) * _DAYS[found[2]])
 
 
 _LOG = logging.getLogger("rioni.lake")

@@ -25,8 +25,7 @@ from pyiceberg.types import ListType, MapType
 from rioni.domain.errors import Conflict, Invalid, RioniError, Unavailable
 from rioni.domain.timelines.position import TimelinePosition
 from rioni.lake.broker import place
-from rioni.lake.location import Location
-from rioni.lake.secrets import Secrets, without_credentials
+from rioni.lake.location import Location, Secrets, without_credentials
 from rioni.lake.table import DAY, EVENTS, Progress, WriterConflict, keys_behind, plain_schema
 
 

@@ -10,10 +10,8 @@ import orjson
 import pyarrow as pa
 import pyarrow.json as pj
 
-from rioni.lake.column_types import JSON
-from rioni.lake.columns import CORRUPT, DOC, OFFSET, OWN, PARTITION, REST, marked
-from rioni.lake.rows import MEMBERS, record_batch, rest_reader
-from rioni.lake.values import double
+from rioni.lake.columns import CORRUPT, DOC, JSON, OFFSET, OWN, PARTITION, REST, marked
+from rioni.lake.rows import MEMBERS, double, record_batch, rest_reader
 
 
 BLOCK_BYTES_MIN = 4_096

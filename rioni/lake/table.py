@@ -9,8 +9,7 @@ import pyarrow.compute as pc
 
 from rioni.domain.errors import RioniError
 from rioni.domain.timelines.position import TimelinePosition
-from rioni.lake.column_types import JSON
-from rioni.lake.columns import DOC
+from rioni.lake.columns import DOC, JSON
 
 
 EVENTS = "events"

@@ -22,7 +22,7 @@ from rioni.commands.system.system_events import SystemEventPublisher, SystemEven
 from rioni.commands.timeline_appender import TimelineAppender
 from rioni.commands.timelines.timeline_switch import TimelineSwitcher
 from rioni.commands.timelines.topic_digests import TopicDigests
-from rioni.console.ended_sessions import HOLDER_CHARACTERS, SessionsUnavailable
+from rioni.console.sessions import HOLDER_CHARACTERS, SessionsUnavailable
 from rioni.domain.errors import Unavailable
 from rioni.domain.ports.event_store import EventStores
 from rioni.domain.ports.host import ThreadPool

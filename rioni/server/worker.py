@@ -20,10 +20,9 @@ from rioni.commands.system.kpis import UsageRecorder
 from rioni.config.logs import FailureLog
 from rioni.config.settings import Config
 from rioni.console.app import create_console
-from rioni.console.ended_sessions import EndedSessions
 from rioni.console.oidc import Provider, ProviderBusy
 from rioni.console.security import CLIENT as CLIENT_VARIABLE
-from rioni.console.sessions import Sessions
+from rioni.console.sessions import EndedSessions, Sessions
 from rioni.domain.access.addresses import address_key
 from rioni.domain.access.authentication import Mode
 from rioni.domain.errors import Overloaded, Unavailable

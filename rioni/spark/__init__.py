@@ -4,7 +4,7 @@ from rioni.files.extras import requirement
 
 
 try:
-    from rioni.spark.registration import register
+    from rioni.spark.source import register
 except ModuleNotFoundError as ex:
     if (ex.name or "").startswith("rioni"):
         raise

@@ -1,18 +1,37 @@
-"""Where a read begins and ends: the places that options, times and subscriptions name in each partition."""
+"""What a read covers: the places that options, times, subscriptions and filters name, split into ranges for tasks."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 from urllib.parse import quote
 
+import msgspec
+from pyspark.sql.datasource import (
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    InputPartition,
+    IsNotNull,
+    LessThan,
+    LessThanOrEqual,
+)
+
 from rioni.domain.errors import Conflict, Invalid, InvalidCursor
 from rioni.domain.schemas import strict_json
-from rioni.domain.timelines.position import TimelinePosition
+from rioni.domain.timelines.position import TimelinePosition, parse_offset
+from rioni.domain.timelines.timeline import FIRST_ORDER
 from rioni.domain.timestamps import parsed
 from rioni.lake.broker import Partition, place
+from rioni.lake.columns import OFFSET, PARTITION
 from rioni.spark.options import Options
 from rioni.tools.api_client import call
 
+
+# --- Where a read begins and ends: the places that options, times and subscriptions name in each partition ---
 
 SHIFTS_MAX = 1_000
 """Items of a request for shifted cursors."""
@@ -157,3 +176,149 @@ def check_not_ahead(places: Mapping[str, TimelinePosition], partitions: Mapping[
                 f"{whose} stands at {at.offset} of partition {name}, which ends at {each.newest.offset}: was the event "
                 "type created again, or the broker restored from a backup? Begin anew."
             )
+
+
+# --- Splits what is to be read into ranges, one for each task ---
+
+
+@dataclass(frozen=True)
+class Range(InputPartition):
+    """Events of one partition: behind `after`, up to and including `to`."""
+
+    event_type: str
+    partition: str
+    after: TimelinePosition
+    to: TimelinePosition
+    count: int
+    """Positions in between; there may be fewer events."""
+    created_at: str
+    """When the event type was created: tells it from another one that gets its name while the range is read."""
+
+
+def split(
+    locator: Locator, starts: Places, ends: Places, identities: Mapping[str, str], events_max: int
+) -> Iterator[Range]:
+    """Split what lies between two places of each partition that has both.
+
+    Args:
+        locator: finds places.
+        starts: the last places read.
+        ends: the last places to be read.
+        identities: when each event type was created.
+        events_max: positions of a range at most.
+    """
+    for name, partitions in ends.items():
+        for partition, to in partitions.items():
+            after = starts.get(name, {}).get(partition)
+            if after is not None and after < to:
+                yield from _split(locator, Range(name, partition, after, to, 0, identities[name]), events_max)
+
+
+def _split(locator: Locator, whole: Range, events_max: int) -> Iterator[Range]:
+    name, partition = whole.event_type, whole.partition
+    total = locator.broker.distance(name, partition, whole.after, whole.to)
+    if total <= 0:
+        return
+    shifts = list(range(events_max, total, events_max))
+    borders = [whole.after, *locator.shifted(name, partition, whole.after, shifts), whole.to]
+    for number, (after, to) in enumerate(pairwise(borders)):
+        yield Range(name, partition, after, to, min(events_max, total - number * events_max), whole.created_at)
+
+
+# --- Filters that Spark hands down, as bounds of what is read ---
+
+
+class Bounds(msgspec.Struct):
+    """Which event types and partitions to read, and between which places; None for no bound."""
+
+    event_types: set[str] | None = None
+    partitions: set[str] | None = None
+    after: TimelinePosition | None = None
+    to: TimelinePosition | None = None
+
+    def narrow(self, starts: Places, ends: Places) -> tuple[Places, Places]:
+        """The part of some places that is within the bounds."""
+        kept_starts = self._kept(starts)
+        kept_ends = self._kept(ends)
+        for name, places in kept_ends.items():
+            for partition, end in places.items():
+                start = kept_starts.get(name, {}).get(partition, end)
+                # Where an earlier timeline ends is not known here: only the last one can be cut.
+                if self.after is not None and self.after.order >= end.order:
+                    kept_starts[name][partition] = max(start, min(self.after, end))
+                if self.to is not None and self.to.order == end.order:
+                    places[partition] = min(self.to, end)
+        return kept_starts, kept_ends
+
+    @property
+    def places(self) -> bool:
+        """Whether there is a bound of places."""
+        return self.after is not None or self.to is not None
+
+    def admits(self, at: TimelinePosition) -> bool:
+        """Whether an event at a place is within the bounds."""
+        return (self.after is None or self.after < at) and (self.to is None or at <= self.to)
+
+    def _kept(self, places: Places) -> Places:
+        return {
+            name: {each: at for each, at in found.items() if self.partitions is None or each in self.partitions}
+            for name, found in places.items()
+            if self.event_types is None or name in self.event_types
+        }
+
+
+def bounds_of(filters: Iterable[Filter]) -> tuple[Bounds, list[Filter]]:
+    """The bounds that filters set, all of which must hold, and the filters that are left to Spark."""
+    bounds = Bounds()
+    return bounds, [each for each in filters if not _take(bounds, each)]
+
+
+def _take(bounds: Bounds, given: Filter) -> bool:
+    """Whether the bounds now express a filter fully."""
+    match given:
+        case IsNotNull(attribute=(("_partition" | "_offset" | "_event_type"),)):
+            return True
+        case EqualTo(attribute=(("_partition" | "_event_type") as name,), value=value):
+            return _only(bounds, name, {value})
+        case In(attribute=(("_partition" | "_event_type") as name,), value=values):
+            return _only(bounds, name, set(values))
+        case EqualTo() | GreaterThan() | GreaterThanOrEqual() | LessThan() | LessThanOrEqual():
+            at = _place(given.value) if given.attribute == (OFFSET,) else None
+            return at is not None and _cut(bounds, given, at)
+    return False
+
+
+def _only(bounds: Bounds, name: str, values: set[str]) -> bool:
+    if name == PARTITION:
+        bounds.partitions = values if bounds.partitions is None else bounds.partitions & values
+    else:
+        bounds.event_types = values if bounds.event_types is None else bounds.event_types & values
+    return True
+
+
+def _cut(bounds: Bounds, given: Filter, at: TimelinePosition) -> bool:
+    before = TimelinePosition(at.order, max(at.position - 1, -1))
+    if isinstance(given, EqualTo | GreaterThan | GreaterThanOrEqual):
+        _raise(bounds, at if isinstance(given, GreaterThan) else before)
+    if isinstance(given, EqualTo | LessThan | LessThanOrEqual):
+        _lower(bounds, before if isinstance(given, LessThan) else at)
+    return True
+
+
+def _raise(bounds: Bounds, after: TimelinePosition) -> None:
+    bounds.after = after if bounds.after is None else max(bounds.after, after)
+
+
+def _lower(bounds: Bounds, to: TimelinePosition) -> None:
+    bounds.to = to if bounds.to is None else min(bounds.to, to)
+
+
+def _place(offset: object) -> TimelinePosition | None:
+    """The place of an offset in canonical form; others do not compare as texts as their places do."""
+    if not isinstance(offset, str):
+        return None
+    try:
+        found = parse_offset(offset, partition="", oldest_order=FIRST_ORDER)
+    except InvalidCursor:
+        return None
+    return found if found is not None and found.offset == offset else None

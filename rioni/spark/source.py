@@ -1,10 +1,13 @@
 """The format `rioni`: published events as a table, read in batches and streams, and written."""
 
+import os
+import sys
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
+from pyspark.sql import SparkSession
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
@@ -20,12 +23,10 @@ from rioni.domain.errors import Invalid
 from rioni.lake.broker import Broker
 from rioni.lake.columns import OWN, event_schema, evolve
 from rioni.lake.rows import check_readable
-from rioni.spark.event_reader import EVENT_TYPE, read_range
-from rioni.spark.filters import Bounds, bounds_of
-from rioni.spark.json_columns import arrow_columns, as_declared, has_marks, spark_schema
+from rioni.spark.event_reader import EVENT_TYPE, arrow_columns, as_declared, has_marks, read_range, spark_schema
+from rioni.spark.log_source import LogDataSource
 from rioni.spark.options import Options, parse_options
-from rioni.spark.places import Locator
-from rioni.spark.ranges import Range, split
+from rioni.spark.places import Bounds, Locator, Range, bounds_of, split
 from rioni.spark.stream_reader import EventStreamReader
 from rioni.spark.writer import EventStreamWriter, EventWriter
 
@@ -140,3 +141,30 @@ class FilteredBatchReader(EventBatchReader):
         """Take over comparisons of `_partition`, `_offset` and `_event_type`; the others are left to Spark."""
         self._bounds, rest = bounds_of(filters)
         return rest
+
+
+# --- Makes the formats `rioni` and `rioni.log` known to a session ---
+
+PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+
+
+def register(spark: SparkSession) -> None:
+    """Register the formats `rioni` and `rioni.log`, and switch on that filters are handed to sources in Python.
+
+    The executors need this package too. On this machine they run the Python of the driver, unless `PYSPARK_PYTHON` or
+    `spark.pyspark.python` names another one: Spark's own choice is the first `python3` of the PATH, also in a virtual
+    environment that is not activated.
+    """
+    _run_this_python(spark)
+    spark.conf.set(PUSHDOWN, "true")
+    spark.dataSource.register(EventDataSource)
+    spark.dataSource.register(LogDataSource)
+
+
+def _run_this_python(spark: SparkSession) -> None:
+    context = getattr(spark, "_sc", None)
+    # A session of Spark Connect has no context, and other machines need not have this path.
+    if context is None or not context.master.startswith("local"):
+        return
+    if "PYSPARK_PYTHON" not in os.environ and not context.getConf().get("spark.pyspark.python"):
+        context.pythonExec = sys.executable

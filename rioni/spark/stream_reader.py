@@ -12,8 +12,7 @@ from rioni.domain.timelines.position import TimelinePosition
 from rioni.lake.broker import Partition, place
 from rioni.spark.event_reader import read_range
 from rioni.spark.options import Options
-from rioni.spark.places import Locator, Places, check_not_ahead
-from rioni.spark.ranges import Range, split
+from rioni.spark.places import Locator, Places, Range, check_not_ahead, split
 
 
 CREATED_AT = "created_at"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rioni.testing.broker import Broker
-    from rioni.testing.control import BrokerError
+    from rioni.testing.process import BrokerError
 
 __all__ = ["Broker", "BrokerError"]
 
@@ -17,6 +17,6 @@ def __getattr__(name: str) -> Any:
     """PERF: pytest loads the plugin in every run, whether a test uses a broker or not."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from rioni.testing import broker, control  # noqa: PLC0415
+    from rioni.testing import broker, process  # noqa: PLC0415
 
-    return {"Broker": broker.Broker, "BrokerError": control.BrokerError}[name]
+    return {"Broker": broker.Broker, "BrokerError": process.BrokerError}[name]

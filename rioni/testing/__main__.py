@@ -10,7 +10,7 @@ from rioni.cli.terminal.ending import when_asked_to_end
 from rioni.cli.terminal.running import run
 from rioni.testing import launcher, remote
 from rioni.testing.broker import Broker
-from rioni.testing.control import BrokerError
+from rioni.testing.process import BrokerError
 
 
 PORT = 8080

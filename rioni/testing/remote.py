@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rioni.testing.broker import Broker
-from rioni.testing.control import BrokerError
+from rioni.testing.process import BrokerError
 
 
 LINE_BYTES_MAX = 100_000

@@ -1,7 +1,7 @@
 """Commands that ask a broker have no way of their own to an effect: they make the requests of their row, and no others.
 
 Source: reference authorization#commands-that-ask-a-broker. What each says of a refused request:
-tests/cli/terminal/test_exit_codes_broker.py.
+tests/cli/terminal/test_ending_exit_codes_broker.py.
 """
 
 import sys

@@ -6,8 +6,8 @@ import re
 import httpx
 import pytest
 
-from rioni.console.assets import assets
 from rioni.console.pages.table import PAGES, SECTIONS
+from rioni.console.rendering import assets
 from tests.support.server import running_server
 from tests.support.waiting import WAIT_S
 

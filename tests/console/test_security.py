@@ -8,7 +8,6 @@ import pytest
 from markupsafe import escape
 
 from rioni.console.app import create_console
-from rioni.console.ended_sessions import EndedSessions
 from rioni.console.login import local_path
 from rioni.console.pages.table import PAGES
 from rioni.console.security import CLIENT
@@ -18,6 +17,7 @@ from rioni.console.sessions import (
     NOTICE_CHARACTERS_MAX,
     SESSION_S,
     TOKEN_BYTES_MAX,
+    EndedSessions,
     Session,
     Sessions,
     TokenTooLong,

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rioni.domain.errors import Invalid
-from rioni.lake.column_types import JSON, list_of
-from rioni.lake.columns import event_schema, evolve
+from rioni.lake.columns import JSON, event_schema, evolve, list_of
 from rioni.lake.rows import misfit, record_batch
 
 

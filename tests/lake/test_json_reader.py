@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rioni.lake import json_reader
-from rioni.lake.column_types import JSON
+from rioni.lake.columns import JSON
 from rioni.lake.json_reader import read_batch
 from rioni.lake.rows import record_batch
 

@@ -7,10 +7,8 @@ import pytest
 from rioni.domain.errors import Invalid, RioniError, Unavailable
 from rioni.lake.archive import Archive, open_lake
 from rioni.lake.broker import Broker
-from rioni.lake.event_type_archive import Limits
-from rioni.lake.location import Location, parse_location
-from rioni.lake.metrics import ArchiveMetrics
-from rioni.lake.secrets import Secrets, without_credentials
+from rioni.lake.event_type_archive import ArchiveMetrics, Limits
+from rioni.lake.location import Location, Secrets, parse_location, without_credentials
 from rioni.tools.load_client import Server
 from tests.support.lake import create_orders, publish_orders, stored
 from tests.support.scripted_server import Answer, scripted_server

@@ -15,8 +15,7 @@ from typing import NamedTuple
 import pytest
 
 from rioni.cli.cluster import jars
-from rioni.cli.cluster.cluster import LocalCluster, running_cluster
-from rioni.cli.cluster.nodes import node
+from rioni.cli.cluster.cluster import LocalCluster, node, running_cluster
 from rioni.cli.cluster.postgres import LocalPostgres, running_postgres
 from rioni.cli.cluster.servers import HOST, Server, free_ports
 from tests.support.outages import WITHOUT_KEYS, running_clients

@@ -14,9 +14,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from rioni.domain.errors import Unavailable
 from rioni.lake.archive import Archive, open_lake
 from rioni.lake.broker import Broker
-from rioni.lake.event_type_archive import Limits
+from rioni.lake.event_type_archive import ArchiveMetrics, Limits
 from rioni.lake.location import parse_location
-from rioni.lake.metrics import ArchiveMetrics
 from rioni.spark.log_source import SCHEMA, LogReader
 from rioni.spark.options import parse_options
 from rioni.spark.source import EventBatchReader, table_schema

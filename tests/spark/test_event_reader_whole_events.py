@@ -16,9 +16,8 @@ from rioni.domain.event_types.annotations import MATERIALIZE, PERIOD, REASON
 from rioni.lake import broker as archive_broker
 from rioni.lake.archive import Archive, open_lake
 from rioni.lake.broker import Broker
-from rioni.lake.event_type_archive import Limits
+from rioni.lake.event_type_archive import ArchiveMetrics, Limits
 from rioni.lake.location import parse_location
-from rioni.lake.metrics import ArchiveMetrics
 from rioni.spark import event_reader, log_source
 from rioni.spark.options import parse_options
 from rioni.spark.source import EventBatchReader, table_schema

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
-from rioni.cli.doctor.table import CHECKS
+from rioni.cli.doctor.diagnosis import CHECKS
 
 
 NOW = datetime.now(UTC)

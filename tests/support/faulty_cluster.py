@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import make_url
 
-from rioni.cli.cluster.cluster import Detours, LocalCluster, running_cluster
-from rioni.cli.cluster.nodes import node
+from rioni.cli.cluster.cluster import Detours, LocalCluster, node, running_cluster
 from rioni.cli.cluster.postgres import running_postgres
 from rioni.cli.cluster.servers import HOST, Server, free_ports
 from tests.support.postgres import crash

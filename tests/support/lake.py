@@ -13,10 +13,9 @@ from pyiceberg.catalog import load_catalog
 
 from rioni.lake.archive import Archive, open_lake
 from rioni.lake.broker import Broker
-from rioni.lake.event_type_archive import Limits, Outcome
+from rioni.lake.event_type_archive import ArchiveMetrics, Limits, Outcome
 from rioni.lake.iceberg_table import EVENT_TYPE
 from rioni.lake.location import parse_location
-from rioni.lake.metrics import ArchiveMetrics
 from rioni.tools.load_client import Server
 from tests.support.builders import event_type_body
 

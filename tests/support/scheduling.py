@@ -22,8 +22,8 @@ SHARING: Mapping[str, Iterable[str]] = {
     "registered": (
         "tests/acceptance/test_base_path.py",
         "tests/spark/test_event_reader_whole_events.py",
-        "tests/spark/test_event_values.py",
-        "tests/spark/test_json_columns.py",
+        "tests/spark/test_writer_event_values.py",
+        "tests/spark/test_event_reader_json_columns.py",
         "tests/spark/test_source.py",
         "tests/spark/test_source_kafka.py",
         "tests/spark/test_stream_reader.py",

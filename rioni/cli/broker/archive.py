@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from rioni.cli.connections import completions
-from rioni.cli.connections.servers import patient_server, server
+from rioni.cli.connections.connection import patient_server, server
 from rioni.cli.connections.session import Session, connected
 from rioni.cli.host.options import ConfigFile, load_settings
 from rioni.cli.options import SECONDS_MAX
-from rioni.cli.terminal.ending import when_asked_to_end
-from rioni.cli.terminal.exit_codes import FOUND
+from rioni.cli.terminal.ending import FOUND, when_asked_to_end
 from rioni.cli.terminal.output import Output, say
 from rioni.domain.access.addresses import host_and_port
 from rioni.files.extras import requirement
@@ -77,9 +76,8 @@ def archive(
 
     from rioni.domain.system.jobs import ARCHIVE
     from rioni.lake.broker import Broker
-    from rioni.lake.event_type_archive import Limits
+    from rioni.lake.event_type_archive import ArchiveMetrics, Limits
     from rioni.lake.location import parse_location
-    from rioni.lake.metrics import ArchiveMetrics
     from rioni.tools.api_client import call
     from rioni.tools.job_reporter import JobReporter
 

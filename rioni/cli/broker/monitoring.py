@@ -1,19 +1,24 @@
-"""Commands that show the state of a broker."""
+"""Commands that show the state of a broker, its archives and backups, and rebuilds of its read models."""
 
 import json
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from rioni.cli.connections import completions
 from rioni.cli.connections.session import Session, connected
-from rioni.cli.terminal.exit_codes import FOUND
+from rioni.cli.terminal.ending import FOUND
 from rioni.cli.terminal.output import say
+from rioni.cli.terminal.tables import Column, client_of
 from rioni.domain.access.addresses import host_and_port
+from rioni.domain.errors import NotFound
 
 
 if TYPE_CHECKING:
     from rioni.client import Health
+
+
+# --- Commands that show the state of a broker ---
 
 app = typer.Typer(name="monitoring", no_args_is_help=True, help="The state of a broker.")
 
@@ -193,3 +198,71 @@ def _checks(session: Session, found: "Health") -> None:
         session.output.items(rows, {"check": "check", "status": "status", "detail": "detail"})
     if not found.ok:
         raise typer.Exit(FOUND)
+
+
+# --- Commands that show archives and backups ---
+
+jobs_app = typer.Typer(name="jobs", no_args_is_help=True, help="How far archives and backups are.")
+
+JOB_COLUMNS: dict[str, Column] = {
+    "kind": "kind",
+    "to": "name",
+    "state": "state",
+    "phase": "phase",
+    "done": "done",
+    "of": "total",
+    "started": "started_at",
+    "updated": "updated_at",
+    "client": client_of,
+    "detail": "detail",
+}
+
+
+@jobs_app.command("list", epilog="Example: rioni jobs list --kind backup")
+@connected
+def list_jobs(
+    session: Session,
+    kind: Annotated[Literal["archive", "backup"] | None, typer.Option(help="Only jobs of this kind.")] = None,
+) -> None:
+    """Show the last 100 [archives and backups](reference/jobs.md) of each kind, those first that changed last."""
+    session.output.items(session.client.jobs.list(kind), JOB_COLUMNS)
+
+
+# --- Commands that show rebuilds of the read models ---
+
+rebuilds_app = typer.Typer(name="rebuilds", no_args_is_help=True, help="How far rebuilds of the read models are.")
+
+REBUILD_COLUMNS = {
+    "id": "id",
+    "state": "state",
+    "phase": "phase",
+    "done": "done",
+    "of": "total",
+    "started": "started_at",
+    "updated": "updated_at",
+    "into": "into",
+    "detail": "detail",
+}
+
+
+@rebuilds_app.command("list", epilog="Example: rioni rebuilds list")
+@connected
+def list_rebuilds(session: Session) -> None:
+    """Show the last 100 [rebuilds](reference/rebuilds.md), newest first."""
+    session.output.items(session.client.rebuilds.list(), REBUILD_COLUMNS)
+
+
+@rebuilds_app.command(epilog="Example: rioni rebuilds show")
+@connected
+def show(
+    session: Session,
+    rebuild: Annotated[str | None, typer.Argument(help="Id of the rebuild; by default the newest.")] = None,
+) -> None:
+    """Show a rebuild."""
+    client = session.client.rebuilds
+    if rebuild is None:
+        found = client.list()
+        if not found:
+            raise NotFound(f"There was no rebuild on {session.client.url}.")
+        rebuild = found[0].id
+    session.output.item(client.get(rebuild))

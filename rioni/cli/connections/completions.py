@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from rioni.cli.connections.connection import resolve
-from rioni.cli.connections.contexts import read_contexts
+from rioni.cli.connections.connection import read_contexts, resolve
 
 
 if TYPE_CHECKING:

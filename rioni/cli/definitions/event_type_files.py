@@ -9,12 +9,11 @@ import typer
 
 from rioni.cli.connections import completions
 from rioni.cli.connections.connection import DEFAULT_ORIGIN, resolve
-from rioni.cli.connections.options import AsOf
+from rioni.cli.connections.options import AsOf, check_event_type
 from rioni.cli.connections.session import Session, connected
-from rioni.cli.definitions import plans
-from rioni.cli.names import check_event_type
+from rioni.cli.definitions import printing
 from rioni.cli.options import Yes
-from rioni.cli.terminal.exit_codes import FOUND
+from rioni.cli.terminal.ending import FOUND
 from rioni.cli.terminal.output import Output
 from rioni.domain.errors import Invalid
 from rioni.domain.nearest import proposal
@@ -85,7 +84,7 @@ def apply(
     pruned = _prune(owning_application, event_types=prune, subscriptions=prune_subscriptions)
     plan = _plan(session, paths, pruned)
     if not dry_run:
-        plans.carry_out(session, plan.steps, yes=yes)
+        printing.carry_out(session, plan.steps, yes=yes)
         return
     _show(session.output, plan)
 
@@ -131,7 +130,7 @@ def check(
     if rows or session.output.json:
         session.output.items(rows, columns)
     else:
-        session.output.line(None, f"Nothing is wrong with {plans.counted(len(found), 'definition')}.")
+        session.output.line(None, f"Nothing is wrong with {printing.counted(len(found), 'definition')}.")
     if rows:
         raise typer.Exit(FOUND)
 
@@ -192,7 +191,7 @@ def _lacks_a_comparison(client: "Client", target: str) -> str:
 def _show_differences_of_two(
     session: Session, target: str, against: str, against_context: str | None, as_of: str | None
 ) -> None:
-    from rioni.cli.definitions.differences import differences
+    from rioni.cli.definitions.definition import differences
 
     name, _, version = target.partition("@")
     other_name, _, other_version = against.partition("@")
@@ -210,7 +209,7 @@ def _show_differences_of_two(
         # Two that were chosen by their names.
         base, wanted = ({key: value for key, value in each.items() if key != "name"} for each in (base, wanted))
     found = differences(base, wanted)
-    plans.show_differences(session.output, found)
+    printing.show_differences(session.output, found)
     if found:
         raise typer.Exit(FOUND)
 
@@ -238,11 +237,11 @@ def _plan(session: Session, paths: "Sequence[str]", prune: "Prune | None") -> "P
     found, problems = definitions_in(paths)
     if not found and not problems:
         raise Invalid(f"There are no definitions in {', '.join(paths)}.")
-    plans.report(session.output, problems)
+    printing.report(session.output, problems)
     planned = plan(session.client, found, prune)
-    plans.report(session.output, planned.problems)
+    printing.report(session.output, planned.problems)
     if count := len(problems) + len(planned.problems):
-        raise Invalid(f"{plans.counted(count, 'problem')}; nothing was changed.")
+        raise Invalid(f"{printing.counted(count, 'problem')}; nothing was changed.")
     return planned
 
 
@@ -263,7 +262,7 @@ def _problems_of(session: Session, found: "Sequence[Definition]", against: str |
         raise Invalid(f"{wrong[0]}; definitions are compared with those that a broker took.")
     session.output.note(f"Checked without a broker, {f'compared with {against}' if against else 'as new ones'}.")
     problems, warnings = check_offline(found, before)
-    plans.report(session.output, warnings)
+    printing.report(session.output, warnings)
     return problems
 
 
@@ -284,8 +283,8 @@ def _show(output: Output, plan: "Plan") -> None:
     """Show a plan that is not carried out; exit code 1 if there is something to do."""
     if output.json:
         for each in plan.steps:
-            plans.write_step(output, each, "unchanged" if each.action == "keep" else "planned")
+            printing.write_step(output, each, "unchanged" if each.action == "keep" else "planned")
     else:
-        plans.show_steps(plan.steps)
+        printing.show_steps(plan.steps)
     if plan.changes:
         raise typer.Exit(FOUND)

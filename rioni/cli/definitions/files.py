@@ -8,8 +8,7 @@ from typing import NamedTuple
 from rioni.cli.definitions.definition import Definition, Place, Problem
 from rioni.cli.definitions.format import definition
 from rioni.cli.definitions.schema_files import bounded, read_bytes_below
-from rioni.cli.terminal.json_text import json_values
-from rioni.cli.terminal.yaml_text import Document, NotYaml, read
+from rioni.cli.terminal.json_and_yaml import Document, NotYaml, json_values, read
 from rioni.domain.errors import Invalid
 
 

@@ -11,8 +11,7 @@ import jsonschema_rs
 
 from rioni.cli.definitions.definition import EVENT_TYPE, SUBSCRIPTION, Definition, Place, Problem, dotted, name_of
 from rioni.cli.definitions.schema_files import schema_of_file
-from rioni.cli.terminal.json_text import json_values
-from rioni.cli.terminal.yaml_text import Document, Path
+from rioni.cli.terminal.json_and_yaml import Document, Path, json_values
 from rioni.domain.nearest import nearest
 
 

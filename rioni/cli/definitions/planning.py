@@ -8,7 +8,7 @@ from typing import NamedTuple
 from rioni.cli.definitions import broker_rules
 from rioni.cli.definitions.definition import EVENT_TYPE, SUBSCRIPTION, Definition, Place, Problem
 from rioni.cli.definitions.steps import Action, Resource, Step, ordered, step
-from rioni.cli.publishing.schema_paths import filters_that_lose
+from rioni.cli.publishing.checking import filters_that_lose
 from rioni.client import Client, Conflict, NotFound, PreconditionFailed, Unprocessable
 from rioni.client.models.event_types import EventType, Schema
 from rioni.client.models.subscriptions import Subscription

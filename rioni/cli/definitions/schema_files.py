@@ -6,7 +6,7 @@ import stat
 from pathlib import Path
 from typing import BinaryIO
 
-from rioni.cli.terminal.yaml_text import read
+from rioni.cli.terminal.json_and_yaml import read
 from rioni.files.plain import read_file
 
 

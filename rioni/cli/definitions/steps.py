@@ -6,8 +6,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
-from rioni.cli.definitions.definition import EVENT_TYPE, Definition, Place, name_of
-from rioni.cli.definitions.differences import Difference, differences
+from rioni.cli.definitions.definition import EVENT_TYPE, Definition, Difference, Place, differences, name_of
 from rioni.cli.definitions.format import comparable
 from rioni.client.models.event_types import EventType
 from rioni.client.models.subscriptions import Subscription

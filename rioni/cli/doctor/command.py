@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rioni.cli.connections.session import Session, connected
-from rioni.cli.terminal.exit_codes import FOUND
+from rioni.cli.terminal.ending import FOUND
 from rioni.domain.access.addresses import host_and_port
 from rioni.domain.errors import Invalid, RioniError
 
 
 if TYPE_CHECKING:
-    from rioni.cli.doctor.site import Host, Scope, Site
+    from rioni.cli.doctor.model import Host, Scope, Site
 
 
 app = typer.Typer()
@@ -65,13 +65,11 @@ def doctor(
     import msgspec
 
     from rioni.cli.doctor import report as doctor_report
-    from rioni.cli.doctor.allowed import Allowed, with_allowed_logs
-    from rioni.cli.doctor.allowed_fields import has_form
-    from rioni.cli.doctor.bundle import write_bundle
-    from rioni.cli.doctor.diagnosis import gather, run
+    from rioni.cli.doctor.allow_list import has_form
+    from rioni.cli.doctor.bundle import Allowed, with_allowed_logs, write_bundle
+    from rioni.cli.doctor.diagnosis import chosen, gather, needed, run
+    from rioni.cli.doctor.model import Scope
     from rioni.cli.doctor.redaction import Redactor, known_secrets
-    from rioni.cli.doctor.site import Scope
-    from rioni.cli.doctor.table import chosen, needed
 
     checks = chosen(only, skip)
     if list_checks:
@@ -103,7 +101,7 @@ def doctor(
 def _site(session: Session, data: Path | None, config_file: Path | None, scope: "Scope", stack: ExitStack) -> "Site":
     """What is looked at; its client is closed with the stack."""
     from rioni.cli.doctor.locating import locate
-    from rioni.cli.doctor.site import REQUEST_S, Deadline, Site
+    from rioni.cli.doctor.model import REQUEST_S, Deadline, Site
     from rioni.client import Client
     from rioni.config import logs as logging_setup
     from rioni.config.settings import Config

@@ -1,14 +1,84 @@
-"""Gathers the facts that checks need, at the same time and within the deadline, and runs the checks."""
+"""All checks and the sources of their facts: which ones are wanted, and how they are run within the deadline."""
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future
+from importlib import import_module
+from types import MappingProxyType
 from typing import Any
 
-from rioni.cli.doctor.model import ERROR, OK, SKIPPED, WARNING, Check, Missing, NotLookedAt, Result, Source
-from rioni.cli.doctor.site import Site
+from rioni.cli.doctor.model import ERROR, OK, SKIPPED, WARNING, Check, Missing, NotLookedAt, Result, Site, Source
 from rioni.client import ClientError
-from rioni.domain.errors import RioniError
+from rioni.domain.errors import Invalid, RioniError
+from rioni.domain.nearest import proposal
+
+
+# --- The table of all checks, and of the sources of their facts ---
+
+_CHECKS = ("connection", "state", "metrics", "administration", "settings", "host", "installation")
+_FACTS = ("connection", "state", "metrics", "registry", "settings", "files", "machine", "installation")
+
+
+def _members(modules: Sequence[str]) -> list[object]:
+    found = [import_module(f"rioni.cli.doctor.checks.{module}") for module in modules]
+    # What a module imports from another one is there twice; the names below decide.
+    return [each for module in found for each in vars(module).values()]
+
+
+CHECKS: Mapping[str, Check] = MappingProxyType(
+    {each.name: each for each in _members(_CHECKS) if isinstance(each, Check)}
+)
+"""All checks by name, in the order in which they are shown."""
+SOURCES: Mapping[str, Source] = MappingProxyType(
+    {each.name: each for each in _members(_FACTS) if isinstance(each, Source)}
+)
+"""All sources by name."""
+
+
+def chosen(only: Collection[str] = (), skip: Collection[str] = ()) -> list[Check]:
+    """The checks that the user wants.
+
+    Args:
+        only: names of checks or groups; empty for all.
+        skip: names of checks or groups.
+
+    Raises:
+        Invalid: there is no such check or group.
+    """
+    groups = {each.group.lower() for each in CHECKS.values()}
+    for name in (*only, *skip):
+        if name not in CHECKS and name.lower() not in groups:
+            raise Invalid(f"There is no check {name}{proposal(name, [*CHECKS, *groups], '; --list shows all.')}")
+    wanted, unwanted = {each.lower() for each in only}, {each.lower() for each in skip}
+    return [
+        each
+        for each in CHECKS.values()
+        if (not wanted or {each.name, each.group.lower()} & wanted) and not {each.name, each.group.lower()} & unwanted
+    ]
+
+
+def needed(checks: Sequence[Check]) -> list[Source]:
+    """The sources that these checks need, directly or not."""
+    names: list[str] = []
+    waiting = [name for each in checks for name in each.needs]
+    while waiting:
+        name = waiting.pop()
+        if name not in names:
+            names.append(name)
+            waiting += SOURCES[name].needs
+    return [each for name, each in SOURCES.items() if name in names]
+
+
+# --- The table of all checks as Markdown, for the documentation ---
+
+
+def checks_as_markdown() -> list[str]:
+    """Lines of a table."""
+    rows = [f"| {each.group} | `{each.name}` | {each.severity} | {each.looks_at} |" for each in CHECKS.values()]
+    return ["| Group | Check | At worst | What it looks at |", "|---|---|---|---|", *rows]
+
+
+# --- Gathers the facts that checks need, at the same time and within the deadline, and runs the checks ---
 
 
 def gather(site: Site, sources: Sequence[Source]) -> dict[str, Any]:

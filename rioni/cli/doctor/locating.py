@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from rioni.cli.doctor.site import Host
+from rioni.cli.doctor.model import Host
 from rioni.config.loading import FILE, FILE_VARIABLE, Loaded, load
 from rioni.config.settings import SETTINGS, Config, ConfigError
 

@@ -17,7 +17,7 @@ from urllib.parse import quote, quote_plus, unquote, urlsplit
 import msgspec
 
 from rioni.cli.doctor.locating import PROC
-from rioni.cli.doctor.site import Host
+from rioni.cli.doctor.model import Host
 from rioni.config.settings import SETTINGS, Config
 from rioni.files.plain import parse_toml, read_file
 

@@ -20,8 +20,8 @@ from rioni.cli.events.event_options import (
     selection,
 )
 from rioni.cli.publishing.event_files import REASONS_MAX, BatchSize, Continue
-from rioni.cli.terminal.exit_codes import REFUSED
-from rioni.cli.terminal.meter import Meter, meter
+from rioni.cli.terminal.ending import REFUSED
+from rioni.cli.terminal.output import Meter, meter
 from rioni.cli.terminal.streams import created
 from rioni.domain.errors import Invalid, RioniError
 
@@ -114,8 +114,7 @@ def copy(
     refused, had expired before they could be read, or are missing from the target.
     """
     from rioni.cli.events.copy_state import state_file
-    from rioni.cli.events.copy_target import target_of
-    from rioni.cli.events.copying import Copy, Stopped, Transformation, check_identities, new_state
+    from rioni.cli.events.copying import Copy, Stopped, Transformation, check_identities, new_state, target_of
     from rioni.cli.events.reading import BATCH_EVENTS, Reader
     from rioni.cli.events.selecting import wanted_by
     from rioni.cli.publishing.publishing import BatchPublisher

@@ -4,21 +4,23 @@ import contextlib
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
+from urllib.parse import urlencode, urlsplit
 
 import typer
 
 from rioni.cli.connections import completions
+from rioni.cli.connections.session import Session
 from rioni.cli.events.event_printing import shown_paths
+from rioni.cli.options import point_in_time
 from rioni.cli.terminal.output import as_sentence
-from rioni.cli.terminal.times import point_in_time
 from rioni.domain.errors import Invalid
 
 
 if TYPE_CHECKING:
-    from rioni.cli.connections.session import Session
-    from rioni.cli.events.ranges import Selection
     from rioni.cli.events.reading import Reader
+    from rioni.cli.events.selecting import Selection
     from rioni.client import EventType
+    from rioni.client.models.events import StreamTicket
 
 
 USER_DEFINED = "user_defined"
@@ -95,7 +97,7 @@ def check_asked(
     paths = shown_paths(line_template, columns)
     if not paths and event_filter is None:
         return
-    from rioni.cli.publishing.schema_paths import check_paths
+    from rioni.cli.publishing.checking import check_paths
 
     found = [session.client.event_types.get(name) for name in event_types]
     for warning in check_paths(found, paths):
@@ -106,7 +108,7 @@ def check_asked(
 
 def check_filter_option(note: Callable[[str], None], event_types: "Sequence[EventType]", event_filter: str) -> None:
     """Check a filter against the schemas of event types; warns, raises Invalid."""
-    from rioni.cli.publishing.schema_paths import check_filter_of
+    from rioni.cli.publishing.checking import check_filter_of
 
     for warning in check_filter_of(event_types, event_filter):
         note(f"Warning: {as_sentence(warning)}")
@@ -116,7 +118,7 @@ def selection(
     partitions: list[str] | None, since: datetime | None, until: datetime | None, from_offset: str | None = None
 ) -> "Selection":
     """What the options select; raises Invalid where they contradict each other."""
-    from rioni.cli.events.ranges import Selection
+    from rioni.cli.events.selecting import Selection
 
     return Selection(partitions=tuple(partitions or ()), since=since, until=until, from_offset=from_offset)
 
@@ -156,3 +158,19 @@ def check_placing(session: "Session", event_type: "EventType", key: str | None, 
         # Who may publish may not be one who may see the partitions.
         with contextlib.suppress(Forbidden):
             Locator(session.client, event_type.name).bounds([partition])
+
+
+# Prints the address of a stream with a ticket in place of a token, for browsers and others that send no token.
+
+
+def show_ticket(session: Session, ticket: "StreamTicket") -> None:
+    """Print the address of the stream that a ticket opens, and on standard error until when."""
+    base = session.connection.url.rstrip("/")
+    # The broker names the path with its base path, which the URL of the broker ends with.
+    path = ticket.path.removeprefix(urlsplit(base).path)
+    url = f"{base}{path}?{urlencode({'ticket': ticket.ticket})}"
+    session.output.line({"url": url, "expires_at": ticket.expires_at}, url)
+    session.output.note(
+        f"This address opens one stream of server-sent events, until {ticket.expires_at:%H:%M:%SZ}. It permits what "
+        "your token permits: keep it secret."
+    )

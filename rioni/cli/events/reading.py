@@ -12,16 +12,104 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 import msgspec
 
-from rioni.cli.events.pace import Pace
-from rioni.cli.events.patience import Patience
 from rioni.cli.events.places import Locator, Places, place
 from rioni.client import Batch, Client, ClientError, Cursor, PreconditionFailed, Unprocessable
+from rioni.client.retries import RETRY_AFTER_MAX_S, RETRY_S, backoff_s, may_help
 from rioni.domain.errors import Invalid
 from rioni.domain.timelines.position import TimelinePosition
 
 
 if TYPE_CHECKING:
     from datetime import datetime
+
+
+# --- Decides how events are streamed that are being published: each at once, or, where there are many, together ---
+
+BUSY_PER_S = 200
+"""PERF: a broker takes three times as much work for events that are sent one by one."""
+CALM_PER_S = 50
+EVERY_S = 1.0
+TOGETHER = 500
+
+
+class Pace:
+    """The size of batches, by the number of events in the last second.
+
+    Args:
+        clock: returns seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.batch_limit = 1
+        self._clock = clock
+        self._since_s = clock()
+        self._count = 0
+
+    def changes(self, events: int) -> bool:
+        """Take note of so many further events; whether `batch_limit` is another one now."""
+        self._count += events
+        seconds = self._clock() - self._since_s
+        if seconds < EVERY_S:
+            return False
+        rate = self._count / seconds
+        self._since_s, self._count = self._clock(), 0
+        before = self.batch_limit
+        if rate > BUSY_PER_S:
+            self.batch_limit = TOGETHER
+        elif rate < CALM_PER_S:
+            self.batch_limit = 1
+        return self.batch_limit != before
+
+
+# --- Tries again where a stream breaks: with growing pauses, and not for ever ---
+
+PATIENCE_S = RETRY_S
+"""How long it is tried again without progress, as long as by clients: an outage of a minute is no error."""
+FAILURES_SILENT = 3
+"""People are told from this one on."""
+
+
+class Patience:
+    """Counts failures in a row.
+
+    Args:
+        note: tells people why it takes so long.
+        sleep: waits so many seconds.
+        now_s: the time, from any moment on.
+    """
+
+    def __init__(
+        self,
+        note: Callable[[str], object],
+        sleep: Callable[[float], object] = time.sleep,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._note, self._sleep, self._now_s = note, sleep, now_s
+        self._failures, self._since_s = 0, 0.0
+
+    def succeeded(self) -> None:
+        """There was progress."""
+        self._failures = 0
+
+    def failed(self, ex: ClientError | None = None) -> None:
+        """Wait before the next attempt.
+
+        Args:
+            ex: why it failed; None where the broker ended a stream without saying why.
+
+        Raises:
+            ClientError: this error, where no further attempt would help, or there was no progress for `PATIENCE_S`.
+        """
+        now_s = self._now_s()
+        if not self._failures:
+            self._since_s = now_s
+        self._failures += 1
+        if ex is not None and (not may_help(ex, again=True) or now_s >= self._since_s + PATIENCE_S):
+            raise ex
+        if ex is not None and self._failures == FAILURES_SILENT:
+            self._note(f"{ex}. Trying again ...")
+        asked_s = getattr(ex, "retry_after_s", None) or 0.0
+        self._sleep(max(backoff_s(self._failures, 1.0), min(asked_s, RETRY_AFTER_MAX_S)))
 
 
 BATCH_EVENTS = 500

@@ -1,12 +1,108 @@
-"""Chooses events: by a filter, and up to a limit."""
+"""Which events a user wants: times, offsets and partitions as ranges, a filter, and a limit."""
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from rioni.cli.events.reading import Piece
+from rioni.cli.events.places import Bounds, Locator, Places, place
+from rioni.cli.events.reading import Piece, Range
+from rioni.domain.errors import Invalid
+from rioni.domain.nearest import nearest
+from rioni.domain.timelines.position import TimelinePosition
 
+
+# --- What a user wants to read of an event type: times, offsets and partitions become ranges ---
+
+CLOCKS_DIFFER = timedelta(minutes=1)
+"""How far the clocks of a broker and of this machine may be apart."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """Which events are wanted.
+
+    Args:
+        partitions: only of these; by default of all.
+        since: stored at this time or later.
+        until: stored before this time.
+        from_offset: the first event wanted, where there is one partition; or `begin`, or `end`.
+    """
+
+    partitions: tuple[str, ...] = ()
+    since: datetime | None = None
+    until: datetime | None = None
+    from_offset: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.since is not None and self.from_offset is not None:
+            raise Invalid("A read begins at a time or at an offset: give --since or --from-offset.")
+        if self.since is not None and self.until is not None and self.since >= self.until:
+            raise Invalid("--since has to be before --until.")
+        if self.since is not None and self.since > datetime.now(UTC) + CLOCKS_DIFFER:
+            raise Invalid("--since is in the future.")
+
+    @property
+    def is_open(self) -> bool:
+        """Whether events that are still to be published may be among them."""
+        return self.until is None or self.until > datetime.now(UTC)
+
+
+def starts(locator: Locator, bounds: Mapping[str, Bounds], wanted: Selection, *, from_end: bool) -> Places:
+    """The places behind which reading begins.
+
+    Args:
+        locator: of the event type.
+        bounds: of the partitions.
+        wanted: the selection.
+        from_end: where nothing is said about it, whether to begin with what is published from now on.
+
+    Raises:
+        Invalid: the offset is none, does not say of which partition it is, or lies behind the end of the partition.
+    """
+    if wanted.since is not None:
+        return locator.at(bounds, wanted.since)
+    asked = (wanted.from_offset or ("end" if from_end else "begin")).lower()
+    if asked == "begin":
+        return {name: each.before_oldest for name, each in bounds.items()}
+    if asked == "end":
+        return {name: each.newest for name, each in bounds.items()}
+    if len(bounds) > 1:
+        raise Invalid(f"{asked} is an offset of one partition: name that by --partition.")
+    if near := nearest(asked, ("begin", "end")):
+        raise Invalid(f"There is no offset {asked}; did you mean {near}?")
+    first = place(asked)
+    after = TimelinePosition(first.order, max(first.position - 1, -1))
+    for name, each in bounds.items():
+        # The next event may be waited for; a later one is that of another broker, or a typo.
+        if after > max(each.newest, each.before_oldest):
+            raise Invalid(
+                f"--from-offset {asked} lies behind the end of partition {name} of {locator.event_type}, which is "
+                f"{each.newest.offset}. To begin with what is published from now on, say end."
+            )
+    return dict.fromkeys(bounds, after)
+
+
+def ends(locator: Locator, bounds: Mapping[str, Bounds], wanted: Selection) -> Places:
+    """The places of the last events wanted, of those that are there now."""
+    if wanted.until is not None and not wanted.is_open:
+        return locator.at(bounds, wanted.until)
+    return {name: each.newest for name, each in bounds.items()}
+
+
+def between(locator: Locator, first: Places, last: Places) -> list[Range]:
+    """The ranges between places; those without positions are left out."""
+    found = [
+        Range(name, after, last[name], locator.distance(name, after, last[name]))
+        for name, after in first.items()
+        if name in last
+    ]
+    return [each for each in found if each.positions > 0]
+
+
+# --- Chooses events: by a filter, and up to a limit ---
 
 Wanted = Callable[[msgspec.Raw], bool]
 

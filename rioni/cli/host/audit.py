@@ -1,19 +1,221 @@
-"""Commands of auditors on a broker's data: the audit trail."""
+"""Commands of auditors on a broker's data: the audit trail, and what was at a time."""
 
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from itertools import chain, islice
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
-from rioni.cli.host import checkpoints, history
-from rioni.cli.host.audit_trail import write_json_lines, write_table
+from rioni.cli.host import checkpoints
 from rioni.cli.host.options import ConfigFile, Data, load_settings
-from rioni.cli.options import Json
-from rioni.cli.terminal.output import Output, opened, progress_bars, say
-from rioni.cli.terminal.times import log_time
+from rioni.cli.options import Json, log_time, moment
+from rioni.cli.terminal.output import Output, console_on, opened, progress_bars, say
+from rioni.cli.terminal.tables import Column, actor_of, plain_table, value_at
 
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from rioni.operations.history import Step
+
+
+# Commands of `rioni audit` that show what was: the entries of a resource, its state then, the differences since.
+
+CHARACTERS_MAX = 160
+"""Longer values are cut; `--json` has them whole."""
+MEMBERS = ("position", "recorded_at", "actor", "realm", "topic")
+"""Of an entry, before what it changed."""
+STYLES = {"+": "green", "-": "red", "~": "yellow"}
+
+Resource = Annotated[
+    str, typer.Argument(help="Kind and key, such as `event-type:order.created`; a name alone is that of an event type.")
+]
+MOMENT = "A position of the log, or a time: RFC 3339 or a day in UTC."
+
+
+def log(resource: Resource, *, json: Json = False, data: Data = None, config_file: ConfigFile = None) -> None:
+    """Show everything that ever happened to a resource.
+
+    Oldest first: position, time, client, what happened, and each changed member (`+` added, `-` removed, `~` replaced;
+    within the text of a schema behind `>`). A resource is a kind and a key, such as `event-type:order.created` or
+    `subscription:<id>`; a name alone is that of an event type, and `settings` the settings. `--json` prints an object a
+    line, with whole values and both states. Like `show` and `diff` it only reads, beside a running broker or on a copy.
+    """
+    settings = load_settings(config_file, data=data)
+    from rioni.operations import history as history_operations
+
+    with opened(None) as file:
+        console = console_on(file)
+        for step in history_operations.history(settings, resource):
+            entry = step.entry or {}
+            if json:
+                file.write(_line(step, {name: entry[name] for name in MEMBERS}))
+                continue
+            where = f" from {entry['client']}" if entry["client"] else ""
+            console.print(
+                f"{entry['position']}  {entry['recorded_at']}  {actor_of(entry)}{where}  {entry['topic']}",
+                style="bold",
+                soft_wrap=True,
+            )
+            _print_changes(console, step)
+
+
+def show(
+    resource: Resource,
+    *,
+    as_of: Annotated[str | None, typer.Option(help=f"{MOMENT} By default now.", metavar="MOMENT")] = None,
+    data: Data = None,
+    config_file: ConfigFile = None,
+    json: Json = False,
+) -> None:
+    """Show a resource as it was, as JSON; with `--json` in one line."""
+    settings = load_settings(config_file, data=data)
+    import orjson
+
+    from rioni.operations import history as history_operations
+
+    _, state = history_operations.state_as_of(settings, resource, None if as_of is None else moment(as_of))
+    Output(json).line(state, orjson.dumps(state, option=orjson.OPT_INDENT_2).decode())
+
+
+def diff(
+    *,
+    start: Annotated[str, typer.Option("--from", help=f"{MOMENT} 0 is an empty broker.", metavar="MOMENT")],
+    end: Annotated[str | None, typer.Option("--to", help="Likewise; by default now.", metavar="MOMENT")] = None,
+    resource: Annotated[
+        str | None, typer.Option(help="Only this one: `kind:name`, or the name of an event type.")
+    ] = None,
+    json: Json = False,
+    data: Data = None,
+    config_file: ConfigFile = None,
+) -> None:
+    """Show what is different at two moments.
+
+    Resource by resource. Output and `--json` are those of `rioni audit log`.
+    """
+    settings = load_settings(config_file, data=data)
+    from rioni.operations import history as history_operations
+
+    last = None if end is None else moment(end)
+    with opened(None) as file:
+        console = console_on(file)
+        for step in history_operations.differences(settings, moment(start), last, resource):
+            if json:
+                file.write(_line(step, {}))
+                continue
+            console.print(step.resource, style="bold", soft_wrap=True)
+            _print_changes(console, step)
+
+
+def _line(step: "Step", more: Mapping[str, Any]) -> str:
+    import orjson
+
+    from rioni.domain.json_patch import json_patch
+
+    changes = json_patch(step.before, step.after)
+    item = {**more, "resource": step.resource, "changes": changes, "before": step.before, "after": step.after}
+    return orjson.dumps(item, option=orjson.OPT_NON_STR_KEYS).decode() + "\n"
+
+
+def _print_changes(console: "Console", step: "Step") -> None:
+    for sign, text in _changes(step.before, step.after):
+        console.print(f"  {sign} {text}", style=STYLES[sign], soft_wrap=True)
+
+
+def _changes(before: Any, after: Any, above: str = "") -> Iterator[tuple[str, str]]:
+    """What has changed, a line each: `+` was added, `-` removed, `~` replaced."""
+    from rioni.domain.json_patch import json_patch
+
+    if not above and (before is None or after is None):
+        sign, members = ("+", after) if before is None else ("-", before)
+        yield from ((sign, f"/{name}: {_shown(value)}") for name, value in (members or {}).items())
+        return
+    for operation in json_patch(before, after):
+        path, new = operation["path"], operation.get("value")
+        where = f"{above}{path}"
+        if operation["op"] == "add":
+            yield "+", f"{where}: {_shown(new)}"
+            continue
+        # Operations that remove or replace come in an order in which the places of the state before still hold.
+        old = _at(before, path)
+        if operation["op"] == "remove":
+            yield "-", f"{where}: {_shown(old)}"
+        elif (texts := _objects_in(old, new)) is not None and not above:
+            yield from _changes(*texts, f"{where} > ")
+        else:
+            yield "~", f"{where}: {_shown(old)} -> {_shown(new)}"
+
+
+def _at(value: Any, path: str) -> Any:
+    from rioni.domain.json_patch import names
+
+    for key in names(path):
+        value = value[int(key)] if isinstance(value, list) else value[key]
+    return value
+
+
+def _objects_in(old: Any, new: Any) -> tuple[Any, Any] | None:
+    """The objects that two texts, such as schemas, are the JSON of."""
+    import msgspec
+
+    if not isinstance(old, str) or not isinstance(new, str):
+        return None
+    try:
+        return msgspec.json.decode(old, type=dict), msgspec.json.decode(new, type=dict)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+def _shown(value: Any) -> str:
+    import orjson
+
+    text = orjson.dumps(value).decode()
+    return text if len(text) <= CHARACTERS_MAX else f"{text[:CHARACTERS_MAX]}..."
+
+
+# --- Writes the audit trail for people and for programs ---
+
+
+def write_table(entries: Iterable[dict[str, Any]], file: TextIO) -> None:
+    """Write the audit trail for people."""
+    columns: dict[str, Column] = {
+        "position": "position",
+        "when": "recorded_at",
+        "who": actor_of,
+        "from": "client",
+        "what": "topic",
+        "resource": "resource",
+    }
+    table = plain_table(*columns, "how")
+    for entry in entries:
+        table.add_row(*(str(value_at(entry, column)) for column in columns.values()), _how(entry))
+    console_on(file).print(table)
+
+
+def write_json_lines(entries: Iterable[dict[str, Any]], file: TextIO) -> None:
+    """Write the audit trail for programs, a JSON object a line."""
+    import orjson
+
+    for entry in entries:
+        states = {name: orjson.Fragment(entry[name] or "null") for name in ("before", "after")}
+        # The names of the columns are of a subclass of str.
+        file.write(orjson.dumps(entry | states, option=orjson.OPT_NON_STR_KEYS).decode() + "\n")
+
+
+def _how(entry: dict[str, Any]) -> str:
+    import msgspec
+
+    from rioni.domain.timelines.timeline import Timelines, describe_change
+
+    if entry["resource_type"] != "timeline":
+        return ""
+    states = (entry[name] and msgspec.json.decode(entry[name], type=Timelines) for name in ("before", "after"))
+    return describe_change(str(entry["topic"]), *states)
+
+
+# --- Commands of auditors on a broker's data: the audit trail ---
 
 app = typer.Typer(name="audit")
 
@@ -82,9 +284,9 @@ def audit(
         say(f"Read on this host from {source}; `rioni audit list` asks a running broker.", err=True)
 
 
-app.command(epilog="Example: rioni audit log event-type:order.created")(history.log)
-app.command(epilog="Example: rioni audit show order.created --as-of 2026-01-31T12:00:00Z")(history.show)
-app.command(epilog="Example: rioni audit diff --from 2026-01-01 --to 4711 --resource order.created")(history.diff)
+app.command(epilog="Example: rioni audit log event-type:order.created")(log)
+app.command(epilog="Example: rioni audit show order.created --as-of 2026-01-31T12:00:00Z")(show)
+app.command(epilog="Example: rioni audit diff --from 2026-01-01 --to 4711 --resource order.created")(diff)
 app.command(epilog="Example: rioni audit checkpoint --output monday.checkpoint")(checkpoints.checkpoint)
 app.command(epilog="Example: rioni audit export --to /srv/audit --format parquet")(checkpoints.export)
 app.command(epilog="Example: rioni audit prove 4711")(checkpoints.prove)

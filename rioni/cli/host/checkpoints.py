@@ -8,10 +8,9 @@ from typing import Annotated
 import typer
 
 from rioni.cli.host.options import ConfigFile, Data, Master, Scratch, SparkConf, load_settings, spark_settings
-from rioni.cli.options import Json
-from rioni.cli.terminal.exit_codes import FOUND
+from rioni.cli.options import Json, log_time
+from rioni.cli.terminal.ending import FOUND
 from rioni.cli.terminal.output import Output, opened, progress_bars, say
-from rioni.cli.terminal.times import log_time
 
 
 Key = Annotated[

@@ -1,18 +1,60 @@
-"""Commands of operators on a broker's data: migrate, verify, accept losses."""
+"""Commands of operators on a broker's data: migrate, verify, accept losses, back up and restore."""
 
+import json
+import time
+from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rioni.cli.host.options import ConfigFile, Data, load_settings
-from rioni.cli.host.problems import write_problems
 from rioni.cli.options import Json
-from rioni.cli.terminal.exit_codes import FOUND
-from rioni.cli.terminal.output import Output, progress_bars
+from rioni.cli.terminal.ending import FOUND
+from rioni.cli.terminal.output import Output, progress_bars, say
 from rioni.config.settings import Config
 from rioni.files.plain import check_folder
 
+
+if TYPE_CHECKING:
+    from rioni.operations.verification import Problem
+
+
+# --- Output of `rioni verify`: what was found, for people or as JSON lines ---
+
+
+def write_problems(problems: Iterable["Problem"], remarks: Iterable[str], *, as_json: bool) -> int:
+    """Write each problem as it is found, then remarks and a summary; return how many problems there are.
+
+    Remarks are left out where the registry, which they are about, can't be read.
+    """
+    from rioni.installation.stores import counted
+    from rioni.operations.verification import as_object
+
+    began_s = time.monotonic()
+    counts: Counter[str] = Counter()
+    first: int | None = None
+    for problem in problems:
+        counts[problem.store] += 1
+        if problem.store == "log" and problem.position is not None:
+            first = problem.position if first is None else min(first, problem.position)
+        say(json.dumps(as_object(problem)) if as_json else str(problem))
+    total = counts.total()
+    said = [] if counts["registry.db"] else list(remarks)
+    if as_json:
+        summary = {"findings": total, "stores": counts, "first_log_position": first, "remarks": said}
+        say(json.dumps(summary | {"seconds": round(time.monotonic() - began_s, 3)}))
+        return total
+    for remark in said:
+        say(f"Remark: {remark}.")
+    if first is not None:
+        say(f"The log is damaged from position {first} on: its hash chain proves the entries before it only.")
+    say(counted(total, "finding") if total else "Nothing is damaged or missing.")
+    return total
+
+
+# --- Commands of operators on a broker's data: migrate, verify, accept losses ---
 
 app = typer.Typer()
 
@@ -112,3 +154,98 @@ def accept_loss(
     findings = acceptance.accept_loss(settings, reason)
     said = "Accepted; the decision is in the internal log." if findings else "Nothing is missing."
     Output(json).line({"accepted": [str(finding) for finding in findings]}, "\n".join([*map(str, findings), said]))
+
+
+# --- Commands that back up and restore a broker's data ---
+
+
+@app.command(epilog="Example: rioni backup --data /srv/rioni --to /backup/rioni")
+def backup(
+    *,
+    to: Annotated[Path, typer.Option("--to", help="Folder of the backup; an earlier one there is updated.")],
+    no_check: Annotated[bool, typer.Option("--no-check", help="Do not check the copy as `rioni verify` does.")] = False,
+    data: Data = None,
+    config_file: ConfigFile = None,
+    json: Json = False,
+) -> None:
+    """Back up log, read models, cursors and events as of one instant, while the broker works.
+
+    Copies into the folder `--to`, or updates an earlier backup there: [backups](operating/backup.md). The copy is
+    checked, unless `--no-check` is given. [`rioni jobs list`](reference/jobs.md) shows how far it is. For a cluster,
+    see [there](operating/cluster.md#backup-and-restore).
+    """
+    settings = load_settings(config_file, data=data)
+    from rioni.domain.system.jobs import BACKUP
+    from rioni.operations.backup import backup as run
+    from rioni.operations.backup import host_jobs
+    from rioni.tools.job_reporter import JobReporter
+
+    with progress_bars() as show, JobReporter(host_jobs(settings), BACKUP, str(to)) as job:
+
+        def progress(phase: str, done: int, total: int) -> None:
+            show(phase, done, total)
+            job.progress(phase, done, total)
+
+        report = run(settings, to, progress, checked=not no_check)
+        job.note(
+            f"{report.size:,} bytes, of which {report.written:,} were written; position {report.manifest.position}"
+        )
+    files = {name: entry.size for name, entry in report.manifest.files.items()}
+    done = "not checked" if no_check else "checked"
+    what = "Updated" if report.incremental else "Made"
+    output = Output(json)
+    output.line(
+        {
+            "folder": str(to),
+            "taken_at": report.manifest.taken_at,
+            "position": report.manifest.position,
+            "bytes": report.size,
+            "written_bytes": report.written,
+            "incremental": report.incremental,
+            "checked": not no_check,
+            "seconds": round(report.seconds, 3),
+            "files": files,
+        },
+        "".join(f"{name}: {size / 1e6:,.1f} MB\n" for name, size in files.items())
+        + f"{what} the backup of {report.manifest.taken_at} in {to}: position {report.manifest.position} of the log, "
+        f"{report.size / 1e6:,.1f} MB, of which {report.written / 1e6:,.1f} MB were written, {done}, in "
+        f"{report.seconds:.1f} s.",
+    )
+    if (settings.data / "log-signing.key").exists():
+        output.remark("The key log-signing.key was not copied: keep a copy of it in another, safe place.")
+
+
+@app.command(epilog="Example: rioni restore --from /backup/rioni --data /srv/rioni")
+def restore(
+    *,
+    source: Annotated[Path, typer.Option("--from", help="Folder with the backup.")],
+    data: Data = None,
+    accept_lost_events: Annotated[
+        bool, typer.Option("--accept-lost-events", help="Lose what is newer than the backup; the log records it.")
+    ] = False,
+    delete_old: Annotated[
+        bool, typer.Option("--delete-old", help="Delete the replaced files instead of keeping them.")
+    ] = False,
+    config_file: ConfigFile = None,
+    json: Json = False,
+) -> None:
+    """Restore a backup into the data directory of a broker that is stopped, or into a new one.
+
+    See [backups](operating/backup.md#restoring).
+    """
+    settings = load_settings(config_file, restoring=True, data=data)
+    from rioni.operations.restore import restore as run
+
+    with progress_bars() as progress:
+        report = run(source, settings.data, progress, accept_lost_events=accept_lost_events, delete_old=delete_old)
+    output = Output(json)
+    if report.lost:
+        output.remark(f"Lost, and recorded in the internal log: {report.lost}.")
+    if report.kept_in is not None:
+        output.remark(f"The files from before are in {report.kept_in}. Delete them when you no longer need them.")
+    taken_at, position = report.manifest.taken_at, report.manifest.position
+    kept_in = None if report.kept_in is None else str(report.kept_in)
+    output.line(
+        {"taken_at": taken_at, "position": position, "lost": str(report.lost or ""), "kept_in": kept_in},
+        f"Restored the backup of {taken_at}, position {position} of the log.",
+    )

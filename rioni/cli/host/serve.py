@@ -1,4 +1,4 @@
-"""Commands that run a broker: serve and demo."""
+"""Commands that run a broker or a demo, and show the settings that a broker would have."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,8 +6,13 @@ from typing import Annotated
 import typer
 
 from rioni.cli.host.options import ConfigFile, Data, Port, load_settings
+from rioni.cli.options import Json
+from rioni.cli.terminal.output import Output
+from rioni.config.loading import load
 from rioni.config.settings import SETTINGS
 
+
+# --- Commands that run a broker: serve and demo ---
 
 app = typer.Typer()
 
@@ -65,6 +70,22 @@ def demo(
     Java.
     """
     settings = load_settings(config_file, data=data, port=port)
-    from rioni.cli.demo.demo import run
+    from rioni.cli.demo import run
 
     run(settings, exit_after=exit_after, flights=flights)
+
+
+# --- Commands about the settings ---
+
+config_app = typer.Typer(name="config", no_args_is_help=True, help="Look at the settings.")
+
+
+@config_app.command("show", epilog="Example: RIONI_PORT=8081 rioni config show")
+def config_show(*, config_file: ConfigFile = None, json: Json = False) -> None:
+    """Show every setting, its value, and where the value comes from."""
+    loaded = load(file=config_file)
+    shown = (
+        {"setting": name, "value": setting.show(getattr(loaded.config, name)), "source": loaded.sources[name]}
+        for name, setting in SETTINGS.items()
+    )
+    Output(json).items(shown, {"setting": "setting", "value": "value", "source": "source"})

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal, TextIO, cas
 import typer
 
 from rioni.cli.connections.session import Session
-from rioni.cli.terminal.exit_codes import FAILED, REFUSED
-from rioni.cli.terminal.meter import Meter, meter
-from rioni.cli.terminal.output import Output, say
+from rioni.cli.terminal.ending import FAILED, REFUSED
+from rioni.cli.terminal.output import Meter, Output, meter, say
 from rioni.cli.terminal.streams import created
 from rioni.domain.errors import Invalid, RioniError
 
@@ -108,7 +107,7 @@ def _warn_once(warning: str) -> None:
 
 
 def _warn(event_type: "EventType", names: Sequence[str]) -> None:
-    from rioni.cli.publishing.schema_paths import check_paths
+    from rioni.cli.publishing.checking import check_paths
 
     for warning in check_paths([event_type], names):
         _warn_once(warning)

@@ -1,4 +1,4 @@
-"""Commands that show, create and delete event types."""
+"""Commands that show, create, delete and count event types."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -8,7 +8,7 @@ import typer
 from rioni.cli.connections.options import AsOf, Category, CleanupPolicy, EventTypeName, UnusedDays
 from rioni.cli.connections.session import Session, connected
 from rioni.cli.definitions import editing
-from rioni.cli.definitions.definition_options import (
+from rioni.cli.definitions.editing import (
     Annotations,
     Attributes,
     DefinitionFile,
@@ -18,12 +18,14 @@ from rioni.cli.definitions.definition_options import (
     created,
     texts,
 )
-from rioni.cli.definitions.event_type_columns import COLUMNS, DAY_MS, MEMBERS
+from rioni.cli.definitions.printing import COLUMNS, DAY_MS, MEMBERS
+from rioni.cli.events.event_options import show_ticket
 from rioni.cli.options import DAYS_MAX, Yes
-from rioni.cli.registry.stream_tickets import show_ticket
 from rioni.cli.terminal.output import confirm_name, say
 from rioni.cli.terminal.tables import Column, client_of, indented
 
+
+# --- Commands that show, create and delete event types ---
 
 ANY_OBJECT = {"schema": {"type": "object"}}
 
@@ -253,3 +255,57 @@ def _statistic(partitions: int) -> dict[str, int]:
         "read_parallelism": partitions,
         "write_parallelism": partitions,
     }
+
+
+# --- The command that counts event types ---
+
+facets_app = typer.Typer(name="event-types", no_args_is_help=True, help="Event types: what events may be published.")
+
+FACETS = ("owning_application", "category", "cleanup_policy", "label")
+
+
+@facets_app.command(
+    epilog="Example: rioni event-types facets\n\n"
+    "Example: rioni event-types facets --owning-application shop --unused-days 60"
+)
+@connected
+def facets(
+    session: Session,
+    *,
+    name: Annotated[str | None, typer.Option(help="Only these names; `*` matches any text.")] = None,
+    owning_application: Annotated[str | None, typer.Option(help="Only those of this application.")] = None,
+    category: Category = None,
+    cleanup_policy: CleanupPolicy = None,
+    label: Annotated[
+        list[str], typer.Option(help="Only those with this label; may be repeated.", metavar="KEY[:VALUE]")
+    ] = [],  # noqa: B006 - never changed
+    unused_days: UnusedDays = None,
+    limit: Annotated[int | None, typer.Option(help="How many values of each member are shown.", min=1)] = None,
+    as_of: AsOf = None,
+) -> None:
+    """Count [event types](reference/event-types.md#facets) by owner, category, clean-up policy and label.
+
+    Event types count as unused if nobody has published to them or read them for 30 days, or `--unused-days`.
+    """
+    found = session.client.event_types.facets(
+        name=name,
+        owning_application=owning_application,
+        category=category,
+        cleanup_policy=cleanup_policy,
+        labels=label,
+        unused_days=unused_days,
+        limit=limit,
+        as_of=as_of,
+    )
+    rows = [
+        {"member": member, "value": each.value, "count": each.count}
+        for member in FACETS
+        for each in getattr(found, member).values
+    ]
+    if found.unused is not None:
+        rows.append({"member": "unused", "value": f"for {found.unused.days} days", "count": found.unused.count})
+    rows.append({"member": "total", "value": "", "count": found.total})
+    session.output.items(rows, {"member": "member", "value": "value", "count": "count"})
+    for member in FACETS:
+        facet = getattr(found, member)
+        session.output.note_left_out(len(facet.values), facet.distinct, f"values of {member}")

@@ -1,10 +1,11 @@
-"""Commands for the partitions of event types, and for computing with cursors."""
+"""Commands for the partitions and timelines of event types, and for computing with cursors."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rioni.cli.connections.options import EventTypeName
+from rioni.cli.connections import completions
+from rioni.cli.connections.options import AsOf, EventTypeName
 from rioni.cli.connections.session import Session, connected
 from rioni.cli.options import Yes
 from rioni.cli.terminal.output import confirm
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
 
     from rioni.cli.terminal.tables import Column
     from rioni.client import CursorSpecification
+
+
+# --- Commands for the partitions of event types, and for computing with cursors ---
 
 app = typer.Typer(name="partitions", no_args_is_help=True, help="Partitions of event types, and places in them.")
 
@@ -134,3 +138,40 @@ def _cursor(text: str) -> tuple[str, str]:
     if not partition or not colon or not offset:
         raise typer.BadParameter(f"{text} is not a place; write {CURSOR}")
     return partition, offset
+
+
+# --- Commands for the timelines of event types ---
+
+timelines_app = typer.Typer(
+    name="timelines", no_args_is_help=True, help="In which storages the events of an event type are."
+)
+
+
+@timelines_app.command("list", epilog="Example: rioni timelines list order.created")
+@connected
+def list_timelines(session: Session, event_type: EventTypeName, *, as_of: AsOf = None) -> None:
+    """Show the [timelines](reference/timelines.md) of an event type, oldest first."""
+    session.output.items(
+        session.client.timelines.list(event_type, as_of=as_of),
+        {
+            "order": "order",
+            "storage": "storage_id",
+            "topic": "topic",
+            "created": "created_at",
+            "active since": "switched_at",
+            "cleaned up": "cleaned_up_at",
+        },
+    )
+
+
+@timelines_app.command(epilog="Example: rioni timelines create order.created archive")
+@connected
+def create(
+    session: Session,
+    event_type: EventTypeName,
+    storage: Annotated[str, typer.Argument(help="Id of the storage.", autocompletion=completions.storages)],
+) -> None:
+    """Begin a timeline in a storage, in which new events go from then on; waits until they do."""
+    session.client.timelines.create(event_type, storage)
+    active = session.client.timelines.list(event_type)[-1]
+    session.output.line(active, f"New events of {event_type} go to timeline {active.order} in {active.storage_id}.")

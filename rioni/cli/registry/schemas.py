@@ -1,20 +1,26 @@
-"""Commands for the versions of schemas."""
+"""Commands for schemas: their versions, models of their events, and what all event types share."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from rioni.cli.connections import completions
 from rioni.cli.connections.options import AsOf, EventTypeName, read_json
 from rioni.cli.connections.session import Session, connected
-from rioni.cli.terminal.exit_codes import FOUND
-from rioni.cli.terminal.output import as_sentence
+from rioni.cli.terminal.ending import FOUND
+from rioni.cli.terminal.output import as_sentence, write_file
 from rioni.cli.terminal.tables import indented
+from rioni.domain.errors import Invalid
 
 
 if TYPE_CHECKING:
     from rioni.client import Schema
+
+
+# --- Commands for the versions of schemas ---
 
 app = typer.Typer(name="schemas", no_args_is_help=True, help="Versions of the schemas of event types.")
 
@@ -50,7 +56,7 @@ def add(session: Session, event_type: EventTypeName, file: SchemaFile, *, kind: 
     """Add a version of the schema, if the compatibility mode of the event type allows the change."""
     import msgspec
 
-    from rioni.cli.publishing.schema_paths import filters_that_lose
+    from rioni.cli.publishing.checking import filters_that_lose
 
     schema = _schema(file, kind)
     before = session.client.event_types.get(event_type)
@@ -93,3 +99,82 @@ def _schema(file: Path, kind: str) -> "Schema":
     from rioni.client import Schema
 
     return Schema(schema=json.dumps(read_json(file), ensure_ascii=False), type=kind)
+
+
+# --- Commands for what all event types of a broker share: strategies, and Avro schemas of batches ---
+
+registry_app = typer.Typer(name="registry", no_args_is_help=True, help="Strategies, and Avro schemas of batches.")
+
+Batch = Annotated[Literal["batch.publishing", "batch.consumption"], typer.Argument(help="Which batches.")]
+
+
+@registry_app.command("partition-strategies", epilog="Example: rioni registry partition-strategies")
+@connected
+def partition_strategies(session: Session) -> None:
+    """Show the names of the [partition strategies](reference/event-types.md)."""
+    _names(session, session.client.event_types.partition_strategies())
+
+
+@registry_app.command("enrichment-strategies", epilog="Example: rioni registry enrichment-strategies")
+@connected
+def enrichment_strategies(session: Session) -> None:
+    """Show the names of the enrichment strategies."""
+    _names(session, session.client.event_types.enrichment_strategies())
+
+
+@registry_app.command("avro-schemas", epilog="Example: rioni registry avro-schemas batch.publishing")
+@connected
+def avro_schemas(session: Session, batch: Batch) -> None:
+    """Show all versions of the Avro schema of [batches](api/avro.md)."""
+    session.output.items(session.client.schemas.avro_versions(batch), {"version": "version", "schema": "avro_schema"})
+
+
+@registry_app.command("avro-schema", epilog="Example: rioni registry avro-schema batch.publishing 1 > batch.avsc")
+@connected
+def avro_schema(session: Session, batch: Batch, version: Annotated[str, typer.Argument(help="The version.")]) -> None:
+    """Show a version of the Avro schema of batches; without `--json` only the schema, in several lines."""
+    found = session.client.schemas.avro(batch, version)
+    session.output.line(found, json.dumps(found.avro_schema, indent=2))
+
+
+def _names(session: Session, names: Sequence[str]) -> None:
+    session.output.items([{"name": name} for name in names], {"name": "name"})
+
+
+# --- The command that writes models for events from schemas ---
+
+models_app = typer.Typer()
+
+
+@models_app.command(epilog="Example: rioni types order.created order.shipped --output events.py")
+@connected
+def types(
+    session: Session,
+    event_types: Annotated[
+        list[str], typer.Argument(help="Event types.", metavar="EVENT_TYPE...", autocompletion=completions.event_types)
+    ],
+    *,
+    style: Annotated[Literal["msgspec", "dataclass"], typer.Option(help="Of the classes.")] = "msgspec",
+    formats: Annotated[
+        bool, typer.Option(help="Whether texts with the format date-time, date or uuid get types of their own.")
+    ] = True,
+    output: Annotated[Path | None, typer.Option(help="The file to write.")] = None,
+) -> None:
+    """Write models in Python for the events of event types, from their [schemas](reference/schemas.md).
+
+    A class for each event type and for the objects in its events: [models of events](client/types.md). With `--json`
+    the output is an object with the member `source`.
+    """
+    from rioni.client.codegen.event_models import event_models
+
+    try:
+        source = event_models(
+            [session.client.event_types.get(name) for name in event_types], style=style, formats=formats
+        )
+    except ValueError as ex:
+        raise Invalid(f"{ex}.") from ex
+    if output is None:
+        session.output.line({"source": source}, source.rstrip())
+        return
+    write_file(output, source)
+    session.output.line({"file": str(output)}, f"Wrote {output}.")

@@ -139,7 +139,7 @@ def json_line(value: Any) -> str:
 
 def indented(text: str) -> str:
     """JSON in several lines, without what controls a terminal; other texts as they are, and JSON that would change."""
-    from rioni.cli.terminal.json_text import json_values
+    from rioni.cli.terminal.json_and_yaml import json_values
 
     try:
         (document,) = json_values(text)

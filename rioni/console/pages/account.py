@@ -1,9 +1,13 @@
-"""Who the user is, and what this user may do with the broker."""
+"""Who the user is, and what this user may do with the broker: what is not allowed is said before it fails."""
 
+from collections.abc import Mapping
 from typing import Any
 
-from rioni.console.pages.page import Page, Visit
+from rioni.console.api import ApiProblem
+from rioni.console.pages.page import Page, Right, Visit
 
+
+# --- Who the user is, and what this user may do with the broker ---
 
 ALLOWS = {
     "READ": "See settings, storages, timelines and nodes; read all event types and subscriptions.",
@@ -18,3 +22,53 @@ def _load(visit: Visit) -> dict[str, Any]:
 
 
 ACCOUNT = Page("/account", "account.html.jinja", "Account", _load)
+
+
+# --- What the user may not do on a page, said before it fails. Whether it may be done, the API alone decides ---
+
+RESOURCES: Mapping[str, str] = {
+    "broker": "the broker",
+    "event_type": "this event type",
+    "subscription": "this subscription",
+}
+
+
+REFUSALS: Mapping[str, str] = {
+    "right": "",
+    "scope": ", and a token with the scope for it",
+    "blacklist": ", and no entry on the blacklist that forbids it",
+    "read_only": ", while writing is not switched off",
+}
+"""What is missing besides the right, by what refuses the operation."""
+WITHOUT_RIGHT: Mapping[str, str] = {
+    "scope": "a token with the scope for it",
+    "read_only": "writing to be switched on",
+}
+"""What is missing where all have the right."""
+
+
+def lacking(page: Page, visit: Visit) -> Mapping[str, str]:
+    """For each action of the page what the user lacks; an empty text for nothing.
+
+    Pages without actions do not ask the API.
+    """
+    needs = {name: action.needs for name, action in page.actions.items()}
+    held = _held(visit) if any(needs.values()) else {}
+    return {name: "" if needed is None else _lacking(needed, held) for name, needed in needs.items()}
+
+
+def _lacking(needed: Right, held: Mapping[str, str]) -> str:
+    outcome = held.get(needed.operation, "allowed")
+    if needed.of_all and outcome in WITHOUT_RIGHT:
+        return WITHOUT_RIGHT[outcome]
+    return "" if outcome == "allowed" else f"{needed.name} of {RESOURCES[needed.of]}{REFUSALS[outcome]}"
+
+
+def _held(visit: Visit) -> Mapping[str, str]:
+    """The operations that concern the page, with what refuses them; none if that is not known."""
+    named = {"event_type": visit.path.get("name"), "subscription_id": visit.path.get("id")}
+    try:
+        found: Mapping[str, str] = visit.api.get("/rights", **named)["operations"]
+    except ApiProblem:
+        return {}
+    return found

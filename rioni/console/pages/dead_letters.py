@@ -7,8 +7,7 @@ from urllib.parse import quote
 
 from rioni.console import exact_json
 from rioni.console.api import ApiProblem, path_of
-from rioni.console.pages.page import Visit
-from rioni.console.pages.paging import number_of
+from rioni.console.pages.page import Visit, number_of
 
 
 SHOWN = 100

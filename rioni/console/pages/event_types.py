@@ -1,12 +1,18 @@
-"""The list of event types, with the values that they can be narrowed by."""
+"""The list of event types, and the form that creates one."""
 
+import re
+from collections.abc import Mapping
+from http import HTTPStatus
 from typing import Any
 
+from rioni.console import exact_json
+from rioni.console.api import ApiProblem, path_of
 from rioni.console.charts import sparklines
-from rioni.console.pages.example_event import FIRST, example
-from rioni.console.pages.page import Page, Visit
-from rioni.console.pages.paging import PAGE, offset_of, page
+from rioni.console.pages.example_event import FIRST, WITHOUT_METADATA, example
+from rioni.console.pages.page import PAGE, Action, Done, Page, Right, Visit, number_of, offset_of, page, with_warnings
 
+
+# --- The list of event types, with the values that they can be narrowed by ---
 
 FILTERS = ("owning_application", "category", "cleanup_policy", "label", "unused_days")
 FACETS = (("owning_application", "Owner"), ("category", "Category"), ("cleanup_policy", "Clean-up"), ("label", "Label"))
@@ -34,3 +40,140 @@ def _load(visit: Visit) -> dict[str, Any]:
 
 
 EVENT_TYPES = Page("/event-types", "event_types.html.jinja", "Event types", _load)
+
+
+# --- The form that creates an event type; the API checks what was typed, and each error stands beside its field ---
+
+CATEGORIES = {
+    "business": "events with metadata, such as a change of a process",
+    "data": "changes of data, each with its operation",
+    "undefined": "any JSON objects, without metadata",
+}
+STRATEGIES = {
+    "random": "to any partition; no order",
+    "hash": "events of one key go to one partition, in order",
+    "user_defined": "publishers name the partition",
+}
+COMPATIBILITY_MODES = ("forward", "compatible", "none")
+ENRICHMENT = "metadata_enrichment"
+DEFAULTS = {
+    "category": "business",
+    "partition_strategy": "random",
+    "partitions": "1",
+    "compatibility_mode": COMPATIBILITY_MODES[0],
+    "schema": '{\n  "type": "object",\n  "properties": {\n    "order": {"type": "string"}\n  }\n}',
+}
+FIELDS = (
+    "name",
+    "owning_application",
+    "category",
+    "schema",
+    "compatibility_mode",
+    "partition_strategy",
+    "partition_key_fields",
+    "partitions",
+)
+_MEMBERS = {"enrichment_strategies": "category", "default_statistic": "partitions"}
+"""Members of the API that are set by another field."""
+_WORDS = {
+    "values: [undefined": "category",
+    "values: [compatible": "compatibility_mode",
+    "enrichment": "category",
+    "partition_key": "partition_key_fields",
+    "partition strategy": "partition_strategy",
+    "partition_strategy": "partition_strategy",
+    "schema": "schema",
+    "category": "category",
+    "already exists": "name",
+    "application": "owning_application",
+    "parallelism": "partitions",
+    "partitions": "partitions",
+}
+"""What details of problems say, in the order in which it is looked for."""
+
+
+class _InvalidField(ApiProblem):
+    def __init__(self, field: str, detail: str) -> None:
+        self.field = field
+        super().__init__(HTTPStatus.UNPROCESSABLE_ENTITY, {"title": "Not created", "detail": detail})
+
+
+def _load_form(visit: Visit) -> dict[str, Any]:
+    visit.api.get("/registry/partition-strategies")  # Nobody fills in the form after the session has ended.
+    return {
+        "values": DEFAULTS | {name: visit.form[name] for name in FIELDS if name in visit.form},
+        "errors": visit.outcome.get("errors", {}),
+        "categories": CATEGORIES,
+        "strategies": STRATEGIES,
+        "compatibility_modes": COMPATIBILITY_MODES,
+    }
+
+
+def _create(visit: Visit) -> Done:
+    try:
+        body = _body(visit.form, visit.typed("schema"))
+        answer = visit.api.send("POST", "/event-types", body=body)
+    except ApiProblem as ex:
+        visit.outcome["errors"] = _by_field(ex)
+        raise
+    return Done(with_warnings(f"{body['name']} is created", answer), path_of("event-types", body["name"]))
+
+
+def _body(form: Mapping[str, str], text: str) -> dict[str, Any]:
+    """The event type that was typed, as the API takes it."""
+    try:
+        exact_json.decode_typed(text)
+    except ValueError as ex:
+        raise _InvalidField("schema", f"This is not JSON: {ex}") from ex
+    given = {name: form.get(name, "").strip() for name in FIELDS}
+    if not given["owning_application"]:
+        raise _InvalidField("owning_application", "Say which application it belongs to.")
+    partitions = number_of(form, "partitions")
+    if not partitions:
+        raise _InvalidField("partitions", "The number of partitions is a whole number from 1 on.")
+    keys = [each for each in re.split(r"[\s,]+", form.get("partition_key_fields", "")) if each]
+    return {
+        "name": given["name"],
+        "owning_application": given["owning_application"],
+        "category": given["category"],
+        "enrichment_strategies": [] if given["category"] == WITHOUT_METADATA else [ENRICHMENT],
+        "partition_strategy": given["partition_strategy"],
+        "partition_key_fields": keys,
+        "compatibility_mode": given["compatibility_mode"],
+        "default_statistic": {
+            "messages_per_minute": 0,
+            "message_size": 1,
+            "read_parallelism": partitions,
+            "write_parallelism": partitions,
+        },
+        "schema": {"type": "json_schema", "schema": text},
+    }
+
+
+def _by_field(problem: ApiProblem) -> dict[str, str]:
+    """The lines of a problem by the field that each is about; what is about none is shown above the form alone."""
+    if isinstance(problem, _InvalidField):
+        return {problem.field: problem.detail}
+    found: dict[str, str] = {}
+    if problem.status in (HTTPStatus.BAD_REQUEST, HTTPStatus.CONFLICT, HTTPStatus.UNPROCESSABLE_ENTITY):
+        for line in problem.detail.splitlines():
+            if field := _field_of(line):
+                found[field] = f"{found[field]} {line}" if field in found else line
+    return found
+
+
+def _field_of(line: str) -> str:
+    named = re.match(r'Field "(\w+)', line)
+    if named:
+        field = _MEMBERS.get(named[1], named[1])
+        return field if field in FIELDS else ""
+    return next((field for word, field in _WORDS.items() if word in line.lower()), "")
+
+
+NEW_EVENT_TYPE = Page(
+    "/create-event-type",
+    "new_event_type.html.jinja",
+    "Create an event type",
+    _load_form,
+    {"create": Action(_create, Right("broker", "WRITE", "POST /event-types", of_all=True))},
+)

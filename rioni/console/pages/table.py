@@ -2,17 +2,7 @@
 
 from typing import NamedTuple
 
-from rioni.console.pages import (
-    account,
-    administration,
-    audit,
-    event_type,
-    event_types,
-    events,
-    new_event_type,
-    overview,
-    subscriptions,
-)
+from rioni.console.pages import account, administration, audit, event_type, event_types, events, overview, subscriptions
 from rioni.console.pages.page import Page
 
 
@@ -37,7 +27,7 @@ SECTIONS = (
 PAGES: tuple[Page, ...] = (
     overview.OVERVIEW,
     event_types.EVENT_TYPES,
-    new_event_type.NEW_EVENT_TYPE,
+    event_types.NEW_EVENT_TYPE,
     event_type.EVENT_TYPE,
     events.EVENTS,
     subscriptions.SUBSCRIPTIONS,

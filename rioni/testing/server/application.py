@@ -1,19 +1,22 @@
 """A broker that tests control: as `rioni serve` with one worker, with faults and with time that can be moved."""
 
 import contextlib
+import mmap
 import os
 import shutil
 import signal
 import socket
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import gevent
 import msgspec
 from gevent.lock import Semaphore
+from msgspec import Meta
 
 from rioni.config import logs as logging_setup
 from rioni.config.loading import load
@@ -21,18 +24,65 @@ from rioni.config.settings import Config
 from rioni.domain.errors import Invalid, RioniError
 from rioni.server.processes import HOUSEKEEPING_S, Application, serve
 from rioni.server.worker import Worker
-from rioni.testing.server.clock import MovableClock
-from rioni.testing.server.commands import (
-    LINE_BYTES_MAX,
-    AddFault,
-    Advance,
-    ClearFaults,
-    Command,
-    DropConnections,
-    decode_command,
-    line,
-)
-from rioni.testing.server.faults import BadFault, Faults, WsgiApp
+from rioni.testing.server.faults import BadFault, Fault, Faults, WsgiApp
+
+
+# --- A clock that tests move ahead ---
+
+
+class MovableClock:
+    """The machine's clocks, moved ahead together. How far is shared with the processes that are forked later."""
+
+    def __init__(self) -> None:
+        self._ahead_ms = memoryview(mmap.mmap(-1, 8)).cast("q")
+
+    def advance(self, milliseconds: int) -> None:
+        """Move ahead by so much."""
+        assert milliseconds >= 0, "no broker can deal with time that goes back"
+        self._ahead_ms[0] += milliseconds
+
+    def now_ms(self) -> int:
+        """Milliseconds since the epoch."""
+        return time.time_ns() // 1_000_000 + self._ahead_ms[0]
+
+    def monotonic(self) -> float:
+        """Seconds from an arbitrary start, never going back."""
+        return time.monotonic() + self._ahead_ms[0] / 1_000
+
+
+# --- What tests ask of a broker over its control socket: one JSON object a line, each answered by one line ---
+
+LINE_BYTES_MAX = 1_000_000
+
+
+class Advance(msgspec.Struct, tag="advance", tag_field="do"):
+    """Move the time ahead, and do all that is due then."""
+
+    milliseconds: Annotated[int, Meta(ge=0)]
+
+
+class AddFault(msgspec.Struct, tag="add_fault", tag_field="do"):
+    """Let something happen to the next requests."""
+
+    fault: Fault
+
+
+class ClearFaults(msgspec.Struct, tag="clear_faults", tag_field="do"):
+    """Forget the faults that have not happened."""
+
+
+class DropConnections(msgspec.Struct, tag="drop_connections", tag_field="do"):
+    """Close all connections that are open."""
+
+
+Command = Advance | AddFault | ClearFaults | DropConnections
+
+decode_command = msgspec.json.Decoder(Command).decode
+
+
+def line(**members: Any) -> bytes:
+    """A line of the protocol."""
+    return msgspec.json.encode(members) + b"\n"
 
 
 DEFAULTS = {

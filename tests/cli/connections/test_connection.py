@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rioni.cli.connections.connection import resolve
-from rioni.cli.connections.contexts import Context, changed_contexts
+from rioni.cli.connections.connection import Context, changed_contexts, resolve
 from rioni.domain.errors import Invalid
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from rioni.cli.definitions.definition import Definition, dotted
 from rioni.cli.definitions.format import definition, json_schema
-from rioni.cli.terminal.yaml_text import read
+from rioni.cli.terminal.json_and_yaml import read
 from rioni.client.models.event_types import EventType
 from rioni.client.models.subscriptions import Subscription
 

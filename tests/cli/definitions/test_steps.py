@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from rioni.cli.definitions.definition import Definition, Place
 from rioni.cli.definitions.format import definition, document_of
 from rioni.cli.definitions.steps import Action, Step, ordered, step
-from rioni.cli.terminal.yaml_text import read, written
+from rioni.cli.terminal.json_and_yaml import read, written
 from rioni.client.models.event_types import EventType
 from rioni.client.models.subscriptions import Subscription
 from rioni.domain.errors import Invalid

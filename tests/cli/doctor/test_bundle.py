@@ -4,10 +4,10 @@ import tarfile
 import pytest
 
 from rioni.cli.doctor import bundle
-from rioni.cli.doctor.allowed import Allowed
-from rioni.cli.doctor.facts.connection import Access
-from rioni.cli.doctor.facts.files import LogFile
-from rioni.cli.doctor.facts.metrics import Metrics
+from rioni.cli.doctor.bundle import Allowed
+from rioni.cli.doctor.checks.connection import Access
+from rioni.cli.doctor.checks.files import LogFile
+from rioni.cli.doctor.checks.metrics import Metrics
 from rioni.cli.doctor.model import Missing, Result
 from rioni.cli.doctor.redaction import Redactor
 from rioni.domain.errors import Invalid

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from rioni.cli.doctor.command import url_of
-from rioni.cli.doctor.site import Host
-from rioni.cli.doctor.table import CHECKS
+from rioni.cli.doctor.diagnosis import CHECKS
+from rioni.cli.doctor.model import Host
 from rioni.client import Client, EventType, Schema, Subscription
 from rioni.config.settings import Config
 from tests.support.certificates import authority

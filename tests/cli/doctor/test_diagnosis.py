@@ -4,8 +4,7 @@ from dataclasses import replace
 import pytest
 
 from rioni.cli.doctor.diagnosis import gather, run
-from rioni.cli.doctor.model import Missing, NotLookedAt, check, error, source, warning
-from rioni.cli.doctor.site import Deadline, Scope, Site
+from rioni.cli.doctor.model import Deadline, Missing, NotLookedAt, Scope, Site, check, error, source, warning
 from rioni.client import Client
 from rioni.client.errors import ClientError
 from rioni.domain.errors import Invalid

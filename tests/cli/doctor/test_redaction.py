@@ -4,9 +4,9 @@ from urllib.parse import quote
 import msgspec
 import pytest
 
+from rioni.cli.doctor.diagnosis import CHECKS
+from rioni.cli.doctor.model import Host
 from rioni.cli.doctor.redaction import Redactor, known_secrets
-from rioni.cli.doctor.site import Host
-from rioni.cli.doctor.table import CHECKS
 from rioni.config.settings import Config
 
 

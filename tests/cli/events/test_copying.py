@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from rioni.cli.events.across_partitions import entries
 from rioni.cli.events.copy_state import state_file
-from rioni.cli.events.copy_target import target_of
-from rioni.cli.events.copying import Copy, Stopped, Transformation, check_identities, growth, new_state
-from rioni.cli.events.merging import entries
-from rioni.cli.events.ranges import Selection, between, ends, starts
+from rioni.cli.events.copying import Copy, Stopped, Transformation, check_identities, growth, new_state, target_of
 from rioni.cli.events.reading import Reader
+from rioni.cli.events.selecting import Selection, between, ends, starts
 from rioni.cli.publishing.publishing import BatchPublisher
 from rioni.client import ConnectionFailed, Schema, metadata
 from rioni.domain.errors import Invalid
@@ -199,7 +198,7 @@ def test_partitions_that_were_added_are_copied_from_their_beginning(client, even
 
 
 def test_a_broker_that_does_not_answer_ends_the_copy_with_an_error(client, event_type, copying, monkeypatch):
-    monkeypatch.setattr("rioni.cli.events.patience.PATIENCE_S", 0.5)
+    monkeypatch.setattr("rioni.cli.events.reading.PATIENCE_S", 0.5)
 
     def send(events, key):
         raise ConnectionFailed("no answer")

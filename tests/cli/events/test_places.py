@@ -3,10 +3,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from rioni.cli.events.merging import entries
+from rioni.cli.events.across_partitions import entries
 from rioni.cli.events.places import Locator
-from rioni.cli.events.ranges import Selection, between, ends, starts
 from rioni.cli.events.reading import Reader
+from rioni.cli.events.selecting import Selection, between, ends, starts
 from rioni.client import Client
 from rioni.domain.errors import Invalid
 from rioni.domain.timelines.position import TimelinePosition

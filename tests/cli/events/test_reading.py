@@ -6,10 +6,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from rioni.cli.events import reading
-from rioni.cli.events.last import last_events
-from rioni.cli.events.merging import entries
-from rioni.cli.events.ranges import Selection, between, ends, starts
+from rioni.cli.events.across_partitions import entries, last_events
 from rioni.cli.events.reading import Reader
+from rioni.cli.events.selecting import Selection, between, ends, starts
 from rioni.client import Client, NotFound, metadata
 from rioni.domain.errors import Invalid
 from rioni.domain.timelines.position import TimelinePosition

@@ -6,9 +6,8 @@ from uuid import uuid4
 
 import pytest
 
-from rioni.cli.events.merging import entries
-from rioni.cli.events.patience import FAILURES_SILENT
-from rioni.cli.events.reading import Range, Reader
+from rioni.cli.events.across_partitions import entries
+from rioni.cli.events.reading import FAILURES_SILENT, Range, Reader
 from rioni.client import Unavailable
 from rioni.domain.timelines.position import TimelinePosition
 from rioni.testing import Broker
@@ -71,7 +70,7 @@ def test_failures_that_stay_are_raised(failing, orders, monkeypatch):
 
     def told(note):
         notes.append(note)
-        monkeypatch.setattr("rioni.cli.events.patience.PATIENCE_S", 0.0)
+        monkeypatch.setattr("rioni.cli.events.reading.PATIENCE_S", 0.0)
 
     reader = Reader(failing.client(), orders, note=told)
     failing.fail_next(503, count=FAILURES_SILENT + 1, path="/event-types/*/events", retry_after_s=0)

@@ -6,8 +6,8 @@ from html import unescape
 
 import pytest
 
-from rioni.console.pages import ended_streams
-from rioni.console.pages.paging import PAGE
+from rioni.console.pages import subscriptions
+from rioni.console.pages.page import PAGE
 from rioni.domain.streaming.messages import Reason
 from tests.console.markup import forms
 from tests.support.server import open_stream
@@ -207,7 +207,7 @@ def test_ended_streams_are_shown_with_their_reason_and_what_to_do(visitor, subsc
 
 
 def test_every_reason_of_an_end_has_words():
-    assert list(ended_streams.REASONS) == [reason.label for reason in Reason]
+    assert list(subscriptions.REASONS) == [reason.label for reason in Reason]
 
 
 def test_the_past_has_no_streams_and_says_what_is_of_now(visitor, subscription, api):

@@ -4,10 +4,9 @@ import re
 from collections.abc import Iterator
 
 from rioni.cli.doctor.checks.administration import listed
-from rioni.cli.doctor.checks.connection import expiry
-from rioni.cli.doctor.facts.connection import Certificate, Reach
-from rioni.cli.doctor.facts.files import FORMAT, DataDirectory, Disk, FileSystem, Fsyncs, LogFile
-from rioni.cli.doctor.facts.machine import ClockSync, Memory, Port, Processes
+from rioni.cli.doctor.checks.connection import Certificate, Reach, expiry
+from rioni.cli.doctor.checks.files import FORMAT, DataDirectory, Disk, FileSystem, Fsyncs, LogFile
+from rioni.cli.doctor.checks.machine import ClockSync, Memory, Port, Processes
 from rioni.cli.doctor.model import ERROR, Finding, check, error, warning
 from rioni.config.settings import Config
 

@@ -1,6 +1,6 @@
 import pytest
 
-from rioni.cli.doctor.facts.connection import Access, Answer, Certificate, Reach
+from rioni.cli.doctor.checks.connection import Access, Answer, Certificate, Reach
 from tests.support.doctor_cases import Cases, ago, check_healthy, check_sick, error, healthy, sick, warning
 
 

@@ -1,8 +1,8 @@
 import pytest
 
-from rioni.cli.doctor.facts.connection import Certificate, Reach
-from rioni.cli.doctor.facts.files import DataDirectory, Disk, FileSystem, Fsyncs, LogFile
-from rioni.cli.doctor.facts.machine import ClockSync, Memory, Port, Process, Processes
+from rioni.cli.doctor.checks.connection import Certificate, Reach
+from rioni.cli.doctor.checks.files import DataDirectory, Disk, FileSystem, Fsyncs, LogFile
+from rioni.cli.doctor.checks.machine import ClockSync, Memory, Port, Process, Processes
 from rioni.config.settings import Config
 from tests.support.doctor_cases import Cases, ago, check_healthy, check_sick, error, healthy, sick, warning
 

@@ -1,6 +1,6 @@
 import pytest
 
-from rioni.cli.doctor.facts.metrics import Metrics, Series
+from rioni.cli.doctor.checks.metrics import Metrics, Series
 from tests.support.doctor_cases import Cases, check_healthy, check_sick, error, healthy, sick, warning
 
 

@@ -2,10 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from rioni.cli.doctor.facts.installation import Installation
-from rioni.cli.doctor.facts.machine import Memory
-from rioni.cli.doctor.facts.servers import Server
-from rioni.cli.doctor.facts.settings import SecretFile, Shown
+from rioni.cli.doctor.checks.installation import Installation
+from rioni.cli.doctor.checks.machine import Memory, Server
+from rioni.cli.doctor.checks.settings import SecretFile, Shown
 from rioni.client.models.administration import Feature
 from rioni.config.settings import Config
 from tests.support.doctor_cases import Cases, check_healthy, check_sick, error, healthy, sick, warning

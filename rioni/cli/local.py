@@ -1,0 +1,169 @@
+"""Commands about the command line itself: examples, completion and manual pages."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rioni.cli.options import Json
+from rioni.cli.terminal.output import Output, say, write_file
+from rioni.cli.terminal.streams import CannotWrite
+from rioni.domain.errors import Invalid
+from rioni.domain.nearest import proposal
+
+
+# --- The command that shows examples by topic ---
+
+app = typer.Typer()
+
+
+def _topics() -> list[str]:
+    from rioni.cli.documentation import topics
+
+    return list(topics())
+
+
+@app.command(epilog="Example: rioni cheat contexts")
+def cheat(
+    topic: Annotated[
+        str | None, typer.Argument(help="The topic; by default all are listed.", autocompletion=_topics)
+    ] = None,
+    *,
+    json: Json = False,
+) -> None:
+    """Show examples for a topic, which can be copied: each of them is run in the tests of this release."""
+    from rioni.cli.documentation import topics
+
+    output = Output(json)
+    found = topics()
+    if topic is None:
+        output.items(
+            [{"topic": each.name, "title": each.title} for each in found.values()], {"topic": "topic", "title": "title"}
+        )
+        return
+    if topic not in found:
+        listed = f"; there are: {', '.join(found)}."
+        raise Invalid(f"There is no topic {topic}{proposal(topic, found, listed)}")
+    wanted = found[topic]
+    if json:
+        output.item({"topic": topic, "title": wanted.title, "examples": [each._asdict() for each in wanted.examples]})
+        return
+    typer.secho(wanted.title, bold=True)
+    for example in wanted.examples:
+        say("")
+        if example.words:
+            typer.secho(f"# {example.words}", dim=True)
+        if example.commands:
+            say(example.commands)
+
+
+# --- The command that prints what a shell needs to complete commands ---
+#
+# The scripts read completions line by line, and evaluate none of them: typer's own script for zsh does.
+
+BASH = r"""
+_rioni_completion() {
+    local line
+    COMPREPLY=()
+    while IFS= read -r line; do
+        COMPREPLY+=("$line")
+    done < <(IFS=$'\n'; COMP_WORDS="${COMP_WORDS[*]}" COMP_CWORD=$COMP_CWORD \
+        _RIONI_COMPLETE=complete_bash "$1" 2>/dev/null)
+}
+
+complete -o default -F _rioni_completion rioni
+"""
+ZSH = r"""
+#compdef rioni
+
+_rioni_completion() {
+  local line value
+  local -a described
+  while IFS= read -r line; do
+    value="${line%%$'\t'*}"
+    value="${value//:/\\:}"
+    [[ "$line" == *$'\t'* ]] && value+=":${line#*$'\t'}"
+    described+=("$value")
+  done < <(_TYPER_COMPLETE_ARGS="${words[1,$CURRENT]}" _TYPER_COMPLETE_FISH_ACTION=get-args \
+    _RIONI_COMPLETE=complete_fish "${words[1]}" 2>/dev/null)
+  if (( ${#described} )); then
+    _describe rioni described
+  else
+    _files
+  fi
+}
+
+compdef _rioni_completion rioni
+"""
+FISH = r"""
+function __rioni_completion
+    _RIONI_COMPLETE=complete_fish _TYPER_COMPLETE_FISH_ACTION=$argv[1] \
+        _TYPER_COMPLETE_ARGS=(commandline -cp | string collect) rioni 2>/dev/null
+end
+
+complete --command rioni --no-files --arguments "(__rioni_completion get-args)" --condition "__rioni_completion is-args"
+"""
+
+
+class Shell(StrEnum):
+    """Shells with completion."""
+
+    BASH = "bash"
+    ZSH = "zsh"
+    FISH = "fish"
+
+
+@app.command(epilog="Example: rioni completion bash > ~/.local/share/bash-completion/completions/rioni")
+def completion(shell: Annotated[Shell, typer.Argument(help="The shell.")], *, json: Json = False) -> None:
+    """Print a script that completes commands, options, and names of event types, subscriptions and contexts.
+
+    For bash, `source <(rioni completion bash)` or the example; for zsh, `source <(rioni completion zsh)` in `~/.zshrc`
+    after `compinit`; for fish, `rioni completion fish > ~/.config/fish/completions/rioni.fish`. Names are asked from
+    the broker of the command line so far, for a second at most; if it does not answer, there are none.
+    """
+    script = {Shell.BASH: BASH, Shell.ZSH: ZSH, Shell.FISH: FISH}[shell].strip()
+    output = Output(json)
+    if json:
+        output.line({"shell": shell, "script": script}, "")
+    else:
+        say(script)
+
+
+# --- The command that prints manual pages ---
+
+
+@app.command(epilog="Example: rioni man audit log | man -l -\n\nExample: rioni man --to ~/.local/share/man/man1")
+def man(
+    command: Annotated[list[str] | None, typer.Argument(help="Words of a command; by default `rioni` itself.")] = None,
+    *,
+    to: Annotated[
+        Path | None, typer.Option(help="Write the pages of all commands to this folder.", metavar="DIR")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Print the manual page of a command, or write all of them, in the format of `man`.
+
+    The pages say what `--help` says. With `--to` each command gets a file, such as `rioni-audit-log.1`: a folder that
+    `manpath` names makes `man rioni-audit-log` work.
+    """
+    from rioni.cli.documentation import as_roff, pages
+
+    output = Output(json)
+    found = pages()
+    if to is not None:
+        try:
+            to.mkdir(parents=True, exist_ok=True)
+        except OSError as ex:
+            raise CannotWrite(f"{to} can't be written: {ex.strerror}.") from ex
+        for page in found.values():
+            write_file(to / f"{page.name.replace(' ', '-')}.1", as_roff(page))
+        output.line({"folder": str(to), "pages": len(found)}, f"{len(found)} pages are in {to}.")
+        return
+    name = " ".join(["rioni", *(command or [])])
+    if name not in found:
+        words = (each.removeprefix("rioni ") for each in found)
+        otherwise = "; `rioni --help` lists them."
+        raise Invalid(f"There is no command `{name}`{proposal(' '.join(command or ()), words, otherwise)}")
+    text = as_roff(found[name])
+    output.line({"name": name, "page": text}, text.rstrip("\n"))

@@ -1,0 +1,241 @@
+"""Commands that try filters of subscriptions, and consume subscriptions: write events, then commit them."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rioni.cli.connections import completions
+from rioni.cli.connections.options import SubscriptionId, check_reads
+from rioni.cli.connections.session import Session, connected
+from rioni.cli.events.event_options import (
+    Columns,
+    Limit,
+    Metadata,
+    Table,
+    Template,
+    check_asked,
+    show_ticket,
+    split_columns,
+)
+from rioni.cli.events.event_printing import event_writer
+from rioni.cli.options import SECONDS_MAX
+from rioni.cli.terminal.ending import FOUND
+from rioni.cli.terminal.output import as_sentence
+from rioni.domain.errors import Invalid
+
+
+if TYPE_CHECKING:
+    from rioni.client import FilterEvaluation
+
+
+# --- The command that tries filters of subscriptions ---
+
+app = typer.Typer(name="subscriptions")
+
+EVENTS_AT_ONCE = 20
+"""What the API takes."""
+
+
+@app.command(
+    "try-filter", epilog="Example: rioni subscriptions try-filter 'event.total > 100 && has(event.coupon)' events.jsonl"
+)
+@connected
+def try_filter(
+    session: Session,
+    expression: Annotated[str, typer.Argument(help="A CEL expression over `event`.", metavar="FILTER")],
+    file: Annotated[
+        str | None, typer.Argument(help="Events, a JSON object a line; by default those of standard input.")
+    ] = None,
+    *,
+    event_type: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Compare it with the schema of this event type; may be repeated.",
+            autocompletion=completions.event_types,
+        ),
+    ] = None,
+) -> None:
+    """Try a [filter](reference/subscriptions.md#filters) on events, and see which of its parts decides.
+
+    Exit code 1 if no event matches.
+    """
+    import msgspec
+
+    from rioni.cli.publishing.event_files import json_events
+    from rioni.client.values import encode, number
+
+    if event_type:
+        for warning in session.client.subscriptions.check_filter(expression, event_type):
+            session.output.note(f"Warning: {as_sentence(warning)}")
+    decode = msgspec.json.Decoder(float_hook=number).decode
+    events = [decode(each) for each in json_events(file)]
+    rows: list[tuple[Any, FilterEvaluation]] = []
+    for start in range(0, len(events), EVENTS_AT_ONCE):
+        some = events[start : start + EVENTS_AT_ONCE]
+        rows += zip(some, session.client.subscriptions.try_filter(expression, some), strict=True)
+    session.output.items(
+        [
+            {
+                "matches": each.matches,
+                **({"failure": each.failure} if each.failure else {}),
+                "parts": [part.members() for part in each.parts],
+                "event": event,
+            }
+            for event, each in rows
+        ],
+        {
+            "matches": lambda row: "yes" if row["matches"] else "no",
+            "because": lambda row: ", ".join(f"{_shown(part)}: {part['expression']}" for part in row["parts"]),
+            "event": lambda row: encode(row["event"]).decode(),
+        },
+    )
+    if not any(each.matches for _, each in rows):
+        raise typer.Exit(FOUND)
+
+
+def _shown(part: Mapping[str, object]) -> str:
+    value, failure = part.get("value"), part.get("failure")
+    return f"failed ({failure})" if failure else "no value" if value is None else str(value).lower()
+
+
+# --- The command that consumes a subscription: writes its events, and commits those that are written ---
+
+BATCH_EVENTS = 500
+LOOK_EVERY_S = 0.1
+IDLE_MIN_S = 2
+"""More than a broker lets events wait for a batch."""
+
+
+@app.command(
+    epilog="Example: rioni subscriptions consume 038fc871-1d2c-4e2e-aa29-1579e8f2e71f\n\n"
+    "Example: rioni subscriptions consume 038fc871-1d2c-4e2e-aa29-1579e8f2e71f --idle 5 > events.jsonl",
+)
+@connected
+def consume(
+    session: Session,
+    subscription: SubscriptionId,
+    *,
+    limit: Limit = None,
+    idle: Annotated[
+        float | None,
+        typer.Option(
+            help="End when no event has come for so long.", metavar="SECONDS", min=IDLE_MIN_S, max=SECONDS_MAX
+        ),
+    ] = None,
+    partition: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--partition",
+            "-p",
+            help="Only of this partition, `EVENT_TYPE:PARTITION` where there are several event types; may be repeated.",
+        ),
+    ] = None,
+    template: Template = None,
+    table: Table = False,
+    columns: Columns = None,
+    metadata: Metadata = None,
+) -> None:
+    """Write the events of a subscription, and commit those that are written.
+
+    The command is a consumer as any other: it shares the partitions with the streams that there are, and what it has
+    committed does not come again. To look at events without that, use [tail](cli/events.md#rioni-tail). It goes on
+    until Ctrl-C, `--limit` or `--idle`. An event is committed when it was handed to the program that reads the output;
+    what was being written when that ended comes again. The output has the forms of `tail`.
+    """
+    import msgspec
+
+    from rioni.cli.events.places import place
+    from rioni.cli.events.reading import Piece
+
+    names = split_columns(columns)
+    write = event_writer(
+        session.output, line_template=template, columns=names, table=table, metadata=metadata, with_event_type=True
+    )
+    if template or names:
+        event_types = session.client.subscriptions.get(subscription).event_types
+        check_asked(session, event_types, line_template=template, columns=names)
+    shows_places = session.output.json or bool(template) or table or bool(names)
+    # Brokers name the cursor of the last event of a batch only.
+    batch_limit = 1 if shows_places else BATCH_EVENTS
+    activity = _Activity()
+    with session.client.subscription(
+        subscription,
+        batch_limit=batch_limit,
+        partitions=_partitions(session, subscription, partition or ()),
+        on_assigned=lambda _: activity.note(),
+    ) as consumer:
+        left = limit
+        with activity.stopped_when_idle(consumer.stop, idle):
+            for event in consumer:
+                activity.note()
+                at = place(event.cursor.offset)
+                write(Piece(event.event_type, event.partition, at, [msgspec.Raw(event.raw)], at))
+                # What waits in memory must not be committed.
+                write.finish()
+                if left is not None and (left := left - 1) == 0:
+                    break
+
+
+@app.command(epilog="Example: rioni subscriptions ticket shop/billing")
+@connected
+def ticket(session: Session, subscription: SubscriptionId) -> None:
+    """Print an address that opens one stream of a subscription without a token, for a [browser](clients/browsers.md).
+
+    It holds a [ticket](reference/streams.md#tickets), which is good for a minute. `curl --no-buffer --header 'Accept:
+    text/event-stream' URL` reads it, too.
+    """
+    session.client.subscriptions.get(subscription)  # the ticket itself is given for any id
+    show_ticket(session, session.client.subscriptions.stream_ticket(subscription))
+
+
+def _partitions(session: Session, subscription: str, names: Sequence[str]) -> list[tuple[str, str]]:
+    """Event types and partitions that the user names."""
+    if not names:
+        return []
+    known = session.client.subscriptions.get(subscription)
+    event_types = known.event_types
+    found = []
+    for name in names:
+        event_type, _, partition = name.rpartition(":")
+        if not event_type and len(event_types) > 1:
+            raise Invalid(f"{name} may be a partition of several event types; write {event_types[0]}:{name}.")
+        check_reads(known, event_type or event_types[0])
+        found.append((event_type or event_types[0], partition))
+    return found
+
+
+class _Activity:
+    """Knows when something has happened last."""
+
+    def __init__(self) -> None:
+        self._last_s = time.monotonic()
+        self._ended = threading.Event()
+
+    def note(self) -> None:
+        """Something happens."""
+        self._last_s = time.monotonic()
+
+    @contextmanager
+    def stopped_when_idle(self, stop: Callable[[], None], idle_s: float | None) -> Iterator[None]:
+        """Stop when nothing has happened for so long; never if that is None."""
+        if idle_s is None:
+            yield
+            return
+        watcher = threading.Thread(target=self._watch, args=(stop, idle_s), daemon=True)
+        watcher.start()
+        try:
+            yield
+        finally:
+            self._ended.set()
+            # It looks at the event that often.
+            watcher.join(2 * LOOK_EVERY_S)
+
+    def _watch(self, stop: Callable[[], None], idle_s: float) -> None:
+        while not self._ended.wait(LOOK_EVERY_S):
+            if time.monotonic() - self._last_s > idle_s:
+                stop()
+                return

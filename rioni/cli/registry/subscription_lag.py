@@ -1,0 +1,267 @@
+"""Commands that show how far subscriptions are behind, once and live."""
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from time import monotonic, sleep
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rioni.cli.connections import completions
+from rioni.cli.connections.session import Session, connected
+from rioni.cli.options import SECONDS_MAX
+from rioni.cli.terminal.ending import FOUND
+from rioni.cli.terminal.output import console_on
+from rioni.cli.terminal.tables import Column, fit, table_of
+from rioni.domain.errors import Invalid
+from rioni.domain.timestamps import utc_text
+
+
+if TYPE_CHECKING:
+    from rioni.cli.registry.lag_rows import History, Lag
+    from rioni.client import Subscription
+
+
+app = typer.Typer(name="subscriptions")
+
+REQUESTS_MAX = 8
+"""At the same time, where there are many subscriptions."""
+SPARKLINE_WIDTH = 30
+
+SubscriptionIds = Annotated[
+    list[str],
+    typer.Argument(
+        help="Ids of subscriptions, or OWNING_APPLICATION/CONSUMER_GROUP; all of them by default.",
+        autocompletion=completions.subscriptions,
+        metavar="[SUBSCRIPTION]...",
+    ),
+]
+OwningApplication = Annotated[str | None, typer.Option(help="Without ids: only those of this application.")]
+EventType = Annotated[
+    str | None, typer.Option(help="Without ids: only those to this.", autocompletion=completions.event_types)
+]
+By = Annotated[
+    str | None,
+    typer.Option(
+        help="`partition`, `event-type` or `subscription`; by default partition if ids are given, else subscription.",
+        metavar="KIND",
+    ),
+]
+
+
+@app.command(
+    epilog="Example: rioni subscriptions lag 038fc871-1d2c-4e2e-aa29-1579e8f2e71f\n\n"
+    "Example: rioni subscriptions lag --owning-application shop --fail-above 10000"
+)
+@connected
+def lag(
+    session: Session,
+    subscriptions: SubscriptionIds = [],  # noqa: B006 - never changed
+    *,
+    owning_application: OwningApplication = None,
+    event_type: EventType = None,
+    by: By = None,
+    fail_above: Annotated[
+        int | None, typer.Option(help="Exit code 1 if a row has more uncommitted events.", min=0, metavar="EVENTS")
+    ] = None,
+    fail_above_seconds: Annotated[
+        int | None, typer.Option(help="Exit code 1 if the first of them is older.", min=0, metavar="SECONDS")
+    ] = None,
+) -> None:
+    """Show how many events subscriptions have not committed, and how old the first of them is.
+
+    Before a subscription is first streamed, all that it would begin with counts. With `--fail-above` or
+    `--fail-above-seconds`, a cursor beyond the end of its partition is a failure, too, and options that fit no
+    subscription are an error. JSON has the same rows without the total.
+    """
+    from rioni.cli.registry.lag_rows import summed, total_events
+
+    by = _checked(by, subscriptions)
+    found = _lags(session, _chosen(session, subscriptions, owning_application, event_type), strict=bool(subscriptions))
+    rows = summed(found, by)
+    if session.output.json:
+        session.output.items((each.as_json() for each in rows), {})
+    else:
+        total = {"subscription": "total", "unconsumed_events": total_events(rows)}
+        columns = _columns(by) | ({"problem": "errors"} if any(each.errors for each in rows) else {})
+        session.output.items([*(each.as_json() for each in rows), *[total] * (len(rows) > 1)], columns)
+    if fail_above is None and fail_above_seconds is None:
+        return
+    if not rows and (owning_application or event_type):
+        wanted = {"of application": owning_application, "to event type": event_type}
+        named = " ".join(f"{word} {name}" for word, name in wanted.items() if name)
+        raise Invalid(f"There is no subscription {named}: nothing was checked.")
+    if any(_is_too_much(each, fail_above, fail_above_seconds) for each in rows):
+        raise typer.Exit(FOUND)
+
+
+@app.command(
+    epilog="Example: rioni subscriptions watch --owning-application shop\n\n"
+    "Example: rioni subscriptions watch --every 10 --count 6 --json > lag.jsonl"
+)
+@connected
+def watch(
+    session: Session,
+    subscriptions: SubscriptionIds = [],  # noqa: B006 - never changed
+    *,
+    owning_application: OwningApplication = None,
+    event_type: EventType = None,
+    by: By = None,
+    every: Annotated[float, typer.Option(help="Look so often.", min=0.1, max=SECONDS_MAX, metavar="SECONDS")] = 2,
+    count: Annotated[int | None, typer.Option(help="Look so many times, and end.", min=1)] = None,
+) -> None:
+    """Show live how far subscriptions are behind, until Ctrl-C: events, change per second, and a line of the last ones.
+
+    On a terminal the table is refreshed in place; otherwise each refresh writes a line for each row. When the broker
+    can't be reached, or is not available for a while, that is said, and watching goes on.
+    """
+    from rioni.cli.registry.lag_rows import History, summed
+    from rioni.client import ConnectionFailed, ServerError
+
+    by = _checked(by, subscriptions)
+    histories: dict[tuple[str, str, str], History] = {}
+    with _screen(session) as show:
+        for number, at_s in enumerate(_ticks(every, count)):
+            try:
+                chosen = _chosen(session, subscriptions, owning_application, event_type)
+                rows = summed(_lags(session, chosen, strict=bool(subscriptions)), by)
+            except (ConnectionFailed, ServerError) as ex:
+                # What never worked is a mistake of the user.
+                if number == 0:
+                    raise
+                session.output.note(str(ex))
+                continue
+            # What is gone is forgotten.
+            histories = {each.key: histories.get(each.key) or History() for each in rows}
+            for each in rows:
+                histories[each.key].add(at_s, each.events)
+            show([_sample(each, histories[each.key]) for each in rows], by)
+            session.output.nothing_found = not rows
+
+
+def _is_too_much(row: "Lag", events_max: int | None, seconds_max: int | None) -> bool:
+    return (
+        bool(row.errors)
+        or (events_max is not None and (row.events or 0) > events_max)
+        or (seconds_max is not None and (row.seconds or 0) > seconds_max)
+    )
+
+
+def _checked(by: str | None, subscriptions: Sequence[str]) -> str:
+    from rioni.cli.registry.lag_rows import BY
+
+    if by is not None and by not in BY:
+        raise typer.BadParameter(f"{by!r} is not one of {', '.join(map(repr, BY))}.", param_hint="--by")
+    return by or ("partition" if subscriptions else "subscription")
+
+
+def _chosen(
+    session: Session, ids: Sequence[str], owning_application: str | None, event_type: str | None
+) -> "Iterable[Subscription]":
+    if ids:
+        return [session.client.subscriptions.get(each) for each in ids]
+    wanted = [] if event_type is None else [event_type]
+    return session.client.subscriptions.list(owning_application=owning_application, event_types=wanted)
+
+
+def _lags(session: Session, subscriptions: "Iterable[Subscription]", *, strict: bool) -> "list[Lag]":
+    """The lag of each partition; a subscription that was deleted meanwhile has none, or is an error."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    from rioni.cli.registry.lag_rows import lags_of
+    from rioni.client import NotFound
+
+    client = session.client
+
+    def asked(subscription: "Subscription") -> "list[Lag]":
+        try:
+            statistics = client.subscriptions.stats(subscription.id, show_time_lag=True, show_initial_lag=True)
+            return lags_of(subscription, statistics)
+        except NotFound:
+            if strict:
+                raise
+            return []
+
+    with ThreadPoolExecutor(REQUESTS_MAX) as threads:
+        return [lag for found in threads.map(asked, subscriptions) for lag in found]
+
+
+def _sample(row: "Lag", history: "History") -> dict[str, Any]:
+    return row.as_json() | {
+        "at": utc_text(datetime.now(UTC)),
+        "change_per_s": None if history.change_per_s is None else round(history.change_per_s, 1),
+        "empty_in_s": None if history.empty_in_s is None else round(history.empty_in_s),
+        "sparkline": history.sparkline(SPARKLINE_WIDTH).rjust(SPARKLINE_WIDTH),
+    }
+
+
+def _ticks(every: float, count: int | None) -> Iterator[float]:
+    """The times to look at, on a monotonic clock; waits between them."""
+    number = 0
+    while count is None or number < count:
+        started_s = monotonic()
+        yield started_s
+        number += 1
+        if number != count:
+            sleep(max(0.0, started_s + every - monotonic()))
+
+
+@contextmanager
+def _screen(session: Session) -> Iterator[Any]:
+    """What shows samples: a table in place, or lines."""
+    if session.output.json or not sys.stdout.isatty():
+        yield lambda samples, _by: _write_lines(session, samples)
+        return
+    from rich.live import Live
+
+    with Live(console=console_on(sys.stdout), auto_refresh=False) as live:
+
+        def show(samples: Sequence[dict[str, Any]], by: str) -> None:
+            table = table_of(samples, _columns(by, live=True))
+            fit(table, live.console.width)
+            live.update(table, refresh=True)
+
+        yield show
+
+
+def _write_lines(session: Session, samples: Sequence[dict[str, Any]]) -> None:
+    for each in samples:
+        events = "?" if each["unconsumed_events"] is None else f"{each['unconsumed_events']:,}"
+        change = "" if each["change_per_s"] is None else f", {each['change_per_s']:+,} per second"
+        about = [each["at"], each["subscription"], _application(each), each["event_type"], each["partition"]]
+        text = f"{' '.join(filter(None, about))}: {events} events, {len(each['streams'])} streams{change}"
+        session.output.line({name: value for name, value in each.items() if name != "sparkline"}, text)
+
+
+def _columns(by: str, *, live: bool = False) -> dict[str, Column]:
+    found: dict[str, Column] = {"subscription": "subscription", "application": _application}
+    if by != "subscription":
+        found["event type"] = "event_type"
+    if by == "partition":
+        found["partition"] = "partition"
+    found |= {"events": "unconsumed_events", "seconds": "consumer_lag_seconds"}
+    if live:
+        found |= {"per second": "change_per_s", "empty in": _empty_in, "": "sparkline"}
+    found["stream" if by == "partition" else "streams"] = _stream if by == "partition" else _stream_count
+    return found
+
+
+def _application(row: dict[str, Any]) -> str | None:
+    return f"{row['owning_application']}/{row['consumer_group']}" if "owning_application" in row else None
+
+
+def _stream(row: dict[str, Any]) -> str | None:
+    return next(iter(row.get("streams", ())), None)
+
+
+def _stream_count(row: dict[str, Any]) -> int | None:
+    return len(row["streams"]) if "streams" in row else None
+
+
+def _empty_in(row: dict[str, Any]) -> str | None:
+    seconds = row["empty_in_s"]
+    if seconds is None:
+        return None
+    return f"{seconds // 60} min {seconds % 60} s" if seconds >= 60 else f"{seconds} s"  # noqa: PLR2004

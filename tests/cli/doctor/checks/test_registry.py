@@ -1,0 +1,118 @@
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from rioni.cli.doctor.checks import registry
+from rioni.cli.doctor.model import Deadline, Scope, Site
+from rioni.client import Client, NotFound
+from tests.support.scripted_server import Answer, scripted_server
+from tests.support.sick_broker import facets
+
+
+@pytest.fixture
+def server():
+    with scripted_server() as running:
+        yield running
+
+
+@pytest.fixture
+def site(server):
+    with Client(server.url, attempts=1) as client:
+        yield Site(server.url, client, Scope(interval_s=0), Deadline(60))
+
+
+def event_types(*names):
+    return [registry.EventTypeFacts(name, "a", None, authorization=True, open_to=[], retention_ms=1) for name in names]
+
+
+def timelines(*cleaned_up):
+    common = {"event_type": "a", "storage_id": "s", "topic": "t", "created_at": "2026-01-01T00:00:00Z"}
+    return Answer(200, [{"id": "x", "order": n, "cleaned_up_at": at, **common} for n, at in enumerate(cleaned_up, 1)])
+
+
+def partitions(*offsets):
+    return Answer(
+        200,
+        [
+            {"partition": str(n), "oldest_available_offset": offset, "newest_available_offset": offset}
+            for n, offset in enumerate(offsets)
+        ],
+    )
+
+
+def test_other_servers_do_not_tell_what_is_unused(site, server):
+    server.script_paths({"/event-types": [Answer(200, [])]})
+    with pytest.raises(NotFound):
+        registry.unused.gather(site)
+    server.script_paths({"/event-type-facets": [facets(unused=0)]})
+    assert registry.unused.gather(site) == registry.Unused([], 30)
+
+
+def test_an_event_type_that_was_deleted_meanwhile_is_left_out(site, server):
+    server.script_paths({})
+    assert registry.overdue_timelines.gather(site, event_types("deleted")) == registry.Overdues([])
+
+
+def test_of_many_event_types_some_are_chosen(site, server, monkeypatch):
+    monkeypatch.setattr(registry, "EVENT_TYPES_MAX", 2)
+    server.script_paths({f"/event-types/{name}/timelines": [timelines(None)] for name in "abcd"})
+    found = registry.overdue_timelines.gather(site, event_types(*"abcd"))
+    assert len(server.requests) == 2
+    assert found.partial == "looked at 2 of 4 event types, others each time"
+
+
+def test_nothing_more_is_asked_when_the_time_is_over(site, server):
+    server.script_paths({"/event-types/a/timelines": [timelines(None)]})
+    late = replace(site, deadline=Deadline(0))
+    assert (
+        registry.overdue_timelines.gather(late, event_types("a")).partial
+        == "looked at 0 of 1 event types, others each time"
+    )
+    assert server.requests == []
+
+
+def test_a_timeline_that_is_due_and_still_has_events_is_overdue(site, server):
+    due, later = "2026-01-02T00:00:00Z", "2999-01-01T00:00:00Z"
+    server.script_paths(
+        {
+            "/event-types/a/timelines": [timelines(due, due, later, None)],
+            "/event-types/a/partitions": [partitions("001-0002-000000000000000001", "001-0003--1")],
+            "/event-types/b/timelines": [timelines(later, None)],
+        }
+    )
+    found = registry.overdue_timelines.gather(site, event_types("a", "b"))
+    assert found.timelines == [registry.Overdue("a", 2, datetime(2026, 1, 2, tzinfo=UTC))]
+    assert found.partial == ""
+    assert "/event-types/b/partitions" not in [request.path for request in server.requests]
+
+
+def test_of_many_subscriptions_some_are_chosen(site, server, monkeypatch):
+    monkeypatch.setattr(registry, "LISTED_MAX", 2)
+    monkeypatch.setattr(registry, "SUBSCRIPTIONS_MAX", 1)
+    items = [{"id": str(n), "owning_application": "a", "event_types": ["a"]} for n in range(3)]
+    stats = Answer(200, {"items": []})
+    server.script_paths(
+        {"/subscriptions": [Answer(200, {"items": items})]} | {f"/subscriptions/{n}/stats": [stats] for n in range(3)}
+    )
+    found = registry.subscriptions.gather(site)
+    assert len(found.items) == 1
+    assert found.partial == "looked at 1 of 2 subscriptions or more, others each time"
+
+
+def test_what_waits_for_subscriptions_that_were_never_streamed_is_asked_for(site, server):
+    def stats(**known):
+        partition = {"partition": "0", "state": "unassigned", "stream_id": ""} | known
+        return Answer(200, {"items": [{"event_type": "a", "partitions": [partition]}]})
+
+    items = [{"id": name, "owning_application": "a", "event_types": ["a"]} for name in ("new", "old")]
+    server.script_paths(
+        {
+            "/subscriptions": [Answer(200, {"items": items})],
+            "/subscriptions/new/stats": [stats(), stats(unconsumed_events=5, consumer_lag_seconds=7)],
+            "/subscriptions/old/stats": [stats(unconsumed_events=0)],
+        }
+    )
+    new, old = registry.subscriptions.gather(site).items
+    assert (new.never_streamed, new.lags) == (True, [registry.Lag("a", "0", False, 5, None, 7)])
+    assert (old.never_streamed, old.lags) == (False, [registry.Lag("a", "0", False, 0)])

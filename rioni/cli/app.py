@@ -51,6 +51,6 @@ def _options(
     """Rioni, an event broker that serves the Nakadi API.
 
     Commands that ask a broker take `--context`, `--url`, `--token`, `--ca-certificate`, `--timeout` and `--json` before
-    their name as well as behind it.
+    their name as well as after it.
     """
     del version  # its callback has seen to it

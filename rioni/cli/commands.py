@@ -104,7 +104,7 @@ SECTIONS: Mapping[str, Section] = {
 }
 MODULES = {name: modules for section in SECTIONS.values() for name, modules in section.commands.items()}
 LINK = re.compile(r"\[([^\]]+)\]\(([^)]+)\)")
-"""Of Markdown: its text and its target."""
+"""A link in Markdown: its text and its target."""
 BOXES_COLUMNS_MIN = 80
 """The width of a terminal in which no box cuts off the name of an option."""
 PANELS = {name: section.title for section in SECTIONS.values() for name in section.commands}
@@ -145,7 +145,7 @@ class Commands(TyperGroup):
     """The group of all commands."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> Any:
-        """Parse arguments, after moving options of the connection that stand before a command behind it.
+        """Parse arguments, after moving options of the connection that precede a command to after it.
 
         Raises:
             typer.BadParameter: the command works on this host's data, and has no connection.
@@ -177,7 +177,7 @@ class Commands(TyperGroup):
         self.commands = cast("Any", LazyCommands())  # typer asks for a mapping of classes that it does not export
 
     def invoke(self, ctx: Any) -> Any:
-        """Run a command; silent where the program that reads its output has ended."""
+        """Run a command; silent if the program that reads its output has ended."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError as ex:
@@ -191,7 +191,7 @@ def _has(command: Any, option: str) -> bool:
 
 
 def _check_is_no_connection(words: list[str], command: Any, args: list[str]) -> None:
-    """Refuse options of the connection where a command for auditors reads the data of this host."""
+    """Refuse options of the connection for a command for auditors if it reads the data of this host."""
     before = args[: args.index("--")] if "--" in args else args
     for each in before:
         option = each.partition("=")[0]

@@ -85,7 +85,7 @@ class DemoClient:
         self._connection = http.client.HTTPConnection(config.host, config.port, timeout=STALLED_S)
 
     def call(self, method: str, path: str, body: Any = None, *, accept: Sequence[int] = (), **headers: str) -> Any:
-        """Make a request and return the JSON of the answer, None where it is empty.
+        """Make a request and return the JSON of the answer, None if it is empty.
 
         Args:
             method: the verb.
@@ -121,7 +121,7 @@ class DemoClient:
 
 @contextlib.contextmanager
 def _broker(config: Config) -> Iterator[tuple[subprocess.Popen[str], Config]]:
-    """Run `rioni serve` beside this process, which must stay free of gevent for Spark's sake; and where it listens."""
+    """Run `rioni serve` as another process, as this one must stay free of gevent for Spark; yields its address, too."""
     command = [sys.executable, "-m", "rioni", "serve", "--host", config.host, "--port", str(config.port)]
     command += ["--data", str(config.data), "--workers", str(config.workers)]
     environment = dict(os.environ)
@@ -137,7 +137,7 @@ def _broker(config: Config) -> Iterator[tuple[subprocess.Popen[str], Config]]:
 
 
 def _announced_port(server: subprocess.Popen[str]) -> int:
-    """The port on which this broker says that it serves: on the one that was asked for, another one may answer."""
+    """The port that this broker reports in its log: another broker may answer on the one that was asked for."""
     ports: queue.SimpleQueue[int | None] = queue.SimpleQueue()
     threading.Thread(target=_relay, args=(server, ports), daemon=True).start()
     try:
@@ -150,7 +150,7 @@ def _announced_port(server: subprocess.Popen[str]) -> int:
 
 
 def _relay(server: subprocess.Popen[str], ports: queue.SimpleQueue[int | None]) -> None:
-    """Pass on what the broker writes to stderr, and the port once it serves; None when it has ended."""
+    """Pass on the broker's output to stderr, and the port once it serves; None when it has ended."""
     for line in server.stderr or ():
         sys.stderr.write(line)
         if found := SERVES.match(line):
@@ -159,7 +159,7 @@ def _relay(server: subprocess.Popen[str], ports: queue.SimpleQueue[int | None]) 
 
 
 def _create(client: DemoClient) -> None:
-    """Create the event types, anew if an earlier demo has left some."""
+    """Create the event types; those that an earlier demo has left are replaced."""
     listing = client.call("GET", f"/subscriptions?owning_application={OWNER}&limit=1000")
     for subscription in listing["items"]:
         client.call("DELETE", f"/subscriptions/{subscription['id']}")
@@ -192,7 +192,7 @@ def _publish(console: Console, config: Config, tables: list[list[dict[str, Any]]
 
 
 def _in_parallel(work: Any, count: int) -> None:
-    """Run `work(0)` to `work(count - 1)` in threads, and raise what the first one raised that failed."""
+    """Run `work(0)` to `work(count - 1)` in threads, and raise the error of the first one that failed."""
     failures: list[BaseException] = []
 
     def guarded(number: int) -> None:
@@ -211,7 +211,7 @@ def _in_parallel(work: Any, count: int) -> None:
 
 
 class Received:
-    """What the consumers got, and whether it is what was published."""
+    """The events that the consumers received, and whether they are those that were published."""
 
     def __init__(self, flights: list[dict[str, Any]]) -> None:
         self.missing = len(flights)

@@ -163,7 +163,7 @@ _READERS: dict[str, Callable[[str], Any]] = {
     "['string', 'null']": _optional(str),
     "['number', 'null']": _optional(float),
 }
-"""How the cells of a column are read, by the type that its schema names."""
+"""The functions that read the cells of a column, by the type that its schema names."""
 
 
 def batches(
@@ -195,7 +195,7 @@ QUERY = "SELECT origin, count(*) AS flights FROM flights GROUP BY origin ORDER B
 
 
 class WrongArchive(RioniError):
-    """The archive does not have what was published."""
+    """The archive does not have the events that were published."""
 
 
 def archive_and_query(console: Console, url: str, event_type: str, flights: Sequence[dict[str, Any]]) -> None:
@@ -205,11 +205,11 @@ def archive_and_query(console: Console, url: str, event_type: str, flights: Sequ
         console: where to report.
         url: of the broker.
         event_type: of the flights.
-        flights: what was published.
+        flights: those that were published.
 
     Raises:
         Unavailable: the archive fails, or its libraries are missing.
-        WrongArchive: the result is another one.
+        WrongArchive: the archive has other flights.
     """
     try:
         import pyarrow as pa

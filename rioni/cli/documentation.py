@@ -20,7 +20,7 @@ FOLDER = Path(__file__).parent / "cheats"
 
 
 class Example(NamedTuple):
-    """Commands, and what they do."""
+    """Commands, and their effects."""
 
     words: str
     commands: str
@@ -72,7 +72,7 @@ class Parameter(NamedTuple):
 
 
 class Page(NamedTuple):
-    """What is said about a command.
+    """The help of a command.
 
     Args:
         name: such as `rioni audit log`.
@@ -216,7 +216,7 @@ def _tagged(parameter: Parameter) -> list[str]:
 
 
 def _roff(text: str) -> str:
-    """A text of Markdown in roff, without what a line may not begin with."""
+    """A text of Markdown in roff, without characters that a line may not begin with."""
     text = LINK.sub(r"\1", text).replace("\\", "\\e").replace("-", "\\-")
     text = CODE.sub(r"\\fB\1\\fR", text)
     return re.sub(r"^([.'])", r"\\&\1", text, flags=re.MULTILINE)

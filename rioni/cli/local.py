@@ -120,7 +120,7 @@ def completion(shell: Annotated[Shell, typer.Argument(help="The shell.")], *, js
 
     For bash, `source <(rioni completion bash)` or the example; for zsh, `source <(rioni completion zsh)` in `~/.zshrc`
     after `compinit`; for fish, `rioni completion fish > ~/.config/fish/completions/rioni.fish`. Names are asked from
-    the broker of the command line so far, for a second at most; if it does not answer, there are none.
+    the broker of the command line so far, for a second at most; if it does not answer, none are completed.
     """
     script = {Shell.BASH: BASH, Shell.ZSH: ZSH, Shell.FISH: FISH}[shell].strip()
     output = Output(json)
@@ -144,8 +144,8 @@ def man(
 ) -> None:
     """Print the manual page of a command, or write all of them, in the format of `man`.
 
-    The pages say what `--help` says. With `--to` each command gets a file, such as `rioni-audit-log.1`: a folder that
-    `manpath` names makes `man rioni-audit-log` work.
+    The pages have the text of `--help`. With `--to` each command gets a file, such as `rioni-audit-log.1`: a folder
+    that `manpath` names makes `man rioni-audit-log` work.
     """
     from rioni.cli.documentation import as_roff, pages
 

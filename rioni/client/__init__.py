@@ -115,7 +115,7 @@ _LATER = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import what is not imported with the package."""
+    """Import names that are not imported with the package."""
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"rioni.client.{_LATER[name]}"), name)

@@ -19,7 +19,7 @@ COMPRESSIONS = ("gzip", "zstd")
 
 
 _NOT_FINITE = (b"null", b"NaN", b"Infinity")
-"""What Pydantic writes for numbers that JSON does not have."""
+"""The texts that Pydantic writes for numbers that JSON does not have."""
 
 
 class _WithMetadata(msgspec.Struct):
@@ -44,7 +44,7 @@ def encode_event(event: Any, *, add_metadata: bool) -> bytes:
 
     Raises:
         TypeError: the event can't be written as a JSON object; the text names the path of the value that can't.
-        ValueError: likewise, as a value of it has no form in JSON, such as NaN.
+        ValueError: a value of the event has no form in JSON, such as NaN; the text names its path.
     """
     if isinstance(event, dict):
         values.check(event)
@@ -89,7 +89,7 @@ def encode_events(events: Iterable[Any], *, add_metadata: bool) -> Sequence[byte
 
 
 def _new_metadata() -> dict[str, Any]:
-    """As `metadata`, for msgspec. PERF: 0.9 µs instead of 4 µs."""
+    """The metadata that `metadata` makes, in the form that msgspec encodes. PERF: 0.9 µs instead of 4 µs."""
     digits = os.urandom(15).hex()
     eid = f"{digits[:8]}-{digits[8:12]}-4{digits[12:15]}-8{digits[15:18]}-{digits[18:]}"
     return {"eid": eid, "occurred_at": datetime.now(UTC)}
@@ -101,7 +101,7 @@ def encode_batch(events: Iterable[bytes]) -> bytes:
 
 
 def compressor(compression: str | None) -> Callable[[bytes], bytes] | None:
-    """What compresses bodies.
+    """Return a function that compresses bodies; None if `compression` is None.
 
     Raises:
         ValueError: there is no such compression, or its package is not installed.
@@ -131,7 +131,7 @@ def _has_metadata(encoded: bytes) -> bool:
 
 
 def batches(events: Sequence[bytes], *, events_max: int, bytes_max: int) -> Iterable[Sequence[bytes]]:
-    """Consecutive pieces of at most so many events and bytes; an event that is larger is a piece of its own."""
+    """Consecutive pieces of at most `events_max` events and `bytes_max` bytes; a larger event is a piece of its own."""
     piece: list[bytes] = []
     size = 0
     for event in events:

@@ -7,9 +7,9 @@ ClientError
 ├── UnexpectedAnswer            an answer that is not of this API, such as a page of a proxy
 ├── PublishingFailed            a batch of which events were not stored; has the result of each event
 ├── EventFailed                 an event of a producer that was not stored; has its result
-├── EventsNotStored             events of a producer that failed and that the application did not look at
+├── EventsNotStored             events of a producer that failed and that the application did not examine
 ├── ProducerClosed              a producer takes no more events
-└── Problem                     the broker refused the request, and says why
+└── Problem                     the broker refused the request, with a reason
     ├── BadRequest              400: can't be read
     ├── Unauthorized            401: no valid token
     ├── Forbidden               403: a right or scope is missing, or the application is blocked
@@ -34,7 +34,7 @@ from rioni.client.models.events import ItemResult
 
 
 class Tried(NamedTuple):
-    """How often a request failed before the client stopped trying, and since when."""
+    """The number of attempts of a request before the client stopped trying, and the time since which it failed."""
 
     attempts: int
     since: datetime
@@ -48,7 +48,7 @@ class ClientError(Exception):
     """Base of all errors of the client."""
 
     tried: Tried | None = None
-    """How often the request was made before the client stopped trying; None for once."""
+    """The number of attempts of the request before the client stopped trying; None for one."""
     may_be_done: bool = False
     """Whether the broker may have processed an attempt before the one that has failed."""
 
@@ -89,7 +89,7 @@ class Problem(ClientError):
         self.request = request
         """Method and path."""
         self.retry_after_s = retry_after_s
-        """What the broker asked to wait, if it did."""
+        """Seconds that the broker asked to wait, if it did."""
         super().__init__(f"{request}: {status} {self.title}" + (f": {self.detail}" if self.detail else ""))
 
 
@@ -114,7 +114,7 @@ class Conflict(Problem):
 
 
 class PreconditionFailed(Problem):
-    """Another client changed the resource meanwhile, or a stream can't start where it was asked to."""
+    """Another client changed the resource meanwhile, or a stream can't start at the place that was asked for."""
 
 
 class TooLarge(Problem):
@@ -148,7 +148,7 @@ class PublishingFailed(ClientError):
         self.failed = failed
         """The results of those that were not stored."""
         self.may_be_completed = any(result.step == "publishing" for result in results)
-        """Whether the broker stores what is missing when the batch is sent again under its idempotency key."""
+        """Whether the broker stores the missing events when the batch is sent again under its idempotency key."""
         # Where no event is at fault, all of them may carry the reason.
         culprits = [result for result in failed if result.publishing_status == "failed"] or failed
         culprit = next((result for result in culprits if result.detail), None)
@@ -166,7 +166,7 @@ class EventFailed(ClientError):
 
 
 class EventsNotStored(ClientError):
-    """Events that a producer took over were not stored, or this is unknown, and the application does not know yet."""
+    """Events that a producer took over were not stored, or maybe not, and the application was not informed yet."""
 
     def __init__(self, event_type: str, count: int, failures: Sequence[tuple[bytes, ClientError]]) -> None:
         self.event_type = event_type

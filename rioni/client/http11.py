@@ -1,4 +1,4 @@
-"""What is sent and received on a connection that speaks HTTP/1.1: h11, with requests and errors of httpx."""
+"""Requests and answers on a connection that speaks HTTP/1.1: h11, with requests and errors of httpx."""
 
 import h11
 import httpx
@@ -42,7 +42,7 @@ class Http11:
         return None if isinstance(event, type) else event
 
     def receive(self, data: bytes) -> None:
-        """Take what was received; nothing means that the server has closed the connection.
+        """Take received bytes; empty bytes mean that the server has closed the connection.
 
         Raises:
             httpx.RemoteProtocolError: it has not begun to answer.

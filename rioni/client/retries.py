@@ -1,4 +1,4 @@
-"""Which requests are made again, when, and for how long."""
+"""Rules for repeating requests: which ones, when, and for how long."""
 
 import logging
 import random
@@ -9,7 +9,7 @@ from rioni.client.errors import ClientError, ConnectionFailed, Problem, ServerEr
 
 
 RETRY_S = 120.0
-"""For how long a request is made again by default: a restart of the broker, or an outage of a minute, is no error."""
+"""Seconds for which requests are repeated by default: a broker's restart, or an outage of a minute, is no error."""
 RETRY_AFTER_MAX_S = 60.0
 """The longest time that a broker may ask to wait."""
 WAIT_FIRST_S = 0.1
@@ -19,11 +19,11 @@ SILENT_S = 2.0
 """Attempts are logged when they have failed for so long, and then every `LOG_EVERY_S`."""
 LOG_EVERY_S = 15.0
 AT_ONCE_MAX = 5
-"""Attempts that are made at once where the broker asks for no pause; later ones are made with pauses."""
+"""Attempts that are made at once if the broker asks for no pause; later ones are made with pauses."""
 GATEWAY_ERRORS = frozenset((502, 504))
-"""What proxies answer while the broker can't be reached."""
+"""The statuses that proxies answer with while the broker can't be reached."""
 UNKNOWN_OUTCOME = "The outcome is unknown"
-"""How the detail of a 503 begins where the change may have been made."""
+"""The beginning of the detail of a 503 if the change may have been made."""
 LOOK_FIRST = "The broker may have made the change: look at it before you ask for it again."
 
 _log = logging.getLogger("rioni.client")
@@ -61,7 +61,7 @@ def may_be_done(ex: BaseException) -> bool:
 
 
 def backoff_s(failures: int, share: float | None = None) -> float:
-    """Seconds to wait after so many failures in a row.
+    """Seconds to wait after a number of failures in a row.
 
     Args:
         failures: from 1 on.

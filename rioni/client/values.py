@@ -1,6 +1,6 @@
-"""Which Python values events may have, how they are written as JSON, and what numbers are read as.
+"""Python values in events: which ones are allowed, how they are written as JSON, and what numbers are read as.
 
-What JSON can't say is refused, with the path of the value: it is never changed into something else.
+A value that JSON can't represent is refused, with its path: it is never changed into something else.
 """
 
 import dataclasses
@@ -21,7 +21,7 @@ _AS_THEY_ARE = frozenset((str, int, bool, NoneType, date, timedelta, UUID, bytes
 """Types whose values need no check."""
 _CHECKED = (date, datetime, time, timedelta, Decimal, UUID, bytes, bytearray, memoryview)
 _NAMES = (str, Enum, UUID, date, bytes)
-"""What may be the name of a member, beside text: what becomes text as a value, too."""
+"""Types whose values may be names of members: text, and those that become text as values, too."""
 _SHOWN_MAX = 20
 """Members of a path that an error names."""
 
@@ -51,7 +51,7 @@ def encode(event: Any) -> bytes:
 
 
 def encode_text(event: str) -> bytes:
-    """An event that is JSON already; raises ValueError where it is no text."""
+    """An event that is JSON already; raises ValueError if it is no text."""
     try:
         return event.encode()
     except UnicodeEncodeError as ex:
@@ -64,7 +64,7 @@ def check_finite(value: Any) -> None:
 
 
 def number(text: str) -> float | Decimal:
-    """A number of JSON with a fraction or an exponent: a float, or a decimal where a float would change it."""
+    """A number of JSON with a fraction or an exponent: a float, or a decimal if a float would change it."""
     found = float(text)
     # PERF: 0.15 µs. A float has each number of up to 15 digits.
     if len(text) < 17 and (1e-300 < found < 1e300 or -1e300 < found < -1e-300):  # noqa: PLR2004 - constants are faster
@@ -195,7 +195,7 @@ def _is_finite(value: float | Decimal) -> bool:
 
 
 def _inside(value: Any) -> Iterable[tuple[str | int, Any]] | None:
-    """What a value consists of, with the names that its parts have in JSON; None for one that has no parts."""
+    """The parts of a value, with the names that they have in JSON; None for a value that has no parts."""
     if isinstance(value, dict):
         return [(str(name.value if isinstance(name, Enum) else name), each) for name, each in value.items()]
     if isinstance(value, (list, tuple, set, frozenset)):

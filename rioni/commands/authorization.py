@@ -19,16 +19,16 @@ from rioni.domain.subscriptions.subscription import Subscription
 
 
 class Rights(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the lists grant a subject."""
+    """The rights that the lists grant a subject."""
 
     subject: str
-    """Its name."""
+    """The name of the subject."""
     broker: list[str]
     event_type: list[str] | None = None
-    """With an event type, if one was named."""
+    """Rights to the event type, if one was named."""
     subscription: list[str] | None = None
-    """With a subscription, if one was named: READ and ADMIN, and if it may also READ all of its event types STREAM with
-    the first of them, and REDRIVE with the other."""
+    """Rights to the subscription, if one was named: READ and ADMIN; if the subject may also READ all of its event
+    types, STREAM in addition to READ and REDRIVE in addition to ADMIN."""
 
 
 WITH_EVENTS = {"READ": "STREAM", "ADMIN": "REDRIVE"}
@@ -53,7 +53,7 @@ class AccessPolicy:
             default_admin: may do everything.
             all_data_access: may read every event type.
             audit_readers: may read the history.
-            auditors: those of them who may create nothing.
+            auditors: the audit readers who may create nothing.
         """
         self._registry = registry
         self._default_admin = default_admin
@@ -85,14 +85,15 @@ class AccessPolicy:
     def visibility(
         self, subject: Subject, subscription_id: str | None = None, *, wanted: str | UnsetType | None = None
     ) -> Visibility:
-        """Return which events the subject may read and asked for.
+        """Return the filter for the events that the subject may read and asked for.
 
         Administrators may read all.
 
         Args:
             subject: the reader.
-            subscription_id: of the subscription that it reads through, whose filter counts; None for no subscription.
-            wanted: a filter, where it reads without a subscription.
+            subscription_id: the id of the subscription that it reads through, whose filter counts; None for no
+                subscription.
+            wanted: a filter, if it reads without a subscription.
 
         Raises:
             SubscriptionNotFound: there is no such subscription.
@@ -214,9 +215,9 @@ class AccessPolicy:
 
         Args:
             side: PRODUCER or CONSUMER.
-            subject: of the request.
+            subject: the subject of the request.
             event_types: the requested ones; all of them are checked.
-            detail: of the error.
+            detail: the detail of the error.
 
         Raises:
             Blocked: one of them is on the blacklist.

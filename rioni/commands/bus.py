@@ -49,7 +49,7 @@ _NOT_UNDONE = "could not undo a failed command's effects; the background job wil
 class CommandBus:
     """Runs commands.
 
-    A command is one transaction: lock the head of the log, load what the command is about, decide, append the events,
+    A command is one transaction: lock the head of the log, load the states concerned, decide, append the events,
     fold them into the read models, commit. A crash leaves all of it or nothing, and a client that got the answer sees
     the change in its next query. If the database connection is lost during the commit, the log shows afterwards
     whether it was committed: by the command's id.
@@ -94,7 +94,7 @@ class CommandBus:
             AccessDenied, AdminOnly: the subject lacks the permission.
             ReadOnly: writing is switched off.
             CommitOutcomeUnknown: the database connection was lost during the commit, and can't be restored yet.
-            RioniError: what the handler raises; nothing has changed then, or the change will be rolled back.
+            RioniError: the handler raised it; nothing has changed then, or the change will be rolled back.
         """
         topic = context.topic
         self._running.add(topic)

@@ -42,7 +42,7 @@ def broker_writer(_command: Any, unit_of_work: UnitOfWork) -> None:
 
 
 def event_type_operator(command: Any, unit_of_work: UnitOfWork) -> None:
-    """The broker's administrators who may write: the event type's own may not decide where its events are stored."""
+    """The broker's administrators who may write: those of the event type may not choose the storage of its events."""
     if not unit_of_work.is_admin("WRITE"):
         raise AccessDenied("ADMIN", f"event-type:{command.event_type}")
 

@@ -44,7 +44,7 @@ class ChangeEventType:
     name: str
     spec: EventTypeSpec
     expected_tags: Collection[str] | None = None
-    """If given, the event type must have one of these entity tags, that is, be unchanged."""
+    """Entity tags: if given, the event type must have one of them, that is, be unchanged."""
     evolved: EvolvedSchema | None = None
     """Set by the command itself."""
 
@@ -129,7 +129,7 @@ def change_event_type(command: ChangeEventType, unit_of_work: UnitOfWork) -> Eve
     """Update an event type; submitting its current definition changes nothing.
 
     Raises:
-        PreconditionFailed: its entity tag is none of those that the client expects.
+        PreconditionFailed: the client does not expect its entity tag.
         Invalid: a rule of reference event-types#update-checks is broken.
     """
     spec, now = command.spec, unit_of_work.context.now

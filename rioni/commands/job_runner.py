@@ -26,7 +26,7 @@ class LoggedJobRunner:
 
         Args:
             what: names the job in the log.
-            job: returns False where there was nothing to do, which does not tell whether it works again.
+            job: returns False if there was nothing to do: then it does not count as a success.
         """
         try:
             done = job()
@@ -53,7 +53,7 @@ class JobWatchdog:
         self._done_at_s = clock.monotonic()
 
     def watched(self, jobs: Callable[[], None]) -> Callable[[], None]:
-        """The same jobs, watched; a bug in one round does not prevent the next one."""
+        """Wrap the jobs so that they are watched; a bug in one round does not prevent the next one."""
 
         def run() -> None:
             self._runner.run("jobs", jobs)

@@ -44,10 +44,10 @@ _NOT_DELETED = "could not delete a topic; retrying later"
 class OrphanCleaner:
     """Deletes topics without a timeline, and cursors without a subscription; blocks, but never other greenlets.
 
-    Topics that the log says are abandoned are deleted, whatever they hold. Anything else is deleted only if it was
-    orphaned in the previous run as well; topics only if they are empty, cursors only if there is no stream. So the
-    grace period is the caller's interval, no event is lost even where the log of another broker was mounted, and
-    what is just being created stays.
+    Topics recorded as abandoned in the log are deleted, even if they have events. Anything else is deleted only if it
+    was orphaned in the previous run as well; topics only if they are empty, cursors only if there is no stream. So the
+    grace period is the caller's interval, no event is lost even if the log of another broker was mounted, and what is
+    just being created stays.
     """
 
     def __init__(self, registry: Registry, stores: EventStores, coordinator: Coordinator, bus: CommandBus) -> None:
@@ -61,7 +61,7 @@ class OrphanCleaner:
         self._forgettable: set[str] = set()
 
     def clean(self, context: Context) -> None:
-        """Delete what was orphaned in the previous run and still is, in all storages that can be used.
+        """Delete topics and cursors that were orphaned in the previous run and still are, in all usable storages.
 
         Raises:
             Unavailable: names those that can't.
@@ -93,7 +93,7 @@ class OrphanCleaner:
         errors.report()
 
     def delete_abandoned(self, context: Context) -> None:
-        """Delete the topics that the log says are to be deleted; failures are logged and retried in the next run.
+        """Delete the topics recorded as abandoned in the log; failures are logged and retried in the next run.
 
         Topics of removed storages are left too: a storage may be added again.
         """
@@ -203,7 +203,7 @@ class Retention:
         self._compaction_lag_ms = 1_000 * compaction_lag_s
 
     def expire(self, context: Context) -> None:
-        """Delete expired events; a timeline where that fails is logged and retried in the next run."""
+        """Delete expired events; a failure for a timeline is logged, and retried in the next run."""
         self._registry.refresh()
         every = [self._registry.timelines(event_type.name) for event_type in self._registry.event_types()]
         places = [(each.event_type, timeline.order) for each in every for timeline in each.readable]

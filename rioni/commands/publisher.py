@@ -115,7 +115,7 @@ class Publisher:
         return self._admit_and_publish(command, subject, prepare, charge)
 
     def delete(self, command: DeleteEvents, subject: Subject, charge: Charge | None = None) -> Published:
-        """Store tombstones for all events of a batch, or none; raises what `publish` does.
+        """Store tombstones for all events of a batch, or none; raises as `publish` does.
 
         Raises:
             Invalid: the batch is empty, and no event of this event type can be deleted.
@@ -217,16 +217,16 @@ class Publisher:
 
 
 def _client(subject: Subject) -> str:
-    """Whose idempotency keys a batch is known by: never the name alone, as in releases before 0.1.1."""
+    """The scope of a client's idempotency keys: never the name alone, as in releases before 0.1.1."""
     return subject.name if subject.unrestricted else f"{subject.name}\n{subject.realm}"
 
 
 # Publishing binary batches: a command, as for JSON, with a body in Avro (reference publishing#binary-batches).
 
 POOL_BYTES = 16_384
-"""PERF: reading, checking and rendering so many bytes takes about 3 ms. Larger batches go to the thread pool."""
+"""PERF: reading, checking and rendering this many bytes takes about 3 ms. Larger batches go to the thread pool."""
 JSON_BYTES_AT_ONCE = 1_000_000
-"""The same limit for the output: field names may expand a few bytes to many."""
+"""The maximum size of the output of a batch prepared at once: field names may expand a few bytes to many."""
 
 
 class AvroPublisher(Publisher):
@@ -265,7 +265,7 @@ class AvroPublisher(Publisher):
         return self._publish(command, subject, envelopes, partial(self._prepare_avro, command.body), charge)
 
     def delete(self, command: DeleteEvents, subject: Subject, charge: Charge | None = None) -> Published:
-        """Store tombstones for all events of a batch, or none; raises what `publish` does.
+        """Store tombstones for all events of a batch, or none; raises as `publish` does.
 
         Raises:
             Invalid: no event of this event type can be deleted.

@@ -1,4 +1,4 @@
-"""Who has which right: the one table of the lists of attributes that grant it (reference authorization#rights)."""
+"""The lists of attributes that grant each right, in a single table (reference authorization#rights)."""
 
 from collections.abc import Callable, Sequence
 from itertools import chain
@@ -20,7 +20,7 @@ Lists = Callable[[str], Sequence[Attribute] | None]
 
 
 class Grants(msgspec.Struct, frozen=True, kw_only=True):
-    """What grants rights, apart from the sections of resources. Rights that are not listed above are a KeyError."""
+    """The lists that grant rights, besides those of resources. Rights not in the constants are a KeyError."""
 
     admins: Admins
     default_admin: Attribute
@@ -28,7 +28,7 @@ class Grants(msgspec.Struct, frozen=True, kw_only=True):
     audit_readers: Sequence[Attribute] = ()
 
     def broker(self, right: str) -> Sequence[Attribute]:
-        """Who has a right to the broker."""
+        """The attributes that grant a right to the broker."""
         admins = self.admins
         lists = {
             "READ": (admins.readers,),
@@ -39,7 +39,7 @@ class Grants(msgspec.Struct, frozen=True, kw_only=True):
         return self._joined(*lists[right])
 
     def event_type(self, event_type: EventType, right: str) -> Sequence[Attribute] | None:
-        """Who has a right to an event type; None for everybody."""
+        """The attributes that grant a right to an event type; None for everybody."""
         section, admins = event_type.authorization, self.admins
         if section is None:
             return None
@@ -51,7 +51,7 @@ class Grants(msgspec.Struct, frozen=True, kw_only=True):
         return self._joined(*lists[right])
 
     def subscription(self, subscription: Subscription, right: str) -> Sequence[Attribute] | None:
-        """Who has a right to a subscription, not counting rights to its event types; None for everybody."""
+        """The attributes that grant a right to a subscription, not to its event types; None for everybody."""
         section, admins = subscription.authorization, self.admins
         if section is None:
             return None
@@ -63,5 +63,5 @@ class Grants(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def granted(rights: Sequence[str], lists: Lists, subject: Subject) -> list[str]:
-    """Those of the rights that a subject has."""
+    """The subset of the rights that a subject has."""
     return [right for right in rights if permits(lists(right), subject)]

@@ -82,7 +82,7 @@ def check_submitted_schema(event_type: EventType) -> None:
     """Check a schema by itself; a JSON schema also for the paths into it that the event type names.
 
     Args:
-        event_type: as requested; its schema may have any version.
+        event_type: the event type as requested; its schema may have any version.
 
     Raises:
         Invalid: a rule of reference schemas#schema-checks, event-types#fields is broken.
@@ -159,7 +159,7 @@ def _next_version(current: EventType, submitted: Schema, submitted_mode: str) ->
 
 
 def why_incompatible(event_type: EventType, known: Schema, submitted: SubmittedSchema) -> str | None:
-    """Why a schema could not follow a version of an event type's schema; None where it could."""
+    """Why a schema could not follow a version of an event type's schema; None if it could."""
     try:
         evolved_schema(msgspec.structs.replace(event_type, schema=known), submitted, event_type, now=known.created_at)
     except Invalid as ex:

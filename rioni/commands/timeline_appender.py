@@ -2,7 +2,7 @@
 
 Sources: reference timelines#switch-steps, timelines#deduplication-across-timelines.
 
-A store only knows what it has stored itself, so before an append the other stores are checked for duplicates. The
+A store only knows its own events, so before an append the other stores are checked for duplicates. The
 result stays valid: either their topics are closed for good, or the append is rejected as too late and the check
 repeated.
 """
@@ -38,7 +38,7 @@ class TimelineAppender:
     """Appends events to the active timelines of their event types, and waits while these are being switched.
 
     Whether a timeline is active is decided by its store: a late append is rejected there, and goes to the next
-    timeline. So a process with a stale registry still never appends behind the end of a timeline.
+    timeline. So even a process with a stale registry never appends after the end of a timeline.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class TimelineAppender:
         self._clock = clock
         self._wait_max_s = wait_max_s
         self.found_closed: dict[str, Timeline] = {}
-        """By event type, the active timelines whose topics are closed although no switch is in progress."""
+        """Active timelines whose topics are closed although no switch is in progress, by event type."""
 
     def has_stored(self, event_type: str, claim: IdempotencyClaim) -> bool:
         """Whether a batch was stored under its idempotency key in any of the event type's stores; blocks on them.
@@ -72,13 +72,13 @@ class TimelineAppender:
     ) -> Appended:
         """Append events to a timeline, or to its successor if it is being closed; see `EventStore.append`.
 
-        Blocks on the stores, and as long as timelines are being switched.
+        Blocks on the stores, and while timelines are being switched.
 
         Args:
             timeline: the active one, as last known.
             batches: the events, by partition; nothing is done if there are none.
-            headers: stored beside them.
-            ids: of the events: those that were stored before, in any of the event type's stores, are left out.
+            headers: stored with the events.
+            ids: the ids of the events; events stored before, in any of the event type's stores, are left out.
             claim: idempotency key and digest of the batch, which is left out if it was stored before.
 
         Raises:
@@ -142,8 +142,8 @@ class TimelineAppender:
     def _note_closed(self, closed: Timeline) -> None:
         """Record a timeline that would stay closed for ever; `TimelineSwitcher.repair` replaces it.
 
-        No switch leaves one behind, but earlier releases did, and a restored older log does. A switch may have been
-        completed during the call to the store: then the timeline that rejected the append is not the active one.
+        No switch leaves such a timeline, but earlier releases did, and a restored older log does. A switch may have
+        been completed during the call to the store: then the timeline that rejected the append is not the active one.
         """
         timelines = self._registry.timelines(closed.event_type)
         if timelines.switch is None and timelines.active.id == closed.id:
@@ -160,7 +160,7 @@ class TimelineAppender:
 
 
 class _RemainingBatch:
-    """What is left of a batch: a topic that is being closed may store a part, and the next topic gets the rest."""
+    """The rest of a batch: a topic that is being closed may store a part of it, and the next topic gets the rest."""
 
     def __init__(
         self,
@@ -175,7 +175,7 @@ class _RemainingBatch:
         self.partially_stored = False
 
     def append(self, store: EventStore, topic: str, others: Collection[EventStore]) -> Appended:
-        """Append what is left, except what this store or one of the others has stored before."""
+        """Append the rest, except events that this store or one of the others has stored before."""
         if self._claim is not None and _is_duplicate(self._claim, others):
             return _duplicates(self.batches)
         try:

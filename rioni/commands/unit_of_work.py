@@ -39,9 +39,9 @@ class UnitOfWork:
     ) -> None:
         self.context = context
         self.stores = stores
-        """For work after the transaction: no store is called within."""
+        """The stores, for work after the transaction: no store is called within."""
         self.coordinator = coordinator
-        """As `stores`; only `worker` is available without a call."""
+        """The coordinator, for work after the transaction; only `worker` is available without a call."""
         self.compute = compute
         """Runs slow checks, outside of the transaction."""
         self.limits = limits
@@ -109,7 +109,7 @@ class UnitOfWork:
 
     @property
     def grants(self) -> Grants:
-        """What grants rights to the broker, event types and subscriptions."""
+        """The lists that grant rights to the broker, event types and subscriptions."""
         return Grants(admins=self.settings().admins, default_admin=self._default_admin)
 
     def is_admin(self, operation: str) -> bool:
@@ -117,7 +117,7 @@ class UnitOfWork:
         return permits(self.grants.broker(operation), self.subject)
 
     def is_auditor(self) -> bool:
-        """Whether the subject is one of those who read the history, where their tokens have no scope that says more."""
+        """Whether the subject is an auditor: listed among those who read the history, and not unrestricted."""
         return not self.subject.unrestricted and permits(self._auditors, self.subject)
 
     def record(self, *events: DomainEvent) -> None:

@@ -29,7 +29,7 @@ _MANY_NODES = "makes this broker one of several nodes"
 
 
 def contradictions(config: Config) -> list[str]:
-    """What is wrong with the settings as a whole, a sentence each."""
+    """The contradictions in the settings as a whole, a sentence each."""
     longest_s = config.stream_timeout_default_s + config.stream_timeout_jitter_s
     rules = (
         (config.retention_min_ms <= config.retention_default_ms, "retention_min_ms is above retention_default_ms"),
@@ -127,7 +127,7 @@ _log = structlog.get_logger("rioni.config")
 
 
 class Loaded(NamedTuple):
-    """The settings, and for each one where its value comes from."""
+    """The settings, and for each one the source of its value."""
 
     config: Config
     sources: Mapping[str, str]
@@ -151,7 +151,7 @@ def load(
     """Gather the settings from all sources.
 
     Args:
-        flags: values from the command line by the names of the settings; None where nothing was given.
+        flags: values from the command line by the names of the settings; None for those that are not given.
         file: the TOML file that the command line names.
         environ: the environment; an empty variable counts as not set.
         program: values from a program that runs the broker, by the names of the settings; stronger than all others.

@@ -73,7 +73,7 @@ def _last(log_format: str) -> list[Processor]:
 
 
 def _visible(_logger: Any, _method: str, line: EventDict) -> EventDict:
-    """Escape what requests and other systems may have put into a line; what is no text is shown by `repr`."""
+    """Escape characters from requests and other systems in a line; values that are no text are shown by `repr`."""
     return {
         visible_line(name): visible_line(value) if isinstance(value, str) else value for name, value in line.items()
     }
@@ -92,7 +92,7 @@ def _json(line: Any, **_options: Any) -> str:
 # --- Logs failures of what is tried again and again: the outage of a store is a few lines, not thousands ---
 
 EVERY_S = 60.0
-"""The same failure is logged again after this time, with the number of those that were left out."""
+"""Seconds after which the same failure is logged again, with the number of failures left out."""
 
 LINES_MAX = 5
 """Lines of one message in that time, should the text of its failure change; of one reason, should it come and go."""
@@ -104,7 +104,7 @@ _TIME = struct.Struct("d")
 
 
 class _Failing:
-    """What was logged of one message, or of one reason, since it last worked."""
+    """The logged failures of one message, or of one reason, since it last worked."""
 
     def __init__(self) -> None:
         self.text = ""
@@ -131,19 +131,19 @@ class _Failing:
 
 
 class Outages:
-    """What was logged of each message, or each reason why stores are unavailable, as long as there are few."""
+    """The logged failures of each message, or each reason why stores are unavailable, up to a limit."""
 
     def __init__(self) -> None:
         self._known: dict[str, _Failing] = {}
 
     def of(self, text: str) -> _Failing:
-        """What was logged of a message or reason."""
+        """Return the failures of a message or reason; begins with none."""
         while len(self._known) >= OUTAGES_MAX and text not in self._known:
             self._known.pop(next(iter(self._known)), None)
         return self._known.setdefault(text, _Failing())
 
     def known(self, text: str) -> _Failing | None:
-        """The same; None where nothing is known of it."""
+        """Return the failures of a message or reason; None if it has none."""
         return self._known.get(text)
 
     def clear(self) -> None:
@@ -152,13 +152,13 @@ class Outages:
 
 
 outages = Outages()
-"""Why stores are unavailable, in this process: all that needs a store says so in one line."""
+"""The reasons why stores are unavailable, in this process: everything that needs a store logs one line together."""
 
 _logs: WeakSet["FailureLog"] = WeakSet()
 
 
 def forget_failures() -> None:
-    """Forget all failures of this process: what fails next is new, and nothing is said to work again."""
+    """Forget all failures of this process: the next failure is new, and no recovery is logged."""
     outages.clear()
     for log in [*_logs]:
         log.forget()
@@ -167,10 +167,10 @@ def forget_failures() -> None:
 class FailureLog:
     """Failures by message; each line names the error, and only errors of our own have a traceback.
 
-    That a store is unavailable is logged once for all that needs it in this process, with the message of what failed
-    first; and so is that it works again.
+    An unavailable store is logged once for everything that needs it in this process, with the message of the first
+    failure; its recovery is logged once, too.
 
-    May be used by all threads and greenlets, and never blocks but for the writing of a line.
+    May be used by all threads and greenlets, and never blocks except to write a line.
     """
 
     def __init__(self, log: Any, *unavailable: type[Exception]) -> None:
@@ -178,7 +178,7 @@ class FailureLog:
 
         Args:
             log: the logger.
-            unavailable: which errors say that a store is unavailable, besides `Unavailable`.
+            unavailable: the errors that mean an unavailable store, besides `Unavailable`.
         """
         self._log = log
         self._unavailable: tuple[type[Exception], ...] = (Unavailable, *unavailable)
@@ -196,9 +196,9 @@ class FailureLog:
         """Log a failure, unless the same one was logged within `EVERY_S`.
 
         Args:
-            message: what failed; one of few texts, as each is remembered until it works again.
+            message: the message, one of few texts, as each is remembered until it works again.
             ex: why.
-            of: which of several things of that message failed; one of few as well.
+            of: the one of several objects of that message that failed; one of few as well.
             where: further members of the line.
         """
         failing, reason, now_s = self._failing.of(message + of), repr(ex), time.monotonic()
@@ -231,7 +231,7 @@ class FailureLog:
 
     @contextmanager
     def round(self, message: str) -> Iterator[Callable[..., AbstractContextManager[None]]]:
-        """Log errors of one round over many things, and what works again when the round ends without any.
+        """Log errors of one round over many objects, and a recovery when the round ends without any.
 
         Args:
             message: as for `failed`.
@@ -257,10 +257,10 @@ class FailureLog:
 
 
 class SharedFailure:
-    """A failure that one process after the other meets: those that are forked later share what was logged of it."""
+    """A failure that several processes may meet in turn: processes forked later share the record of its logging."""
 
     def __init__(self, log: Any, message: str) -> None:
-        """Nothing has failed so far."""
+        """Start without a failure."""
         self._log, self._message = log, message
         self._logged_s = mmap.mmap(-1, _TIME.size)
         """When it was logged last, on the monotonic clock, which all processes share; 0 once it has worked again."""

@@ -1,4 +1,4 @@
-"""What proxies in front of the broker may say: below which path they serve it, and which of them are believed."""
+"""The settings for proxies in front of the broker: the path below which they serve it, and the trusted ones."""
 
 import re
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
@@ -31,12 +31,13 @@ OWN_PATHS = frozenset(
         "version",
     )
 )
-"""How the broker's own paths begin: below such a base path nobody could tell whether the proxy has removed it."""
+"""The first segments of the broker's own paths: below such a base path it would be unclear if the proxy has removed
+it."""
 BASE_PATH = (
     rf"^(?!/({'|'.join(map(re.escape, sorted(OWN_PATHS)))})(/|\Z))"
     r"(/(?!\.{1,2}(/|\Z))[A-Za-z0-9._~-]+)*\Z"
 )
-"""The pattern of a path below which a proxy serves the broker; it is empty where it serves it at `/`."""
+"""The pattern of a path below which a proxy serves the broker; empty if the proxy serves it at `/`."""
 BASE_PATH_CHARACTERS_MAX = 200
 BASE_PATH_EXPECTED = (
     f"a path of at most {BASE_PATH_CHARACTERS_MAX} characters like /broker or /tools/broker, of letters, digits, "
@@ -62,7 +63,7 @@ def networks(text: str) -> tuple[Network, ...]:
 
 
 def is_within(address: str, wanted: tuple[Network, ...]) -> bool:
-    """Whether an address is in one of the networks, also where a socket for both versions of IP shows it as IPv6."""
+    """Whether an address is in one of the networks, also if a socket for both versions of IP shows it as IPv6."""
     try:
         found = ip_address(address)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Settings of the server: where it listens and keeps its data, and whom it lets in.
+"""Settings of the server: its address, its data, and its authentication.
 
 Structs have one base each, so the groups of settings form a chain: these, those of requests, `Config`.
 """
@@ -30,7 +30,7 @@ def _one_per_core() -> int:
 
 
 class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the broker listens and keeps its data, and whom it lets in."""
+    """The settings of the server: its address, its data, and its authentication."""
 
     # Where it listens and keeps its data
     host: Annotated[

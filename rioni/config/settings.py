@@ -1,4 +1,4 @@
-"""The settings of the broker: what each one is for, its default and its bounds; secrets are never shown."""
+"""The settings of the broker: the purpose, default and limits of each; secrets are never shown."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -25,11 +25,11 @@ _BOOLEANS = {"true": True, "false": False}
 
 
 class ConfigError(RioniError):
-    """A setting is unknown or its value can't be used; the text says where and what would be right."""
+    """A setting is unknown or its value can't be used; the message names it, and what is expected."""
 
 
 class Setting(NamedTuple):
-    """What is known about one setting."""
+    """The definition of one setting."""
 
     name: str
     kind: type
@@ -43,7 +43,7 @@ class Setting(NamedTuple):
 
     @property
     def description(self) -> str:
-        """What it is for."""
+        """The purpose of the setting, in words."""
         return self.meta.description or ""
 
     @property
@@ -53,7 +53,7 @@ class Setting(NamedTuple):
 
     @property
     def expected(self) -> str:
-        """What a value must be, in words."""
+        """The expected values, in words."""
         if expected := (self.meta.extra or {}).get("expected"):
             return str(expected)
         if self.kind is bool:
@@ -65,10 +65,10 @@ class Setting(NamedTuple):
         return f"a whole number from {self.meta.ge} to {self.meta.le}"
 
     def parse(self, value: object) -> Any:
-        """Check a value, reading it from its text form where that is what there is.
+        """Check a value; a text is converted first if another type is expected.
 
         Raises:
-            ConfigError: it is not what is expected.
+            ConfigError: it is not one of the expected values.
         """
         if self.kind is int and isinstance(value, str) and _WHOLE_NUMBER.fullmatch(value):
             value = int(value)
@@ -88,7 +88,7 @@ class Setting(NamedTuple):
 LOG_LEVELS = ("debug", "info", "warning", "error")
 TEXT_LINES, JSON_LINES = "text", "json"
 DEFAULT_ADMIN = "default_admin"
-"""As a value of another setting: whom the setting of this name names."""
+"""The value of another setting that stands for the client named by the setting `default_admin`."""
 
 
 class Config(RequestSettings, frozen=True, kw_only=True):

@@ -6,4 +6,4 @@ CONTEXT = "RIONI_CONTEXT"
 CONTEXTS = "RIONI_CONTEXTS"
 
 OF_CLIENTS = frozenset({URL, TOKEN, CONTEXT, CONTEXTS})
-"""Where a client finds a broker, and what it shows there; the broker itself needs none."""
+"""The variables by which a client finds a broker and authenticates; the broker itself needs none."""

@@ -1,6 +1,6 @@
 """The broker's own API, called in this process with the rights of the browser's user.
 
-The console has no other way to the broker: what it shows and changes, a client of the API could show and change.
+The console has no other way to the broker: a client of the API could show and change the same.
 """
 
 import contextlib
@@ -20,12 +20,12 @@ from rioni.console import exact_json
 
 Wsgi = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 Compute = Callable[..., Any]
-"""Calls a function with arguments where it blocks nobody else: `compute(function, *arguments)`."""
+"""Calls a function with arguments so that it blocks nobody else: `compute(function, *arguments)`."""
 
 HISTORICAL = ("/event-types", "/subscriptions", "/settings", "/storages")
-"""How the paths begin of what can be read as it was."""
+"""The beginnings of paths that can be read as of an earlier time."""
 NOT_HISTORICAL = ("stats", "ended-streams", "events", "cursors", "partitions", "producers", "consumers", "dead-letters")
-"""How the paths below them end that show only what is now."""
+"""The endings of paths below them that show only the present."""
 PATH_BYTES_MAX = 4_000
 """The server takes 4,094 bytes of a line of a request; names from forms would pass by that."""
 # Headers of the browser that are meant for the console; and what the WSGI server made of the browser's body.
@@ -50,7 +50,7 @@ _OWN = frozenset(
 
 
 DECODED_AT_ONCE_BYTES_MAX = 100_000
-"""PERF: decoding so much takes 1 ms at most."""
+"""The largest body that is decoded at once. PERF: decoding it takes 1 ms at most."""
 _LIST = re.compile(r'\s*(\{\s*"items"\s*:\s*)?\[\s*')
 _NEXT = re.compile(r"\s*,\s*")
 _WARNING = re.compile(r'(?:^|, )299 rioni "(.*?)"(?=$|, 299 )')
@@ -96,11 +96,11 @@ class ApiProblem(Exception):
         super().__init__(self.detail or self.title)
 
     def as_object(self) -> dict[str, Any]:
-        """What is shown in place of the answer."""
+        """The object that is shown instead of the answer."""
         return {"problem": {"status": self.status, "title": self.title, "detail": self.detail}}
 
     def in_place(self) -> dict[str, Any]:
-        """The same for a part of a page; raises this refusal where the user has to log in again."""
+        """The object that is shown instead of a part of a page; raises this refusal if the user has to log in again."""
         if self.status == HTTPStatus.UNAUTHORIZED:
             raise self
         return self.as_object()
@@ -112,17 +112,17 @@ class Answer:
 
     status: int
     headers: Mapping[str, str]
-    """By their names in lower case."""
+    """The headers by their names in lower case."""
     content: bytes
     compute: Compute = in_place
 
     @property
     def warnings(self) -> Sequence[str]:
-        """What the broker warns of; not the constant ones of each change."""
+        """The warnings of the broker, without the constant ones of each change."""
         return _WARNING.findall(self.headers.get("warning", ""))
 
     def json(self) -> Any:
-        """The JSON of the body; None where there is none. Blocks the caller alone."""
+        """The JSON of the body; None if it is empty. Blocks the caller alone."""
         if len(self.content) <= DECODED_AT_ONCE_BYTES_MAX:
             return exact_json.decode(self.content) if self.content else None
         return self.compute(decoded, self.content)
@@ -147,10 +147,10 @@ class Api:
         }
 
     def get(self, path: str, **params: Any) -> Any:
-        """The JSON of an answer; as it was where the console shows the past.
+        """The JSON of an answer; as it was then if the console shows the past.
 
         Args:
-            path: quoted where names are in it, see `path_of`.
+            path: quoted if names are in it, see `path_of`.
             params: of the query; None leaves one out, lists are repeated.
 
         Raises:
@@ -161,7 +161,7 @@ class Api:
         return self.send("GET", path, params=params).json()
 
     def attempt(self, path: str, **params: Any) -> Any:
-        """As `get`, but a refusal is an object with a member `problem`, which the page shows in its place.
+        """Do as `get`, but return a refusal as an object with a member `problem`, which the page shows in its place.
 
         Raises:
             ApiProblem: the token is not valid any more, so that nothing of the page can be shown.
@@ -172,7 +172,7 @@ class Api:
             return ex.in_place()
 
     def attempt_text(self, path: str) -> Any:
-        """As `attempt`, for an answer that is text."""
+        """Do as `attempt`, for an answer that is text."""
         try:
             return self.send("GET", path, headers={"Accept": "*/*"}).content.decode()
         except ApiProblem as ex:
@@ -187,7 +187,7 @@ class Api:
         body: Any = None,
         headers: Mapping[str, str] | None = None,
     ) -> Answer:
-        """Make a request; raises ApiProblem where it is refused.
+        """Make a request; raises ApiProblem if it is refused.
 
         Args:
             method: the verb.

@@ -36,11 +36,11 @@ class PageResource:
         self._page, self._api, self._compute = page, api, compute
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, **path: str) -> None:
-        """Show the page, or what it shows as JSON."""
+        """Show the page, or its data as JSON."""
         self._show(req, resp, self._visit(req, path))
 
     def on_post(self, req: falcon.Request, resp: falcon.Response, **path: str) -> None:
-        """Make a change, and go where its outcome is shown; a refusal is shown on the page."""
+        """Make a change, and go to the page that shows its outcome; a refusal is shown on the page."""
         form = req.context.form
         visit = self._visit(req, path, form)
         action = self._page.actions.get(form.get("action", ""))
@@ -190,7 +190,7 @@ def create_console(
     middleware: Sequence[Any] = (),
     compute: Compute = in_place,
 ) -> Wsgi:
-    """The API with the console beside it.
+    """The API together with the console.
 
     Args:
         api: the WSGI application of the API.
@@ -199,8 +199,8 @@ def create_console(
         needs_token: whether users have to log in.
         provider: where they can log in; None if they can only paste a token.
         guards: the middleware that requests pass first.
-        middleware: what they pass after that of the console.
-        compute: runs what takes long, such as comparisons of schemas.
+        middleware: the middleware that they pass after that of the console.
+        compute: runs functions that take long, such as comparisons of schemas.
     """
     console = falcon.App(
         middleware=[*guards, SecurityMiddleware(sessions, ended, needs_token=needs_token, compute=compute), *middleware]
@@ -258,7 +258,7 @@ def _serialize_error(req: falcon.Request, resp: falcon.Response, error: falcon.H
 
 
 def _typed(req: falcon.Request) -> dict[str, str]:
-    """What was typed into a form that no page shows again."""
+    """The texts that were typed into a form, which no page shows again."""
     form = {} if req.path.startswith("/console/login") else getattr(req.context, "form", {})
     return {name: text for name, text in form.items() if text and name not in _NOT_TYPED}
 

@@ -10,7 +10,7 @@ import httpx
 
 
 DEADLINE_S = 10.0
-"""For connecting, the request and the whole answer. A time-out of httpx begins anew with each byte."""
+"""Seconds for connecting, the request and the whole answer. A time-out of httpx begins anew with each byte."""
 ANSWER_BYTES_MAX = 262_144
 
 
@@ -21,7 +21,7 @@ def _tls() -> ssl.SSLContext:
 
 
 class BoundedTransport(httpx.HTTPTransport):
-    """For the requests of one client, which are made one after the other."""
+    """A transport for the requests of one client, which are made one after the other."""
 
     def __init__(self) -> None:
         super().__init__(verify=_tls())
@@ -63,7 +63,7 @@ class _Alarm:
 
     @contextlib.contextmanager
     def as_timeout(self) -> Iterator[None]:
-        """Raises httpx.ReadTimeout in place of the error of a connection that was closed at the deadline."""
+        """Raises httpx.ReadTimeout instead of the error of a connection that was closed at the deadline."""
         try:
             yield
         except httpx.TransportError as ex:

@@ -1,6 +1,6 @@
-"""Charts of the last hour: what they show, from `GET /metrics/history`, and lines as SVG.
+"""Charts of the last hour: their content, from `GET /metrics/history`, and lines as SVG.
 
-Pages are complete with these; scripts then replace each chart by one that can be looked into and that goes on.
+Pages are complete with these; scripts then replace each chart by one that can be explored and that goes on.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,24 +17,24 @@ STEP_S, SPARKLINE_STEP_S = 20, 120
 SERIES_MAX, PARTITION_SERIES_MAX = 200, 1_000
 PATH = "/metrics/history"
 _WIDTH, _HEIGHT = 100, 100
-"""Of the coordinates of a drawing, which is stretched to its place."""
+"""The size of a drawing in its coordinates; it is stretched to its place."""
 _HEADROOM = 1.1
 
 RATE, BYTE_RATE, COUNT, DURATION = "rate", "byte rate", "count", "duration"
-"""What values are: events or bytes per second, a number, or seconds."""
+"""The kinds of values: events or bytes per second, a number, or seconds."""
 
 
 class Line(NamedTuple):
-    """A series of the history, and what it is called in the chart."""
+    """A series of the history, and its name in the chart."""
 
     name: str
     title: str
     value: str = ""
-    """Of its label; empty where it has none."""
+    """The value of its label; empty if it has none."""
 
 
 class Chart(NamedTuple):
-    """What a chart shows."""
+    """The content of a chart."""
 
     title: str
     unit: str
@@ -49,7 +49,7 @@ def charts(visit: Visit, wanted: Iterable[Chart], **params: Any) -> Any:
 
     Args:
         visit: whose rights count.
-        wanted: what they show.
+        wanted: their contents.
         params: of the request, which also has a step.
     """
     params |= {"step": STEP_S, "limit": SERIES_MAX}
@@ -104,7 +104,7 @@ def from_zero(series: Mapping[str, Any]) -> Values:
 
 
 def label_of(series: Mapping[str, Any]) -> str:
-    """The value of the label of a series; empty where it has none."""
+    """The value of the label of a series; empty if it has none."""
     return next(iter(series["labels"].values()), "")
 
 
@@ -117,12 +117,12 @@ def last(values: Values | None) -> float | None:
 
 
 def most(lines: Iterable[Values]) -> float:
-    """The largest value of all lines; 0 where there is none."""
+    """The largest value of all lines; 0 if there is none."""
     return max((value for values in lines for value in values if value is not None), default=0.0)
 
 
 def polyline(values: Values, top: float, kind: str) -> Markup:
-    """A line; it is interrupted where there are no values, and a value between two such places is a dot.
+    """A line; it is interrupted if there are no values, and a value between two such places is a dot.
 
     Args:
         values: from left to right.
@@ -160,7 +160,7 @@ def sparkline(values: Values, unit: str, title: str) -> Markup:
 
 
 def line_names(chart: Mapping[str, Any]) -> str:
-    """What a script has to know about the lines of a chart, as JSON."""
+    """The names and values of the lines of a chart, as JSON for a script."""
     return orjson.dumps([{"name": line["name"], "value": line["value"]} for line in chart["lines"]]).decode()
 
 

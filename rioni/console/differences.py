@@ -9,15 +9,15 @@ LINES_MAX = 2_000
 CONTEXT = 4
 """Unchanged lines around those that differ."""
 STEPS_MAX = 1_000_000
-"""PERF: so many take 0.1 s. The library's own number grows with the square of that of the lines: texts of 2,000 lines
+"""PERF: this many take 0.1 s. The library's own number grows with the square of that of the lines: texts of 2,000 lines
 can be made for which it takes seconds."""
 
 
 def difference(before: str, after: str) -> list[dict[str, str]]:
     """Two texts line by line: a sign (`+`, `-`, a space, or `@` for a place) and the text.
 
-    Unchanged parts are left out, and of long texts what is far behind the first difference. Where texts
-    have so little in common that it takes too long to find it, the rest counts as replaced.
+    Unchanged parts are left out, and so are parts of long texts far after the first difference. If
+    texts have so little in common that it takes too long to find it, the rest counts as replaced.
     """
     old, new = before.splitlines(), after.splitlines()
     longer = max(len(old), len(new))
@@ -52,20 +52,20 @@ def _place(begin: int, end: int) -> str:
 
 
 class BoundedMatcher(SequenceMatcher[str]):
-    """Looks for matching lines until it has made so many steps; what it has not found by then counts as replaced."""
+    """Looks for matching lines until it has made `STEPS_MAX` steps; lines not found by then count as replaced."""
 
     a: Sequence[str]
     b2j: dict[str, list[int]]
-    """Documented by the library: where each line of the second text is, without those that are very frequent."""
+    """Documented by the library: the places of each line of the second text, without lines that are very frequent."""
 
     def __init__(self, old: Sequence[str], new: Sequence[str]) -> None:
         super().__init__(None, old, new)
         self.steps = 0
-        """Made so far: pairs of equal lines that were looked at, and lines."""
+        """Steps made so far: pairs of equal lines that were compared, and lines."""
         self._until = [*accumulate((1 + len(self.b2j.get(line, ())) for line in old), initial=0)]
 
     def find_longest_match(self, alo: int = 0, ahi: int | None = None, blo: int = 0, bhi: int | None = None) -> Match:
-        """As in the library, which calls it again for what is before and behind each match."""
+        """Find a match as the library does, which calls this again for what is before and after each match."""
         steps = self._until[len(self.a) if ahi is None else ahi] - self._until[alo]
         if self.steps + steps > STEPS_MAX:
             return Match(alo, blo, 0)
@@ -74,6 +74,6 @@ class BoundedMatcher(SequenceMatcher[str]):
 
 
 def _equal_lines(old: Sequence[str], new: Sequence[str]) -> int:
-    """How many lines both begin with."""
+    """The number of lines that both begin with."""
     pairs = enumerate(zip(old, new, strict=False))
     return next((number for number, (before, after) in pairs if before != after), min(len(old), len(new)))

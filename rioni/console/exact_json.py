@@ -11,7 +11,7 @@ import orjson
 
 
 def number(text: str) -> float | Decimal:
-    """A number with a fraction or an exponent: a float, or a decimal where a float would change it."""
+    """A number with a fraction or an exponent: a float, or a decimal if a float would change it."""
     found = float(text)
     if repr(found) == text:
         return found
@@ -25,14 +25,14 @@ def number(text: str) -> float | Decimal:
 decode: Callable[[bytes | str], Any] = msgspec.json.Decoder(float_hook=number).decode
 """The value of JSON; raises msgspec.DecodeError."""
 DIGITS_MAX = 18
-"""Of an integer that has 64 bits in any case."""
+"""The most digits of an integer that has at most 64 bits in any case."""
 SHOWN_CHARACTERS = 100
 decode_at = json.JSONDecoder(parse_float=number).raw_decode
 """The value that begins at an index of a text, and where it ends."""
 
 
 def decode_typed(text: str) -> Any:
-    """The value of JSON that a user typed; raises ValueError where it is not JSON, or has a member twice."""
+    """The value of JSON that a user typed; raises ValueError if it is not JSON, or has a member twice."""
     try:
         # Python's decoder takes what is no JSON, such as NaN.
         decode(text)
@@ -65,7 +65,7 @@ def encode(value: Any, *, option: int | None = None) -> bytes:
 
 
 def seen(value: Any) -> str:
-    """What a form knows a value by that it was made of."""
+    """The hash by which a form knows the value that it was made of."""
     return hashlib.sha256(encode(value)).hexdigest()
 
 

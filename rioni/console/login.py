@@ -89,7 +89,7 @@ def end(ended: EndedSessions, session: Session) -> None:
 
 
 def local_path(base_path: str, text: str) -> str:
-    """A page of the console below a base path; the first one where the text leads elsewhere."""
+    """A page of the console below a base path; the first one if the text leads elsewhere."""
     console = f"{base_path}/console"
     is_local = text == console or text.startswith((f"{console}/", f"{console}?"))
     # Browsers resolve these segments, quoted or not.

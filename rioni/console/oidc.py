@@ -21,15 +21,15 @@ from rioni.console.sessions import EndedSessions, Session, Sessions, TokenTooLon
 
 CALLBACK = "/console/login/callback"
 LOGIN_S = 600
-"""How long a user may take to log in at the provider."""
+"""Seconds that a user may take to log in at the provider."""
 METADATA_S = 600
-"""How long the provider's endpoints are remembered."""
+"""Seconds for which the provider's endpoints are remembered."""
 FAILED_S = 5
-"""How long it is not asked again for them after it has failed."""
+"""Seconds for which it is not asked again for them after it has failed."""
 WAIT_S = 15
-"""How long a login waits for another one that asks for them, which has a shorter deadline."""
+"""Seconds that a login waits for another one that asks for them, which has a shorter deadline."""
 NEXT_BYTES_MAX = 2_000
-"""Of the page after the login, which a cookie has to hold; longer ones become the first page."""
+"""The most bytes of the page after the login, which a cookie has to hold; longer ones become the first page."""
 _HTML = "text/html; charset=utf-8"
 Turn = Callable[[str], AbstractContextManager[None]]
 """Waits until a client, named by its address, may speak with the provider; raises ProviderBusy."""
@@ -41,7 +41,7 @@ def any_turn(_client: str) -> AbstractContextManager[None]:
 
 
 class ProviderFailed(Exception):
-    """The provider did not answer, or not as it should; the text says how."""
+    """The provider did not answer, or not as it should; the text gives the reason."""
 
 
 class ProviderBusy(Exception):
@@ -64,9 +64,9 @@ class Provider:
         issuer: its URL, below which its metadata is.
         client_id: of the console there.
         client_secret: None for a public client.
-        scope: what is asked for, separated by spaces.
+        scope: the scopes that are asked for, separated by spaces.
         token: which of its tokens the API takes: `access_token` or `id_token`.
-        turn: lets those who log in speak with it; `begin` and `finish` are called within.
+        turn: lets those who log in connect to it; `begin` and `finish` are called within.
         note_outcome: given why the provider does not work, or an empty text if it does; only users would see it else.
     """
 
@@ -90,14 +90,14 @@ class Provider:
         self._known_until_s = 0.0
 
     def begin(self, redirect_uri: str, following: str) -> tuple[str, Pending]:
-        """Where the browser is sent, and what is remembered of that; blocks on the provider.
+        """The address that the browser is sent to, and the login that is remembered; blocks on the provider.
 
         Args:
             redirect_uri: where the provider sends it back.
             following: the page after the login, of `NEXT_BYTES_MAX` at most.
 
         Raises:
-            ProviderFailed: it does not tell its endpoints.
+            ProviderFailed: it does not announce its endpoints.
         """
         state, nonce, verifier = (secrets.token_urlsafe(48) for _ in range(3))
         pending = Pending(state=state, nonce=nonce, verifier=verifier, next=following)
@@ -188,7 +188,7 @@ class Provider:
         return endpoint
 
     def _fetched(self) -> tuple[Mapping[str, Any], str]:
-        """The metadata of the provider, or why there are none."""
+        """The metadata of the provider, or the reason why they can't be read."""
         import httpx  # noqa: PLC0415 - see finish
 
         from rioni.console.bounded_transport import BoundedTransport  # noqa: PLC0415
@@ -211,7 +211,7 @@ class ProviderLoginResource:
         self._provider, self._sessions = provider, sessions
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """Redirect, and remember what the answer must match."""
+        """Redirect, and remember the values that the answer must match."""
         following = local_path(req.root_path, req.get_param("next") or "")
         if len(following.encode()) > NEXT_BYTES_MAX:
             following = local_path(req.root_path, "")
@@ -227,7 +227,7 @@ class ProviderLoginResource:
 
 
 class ProviderCallbackResource:
-    """`/console/login/callback`, where the provider sends the browser back."""
+    """`/console/login/callback`, to which the provider sends the browser back."""
 
     def __init__(self, provider: Provider, api: Wsgi, sessions: Sessions, ended: EndedSessions) -> None:
         self._provider, self._api, self._sessions, self._ended = provider, api, sessions, ended
@@ -278,7 +278,7 @@ def _cookie(req: falcon.Request, value: str, age_s: int) -> str:
 
 
 def _claims(id_token: object) -> Mapping[str, Any]:
-    """The payload of a token, whose signature the API checks where it takes that token."""
+    """The payload of a token, whose signature the API checks if it takes that token."""
     import jwt  # noqa: PLC0415 - see Provider.finish
 
     try:

@@ -112,7 +112,7 @@ def url(base_path: str, path: str, as_of: str | None, /, **params: Any) -> str:
 
 
 def number(value: Any) -> str:
-    """A number with separators; a dash where there is none."""
+    """A number with separators; a dash if there is none."""
     if value is None:
         return NOTHING
     return f"{value:,}" if isinstance(value, int) else f"{value:,.1f}"
@@ -129,7 +129,7 @@ def pretty(value: Any) -> str:
 
 
 def short(value: Any) -> str:
-    """JSON in one line, cut where it is long."""
+    """JSON in one line, cut if it is long."""
     text = NOTHING if value is None else value if isinstance(value, str) else exact_json.encode(value).decode()
     return text if len(text) <= SHORT else f"{text[:SHORT]}..."
 
@@ -140,12 +140,12 @@ def visible(text: str) -> str:
 
 
 def time(text: str | None) -> Markup:
-    """A time in UTC, or in the browser's zone where the user has chosen that; a script adds the other one as a hint."""
+    """A time in UTC, or in the browser's zone if the user has chosen that; a script adds the other one as a hint."""
     return _time(text, Markup('<time datetime="{}">{} UTC</time>'))
 
 
 def both_times(text: str | None) -> Markup:
-    """A time in UTC, and beside it room in which a script writes that of the browser's zone."""
+    """A time in UTC, and next to it room in which a script writes that of the browser's zone."""
     return _time(text, Markup('<time datetime="{}" class="both">{} UTC <span class="local"></span></time>'))
 
 

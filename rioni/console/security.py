@@ -18,14 +18,14 @@ from rioni.console.sessions import EndedSessions, Session, Sessions, SessionsUna
 FORM_BYTES_MAX = 2_500_000
 """An event type with a schema as large as the API takes, quoted as forms are."""
 LOGIN_BYTES_MAX = 65_536
-"""Of forms of those who are not logged in."""
+"""The most bytes of a form of a user who is not logged in."""
 FIELDS_MAX = 100
 READING_BYTES_MAX = 50_000_000
-"""Of larger forms than that, all together, in a worker."""
+"""The most bytes of larger forms than that, all together, that a worker holds."""
 READ_BYTES = 65_536
-"""PERF: gunicorn copies what it has received and not passed on yet, so larger pieces take longer."""
+"""PERF: gunicorn copies bytes that it has received and not passed on yet, so larger pieces take longer."""
 BREATH_S = 0.001
-"""After each piece others go on. PERF: together 40 ms of the longest form."""
+"""Seconds for which others go on after each piece. PERF: together 40 ms of the longest form."""
 
 
 class Forms:
@@ -125,10 +125,10 @@ HEADERS: Mapping[str, str] = {
 CSRF_HEADER = "X-CSRF-Token"
 OWN_SITE = frozenset(("same-origin", "none"))
 _CALLBACK = "/console/login/callback"
-"""Where the provider of a login sends the browser, from its site."""
+"""The page to which the provider of a login sends the browser, from the provider's site."""
 _FILES = "/console/static/"
 _OPEN = ("/console/login", _FILES, "/console/logout")
-"""What is shown without a login."""
+"""The pages that are shown without a login."""
 
 
 def session_of(req: falcon.Request) -> Session:
@@ -205,7 +205,7 @@ class SecurityMiddleware:
 
 
 def client_of(req: falcon.Request) -> str:
-    """What a browser is known by where something is counted before its user is known."""
+    """The identity of a browser for counts that are made before its user is known."""
     return str(req.env[CLIENT])
 
 
@@ -227,7 +227,7 @@ def is_secure(req: falcon.Request) -> bool:
 
 
 def _is_own_site(req: falcon.Request) -> bool:
-    """Whether a page of this console sends the request; browsers say so in headers that pages can't change."""
+    """Whether a page of this console sends the request; browsers report it in headers that pages can't change."""
     if (site := req.get_header("Sec-Fetch-Site")) is not None:
         return site in OWN_SITE
     origin = req.get_header("Origin")

@@ -25,17 +25,17 @@ T = TypeVar("T")
 
 
 class TokenTooLong(Exception):
-    """The token does not fit into the cookies of a session; the text says so."""
+    """The token does not fit into the cookies of a session; the text explains it."""
 
 
 SESSION_S = 12 * 3_600
-"""How long a session lasts at most; the token may end earlier."""
+"""The most seconds that a session lasts; the token may end earlier."""
 COOKIE_BYTES = 3_800
 """Browsers keep 4,096 bytes for name, value and attributes."""
 COOKIES_MAX = 4
 """The broker takes 16,448 bytes of a header, and other applications of the host have cookies, too."""
 TOKEN_BYTES_MAX = 10_000
-"""As JSON; with the rest of a session, sealed, it fits into these cookies."""
+"""The most bytes of a token as JSON; with the rest of a session, sealed, it fits into these cookies."""
 NOTICE_CHARACTERS_MAX = 150
 
 
@@ -43,17 +43,17 @@ class Session(msgspec.Struct, frozen=True):
     """A browser's session."""
 
     csrf: str
-    """What forms must send, too."""
+    """The secret that forms must send, too."""
     token: str | None = None
     """The bearer token; None while nobody is logged in."""
     notice: str = ""
-    """What the next page tells: the outcome of a change."""
+    """The notice that the next page shows: the outcome of a change."""
     begun_s: int = 0
-    """When it began: what is sealed again later doesn't last longer."""
+    """When it began: a session that is sealed again later doesn't last longer."""
 
     @classmethod
     def new(cls, token: str | None = None) -> Self:
-        """A session that nobody had before, so that nobody else can know it.
+        """A new session, whose secrets nobody can know.
 
         Raises:
             TokenTooLong: no cookies hold it.
@@ -63,7 +63,7 @@ class Session(msgspec.Struct, frozen=True):
         return cls(csrf=secrets.token_urlsafe(24), token=token, begun_s=int(time.time()))
 
     def telling(self, notice: str) -> Self:
-        """This session with a notice for the next page, cut where it is long; empty to remove it."""
+        """This session with a notice for the next page, cut if it is long; empty to remove it."""
         cut = notice if len(notice) <= NOTICE_CHARACTERS_MAX else f"{notice[: NOTICE_CHARACTERS_MAX - 3]}..."
         return msgspec.structs.replace(self, notice=cut)
 
@@ -99,7 +99,7 @@ class Sessions:
         return self._fernet.encrypt(msgspec.json.encode([type(session).__name__, session])).decode()
 
     def unseal(self, sealed: str, kind: type[T], age_s: int) -> T | None:
-        """What was sealed; None if it was something else, is older, or was changed."""
+        """The value that was sealed; None if it was something else, is older, or was changed."""
         from cryptography.fernet import InvalidToken  # noqa: PLC0415 - as above
 
         try:
@@ -123,7 +123,7 @@ def cookie_name(host: str, *, secure: bool, base_path: str = "") -> str:
 
 
 def set_cookies(sealed: str, before: Container[str], name: str, base_path: str = "") -> Iterator[str]:
-    """Values of headers `Set-Cookie` for a sealed session, which also remove what a longer one has left.
+    """Values of headers `Set-Cookie` for a sealed session, which also remove cookies that a longer one has left.
 
     Args:
         sealed: the session.
@@ -146,11 +146,11 @@ def _names(name: str) -> tuple[str, ...]:
 # Ends sessions before their time: a copy of the cookie is worth nothing after the logout, at any worker or node.
 
 HOLDER_CHARACTERS = 16
-"""With which the ids of all sessions of one token begin."""
+"""The number of characters with which the ids of all sessions of one token begin."""
 
 
 class SessionsUnavailable(Exception):
-    """Which sessions have ended can't be read or written at present."""
+    """The sessions that have ended can't be read or written at present."""
 
 
 class EndedSessionStore(Protocol):
@@ -171,7 +171,7 @@ class EndedSessionStore(Protocol):
 
 
 class EndedSessions:
-    """Which sessions have ended before their time.
+    """The sessions that have ended before their time.
 
     Args:
         store: of all processes.
@@ -191,6 +191,6 @@ class EndedSessions:
 
 
 def _id(session: Session) -> str:
-    """What a session is known by: its secret, which no other session has, is not stored itself; nor is its token."""
+    """The id of a session, made of hashes: neither its secret, which no other session has, nor its token is stored."""
     holder = hashlib.sha256((session.token or "").encode()).hexdigest()[:HOLDER_CHARACTERS]
     return holder + hashlib.sha256(session.csrf.encode()).hexdigest()

@@ -105,7 +105,7 @@ AGGREGATES: dict[str, Aggregate] = {
 TOPICS: dict[str, type[DomainEvent]] = {
     event.TOPIC: event for aggregate in AGGREGATES.values() for event in aggregate.events
 }
-"""Every topic that may stand in the log; a topic is never renamed and never removed."""
+"""Every topic that may occur in the log; a topic is never renamed and never removed."""
 
 
 # --- The formats of the log: which class versions of which domain events each release reads and writes ---
@@ -125,7 +125,7 @@ class Format(NamedTuple):
 
 
 Formats = Mapping[int, Format]
-"""By number, from 1 without gaps."""
+"""Formats by number, from 1 without gaps."""
 
 FORMATS: Formats = MappingProxyType(
     {
@@ -145,8 +145,8 @@ def version_in(topic: str, number: int, formats: Formats) -> int:
     """The class version of a topic in a format; 0 if the format does not have the topic.
 
     Args:
-        topic: of a domain event.
-        number: of the format; may be newer than all known ones.
+        topic: the topic of a domain event.
+        number: the number of the format; may be newer than all known ones.
         formats: all known ones.
     """
     changes = {known: each.versions[topic] for known, each in formats.items() if topic in each.versions}

@@ -1,4 +1,4 @@
-"""Keeps what is compiled from definitions, the most recently used, within a bound of bytes."""
+"""Keeps compiled definitions, the most recently used ones, within a limit of bytes."""
 
 from collections import OrderedDict
 from collections.abc import Hashable
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class CompiledCache(Generic[T]):
-    """Compiled values by key; the least recently used ones are dropped, and compiled again when they are asked for.
+    """Compiled values by key; the least recently used ones are dropped, and compiled again when they are needed.
 
     Greenlets and native threads may share it: it has no lock, each of its steps is atomic. PERF: 0.15 us for a hit.
     """
@@ -18,7 +18,8 @@ class CompiledCache(Generic[T]):
         """Begin with nothing.
 
         Args:
-            bytes_max: of all values together, as far as callers know; the newest value is kept even if it is larger.
+            bytes_max: the limit for all values together, by the sizes that callers pass; the newest value is kept even
+                if it is larger.
         """
         self._bytes_max = bytes_max
         self._kept: OrderedDict[Hashable, tuple[T, int]] = OrderedDict()
@@ -44,8 +45,8 @@ class CompiledCache(Generic[T]):
         """Keep a value, and drop those that were used longest ago until the bound holds.
 
         Args:
-            key: replaces what it had.
-            value: what was compiled.
+            key: the key; an existing value is replaced.
+            value: the compiled value.
             bytes_: the memory that it takes.
         """
         self.drop(key)

@@ -111,11 +111,11 @@ class UnavailableCursor(InvalidCursor):
     """A cursor's position is not readable: expired, or not yet written.
 
     Args:
-        event_type: of the cursor.
-        partition: of the cursor.
-        offset: of the cursor, its position alone.
+        event_type: the event type of the cursor.
+        partition: the partition of the cursor.
+        offset: the offset of the cursor, its position alone.
         available: the members of the response that describe the readable range, if it is known.
-        end: the last offset of the partition, where the position is not written yet.
+        end: the last offset of the partition, if the position is not written yet.
     """
 
     def __init__(
@@ -282,7 +282,7 @@ class TooLarge(RioniError):
 
 
 class RequestTimeout(RioniError):
-    """The request is received too slowly; the detail says what to do."""
+    """The request arrives too slowly; the detail contains advice."""
 
 
 class FilterTooSlow(Invalid):
@@ -327,7 +327,7 @@ class Overloaded(Unavailable):
     """Rejected because of overload before anything was done.
 
     Args:
-        detail: what is overloaded.
+        detail: a description of the overload.
         retry_after_s: seconds after which to retry.
     """
 
@@ -354,7 +354,7 @@ class OutcomeUnknown(Unavailable):
 
 
 class OutcomeNotKnownYet(Unavailable):
-    """What became of an earlier attempt is not known yet; each retry looks again."""
+    """The outcome of an earlier attempt is not known yet; each retry checks again."""
 
     retry_after_s = 1
 

@@ -32,7 +32,7 @@ def link(previous: bytes, fields: Fields) -> bytes:
 
 
 def framed(fields: Fields) -> bytes:
-    """Return all fields of an entry but its data, each behind its length.
+    """Return all fields of an entry except its data, each preceded by its length.
 
     Raises:
         UnicodeEncodeError: a damaged field is not valid Unicode.
@@ -54,7 +54,7 @@ def framed(fields: Fields) -> bytes:
 
 
 def follows(previous: bytes, fields: Fields, stored: bytes) -> bool:
-    """Whether an entry is the one that was written behind its predecessor.
+    """Whether an entry was written directly after the given predecessor.
 
     Args:
         previous: the hash of the entry before it.

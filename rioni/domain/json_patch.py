@@ -1,7 +1,7 @@
 """Computes the difference of two JSON values as a JSON patch (RFC 6902), in time linear in their size.
 
 Members are compared one by one. Of arrays the common beginning and end is left out, and the rest is compared place by
-place: the patch is correct and short for what usually happens to a list, not always the shortest one.
+place: the patch is correct and short for the usual changes of a list, not always the shortest one.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,8 +38,8 @@ def json_patch(before: Any, after: Any) -> list[Operation]:
     """The operations `add`, `remove` and `replace` that make one JSON value of another, in order.
 
     Args:
-        before: as decoded from JSON; null stands for a state that does not exist.
-        after: likewise.
+        before: the value as decoded from JSON; null means a state that does not exist.
+        after: the other value, in the same form.
     """
     found: list[Operation] = []
     characters = 0

@@ -38,7 +38,7 @@ PATH_SEGMENTS_MAX = 64
 ATTRIBUTES_MAX = 1_000
 """Attributes in one list of an authorization section, or in one list of the broker's administrators."""
 LABELS_MAX = 100
-"""Labels, and likewise annotations."""
+"""The maximum number of labels, and of annotations, of a resource."""
 EVENT_TYPES_MAX = 5_000
 """Event types of one subscription; `subscription_partitions_max` is lower by default."""
 INITIAL_CURSORS_MAX = 5_000
@@ -65,6 +65,6 @@ def authorization_violations(lists: Mapping[str, Sized]) -> Iterator[tuple[str, 
 
 
 def nul_violations(field: str, text: str | None) -> Iterator[tuple[str, str]]:
-    """Yield what is wrong with a field that is stored in a column of its own: PostgreSQL knows no U+0000."""
+    """Yield a violation if a field with a column of its own contains U+0000, which PostgreSQL can't store."""
     if text is not None and "\0" in text:
         yield field, "must not contain the character U+0000"

@@ -1,4 +1,4 @@
-"""Proposes the nearest of the known names where one is not known: the rule of all errors that ask "did you mean"."""
+"""Proposes the nearest of the known names for an unknown one: the rule of all errors that ask "did you mean"."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 EDITS_MAX = 2
 """How many letters of a name that is proposed may be missing, too many, wrong or swapped."""
 SHORT = 6
-"""Of a part with fewer letters only one may be."""
+"""In a part with fewer letters than this, only one letter may differ."""
 PART_MISSING = EDITS_MAX + 1
 UNLIKE = EDITS_MAX + 2
 
@@ -17,8 +17,8 @@ _PART = re.compile(r"[^\W_]+")
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name that is most like another one; None if none is like it.
 
-    Names are compared part by part: what they have in common says nothing about a part in which they differ, so that
-    `orders.cancelled` is not like `orders.created`. Case and what separates the parts are no difference. PERF: it takes
+    Names are compared part by part: an equal part does not make up for one that differs, so that
+    `orders.cancelled` is not like `orders.created`. Case and separators make no difference. PERF: it takes
     some microseconds for each known name.
     """
     wanted, least, found = _parts(name), UNLIKE, None
@@ -58,7 +58,7 @@ def _is_without_a_part(shorter: Sequence[str], longer: Sequence[str]) -> bool:
 
 
 def _edits(one: str, other: str) -> int:
-    """In how many letters two parts differ; `UNLIKE` if in too many."""
+    """The number of letters in which two parts differ; `UNLIKE` if they are too many."""
     longest = max(len(one), len(other))
     most = min(EDITS_MAX if longest >= SHORT else 1, longest - 1)
     # PERF: spares most pairs the search; each edit takes one letter away from a side at most.
@@ -83,7 +83,7 @@ def _distance(one: str, other: str, most: int) -> int:
 
 
 def _common(one: str, other: str) -> int:
-    """With how many equal letters two texts begin."""
+    """The number of equal letters at the beginning of two texts."""
     for number, (a, b) in enumerate(zip(one, other, strict=False)):
         if a != b:
             return number

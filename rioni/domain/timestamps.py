@@ -47,7 +47,7 @@ A leap second is one at the end of a day in UTC; with an offset from UTC it has 
 _DATE_TIME = re.compile(DATE_TIME)
 _EPOCH = datetime.fromtimestamp(0, UTC)
 LAST_MS = 253_402_300_799_999
-"""The last millisecond of the year 9999, behind which no time can be written in UTC."""
+"""The last millisecond of the year 9999; no later time can be written in UTC."""
 
 
 def utc_text(time: datetime, timespec: str = "milliseconds") -> str:
@@ -73,7 +73,7 @@ def milliseconds(timestamp: str) -> int:
 
 
 def parsed_ms(timestamp: str) -> int | None:
-    """The time that a client has written as RFC 3339, rounded down; None where it is none."""
+    """The time that a client has written as RFC 3339, rounded down; None if the text is no time."""
     if _DATE_TIME.fullmatch(timestamp) is None:
         return None
     try:
@@ -121,7 +121,7 @@ _decode = msgspec.json.Decoder(_Timed).decode
 
 
 def time_of(event: msgspec.Raw | bytes) -> datetime | None:
-    """When the broker has received an event, otherwise when it occurred; None where its metadata do not say so."""
+    """When the broker received an event, otherwise when it occurred; None if its metadata contain neither time."""
     try:
         metadata = _decode(event).metadata
         text = metadata and (metadata.received_at or metadata.occurred_at)

@@ -1,4 +1,4 @@
-"""What to install for an optional feature: from where this installation came, which need not be a package index."""
+"""The requirement to install for an optional feature, from the origin of this installation: an index or another."""
 
 import json
 import shlex
@@ -12,14 +12,14 @@ NAME = "rioni"
 
 
 def requirement(extra: str = "") -> str:
-    """The words behind `pip install` that install this Rioni again, with an extra.
+    """The arguments of `pip install` that install this Rioni again, with an extra.
 
     Args:
-        extra: such as `spark`; without one, what is installed now.
+        extra: such as `spark`; without one, the requirement of the present installation.
 
     Returns:
         Words for a shell: `'rioni[spark]'` if it came from a package index, otherwise the folder, file or repository
-        that it came from, as its metadata say (PEP 610): `--editable '/src/rioni[spark]'`.
+        that it came from, according to its metadata (PEP 610): `--editable '/src/rioni[spark]'`.
     """
     extras = f"[{extra}]" if extra else ""
     origin = _origin()
@@ -33,7 +33,7 @@ def requirement(extra: str = "") -> str:
 
 
 def _origin() -> dict[str, Any]:
-    """Where it was installed from; empty for an index, and where it is not installed."""
+    """The origin of the installation; empty for an index, and if Rioni is not installed."""
     try:
         text = metadata.distribution(NAME).read_text("direct_url.json")
     except metadata.PackageNotFoundError:

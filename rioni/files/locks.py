@@ -1,4 +1,4 @@
-"""Locks open files among processes, without waiting: the only use of `flock` but for the lock with a deadline.
+"""Locks open files among processes, without waiting: the only use of `flock` except for the lock with a deadline.
 
 The lock belongs to the open file: it ends when the last copy of its descriptor is closed, those of forked processes
 included, or with the processes. Opening the file again gives another owner, also within one process.
@@ -13,12 +13,12 @@ from typing import BinaryIO
 
 
 def open_lock(path: Path) -> BinaryIO:
-    """Open a file that is there to be locked; it is made for its owner alone if it is missing. Never blocks.
+    """Open a file that exists to be locked; it is made for its owner alone if it is missing. Never blocks.
 
     Others may write to the folder: a link would lead elsewhere, and opening a pipe would wait for a reader.
 
     Raises:
-        OSError: it can't be opened, or is no regular file; its `strerror` says what to do.
+        OSError: it can't be opened, or is no regular file; then its `strerror` has advice.
     """
     refused = OSError(errno.EINVAL, f"the lock {path} is no regular file; take it away")
     try:

@@ -49,11 +49,11 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def parse_toml(content: bytes, *, errors: str = "strict") -> dict[str, Any]:
-    """What TOML says, which may begin with a byte order mark.
+    """Parse TOML, which may begin with a byte order mark.
 
     Args:
         content: the bytes of a file.
-        errors: what to do with bytes that are not UTF-8, as `bytes.decode` has it.
+        errors: the treatment of bytes that are not UTF-8, as for `bytes.decode`.
 
     Raises:
         UnicodeDecodeError: it is not UTF-8.
@@ -145,7 +145,7 @@ class EditedFile:
     """A file that is changed.
 
     Args:
-        text: its present text; what is assigned to it replaces it.
+        text: its present text; assign to it to replace it.
     """
 
     def __init__(self, text: str) -> None:
@@ -157,8 +157,8 @@ def edited(path: Path, *, mode: int = 0o600) -> Iterator[EditedFile]:
     """The text of a file, to be changed: the file is replaced when the block ends, and is as before if it raises.
 
     Args:
-        path: of the file, or of a link to it; a file that does not exist is made.
-        mode: of a new file.
+        path: the path of the file, or of a link to it; a file that does not exist is made.
+        mode: the mode of a new file.
 
     Raises:
         BlockingIOError: another process is changing it.

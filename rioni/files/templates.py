@@ -13,7 +13,7 @@ def environment(**options: Any) -> Any:
     """An environment that uses none of the library's caches with locks, as native threads must not wait for them.
 
     Args:
-        options: of `jinja2.Environment`, in addition to those that all pages share.
+        options: the options of `jinja2.Environment`, in addition to those that all pages share.
     """
     from jinja2 import Environment  # noqa: PLC0415 - see load
     from jinja2.lexer import Lexer  # noqa: PLC0415

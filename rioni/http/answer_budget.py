@@ -17,7 +17,7 @@ WORKER_BYTES_MAX, CLIENT_BYTES_MAX = 200_000_000, 50_000_000
 COUNTED_BYTES_MIN = 65_536
 """The kernel takes smaller answers at once."""
 SENT_BYTES = 65_536
-"""What is given to the socket at once: the time limit of a client that reads slowly is for each of them."""
+"""How many bytes of an answer go to the socket at once: the time limit for slow clients applies to each part."""
 WAIT_S = 5.0
 RETRY_AFTER_S = 5
 _HELD = "rioni.answer"
@@ -48,7 +48,7 @@ class AnswerBudget:
         """Count bytes of an answer; may wait until others have been read.
 
         Args:
-            client: who will read them.
+            client: the key of the client that will read them.
             size: how many.
             wait_s: time limit of waiting.
 
@@ -70,7 +70,7 @@ class AnswerBudget:
         return self.take(client, size)
 
     def take(self, client: str, size: int) -> "Reservation":
-        """Count bytes of an answer, whatever the bounds: it says what has been done already."""
+        """Count bytes of an answer, whatever the limits: the answer describes work that has been done already."""
         self._total += size
         self._of_clients[client] += size
         return Reservation(self, client, size)

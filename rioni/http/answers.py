@@ -20,7 +20,7 @@ from rioni.projections.queries.pieces import PIECE_BYTES
 ANSWER_BYTES_MIN = 256
 """Smaller answers are not compressed: they would not shrink."""
 STEP_BYTES = 100_000
-"""PERF: so much takes 1 ms, and 5 ms where hardly anything is repeated."""
+"""PERF: this many bytes take 1 ms, and 5 ms if hardly anything is repeated."""
 LEVEL = 1
 """PERF: the cheapest level; on JSON events the best one saves a fifth more bytes for five times the time."""
 
@@ -59,11 +59,11 @@ class GzipStream:
     def __init__(self, pieces: Iterator[bytes]) -> None:
         self._pieces = pieces
         self._rest: deque[bytes] = deque()
-        """Of a piece that takes long to compress."""
+        """The rest of a piece that takes long to compress."""
         self._deflate = zlib.compressobj(LEVEL, wbits=zlib.MAX_WBITS | 16)
         self._ended = False
         self._worked_s = 0.0
-        """Since others ran. Waiting for the next piece is no work: pieces that come now and then are not delayed."""
+        """Working time since others ran, without waiting: pieces that come now and then are not delayed."""
 
     def __iter__(self) -> Iterator[bytes]:
         return self
@@ -105,9 +105,9 @@ def _parts(coding: str) -> tuple[str, str, str]:
 K = TypeVar("K")
 
 Read = Callable[[Sequence[K]], tuple[Sequence[bytes], int]]
-"""From the keys that are left to the first items, and how many keys that were."""
+"""Reads the first items of the keys that are left; returns them with their number of keys."""
 HELD_BYTES = 2 * PIECE_BYTES
-"""Of a list that is sent in pieces: the piece, and what is made of it."""
+"""The memory of a list that is sent in pieces: the piece, and its rendered form."""
 
 
 def answer_list(
@@ -120,22 +120,22 @@ def answer_list(
     head: bytes = b"[",
     tail: Callable[[], bytes] = lambda: b"]",
 ) -> bool:
-    """Answer with a list: at once where it is short, otherwise in pieces, which are read as the client takes them.
+    """Answer with a list: at once if it is short, otherwise in pieces, which are read as the client takes them.
 
     Args:
-        req: of the client.
+        req: the request of the client.
         resp: gets the body.
-        budget: of this worker; may make the request wait.
-        keys: of all items.
+        budget: the budget of this worker; may make the request wait.
+        keys: the keys of all items.
         read: reads items; it may block. Items that are gone by then are left out.
-        head: what comes before the first item.
-        tail: what comes behind the last one; called when it is known.
+        head: the text before the first item.
+        tail: returns the text after the last item; called when it is known.
 
     Returns:
         Whether all of it is in `resp.data`.
 
     Raises:
-        TooManyAnswers, Overloaded: of the budget, when waiting took too long.
+        TooManyAnswers, Overloaded: the budget raises them if waiting takes too long.
     """
     held = budget.reserve(client_key(req), HELD_BYTES, wait_s=WAIT_S)
     items, done = read(keys) if keys else ((), 0)

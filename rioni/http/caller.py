@@ -31,7 +31,7 @@ class Caller:
         return False
 
     def resume(self) -> str:
-        """What goes into the ids of a stream that a ticket has opened; empty without a ticket."""
+        """The proof for the ids of a stream that a ticket has opened; empty without a ticket."""
         return ""
 
 
@@ -54,6 +54,6 @@ def subject_of(req: falcon.Request) -> Subject:
 
 
 def client_key(req: falcon.Request) -> str:
-    """What the client is known by where something is counted for each client: its subject, otherwise its address."""
+    """The key under which something is counted for each client: that of its subject, otherwise its address."""
     subject = subject_of(req)
     return address_key(req.remote_addr) if is_anonymous(subject) else subject.key

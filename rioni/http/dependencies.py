@@ -96,7 +96,7 @@ class Dependencies:
     live: HealthChecker
     """Health checks of this process."""
     ready: HealthChecker
-    """Health checks of what requests depend on."""
+    """Health checks of the dependencies of requests."""
     stopping: threading.Event = field(default_factory=threading.Event)
     """Set when the process is asked to end: streams end with a final batch then."""
 

@@ -47,11 +47,11 @@ class HealthChecker:
 
 
 class _CheckResult:
-    """One run of one check, in a thread of its own."""
+    """One run of one check, in a separate thread."""
 
     def __init__(self, check: Look, clock: Clock) -> None:
         self.holds_until_s = float("inf")
-        """Until when the result is cached; infinite while the check runs, so no other run is started."""
+        """The time until which the result is cached; infinite while the check runs, so no other run is started."""
         self._check, self._clock = check, clock
         self._health: Health | None = Health(reason=f"No response within {PATIENCE_S:g} s.")
         self._ended = threading.Event()

@@ -1,4 +1,4 @@
-"""What the operations ask of their callers, so that `/rights` tells before what they answer then.
+"""The requirements of operations for their callers, so that `/rights` predicts their answers.
 
 Source: reference authorization#effects-and-ways, authorization#own-rights.
 """
@@ -15,15 +15,15 @@ from rioni.http.middleware.authentication import scope_of
 
 
 Outcome = Literal["allowed", "right", "scope", "blacklist", "read_only"]
-"""Whether an operation is allowed; if not, what refuses it."""
+"""Whether an operation is allowed; if not, the reason."""
 
 
 class Needs(NamedTuple):
-    """What an operation asks for, besides the scope of its route."""
+    """The requirements of an operation, besides the scope of its route."""
 
     of: Literal["broker", "event_type", "subscription"]
     right: str = ""
-    """Empty where everybody may do it."""
+    """The right that is required; empty if everybody may do it."""
     sides: tuple[str, ...] = ()
     """The sides of the blacklist that forbid it."""
     writes: bool = False
@@ -31,7 +31,7 @@ class Needs(NamedTuple):
 
 
 _CREATE = "CREATE"
-"""No right that is listed: all have it but auditors."""
+"""A right that is not listed: all have it but auditors."""
 _PRODUCER, _CONSUMER = "PRODUCER", "CONSUMER"
 _EVENT_TYPE, _SUBSCRIPTION = "/event-types/{name}", "/subscriptions/{subscription_id}"
 _CURSORS, _STREAM = f"{_SUBSCRIPTION}/cursors", f"{_SUBSCRIPTION}/events"
@@ -129,23 +129,23 @@ NEEDS: Mapping[str, Needs] = {
         Needs("broker"),
     ),
 }
-"""Methods and templates of all routes of the API with what they need."""
+"""Methods and templates of all routes of the API with their requirements."""
 _FIRST: Mapping[tuple[str, str], str] = {
     (needs.of, needs.right): operation for operation, needs in reversed([*NEEDS.items()])
 }
 
 
 class AllowedOperations(Rights, frozen=True, kw_only=True, omit_defaults=True):
-    """What a caller may do now."""
+    """The operations that a caller may do now."""
 
     operations: dict[str, Outcome]
-    """For each operation on the broker, and on what was named."""
+    """The outcome of each operation on the broker, and on the named event type and subscription."""
 
 
 def allowed_operations(
     access: AccessPolicy, caller: Caller, event_type: str | None, subscription_id: str | None
 ) -> AllowedOperations:
-    """What the caller may do with the broker, and with an event type and a subscription; never blocks.
+    """Find what the caller may do with the broker, an event type and a subscription; never blocks.
 
     Raises:
         EventTypeNotFound: there is no such event type.

@@ -25,7 +25,7 @@ FIELDS = "http://httpstatus.es/422"
 CONSTRAINTS = "https://zalando.github.io/problem/constraint-violation"
 
 QUOTA_EXCEEDED = "https://iana.org/assignments/http-problem-types#quota-exceeded"
-"""Of draft-ietf-httpapi-ratelimit-headers-10."""
+"""The problem type for exceeded quotas from draft-ietf-httpapi-ratelimit-headers-10."""
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
@@ -64,7 +64,7 @@ def status_of(error: errors.RioniError) -> HTTPStatus:
 
 
 def problem(status: HTTPStatus, detail: str = "", type_: str = "", more: Mapping[str, Any] = NOTHING) -> bytes:
-    """The body of a problem: title, status, and the members that there is something to say in."""
+    """The body of a problem: title, status, and the further members that are not empty."""
     body: dict[str, Any] = {"type": type_} if type_ else {}
     body |= {"title": _TITLES.get(status, status.phrase), "status": status.value}
     if detail:
@@ -82,7 +82,7 @@ def _constraint_violation(error: errors.MissingFields) -> bytes:
 
 
 def _more(error: errors.RioniError) -> Mapping[str, Any]:
-    """What programs need not parse the detail for: exceeded quotas, the readable range if a cursor is unavailable."""
+    """Details as members, so that programs need not parse texts: exceeded quotas, the readable range of a cursor."""
     if isinstance(error, errors.QuotaExceeded):
         return {"violated-policies": error.quotas}
     cause = error.__cause__ if isinstance(error, errors.InvalidStartCursor) else error
@@ -122,7 +122,7 @@ _TITLES = {
 
 
 def answer(req: falcon.Request, resp: falcon.Response, status: HTTPStatus, body: bytes) -> None:
-    """Make a response a problem, of the older media type only where the client asks for that."""
+    """Make a response a problem, of the older media type only if the client asks for that."""
     resp.status = status.value
     resp.content_type = X_PROBLEM_JSON if X_PROBLEM_JSON in req.accept else PROBLEM_JSON
     resp.data = body

@@ -97,7 +97,7 @@ class Policy(NamedTuple):
 
     name: str
     amount: int
-    """What a full bucket holds, and what comes back within the window."""
+    """The units in a full bucket, which are also the units that come back within the window."""
     window_s: int
     setting: str
     unit: str
@@ -111,7 +111,7 @@ class Policy(NamedTuple):
 
     @property
     def text(self) -> str:
-        """What it says to a client that has exceeded it."""
+        """The text for a client that has exceeded it."""
         return (
             f"A client may send {self.amount} {self.unit} in {self.window_s} s (setting {self.setting}), and this one "
             "has sent too many"
@@ -133,11 +133,11 @@ class Quotas:
         refused: Refused = lambda _name: None,
         monotonic_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Keep what is charged.
+        """Prepare the quotas.
 
         Args:
             config: has the amounts; 0 is no quota.
-            buckets: of the node, one for each of `NAMES`.
+            buckets: the buckets of the node, one for each of `NAMES`.
             refused: called with the name of each quota that refuses a request.
             monotonic_s: the system's monotonic clock.
         """
@@ -171,7 +171,7 @@ class Quotas:
             self._charge(req, client_key(req), self._changes, (1, size))
 
     def publishing(self, req: falcon.Request) -> Charge | None:
-        """What charges the client for events and their bytes; None if there are no such quotas."""
+        """Return the function that charges the client for events and their bytes; None without such quotas."""
         if not self._counts_events:
             return None
         client = client_key(req)
@@ -232,7 +232,7 @@ class _State:
 
 
 def add_rate_limits(req: falcon.Request, resp: falcon.Response) -> None:
-    """Say in a response what is left of the quotas that its request was charged to."""
+    """Add headers to a response with the rest of the quotas that its request was charged to."""
     states: Sequence[_State] | None = getattr(req.context, "rate_limits", None)
     if states:
         resp.set_header("RateLimit-Policy", ", ".join(state.policy.field for state in states))

@@ -25,23 +25,23 @@ from rioni.projections.queries.past import Moment
 T = TypeVar("T")
 
 READ_AT_ONCE_BYTES_MAX = 16_384
-"""PERF: reading so much, and checking it, takes 2 ms at most; longer bodies are read in a thread."""
+"""PERF: reading this many bytes, and checking them, takes 2 ms at most; longer bodies are read in a thread."""
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 """Digits that fit every database; Python's own conversion also accepts other scripts, and fails on long numbers."""
 
 
 class OnceRequest(falcon.Request):
-    """A request of which no parameter counts that is given several times, where one value is asked for."""
+    """A request whose parameters for single values may be given only once."""
 
     __slots__ = ()
 
     def get_param(self, name: str, *args: Any, **options: Any) -> Any:
-        """As in Falcon, which would choose the last value; raises Malformed where there are several."""
+        """Get a parameter; raises Malformed if it occurs several times, where Falcon would take the last value."""
         self._check_once(name)
         return super().get_param(name, *args, **options)
 
     def get_param_as_bool(self, name: str, *args: Any, **options: Any) -> Any:
-        """As `get_param`."""
+        """Get a boolean parameter; raises as `get_param`."""
         self._check_once(name)
         return super().get_param_as_bool(name, *args, **options)
 
@@ -76,7 +76,7 @@ def dispatch(command: Any, req: falcon.Request, dependencies: Dependencies) -> A
 
 
 def parsed(parse: Callable[[bytes], T], body: bytes, dependencies: Dependencies) -> T:
-    """What a function of `rioni.http.bodies.parsing` makes of a body, however long; raises what that raises."""
+    """Run a function of `rioni.http.bodies.parsing` on a body, in a thread if it is long; raises as it does."""
     return dependencies.compute_pool(parse, body) if len(body) > READ_AT_ONCE_BYTES_MAX else parse(body)
 
 
@@ -174,7 +174,7 @@ def since_ms(req: falcon.Request) -> int:
 
 
 def as_of(req: falcon.Request, resp: falcon.Response, dependencies: Dependencies) -> Moment | None:
-    """The moment that a request asks about, named in the answer's header; None for now.
+    """The moment that a request names, returned in the answer's header; None for now.
 
     Raises:
         Malformed: it is neither a position nor a time.

@@ -148,7 +148,7 @@ def _stores(
 
 
 def shared_adapters(config: Config, local: EmbeddedSignals) -> Shared:
-    """Open what the nodes of a cluster share; blocks, and raises as `opened_adapters`."""
+    """Open the servers that the nodes of a cluster share; blocks, and raises as `opened_adapters`."""
     assert config.zookeeper is not None, "this is what makes a cluster"
     return open_shared(
         config.zookeeper,

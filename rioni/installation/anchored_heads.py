@@ -1,4 +1,4 @@
-"""Compares the partitions of a store with what the internal log recorded of them, and so with the log's checkpoints.
+"""Compares the partitions of a store with the records of the internal log, and so with the log's checkpoints.
 
 The store is an embedded one, whose partitions carry hash chains, or Kafka, of which the log has ranges only.
 """
@@ -31,7 +31,7 @@ TOLERANCE_MS = 60_000
 
 
 class Span(NamedTuple):
-    """The entries of the log that say what a storage must still have."""
+    """The entries of the log that record what a storage must still have."""
 
     after: int
     """The position of the last entry that does not: an operator accepted a loss, or the storage was moved."""
@@ -52,7 +52,7 @@ class Stored:
 
     storage_id: str
     timelines: Mapping[str, Timeline]
-    """By topic; those that are readable."""
+    """The readable timelines, by topic."""
     present: Mapping[tuple[str, int], ChainHead]
     """The present heads by topic and partition."""
     hash_at: Callable[[ChainHead, int], str]
@@ -60,20 +60,20 @@ class Stored:
 
 
 class _Anchor(msgspec.Struct, frozen=True):
-    """What one entry of the log says about one partition."""
+    """The content of one entry of the log about one partition."""
 
     position: int
-    """Of the entry."""
+    """The position of the entry."""
     recorded_at_ms: int
     head: ChainHead
 
 
 @dataclass
 class _Partition:
-    """A partition of a store, and what the anchors that were read so far say about it."""
+    """A partition of a store, and the contents of the anchors read so far about it."""
 
     present: ChainHead | None
-    """Its present head; None if the store does not have the partition."""
+    """The present head of the partition; None if the store does not have it."""
     last: _Anchor | None = None
     before_first: _Anchor | None = None
     """The last anchor that does not reach the event before the present first one: that was appended later."""
@@ -81,7 +81,7 @@ class _Partition:
 
 
 def head_findings(engine: Engine, stored: Stored, span: Span, now_ms: int) -> Iterator[tuple[AnchoredPartition, str]]:
-    """Yield a sentence for each partition that is not what the log says; blocks on the disk.
+    """Yield a sentence for each partition that differs from the log; blocks on the disk.
 
     Args:
         engine: of the registry's database, with the current schema.

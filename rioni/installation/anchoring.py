@@ -73,7 +73,7 @@ class StoreMarks:
         return sequence is not None
 
     def _note_appended(self) -> bool:
-        """Raise the marks of the Kafka topics that this process has appended to; False where there are none."""
+        """Raise the marks of the Kafka topics that this process has appended to; False if it has appended to none."""
         clusters: dict[str, str] = {}
         for storage_id, store in self._base.adapters.stores.opened().items():
             if isinstance(store, Marked) and (taken := store.take_ends()) is not None:

@@ -33,10 +33,10 @@ def database_engine(config: Config) -> Engine:
 
 
 def check_exists(config: Config) -> None:
-    """Check that there are data.
+    """Check that the data exist.
 
     Raises:
-        Unavailable: there are none, or they are being restored.
+        Unavailable: they do not exist, or are being restored.
     """
     check_not_restoring(config.data)
     if config.database is None and not (config.data / "registry.db").exists():
@@ -62,12 +62,12 @@ def opened_for_reading(config: Config) -> Iterator[Engine]:
 
 
 DAMAGE = (ArithmeticError, LookupError, TypeError, ValueError, msgspec.MsgspecError)
-"""What reading damaged rows leads to; errors of reaching the database are others."""
+"""The errors that reading damaged rows leads to; errors of reaching the database are others."""
 
 
 @contextlib.contextmanager
 def damage_reported() -> Iterator[None]:
-    """Turn errors of damaged rows, whatever they lead to, into one that says what to do."""
+    """Turn errors of damaged rows, whatever they lead to, into one with advice."""
     try:
         yield
     except DAMAGE as ex:

@@ -45,7 +45,7 @@ def default_admin(config: Config) -> Attribute:
 
 
 def auditors(config: Config) -> tuple[Attribute, ...]:
-    """Return who may read the history and create nothing: those whose scopes can't say that, in these modes."""
+    """Return who may read the history and create nothing: those whose scopes can't express that, in these modes."""
     if config.auth_mode not in (Mode.BASIC, Mode.REALM):
         return ()
     return tuple(each for each in parse_attributes(config.audit_readers) if each != EVERYBODY)
@@ -58,7 +58,7 @@ NO_SHARED_KEY = (
 
 
 def key_file(config: Config) -> Path:
-    """Return where the signing key of a broker is."""
+    """Return the path of the signing key of a broker."""
     return config.log_signing_key or config.data / "log-signing.key"
 
 

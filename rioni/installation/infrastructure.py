@@ -58,7 +58,7 @@ class Infrastructure(NamedTuple):
     adapters: Adapters
     bus: CommandBus
     compiled: CompiledCache[Any]
-    """Of schemas, in all their forms."""
+    """The cache of compiled schemas, in all their forms."""
 
     @property
     def database_pool(self) -> ThreadPool:
@@ -138,7 +138,7 @@ def _load(registry: MemoryRegistry, log: SqlEventLog) -> None:
 
 
 def _storage_of(registry: MemoryRegistry, log: SqlEventLog, pool: ThreadPool, storage_id: str) -> StorageEntry | None:
-    """Return a storage, even if this process does not know it yet; runs in threads, which must not refresh."""
+    """Return a storage, even if this process has not read it yet; runs in threads, which must not refresh."""
 
     def look() -> StorageEntry | None:
         with reading_models(log.engine) as connection:
@@ -150,7 +150,7 @@ def _storage_of(registry: MemoryRegistry, log: SqlEventLog, pool: ThreadPool, st
 # --- Brings the read models up to date with the log before a broker starts ---
 
 REFOLDED_ENTRIES_MAX = 20_000
-"""PERF: refolding this many at the start takes half a minute; Spark is faster for more, beside the broker."""
+"""PERF: refolding this many at the start takes half a minute; Spark is faster for more, while the broker runs."""
 REFOLDED_TOLD_EVERY = 5_000
 
 _log = structlog.get_logger("rioni.bootstrap")

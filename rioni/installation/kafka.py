@@ -29,7 +29,7 @@ REACH_S = 5.0
 ANSWER_S = 30.0
 """Timeout for reading the ends of its topics."""
 CONFIRM_S = 3.0
-"""How long a mismatch has to persist: brokers learn of topics late, and event types may be deleted meanwhile."""
+"""Seconds that a mismatch has to persist: brokers see topics late, and event types may be deleted meanwhile."""
 CONFIRM_EVERY_S = 0.5
 
 _log = structlog.get_logger("rioni.bootstrap")
@@ -208,7 +208,7 @@ def opener_for_reading(config: Config) -> Callable[[StorageEntry], EventStore]:
 
 
 class _NoSignals:
-    """Notifies nobody: a store that only reads has nothing to tell."""
+    """Notifies nobody: a store that only reads has nothing to report."""
 
     def notify(self, *keys: str) -> None:
         """Do nothing."""

@@ -182,7 +182,7 @@ def tree_findings(
 
 
 def _compared(left: list[SeenCheckpoint], frontier: Frontier) -> Generator[str, None, list[SeenCheckpoint]]:
-    """Yield what is wrong with the checkpoints of the present size; return the others."""
+    """Yield the defects of the checkpoints of the present size; return the others."""
     while left and left[0].checkpoint.size == frontier.size:
         each, *left = left
         if each.checkpoint.root != frontier.root():
@@ -226,7 +226,7 @@ def _early_tile_findings(engine: Engine, complete: int) -> Iterator[str]:
 
 
 def _upper_tile_findings(engine: Engine) -> Iterator[str]:
-    """Compare stored tiles of the upper levels with the roots of those below, of which there are few."""
+    """Compare stored tiles of the upper levels with the roots of those below, which are few."""
     with reading(engine) as connection:
         levels = connection.scalars(select(LOG_TILES.c.level).where(LOG_TILES.c.level > 0).distinct()).all()
     for level in sorted(levels):

@@ -41,7 +41,7 @@ class PoolLimits(NamedTuple):
     queue: int
     """Maximum number of tasks waiting for a thread; further ones are rejected at once."""
     deadline_s: float
-    """For waiting and running together; longer than the deadlines of what runs, whose errors are more specific."""
+    """Seconds for waiting and running together; longer than the tasks' deadlines, whose errors are more specific."""
     what: str
     """The subject of errors about overload."""
     fair: bool = False

@@ -25,7 +25,7 @@ ACCEPT = "Restore a newer copy of it; without one, run `rioni accept-loss`"
 RESET = "Reset its cursors with PATCH /subscriptions/{id}/cursors when the nodes are running, or restore newer events"
 
 Ends = Callable[[Timeline], list[int]]
-"""Returns the last position of each partition of a timeline; raises NotFound where there is no topic."""
+"""Returns the last position of each partition of a timeline; raises NotFound if there is no topic."""
 
 
 def findings(config: Config, engine: Engine, ends: Ends) -> Iterator[str]:

@@ -30,7 +30,7 @@ from rioni.storage.sql.engines import reading
 
 
 def chain_findings(engine: Engine, data: Path, now_ms: int) -> Iterator[str]:
-    """Yield a sentence for each partition that is not what the log says; blocks on the disk.
+    """Yield a sentence for each partition that differs from the log; blocks on the disk.
 
     Args:
         engine: of the registry's database, with the current schema.
@@ -71,7 +71,7 @@ ENTRIES_PER_READ = 100
 
 
 class Finding(NamedTuple):
-    """Something in Kafka that is not what the log recorded."""
+    """A difference between Kafka and the records of the log."""
 
     topic: str
     partition: int
@@ -84,7 +84,7 @@ class Finding(NamedTuple):
 
 
 def kafka_findings(engine: Engine, store: EventStore, kafka: KafkaStorage, now_ms: int) -> Iterator[Finding]:
-    """Yield what was cut off, deleted too early, changed or replaced; reads closed topics once; blocks.
+    """Yield the events that were cut off, deleted too early, changed or replaced; reads closed topics once; blocks.
 
     Args:
         engine: of the registry's database, with the current schema.
@@ -120,7 +120,7 @@ def _bounds(store: EventStore, topic: str) -> Sequence[Bounds]:
 
 
 def _no_hash(_present: ChainHead, _position: int) -> str:
-    """The hash of a chain in Kafka: there is none."""
+    """The hash of a chain in Kafka, which has none: an empty text."""
     return ""
 
 

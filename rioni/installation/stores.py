@@ -140,7 +140,7 @@ def check_registry(data: Path) -> None:
 
 
 def _of_others(connection: Connection, data: Path, expected: Expected) -> Iterator[str]:
-    """Check the files of storages that the registry does not know: those of deleted storages remain."""
+    """Check the files of storages that the registry does not have: those of deleted storages remain."""
     known = {events_path(data, storage_id) for storage_id in expected.timelines}
     for path in sorted({*data.glob("events*.db")} - known):
         found = yield from _own(connection, path, expected)
@@ -163,7 +163,7 @@ def _of_coordination(connection: Connection, path: Path, expected: Expected) -> 
 
 
 def _own(connection: Connection, path: Path, expected: Expected) -> Generator[str, None, Found | None]:
-    """Yield the defects of a file as a whole, and return its anchor and marks if there are none.
+    """Yield the defects of a file as a whole, and return its anchor and marks if it has none.
 
     For a file of another installation the missing topics are not listed.
     """

@@ -81,7 +81,7 @@ class Archive:
             limits: when events are committed.
             metrics: of this process.
             keeps_json: whether tables have the JSON of each event, too.
-            job: learns how far it is.
+            job: is informed of the progress.
         """
         self._broker, self._lake, self._limits, self._metrics = broker, lake, limits, metrics
         self._wanted, self._keeps_json = event_types, keeps_json
@@ -108,13 +108,13 @@ class Archive:
             raise problems[0]
 
     def archive(self, is_stopped: Callable[[], bool]) -> tuple[dict[str, Outcome], dict[str, RioniError]]:
-        """Archive what the broker holds now; blocks until then.
+        """Archive the events that the broker holds now; blocks until then.
 
         Args:
             is_stopped: whether to end early, after a commit.
 
         Returns:
-            What was done, and what has failed, by event type.
+            The results, and the failures, by event type.
 
         Raises:
             Unavailable: the broker does not list its event types.
@@ -152,7 +152,7 @@ class Archive:
         return done, failed
 
     def run(self, every_s: float, stopped: threading.Event) -> None:
-        """Archive again and again, until it is told to stop; blocks until then."""
+        """Archive again and again, until `stopped` is set; blocks until then."""
         while not stopped.is_set():
             try:
                 done, failed = self.archive(stopped.is_set)

@@ -1,7 +1,7 @@
-"""What the archive asks of a broker over HTTP: event types, schemas, what partitions hold, and events.
+"""The archive's view of a broker over HTTP: event types, schemas, the bounds of partitions, and events.
 
 Every call blocks until the broker answers, also over an outage that is shorter than `Server.retry_s`, and raises
-Unavailable where it does not, or refuses.
+Unavailable if it does not, or refuses.
 """
 
 import contextlib
@@ -27,11 +27,11 @@ from rioni.tools.load_client import Server
 PAGE = 100
 BATCH_EVENTS = 500
 FLUSH_TIMEOUT_S = 1
-"""After so long without an event a partition counts as read to its end, for the time being."""
+"""Seconds without an event after which a partition counts as read to its end, for the time being."""
 EVENTS_MAX = 1_000_000
 """Events of a request; the next one goes on."""
 SCHEMAS_MAX = 1_000
-"""The newest versions of the schema of an event type that are looked at."""
+"""The most versions of the schema of an event type that are read, the newest ones."""
 
 _PARTITION = re.compile(r"[0-9]{1,9}")
 _EXPIRED = re.compile(r"skipped events due to retention time passed, count: ([0-9]+)")
@@ -48,7 +48,7 @@ class _Options(msgspec.Struct, frozen=True):
 
 
 class ArchivedEventType(msgspec.Struct, frozen=True):
-    """What the archive knows of an event type."""
+    """The facts about an event type that the archive uses."""
 
     name: str
     category: str
@@ -69,7 +69,7 @@ class ArchivedEventType(msgspec.Struct, frozen=True):
 
 
 class Partition(NamedTuple):
-    """What a partition holds."""
+    """The places of the first and the last event in a partition."""
 
     name: str
     before_oldest: TimelinePosition
@@ -95,7 +95,7 @@ class Batch(msgspec.Struct, frozen=True):
 
     @property
     def expired(self) -> int:
-        """How many events before this batch the retention time has removed unread."""
+        """The number of events before this batch that the retention time has removed unread."""
         return sum(map(int, _EXPIRED.findall(self.info.debug)))
 
 
@@ -138,7 +138,7 @@ class Broker:
         return [(each.type, each.schema) for each in reversed(found)]
 
     def partitions(self, name: str) -> list[Partition]:
-        """What the partitions of an event type hold now."""
+        """The bounds of the partitions of an event type, as they are now."""
         found = self._get(f"{_path(name)}/partitions", list[_Partition])
         for each in found:
             # Names of partitions become parts of requests, and of what tables and checkpoints keep.
@@ -152,7 +152,7 @@ class Broker:
         ]
 
     def distance(self, name: str, partition: str, after: TimelinePosition, to: TimelinePosition) -> int:
-        """How many events lie behind one place up to and including another one."""
+        """The number of events after one place up to and including another one."""
         if after.order == to.order:
             return to.position - after.position
         pair = {
@@ -183,10 +183,10 @@ class Broker:
         keep_alives: int = 1,
         waits: bool = True,
     ) -> contextlib.closing[Generator[Batch, None, None]]:
-        """A stream of a partition, to be used in a block: batches that have events, or tell that some have expired.
+        """A stream of a partition, to be used in a block: batches that have events, or report that some have expired.
 
-        It ends after `count` events, or when there was none for a while. Where the broker ends it before, or the
-        connection breaks, it goes on behind the last event.
+        It ends after `count` events, or when there was none for a while. If the broker ends it before, or the
+        connection breaks, it goes on after the last event.
 
         Args:
             name: of the event type.
@@ -196,7 +196,7 @@ class Broker:
             count: the events that are there at most, so that none waits for a batch to be full.
             alone: whether each event comes in a batch of its own.
             keep_alives: how many seconds without an event end the stream.
-            waits: whether 429, which says that this client has too many streams, is ridden out as an outage is.
+            waits: whether 429, the answer to a client with too many streams, is ridden out as an outage is.
 
         Raises:
             RequestRefused: the broker refuses.

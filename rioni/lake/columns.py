@@ -1,7 +1,7 @@
 """The columns of an event type: Arrow types by its schema, events as rows, and the union of two versions.
 
-What a schema leaves open (several types, `oneOf`, no properties) is a column of JSON; what it does not declare is in
-`_rest`.
+Members that a schema leaves open (several types, `oneOf`, no properties) are columns of JSON; members that it does
+not declare are in `_rest`.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -19,13 +19,13 @@ from rioni.domain.schemas.walker import resolve
 
 DEPTH_MAX = 8
 FIELDS_MAX = 5_000
-"""In all structs together; references could make them many. What is beyond is JSON."""
+"""The most fields in all structs together; references could make them many. Fields beyond that are JSON."""
 JSON = pa.json_(pa.string())
-"""The type of columns whose texts are JSON; what is stored are texts, with a mark."""
+"""The type of columns whose texts are JSON; they are stored as texts, with a mark."""
 
 
 def list_of(kind: pa.DataType) -> pa.DataType:
-    """A list; where its items are open, all of it is JSON: formats have no mark for items."""
+    """A list; if its items are open, all of it is JSON: formats have no mark for items."""
     return JSON if kind == JSON else pa.list_(kind)
 
 
@@ -67,7 +67,7 @@ class _Named(NamedTuple):
 
 
 def avro_type(schema: Any) -> pa.DataType:
-    """The type of a schema; JSON where it is open."""
+    """The type of a schema; JSON if the schema is open."""
     return _Types().of(schema, "", 0)
 
 
@@ -187,7 +187,7 @@ def _json_type(schema: Any, root: Any, budget: Iterator[int], depth: int) -> pa.
 
 
 def _referenced(schema: Any, root: Any) -> Any:
-    """What a schema refers to within the same document, through a few steps; itself where it is no such reference."""
+    """The schema that another one refers to in the same document, in a few steps; itself if it is no reference."""
     for _ in range(DEPTH_MAX):
         pointer = schema.get("$ref") if isinstance(schema, dict) else None
         if not isinstance(pointer, str) or not pointer.startswith("#/"):
@@ -225,7 +225,7 @@ def _widest(old: pa.DataType, new: pa.DataType) -> pa.DataType:
 
 
 def marked(schema: pa.Schema, mark: Mapping[str, str]) -> pa.Schema:
-    """The columns as they are stored: JSON is text, and its field has metadata that says so.
+    """The columns as they are stored: JSON is text, and its field has metadata that mark it.
 
     Args:
         schema: with JSON, also in structs.

@@ -21,7 +21,7 @@ from rioni.lake.table import DAY, EVENTS, Progress, WriterConflict, keys_behind,
 POSITION_BITS = 47
 CREATED = "rioni/created-at-ms"
 PARTITIONS = "rioni/partitions"
-"""Their number; they are called 0 to number - 1."""
+"""The property with the number of partitions, which are called 0 to number - 1."""
 
 
 class DeltaLake:
@@ -54,7 +54,7 @@ class DeltaEvents:
 
     @property
     def progress(self) -> Progress:
-        """How far the table is complete."""
+        """The places up to which the table is complete."""
         if self._table is None or (created := self._table.transaction_version(CREATED)) is None:
             return Progress(None, {})
         names = map(str, range(self._table.transaction_version(PARTITIONS) or 0))
@@ -82,7 +82,7 @@ class DeltaEvents:
             )
 
     def keys_behind(self, places: Mapping[str, TimelinePosition]) -> set[tuple[str, str]]:
-        """The rows of a quarantine behind some places."""
+        """The rows of a quarantine after some places."""
         if self._table is None:
             return set()
         with _translated(self._url, self._secrets):

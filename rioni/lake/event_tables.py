@@ -1,7 +1,7 @@
-"""The two tables of an event type: the events by their columns, and in quarantine what does not fit these.
+"""The two tables of an event type: the events by their columns, and in quarantine those that do not fit.
 
 The quarantine is committed first. If the process dies between the two commits, its rows are known by their
-offsets: they are behind those of the first table.
+offsets: they are after those of the first table.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,7 +31,7 @@ class Column(NamedTuple):
     field: str
     """The member of the event."""
     name: str
-    """What the column is called in the table."""
+    """The name of the column in the table."""
     type: pa.DataType
 
 
@@ -47,8 +47,8 @@ def place_columns(table: pa.Schema | None, events: pa.Schema) -> list[Column]:
     """Choose the column of a table for each column of the events.
 
     Args:
-        table: what the table has; None where there is no table yet.
-        events: what the events have.
+        table: the columns of the table; None if there is no table yet.
+        events: the columns of the events.
 
     Returns:
         A column for each one of the events, of a type that the table has, or that adds fields to it, or a new one.
@@ -98,9 +98,9 @@ def shaped(
     """Rename columns to those of a table, and add those that only the table has, without values.
 
     Args:
-        rows: with the columns by their field, each of the type that `columns` says.
-        columns: where they belong.
-        table: what the table has; None where there is no table yet.
+        rows: with the columns by their field, each of the type in `columns`.
+        columns: those to which they belong.
+        table: the columns of the table; None if there is no table yet.
         own: columns of the archive itself.
     """
     kinds = {each.name: each.type for each in (*(table or ()), *columns)}
@@ -116,7 +116,7 @@ def shaped(
 
 
 JSON = "_event"
-"""The JSON of events, in the table of events where it is wanted."""
+"""The JSON of events, in the table of events if it is wanted."""
 QUARANTINE_COLUMNS = pa.schema(
     [
         pa.field("event_type", pa.string()),
@@ -158,7 +158,7 @@ class EventTables:
         self._quarantined = self._unfinished()
 
     def _unfinished(self) -> set[tuple[str, str]]:
-        """What was quarantined by a process that died before it committed the events between."""
+        """The rows that were quarantined by a process that died before it committed the events between."""
         created_at_ms, places = self._quarantine.progress
         if created_at_ms not in {None, self._event_type.created_at_ms}:
             raise Conflict(

@@ -1,4 +1,4 @@
-"""Archives one event type: reads behind the offsets of its table, and commits events together with the new offsets."""
+"""Archives one event type: reads after the offsets of its table, and commits events together with the new offsets."""
 
 import logging
 import re
@@ -44,7 +44,7 @@ class ArchiveMetrics:
         self.last_commit = gauge("last_commit_timestamp_seconds", "Time of the last commit to the table")
 
     def serve(self, host: str, port: int) -> int:
-        """Serve the metrics over HTTP in a thread of its own, and return the port; OSError if it is in use."""
+        """Serve the metrics over HTTP in a new thread, and return the port; OSError if it is in use."""
         server, _ = start_http_server(port, host, self.registry)
         return int(server.server_port)
 
@@ -77,7 +77,7 @@ _LOG = logging.getLogger("rioni.lake")
 
 
 class Limits(NamedTuple):
-    """When events are committed, whichever comes first."""
+    """The limits at which events are committed, whichever comes first."""
 
     events: int = 100_000
     bytes: int = 32 << 20
@@ -85,7 +85,7 @@ class Limits(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What was done in a round."""
+    """The result of a round."""
 
     archived: int = 0
     quarantined: int = 0
@@ -111,15 +111,15 @@ class EventTypeArchive:
         self.archived = 0
         """Events that were archived, also in rounds that have failed later."""
         self._complete_until: datetime | None = None
-        """All events before this time are in the table; None where that is not known yet."""
+        """All events before this time are in the table; None if that is not known yet."""
         self._places: Mapping[str, TimelinePosition] | None = None
-        """Of the table, after the last round without a failure."""
+        """The places of the table, after the last round without a failure."""
         self._identity: str | None = None
-        """Of the event type that these places are of."""
+        """The identity of the event type that these places are of."""
         self._expired_on: date | None = None
 
     def archive(self, is_stopped: Callable[[], bool], progress: Callable[[int, int], None]) -> Outcome:
-        """Archive what the broker holds now; blocks until then, or until it is told to stop and has committed.
+        """Archive what the broker holds now; blocks until then, or until `is_stopped` and it has committed.
 
         Args:
             is_stopped: whether to end early.
@@ -201,7 +201,7 @@ class EventTypeArchive:
         places: Mapping[str, TimelinePosition],
         now: datetime,
     ) -> tuple[dict[str, TimelinePosition], int]:
-        """Where to read on in each partition, and how many events before that are lost."""
+        """The place at which to read on in each partition, and how many events before that are lost."""
         starts, lost = {}, 0
         for each in partitions:
             archived = places.get(each.name)

@@ -34,10 +34,10 @@ EVENT_TYPE = "rioni.event-type"
 CREATED = "rioni.created-at-ms"
 OFFSETS = "rioni.offsets"
 WITHOUT_RETRIES = {"commit.retry.num-retries": "0"}
-"""PyIceberg would append behind what another process has appended."""
+"""Retries are off: with them PyIceberg would append after what another process has appended."""
 
 HASH_DIGITS = 12
-"""Of the hash of an event type's name, in hexadecimal: no two names have the same one by accident."""
+"""The digits of the hash of an event type's name, in hexadecimal: no two names have the same one by accident."""
 
 _S3 = {
     "AWS_ACCESS_KEY_ID": "s3.access-key-id",
@@ -119,7 +119,7 @@ class IcebergEvents:
     """An Iceberg table."""
 
     def __init__(self, catalog: Catalog, namespace: str, event_type: str, place: str | None) -> None:
-        """Open it; a place is where its files have to be, None if the catalog alone says that."""
+        """Open it; its files have to be at `place`, None if the catalog alone decides that."""
         self._catalog, self._event_type = catalog, event_type
         self._secrets = Secrets(catalog.properties)
         plain, hashed = ((namespace, each) for each in _names(event_type))
@@ -145,7 +145,7 @@ class IcebergEvents:
 
     @property
     def progress(self) -> Progress:
-        """How far the table is complete."""
+        """The places up to which the table is complete."""
         if self._table is None:
             return Progress(None, {})
         offsets = msgspec.json.decode(self._table.properties[OFFSETS], type=dict[str, str])
@@ -192,7 +192,7 @@ class IcebergEvents:
                 transaction.set_properties(WITHOUT_RETRIES)
 
     def keys_behind(self, places: Mapping[str, TimelinePosition]) -> set[tuple[str, str]]:
-        """The rows of a quarantine behind some places."""
+        """The rows of a quarantine after some places."""
         if self._table is None:
             return set()
         with _translated(self._text, self._secrets):

@@ -1,4 +1,4 @@
-"""Events as rows by Arrow's own JSON reader, many times faster than one by one, where all of them fit their columns."""
+"""Events as rows by Arrow's own JSON reader, many times faster than one by one, if all of them fit their columns."""
 
 import io
 import re
@@ -38,7 +38,7 @@ def read_batch(
     """The rows that `record_batch` makes of the same events.
 
     Args:
-        schema: with `_partition`, `_offset` and `_corrupt`; with `_rest`, it gets what has no column.
+        schema: with `_partition`, `_offset` and `_corrupt`; with `_rest`, it gets the members without a column.
         partition: of all events.
         offsets: texts, one for each event.
         events: their JSON, which has no line breaks: the broker stores none.
@@ -123,7 +123,7 @@ def _are_exact(text: bytes) -> bool:
 
 
 def _with_json(kind: pa.DataType, array: pa.Array) -> pa.Array | None:
-    """An array of texts as JSON where its column is that; None where JSON is deeper in it, and not null."""
+    """An array of texts as JSON if its column is JSON; None if JSON is deeper in it, and not null."""
     if kind == JSON and array.null_count < len(array):
         quoted = [None if each is None else orjson.dumps(each).decode() for each in array.to_pylist()]
         return pa.array(quoted, pa.string())

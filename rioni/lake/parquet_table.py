@@ -1,7 +1,7 @@
 """Tables as folders of Parquet files: a manifest names the files that count, and the offsets they are complete to.
 
 Each commit writes the next manifest, by its number, which fails if another process has done so. Files that no manifest
-names were left by a process that died. They are removed when the table is opened, behind a commit of its own that makes
+names were left by a process that died. They are removed when the table is opened, after a separate commit that makes
 sure that their writer, if it still lives, can't name them any more.
 """
 
@@ -34,7 +34,7 @@ from rioni.lake.table import DAY, EVENTS, Progress, WriterConflict, keys_behind,
 
 MANIFESTS = "_manifest"
 OLD_MANIFESTS_KEPT = 10
-"""For readers that have listed them and read one a little later."""
+"""The number of old manifests kept for readers that have listed them and read one a little later."""
 
 _NUMBER = re.compile(rf"{MANIFESTS}/([0-9]{{12}})\.json")
 _DATA = re.compile(rf"{DAY}=[0-9-]{{10}}/([0-9]{{12}})-[0-9a-f]{{32}}\.parquet")
@@ -76,7 +76,7 @@ class ParquetEvents:
 
     @property
     def progress(self) -> Progress:
-        """How far the table is complete."""
+        """The places up to which the table is complete."""
         if self._manifest is None:
             return Progress(None, {})
         places = {partition: place(offset) for partition, offset in self._manifest.offsets.items()}
@@ -112,7 +112,7 @@ class ParquetEvents:
             )
 
     def keys_behind(self, places: Mapping[str, TimelinePosition]) -> set[tuple[str, str]]:
-        """The rows of a quarantine behind some places."""
+        """The rows of a quarantine after some places."""
         found: set[tuple[str, str]] = set()
         with _translated(self._files):
             for path in self._manifest.files if self._manifest else ():

@@ -1,4 +1,4 @@
-"""Reads events of an event type up to where its partitions end, each event with its offset and its day."""
+"""Reads events of an event type up to the ends of its partitions, each event with its offset and its day."""
 
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
@@ -24,7 +24,7 @@ class Read(NamedTuple):
 
 
 class Buffer:
-    """What was read and will be committed together; not thread-safe."""
+    """The events that were read and will be committed together; not thread-safe."""
 
     def __init__(self, category: str, places: Mapping[str, TimelinePosition] | None = None) -> None:
         self._category = category
@@ -60,7 +60,7 @@ class Reader:
         Args:
             broker: where from.
             event_type: which one.
-            targets: where each partition ends; what comes later is read only with what is read before.
+            targets: where each partition ends; events after that are read only if they are in the same batch.
         """
         self._broker, self._event_type, self._targets = broker, event_type, targets
 
@@ -70,7 +70,7 @@ class Reader:
         is_full: Callable[[Buffer], bool],
         is_stopped: Callable[[], bool],
     ) -> Buffer:
-        """Read behind some places until the buffer is full, all is read, or it is told to stop; blocks until then.
+        """Read after some places until the buffer is full, all is read, or `is_stopped`; blocks until then.
 
         Raises:
             Unavailable: the broker can't be read.
@@ -131,7 +131,7 @@ class Reader:
 
 
 def time_of(event: bytes, category: str, now: datetime) -> datetime:
-    """When the broker has received an event, otherwise when it occurred, otherwise now; in UTC."""
+    """The time at which the broker received an event, otherwise its own time, otherwise now; in UTC."""
     try:
         # Near the first and the last day of all years there may be none in UTC.
         return ((category != UNDEFINED and received_or_occurred(event)) or now).astimezone(UTC)

@@ -23,7 +23,7 @@ class Misfit(ValueError):
 
 
 Convert = Callable[[msgspec.Raw], Any]
-"""Reads a value; raises Misfit, or another ValueError where it is no JSON."""
+"""Reads a value; raises Misfit, or another ValueError if it is no JSON."""
 
 _NULL = b"null"
 _MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -38,7 +38,7 @@ _EXACT = Context(prec=_DIGITS_MAX)
 
 
 def converter(kind: pa.DataType, path: str) -> Convert:
-    """What reads the values of a column.
+    """Return a function that reads the values of a column.
 
     Raises:
         Invalid: values of JSON can't be read as values of this type.
@@ -129,7 +129,7 @@ def _integer(text: str, bits: int) -> int:
 
 
 def double(text: str) -> float:
-    """A number as a double that is the same number, as its shortest text says; raises ValueError where none is."""
+    """A number as a double that is the same number, by its shortest text; raises ValueError if there is none."""
     exact, found = _number(text), float(text)
     if not isfinite(found) or (Decimal(repr(found)) != exact and Decimal(found) != exact):
         _fail(text)
@@ -189,7 +189,7 @@ def record_batch(
     """Events as rows: those that do not fit have their JSON in `_corrupt`, and no other values.
 
     Args:
-        schema: with `_partition`, `_offset` and `_corrupt`; with `_rest`, it gets what has no column.
+        schema: with `_partition`, `_offset` and `_corrupt`; with `_rest`, it gets the members without a column.
         events: partition, offset, and the JSON of the event.
         mark: of columns of JSON.
     """
@@ -212,7 +212,7 @@ def record_batch(
 
 
 def rest_reader(schema: pa.Schema) -> Callable[[Members], str | None]:
-    """What finds what of an event has no column: JSON, None where there is nothing.
+    """Return a function that finds the parts of an event that have no column: JSON, None if all have one.
 
     Args:
         schema: with `_rest` or without.
@@ -227,7 +227,7 @@ def rest_reader(schema: pa.Schema) -> Callable[[Members], str | None]:
 
 
 def misfit(schema: pa.Schema, event: bytes) -> str:
-    """Why an event does not fit the columns; empty where it does."""
+    """The reason why an event does not fit the columns; empty if it does."""
     try:
         members = MEMBERS.decode(event)
         for name, convert in _converters(schema).items():
@@ -271,7 +271,7 @@ def _of_members(kinds: Mapping[str, pa.DataType]) -> Callable[[Members], dict[st
 
 
 def _rest_of(kind: pa.DataType) -> Callable[[msgspec.Raw], Any] | None:
-    """What finds the rest of a value, in the shape that the value has; None for a type that leaves nothing.
+    """Return a function that finds the rest of a value, in the shape of the value; None for a type that leaves nothing.
 
     An array of objects becomes an array of the same length, with null for items that are declared completely.
     """

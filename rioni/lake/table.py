@@ -14,7 +14,7 @@ from rioni.lake.columns import DOC, JSON
 
 EVENTS = "events"
 QUARANTINE = "quarantine"
-"""The two tables of an event type: its events, and what does not fit the columns of the first one."""
+"""The two tables of an event type: its events, and those that do not fit the columns of the first one."""
 
 DAY = "event_day"
 """The column by which tables are partitioned."""
@@ -25,10 +25,10 @@ class WriterConflict(RioniError):
 
 
 class Progress(NamedTuple):
-    """What a table says of itself."""
+    """The progress of a table, as it is stored with it."""
 
     created_at_ms: int | None
-    """When the event type was created; None where there is no table yet."""
+    """When the event type was created; None if there is no table yet."""
     places: Mapping[str, TimelinePosition]
     """The last place of each partition whose events up to there are in the table."""
 
@@ -41,14 +41,14 @@ class Table(Protocol):
 
     @property
     def progress(self) -> Progress:
-        """How far the table is complete, after the last commit of this object."""
+        """The places up to which the table is complete, after the last commit of this object."""
 
     @property
     def schema(self) -> pa.Schema | None:
-        """The columns; None where there is no table yet."""
+        """The columns; None if there is no table yet."""
 
     def append(self, rows: pa.Table, progress: Progress) -> None:
-        """Make the table if there is none, add new columns, and append rows, all or nothing.
+        """Make the table if it does not exist, add new columns, and append rows, all or nothing.
 
         Args:
             rows: with all columns that the table has, of the same types, and perhaps further ones or further fields
@@ -60,18 +60,18 @@ class Table(Protocol):
         """
 
     def keys_behind(self, places: Mapping[str, TimelinePosition]) -> set[tuple[str, str]]:
-        """The rows of a quarantine behind these places, as pairs of partition and offset."""
+        """The rows of a quarantine after these places, as pairs of partition and offset."""
 
     def expire(self, before: date) -> None:
         """Remove all rows of days before this one.
 
         Raises:
-            WriterConflict: as above.
+            WriterConflict: another process has committed since this table was opened.
         """
 
 
 class Lake(Protocol):
-    """Where the tables are."""
+    """The storage of the tables."""
 
     def open(self, kind: str, event_type: str) -> Table:
         """Open a table, which need not exist yet.
@@ -92,7 +92,7 @@ def _plain_field(field: pa.Field) -> pa.Field:
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """A type as above."""
+    """A type that a format gives back, as it was written: with one type of text, of bytes and of lists."""
     if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
         return pa.string()
     if pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind):
@@ -107,7 +107,7 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
 
 
 def keys_behind(keys: pa.Table, places: Mapping[str, TimelinePosition]) -> set[tuple[str, str]]:
-    """Which keys are behind some places: all of a partition that has none of these.
+    """The keys after some places: all keys of a partition that has no place.
 
     Args:
         keys: columns `partition` and `offset`.

@@ -36,7 +36,7 @@ def check(
     Args:
         config: of the broker, or of a node of a cluster.
         progress: called with the phase, what is done, and the total.
-        restored: whether to compare also what the nodes of a stopped cluster share, after it was restored.
+        restored: whether to compare also the servers that the nodes of a stopped cluster share, after it was restored.
         checkpoints: files with signed checkpoints of the log, which it has to extend.
         key: the verifier key that signed them; by default those that the log names.
 
@@ -52,7 +52,7 @@ def check(
 
 
 def remarks(config: Config) -> Iterator[str]:
-    """Yield what `check` can't show, and what is unusual though nothing is damaged; raises as `check` does."""
+    """Yield what `check` can't show, and remarks on unusual things that are no damage; raises as `check` does."""
     yield from verification.remarks(config)
 
 
@@ -81,7 +81,7 @@ def audit(
 
 
 def nearest_resource(config: Config, resource: str) -> str | None:
-    """What has entries and is most like a resource that has none; None if nothing is, or the resource itself has some.
+    """The resource with entries most like one that has none; None if none is like it, or the resource itself has some.
 
     Raises:
         Unavailable: the data does not exist.

@@ -38,11 +38,11 @@ from rioni.storage.embedded.expendable import EmbeddedJobs
 # --- Tells the broker of a data directory about jobs on its host; the broker need not run ---
 
 HOST = Subject(name="", unrestricted=True)
-"""Who reports jobs on the host: it needs no token, and is no client."""
+"""The subject that reports jobs on the host: it needs no token, and is no client."""
 
 
 def host_jobs(config: Config) -> Callable[[str, JobReport], None]:
-    """What notes the id of a job and what it does; blocks on the disk, and raises Unavailable."""
+    """Return a function that records a job's id and what it does; it blocks on the disk, and raises Unavailable."""
     path = config.data / "jobs.db"
     records = JobRecords(EmbeddedJobs(path), SystemClock(), direct)
 
@@ -113,7 +113,7 @@ def backup(config: Config, folder: Path, progress: Progress, *, checked: bool = 
         checked: whether to check the copy as `rioni verify` does, before it replaces the earlier one.
 
     Raises:
-        BackupError: the folder can't be used, or the copy is damaged; the text says what to do.
+        BackupError: the folder can't be used, or the copy is damaged; the text gives advice.
         Unavailable: there is no data, or a file can't be read.
     """
     began_s = time.monotonic()

@@ -177,11 +177,11 @@ Progress = Callable[[str, int, int], None]
 
 
 class ExportReport(NamedTuple):
-    """What was exported."""
+    """The result of an export."""
 
     entries: int
     size: int
-    """Of the log at its checkpoint."""
+    """The size of the log at its checkpoint."""
 
 
 def export(config: Config, target: Path, wanted: AuditFilter, progress: Progress) -> ExportReport:

@@ -1,4 +1,4 @@
-"""Reads what was, for auditors at the command line: beside a running broker or on a copy, without changing anything."""
+"""Reads former states for auditors at the command line, while the broker runs or on a copy; changes nothing."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -26,7 +26,7 @@ class Step(NamedTuple):
     resource: str
     """Kind and key."""
     before: Any
-    """As decoded from JSON; None where there was none."""
+    """The state before the change, as decoded from JSON; None if there was none."""
     after: Any
     entry: dict[str, Any] | None = None
     """The row of the audit log, if one entry led from the one to the other."""
@@ -40,7 +40,7 @@ def history(config: Config, resource: str) -> Iterator[Step]:
         resource: kind and key; a name alone is that of an event type.
 
     Raises:
-        NotFound: there are none.
+        NotFound: it has no entries.
         Unavailable: the data does not exist.
     """
     kind, key = _named(resource)
@@ -85,12 +85,12 @@ def state_as_of(config: Config, resource: str, moment: int | str | None) -> tupl
 
 
 def differences(config: Config, start: int | str, end: int | str | None, resource: str | None = None) -> Iterator[Step]:
-    """Yield what is different at two positions, by kind and key; states between them do not count.
+    """Yield the differences between two positions, by kind and key; states between them do not count.
 
     Args:
         config: names the data.
         start: a position, 0 for an empty broker, or a time as the log writes it.
-        end: likewise; None for the end of the log.
+        end: a position or a time, as `start`; None for the end of the log.
         resource: only this one, as for `history`.
 
     Raises:

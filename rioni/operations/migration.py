@@ -2,7 +2,7 @@
 
 The last write marks the storages as moved to Kafka. Until then the cluster's nodes serve no events. Just before it, the
 data directory is marked as migrated. Before, its broker can be started again, as if the migration had not been tried;
-afterwards it refuses to start, so that no event is accepted where nobody will look for it.
+afterwards it refuses to start, so that no event is accepted in a place that nobody reads.
 """
 
 import contextlib
@@ -117,7 +117,7 @@ def migrate(data: Path, target: Config, progress: "Progress") -> MigrationReport
 
 
 def _has(target: Config, mark: MigrationMark) -> bool:
-    """Whether a cluster has what an interrupted migration has moved to it; else it was set up anew since."""
+    """Whether a cluster has the data that an interrupted migration has moved to it; else it was set up again since."""
     engine = database_engine(target)
     try:
         upgrade(engine)

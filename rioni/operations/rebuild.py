@@ -1,4 +1,4 @@
-"""Rebuilds read models, and puts those that were built beside the live ones in their place; the broker may run."""
+"""Rebuilds read models, and replaces the live ones by those that were built next to them; the broker may run."""
 
 import contextlib
 import functools
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 
 
 class Wanted(NamedTuple):
-    """What to rebuild, and where."""
+    """The read models to rebuild, and where to put them."""
 
     only: str = ""
     """Names of read models, separated by commas; empty for all."""
     into: str | None = None
-    """The name of read models beside the live ones; None to replace these."""
+    """The name of read models next to the live ones; None to replace these."""
     upto: int | str | None = None
     """The last position, or a time as the log writes it; None for the end of the log."""
     incremental: bool = False
@@ -49,9 +49,9 @@ class Wanted(NamedTuple):
     dry_run: bool = False
     """Whether to compare only."""
     differences_max: int | None = 10
-    """How many differences to report for each table and kind; None for all."""
+    """The most differences to report for each table and kind; None for all."""
     master: str = ""
-    """Where Spark runs; see `rioni.projections.bulk.session.SparkOptions`."""
+    """The Spark master to use; see `rioni.projections.bulk.session.SparkOptions`."""
     settings: Sequence[tuple[str, str]] = ()
     """Further settings of Spark."""
     scratch: Path | None = None
@@ -69,7 +69,7 @@ def rebuild(
     """Rebuild read models with Spark, or only compare; see `rioni.projections.bulk.rebuild`.
 
     Raises:
-        Invalid: what is wanted does not fit together, or a name is not one of read models.
+        Invalid: the options contradict each other, or a name is not one of read models.
     """
     _check(wanted)
     check_exists(config)
@@ -138,7 +138,7 @@ def projections(config: Config) -> Iterator[Known]:
 
 
 def promote(config: Config, name: str) -> Known:
-    """Make read models live that were built beside the live ones; see `rioni.projections.generations.swap`."""
+    """Make read models live that were built next to the live ones; see `rioni.projections.generations.swap`."""
     with _alone(config) as engine:
         return swap.promote(engine, name, rfc3339(int(time.time() * 1000)))
 
@@ -150,10 +150,10 @@ def rollback(config: Config) -> Known:
 
 
 def drop(config: Config, name: str) -> None:
-    """Remove read models that are not live, and what a rebuild has left that was interrupted (`new`).
+    """Remove read models that are not live, and those left by an interrupted rebuild (`new`).
 
     Raises:
-        NotFound: there are none of this name.
+        NotFound: no read models have this name.
     """
     with _alone(config) as engine, writing(engine) as connection:
         if not generation.remove(connection, name):

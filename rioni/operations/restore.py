@@ -2,7 +2,7 @@
 
 The files are first copied into a folder of the data directory. From the instant when the file `restore.json` exists
 there, no broker starts, and the next restore finishes the exchange of the files. In a new directory that file is the
-first one, so that nobody takes what is not complete for a new installation.
+first one, so that nobody takes an incomplete directory for a new installation.
 """
 
 import contextlib
@@ -45,7 +45,7 @@ Progress = Callable[[str, int, int], None]
 
 
 class Exchange(msgspec.Struct, frozen=True):
-    """The content of `restore.json`: what is left to be done."""
+    """The content of `restore.json`: the steps that are left."""
 
     manifest_id: str
     old: list[str]
@@ -59,16 +59,16 @@ class Exchange(msgspec.Struct, frozen=True):
 
 
 class Newer(NamedTuple):
-    """What a data directory holds, and a backup does not."""
+    """The data in a data directory that a backup does not have."""
 
     entries: int = 0
     events: int = 0
     commits: int = 0
     unknown: str = ""
-    """Why it can't be told; empty if it can."""
+    """Why it can't be determined; empty if it can."""
     ends: dict[str, list[int]] = {}  # noqa: RUF012 - never changed
     sequence: int = 0
-    """Of the committed cursors."""
+    """A number that grows with changes of the committed cursors."""
 
     def __str__(self) -> str:
         if self.unknown:
@@ -88,7 +88,7 @@ class RestoreReport(NamedTuple):
     manifest: Manifest
     lost: Newer
     kept_in: Path | None
-    """Where the old files are; None if there were none, or they were deleted."""
+    """The folder with the old files; None if there were none, or they were deleted."""
 
 
 @private_umask()
@@ -181,7 +181,7 @@ def _note(data: Path, exchange: Exchange) -> None:
 
 
 def _take_back(directory: DataDirectory, *, existed: bool) -> None:
-    """Remove what a restore that has failed leaves; a new directory is as it was before."""
+    """Remove the files that a failed restore leaves; a new directory is as it was before."""
     shutil.rmtree(directory.path / STAGING, ignore_errors=True)
     if not directory.is_new:
         return
@@ -218,7 +218,7 @@ def _copy(folder: Path, staging: Path, manifest: Manifest, progress: Callable[[i
 
 
 def _compare(folder: Path, manifest: Manifest, data: Path) -> Newer:
-    """Return what the data directory holds and the backup does not.
+    """Return the data that the data directory holds and the backup does not.
 
     Raises:
         BackupError: it belongs to another installation.
@@ -310,7 +310,7 @@ def _plan(data: Path, manifest: Manifest) -> Exchange:
 
 
 def _finish(data: Path) -> Exchange | None:
-    """Finish an interrupted exchange of files; return what it was, None if there is nothing to be finished."""
+    """Finish an interrupted exchange of files; return its content, None if there is nothing to be finished."""
     try:
         exchange = msgspec.json.decode((data / RESTORING).read_bytes(), type=Exchange)
     except FileNotFoundError:

@@ -49,23 +49,23 @@ from rioni.storage.sql.read_only import any_text, read_only_engine
 
 
 PROCESSES_MAX = 8
-"""How many processes check a long log, or compute its Merkle tree, at most."""
+"""The most processes that check a long log, or compute its Merkle tree."""
 
 Progress = Callable[[str, int, int], None]
-"""Called with the phase, what is done, and the total."""
+"""A function called with the phase, what is done, and the total."""
 
 
 class Problem(NamedTuple):
     """Something that is not as it was written, or does not fit."""
 
     store: str
-    """What was checked: `log`, `read models`, `checkpoints`, `stores`, `cursors`, `hash chains`, a file, a storage."""
+    """The checked part: `log`, `read models`, `checkpoints`, `stores`, `cursors`, `hash chains`, a file, a storage."""
     text: str
     """A sentence for people, which names the place."""
     position: int | None = None
-    """In the log, or in a partition of events."""
+    """The position in the log, or in a partition of events."""
     affects: str = ""
-    """What depends on it."""
+    """The resources that depend on it, in words; empty if unknown."""
 
     def __str__(self) -> str:
         return f"{self.text} (affects {self.affects})" if self.affects else self.text
@@ -85,7 +85,7 @@ def check(
 ) -> Iterator[Problem]:
     """Yield all damage of the internal log, read models and stored events, and all signs of a replaced store.
 
-    Nothing is written, created or migrated; works beside a running broker, on a copy, and in a directory that can't
+    Nothing is written, created or migrated; works while the broker runs, on a copy, and in a directory that can't
     be written. Blocks.
 
     Args:
@@ -130,7 +130,7 @@ def _of_marker(data: Path) -> Iterator[Problem]:
 
 
 def _unreadable(engine: Engine) -> Problem | None:
-    """Return what is wrong with an embedded registry as a whole."""
+    """Return the defects of an embedded registry as a whole."""
     try:
         if current(engine) is not None:
             return None
@@ -187,7 +187,7 @@ def _guarded(
     step: Callable[[], Iterable[Problem]],
     errors: type[Exception] | tuple[type[Exception], ...] = Exception,
 ) -> Iterator[Problem]:
-    """Yield what a step finds; where damage keeps it from going on, which leads to these errors, that is a finding."""
+    """Yield the findings of a step; damage that keeps it from going on, leading to these errors, is a finding."""
     try:
         yield from step()
     except OtherVersion:
@@ -260,15 +260,15 @@ def _described(found: Difference) -> str:
 
 
 class _Topics(NamedTuple):
-    """Who reads the events of a topic."""
+    """The readers of the events of each topic."""
 
     names: Mapping[str, str]
     """The event type of each topic."""
     readers: Mapping[str, int]
-    """How many subscriptions read each event type."""
+    """The number of subscriptions that read each event type."""
 
     def affected(self, topic: str) -> str:
-        """Return who depends on the events of a topic."""
+        """Return the dependents of the events of a topic, in words."""
         if (name := self.names.get(topic)) is None:
             return ""
         readers = self.readers.get(name, 0)
@@ -276,7 +276,7 @@ class _Topics(NamedTuple):
 
 
 def _topics(engine: Engine) -> _Topics:
-    """Read who reads which topic; nothing where damage, which other steps report, prevents it."""
+    """Read the readers of each topic; nothing if damage, which other steps report, prevents it."""
     names: dict[str, str] = {}
     try:
         with reading_models(engine) as connection:
@@ -304,7 +304,7 @@ def _of_file(path: Path, topics: _Topics, progress: Progress) -> Iterator[Proble
 
 
 def _of_kafka(config: Config, engine: Engine, topics: _Topics) -> Iterator[Problem]:
-    """Yield the damage of events in storages of type kafka, and what is not as the log recorded it."""
+    """Yield the damage of events in storages of type kafka, and deviations from the records of the log."""
     open_store = opener_for_reading(config)
     for each in kafka_storages(engine):
         if not each.timelines:
@@ -333,7 +333,7 @@ UNPROTECTED = (
 
 
 def remarks(config: Config) -> Iterator[str]:
-    """Yield what is unusual though nothing is damaged, and what no check can show. Blocks.
+    """Yield remarks on unusual things that are no damage, and what no check can show. Blocks.
 
     Raises:
         Unavailable: the data can't be read, or a server can't be reached.
@@ -354,7 +354,7 @@ def remarks(config: Config) -> Iterator[str]:
 
 
 def check_restored(config: Config) -> Iterator[Problem]:
-    """Yield what does not fit in a restored cluster; see `rioni.installation.restored`."""
+    """Yield deviations in a restored cluster; see `rioni.installation.restored`."""
     with read_only_engine(database_url(config)) as engine, contextlib.ExitStack() as opened:
         check_current(engine)
         storages = {each.storage.id: each.storage for each in kafka_storages(engine)}

@@ -10,7 +10,7 @@ An export has these files:
 - `checkpoint`: size and root as a signed note (C2SP tlog-checkpoint);
 - `entries.jsonl`: the entries, a line of JSON each, in the order of their positions, with their `hash` in the hash
   chain; in an export that is not complete also the hash of the entry before (`previous`) and a `proof` of inclusion;
-- `log.vkey`: the verifier keys that the log names, in their order, a line each; behind a key that follows another one
+- `log.vkey`: the verifier keys that the log names, in their order, a line each; after a key that follows another one
   stands the signature of the one before, unless that was lost.
 
 An audit table has these instead:
@@ -21,10 +21,10 @@ An audit table has these instead:
   of this;
 - `day=YYYY-MM-DD/`: the files with the entries. Parquet needs the package `pyarrow`; a Delta table needs `deltalake`.
 
-The hash chain proves the fields of the log. The other columns follow from them; that the broker's software has written
-them so is what the signature says.
+The hash chain proves the fields of the log. The other columns follow from them; the signature asserts that the broker's
+software has written them so.
 
-Exit code 0: the export is what the checkpoint says. 1: it is not. 2: it can't be read.
+Exit code 0: the export agrees with the checkpoint. 1: it does not. 2: it can't be read.
 """
 
 import argparse
@@ -45,7 +45,7 @@ MEMBERS = {*FIELDS, "hash", "previous", "proof"}
 HASH_BYTES = 32
 ROWS_PER_READ = 1_000
 LINES_MIN = 3
-"""Of a checkpoint."""
+"""The fewest lines of a checkpoint."""
 HASHED_FILES = ("checkpoint", "entries.jsonl", "log.vkey")
 MANIFESTS = "_manifest"
 """The folder of an audit table that has its manifests."""
@@ -74,7 +74,7 @@ def encoded(entry: dict[str, Any]) -> list[bytes]:
 
 
 def prefixed(parts: Sequence[bytes]) -> bytes:
-    """Each part behind its length."""
+    """Each part after its length."""
     return b"".join(len(part).to_bytes(4, "big") + part for part in parts)
 
 
@@ -174,7 +174,7 @@ def read_key(key: str) -> tuple[str, bytes, bytes]:
 
 
 def verify_signature(what: str, text: str, signatures: Sequence[tuple[str, bytes]], key: str) -> bool:
-    """Check the signature of one verifier key; say whether that could be done."""
+    """Check the signature of one verifier key; return whether that could be done."""
     name, key_id, public = read_key(key)
     signature = next((each[4:] for signer, each in signatures if signer == name and each[:4] == key_id), None)
     if signature is None:
@@ -226,7 +226,7 @@ def entries_of(folder: Path) -> Iterator[dict[str, Any]]:
 
 
 def check_all(entries: Iterable[dict[str, Any]], roots: Iterable[tuple[int, bytes, str]]) -> tuple[int, bytes]:
-    """Check positions, hash chain, and for some sizes the root, each with a text for where it is another one.
+    """Check positions, hash chain, and for some sizes the root, each with a text for the place where it differs.
 
     Returns the number of entries and the hash of the last one.
     """
@@ -304,7 +304,7 @@ def verify(folder: Path, key: str | None = None, seen: Sequence[Path] = ()) -> I
 
 
 def on_trust(key: str | None, *, signed: bool, seen: bool) -> Iterator[str]:
-    """Sentences on what the result rests on."""
+    """Sentences on the basis of the result."""
     if seen:
         yield "The log extends the checkpoints that you gave."
     if not signed:

@@ -30,7 +30,7 @@ class SqlCheckpointedLogReader:
         return self._log.head().position
 
     def changes(self, after: int, limit: int) -> Sequence[RecordedChange]:
-        """The entries behind a position, in order and without gaps, about `limit` of them; no transaction is cut."""
+        """Return about `limit` entries after a position, in order and without gaps; no transaction is cut."""
         entries = self._commands(after, limit)
         if not entries:
             return []
@@ -59,7 +59,7 @@ class SqlCheckpointedLogReader:
             limit *= 2
 
     def state(self, kind: str, key: str, position: int) -> str | None:
-        """The JSON of an aggregate after the entries up to a position; None where it did not exist then."""
+        """The JSON of an aggregate after the entries up to a position; None if it did not exist then."""
         columns = AUDIT_LOG.c
         query = (
             select(columns.after)

@@ -1,4 +1,4 @@
-"""Compares the read models with what the log says, row by row in both directions, beside a running broker.
+"""Compares the read models with the log, row by row in both directions, while the broker may be running.
 
 Each page is read in a transaction of its own, in which log and read models show the same position. A stream is compared
 in the transaction that found no further entry of it. Memory is bounded by a page and the longest stream.
@@ -22,7 +22,7 @@ from rioni.sql.log_tables import HEAD, LOG, TRACKING
 
 
 ENTRIES_PER_READ = 500
-"""With their rows of the audit log, each of which may have 512 kB."""
+"""The number of entries read at once, with their rows of the audit log, each of which may have 512 kB."""
 
 EXTRA_MAX = 1_000
 """Rows that belong to nothing in the log: how many are named for each table."""
@@ -43,7 +43,7 @@ _KEYS = {each.name: tuple(each.primary_key.columns.keys()) for each in READ_MODE
 
 
 def _untyped(name: str, names: Collection[str]) -> TableClause:
-    """Return a table whose values are read as they are, whatever was written."""
+    """Return a table whose values are read unconverted, even if they have wrong types."""
     return table(name, *(column(each) for each in names))
 
 
@@ -67,13 +67,13 @@ _UNDER_KEYS = {
 
 
 class Difference(NamedTuple):
-    """A row of the read models that is not what the log says."""
+    """A row of the read models that differs from the log."""
 
     table: str
     key: tuple[Any, ...]
     """The row's primary key."""
     kind: str
-    """What the live row is: `missing`, `changed`, `extra`, or `unknown` where the log can't be folded."""
+    """The kind of difference: `missing`, `changed`, `extra`, or `unknown` if the log can't be folded."""
     resource: str
     """The resource that the row describes, as `<kind>:<key>`."""
     position: int | None = None

@@ -22,9 +22,9 @@ from rioni.domain.ports.event_log import LogEntry
 
 
 GROUP = "rioni.projections"
-"""Of the entry points."""
+"""The group of the entry points."""
 PREFIX = "custom_"
-"""Before the names of their tables."""
+"""The prefix of the names of their tables."""
 KEY = "resource"
 """The column with the primary key of each table."""
 
@@ -45,7 +45,7 @@ class Event(NamedTuple):
     """An entry of the internal log, as the functions of users see it."""
 
     position: int
-    """In the log, from 1."""
+    """The position in the log, from 1."""
     recorded_at: str
     """RFC 3339 in UTC, with milliseconds."""
     actor: str
@@ -55,13 +55,13 @@ class Event(NamedTuple):
     resource: str
     """The key of the resource, such as the name of an event type."""
     data: Mapping[str, Any]
-    """What happened, as it stands in the log."""
+    """The content of the event, as it is in the log."""
     realm: str = ""
-    """Of the actor, who may have namesakes in other realms; empty where there is none."""
+    """The realm of the actor, who may have namesakes in other realms; empty if there is none."""
 
 
 Fold = Callable[[Row | None, Event], Row | None]
-"""Gets the row of a resource, None if there is none, and the next event of it; returns the next row, None for none.
+"""Takes the row of a resource, None if it has none, and its next event; returns the next row, None for no row.
 
 It must give the same row for the same events, at any time and in any process.
 """
@@ -73,18 +73,19 @@ class BrokenProjection(RioniError):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Projection:
-    """A projection of a user's own.
+    """A projection defined by a user.
 
     Args:
-        name: of the projection; its table has `custom_` before it. Up to 20 small letters, digits and underscores.
-        version: of the function: raise it with every change of what it gives, so that the table is built anew.
+        name: the projection's name; its table has `custom_` before it. Up to 20 small letters, digits and underscores.
+        version: the version of the function: raise it with every change of its results, so that the table is built
+            anew.
         resources: the kinds of resources whose events it sees, such as `event-type` and `subscription`.
         columns: their types: `str`, `int`, `float` or `bool`. All may be null. The column `resource` with the kind and
             the key, `event-type:order.created`, comes first by itself.
         fold: the function.
 
     Raises:
-        Invalid: a name or a type can't be used; says which.
+        Invalid: a name or a type can't be used; the message names it.
     """
 
     name: str
@@ -119,7 +120,7 @@ class Projection:
         """Fold an entry: from the row of its resource to the next row, None for none.
 
         Raises:
-            BrokenProjection: the function failed, or what it gave does not fit the columns.
+            BrokenProjection: the function failed, or its result does not fit the columns.
         """
         origin, event = entry.origin, entry.event
         shown = Event(

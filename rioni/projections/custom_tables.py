@@ -47,7 +47,7 @@ def live_tables() -> Mapping[str, Table]:
 
 
 def tracking_name(projection: Projection) -> str:
-    """Under which name the position of a projection is kept in `tracking`."""
+    """The name under which the position of a projection is kept in `tracking`."""
     return f"projection:{projection.name}"
 
 
@@ -58,7 +58,7 @@ def position(connection: Connection, projection: Projection) -> int | None:
 
 
 def set_position(connection: Connection, projection: Projection, shown: int) -> None:
-    """Note what the table of a projection shows."""
+    """Note the version and position that the table of a projection shows."""
     named = TRACKING.c.name == tracking_name(projection)
     values = {"position": shown, "fold": projection.version}
     if not connection.execute(update(TRACKING).where(named).values(values)).rowcount:
@@ -108,14 +108,14 @@ class CustomProjector:
         self._broken: set[str] = set()
 
     def apply(self, connection: Connection, entries: Sequence[LogEntry]) -> None:
-        """Fold entries, one after the other, in the caller's transaction; those that are behind do not take part."""
+        """Fold entries in order, in the caller's transaction, for the projections that are up to date."""
         if entries:
             for projection in self._projections:
                 if position(connection, projection) == entries[0].position - 1:
                     self._follow(connection, projection, entries)
 
     def behind(self, connection: Connection, head: int) -> Collection[int]:
-        """The positions that projections show which are behind the log; those of broken ones are left out."""
+        """The positions of the projections that lag behind the log; broken projections are left out."""
         shown = {position(connection, each) for each in self._projections if each.name not in self._broken}
         return [last for last in shown if last is not None and last < head]
 
@@ -138,7 +138,7 @@ class GenerationProjector(Projector):
     """Writes the tables of a generation, which all show the same position.
 
     Args:
-        tables: of the generation, by the names of the live ones.
+        tables: the tables of the generation, by the names of the live ones.
         tracking_name: under which name the position is kept.
     """
 

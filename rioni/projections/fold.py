@@ -19,7 +19,8 @@ from rioni.domain.timelines.timeline import Timelines
 
 
 FOLD_VERSION = 1
-"""Raised with every change of what this fold gives for any log; read models that another version wrote are not used."""
+"""To be increased with every change of the fold's result for any log; read models that another version wrote are not
+used."""
 
 
 class Change(NamedTuple):
@@ -27,7 +28,7 @@ class Change(NamedTuple):
 
     table: str
     key: tuple[str | int, ...]
-    """The row's primary key; where `row` is None also the first part of one, and then all rows with it go."""
+    """The row's primary key. If `row` is None, it may be the first part of a key: then all rows with it are removed."""
     row: Mapping[str, Any] | None
     """All columns of the row, the key's included."""
 
@@ -49,7 +50,7 @@ def fold(before: Folded, entry: LogEntry) -> tuple[Folded, list[Change]]:
     """Fold one entry of a stream.
 
     Args:
-        before: what the entries before it gave.
+        before: the result of the earlier entries.
         entry: the next entry of the same stream.
 
     Raises:
@@ -70,7 +71,7 @@ def fold(before: Folded, entry: LogEntry) -> tuple[Folded, list[Change]]:
 
 
 def encode_state(state: Any) -> str | None:
-    """The JSON of a state, as it stands in the table `states`."""
+    """The JSON of a state, as it is in the table `states`."""
     return None if state is None else msgspec.json.encode(state).decode()
 
 

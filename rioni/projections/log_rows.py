@@ -36,7 +36,7 @@ LogRow = Sequence[Any]
 
 
 class CorruptLog(RioniError):
-    """The log is not the one that was written; the detail names the position where it begins to differ."""
+    """The log is not the one that was written; the detail names the position at which it begins to differ."""
 
 
 def log_entry(row: LogRow) -> LogEntry:

@@ -97,7 +97,7 @@ class LogTree:
         return subtree_hash(split_hashes(hashes))
 
     def tile(self, level: int, number: int) -> bytes:
-        """Return the hashes of a tile as far as the tree goes; empty if there is no such tile."""
+        """Return the hashes of a tile that the tree has so far; empty if there is no such tile."""
         width = width_of(level, number, self.size)
         if width == TILE_WIDTH:
             found = self._connection.scalar(_TILE, {"of": level, "at": number})
@@ -186,7 +186,7 @@ def root(connection: Connection, size: int | None = None) -> tuple[int, bytes]:
 
 
 def keys(connection: Connection) -> list[LogKey]:
-    """The keys that the log says its checkpoints are signed with, in their order; the last one signs now."""
+    """The signing keys of checkpoints recorded in the log, in their order; the last one signs now."""
     found: LogKeys | None = Projector().state(connection, "log-keys", LOG_KEYS)[0]
     return [LogKey(parse_verifier(each.verifier), each.signature) for each in found.keys] if found else []
 
@@ -227,7 +227,7 @@ def _tree(connection: Connection, size: int | None) -> LogTree:
 
 
 def _with_tile(connection: Connection, tile: Tile) -> LogTree:
-    """The smallest tree that has so much of a tile."""
+    """The smallest tree that contains a tile in its width."""
     size = built_tree(connection).size
     if width_of(tile.level, tile.number, size) < tile.width:
         raise NotFound(f"The log has {size} entries, too few for this tile")

@@ -30,7 +30,7 @@ class OtherFold(Unavailable):
     """The read models were written by another version of the fold.
 
     Args:
-        found: the version; 0 where none was noted.
+        found: the version; 0 if none was noted.
     """
 
     def __init__(self, found: int) -> None:
@@ -46,16 +46,16 @@ class Projector:
     """Implements the port `ReadModels`.
 
     Args:
-        tables: where the rows go, by the names of the read models; a rebuild catches up in tables of its own, and
-            perhaps of some read models only.
-        tracking_name: under which name the position is kept.
+        tables: the tables to write to, by the names of the read models; a rebuild passes its own tables, perhaps of
+            some read models only.
+        tracking_name: the name under which the position is kept.
     """
 
     def __init__(self, tables: Mapping[str, Table] = READ_MODELS.tables, *, tracking_name: str = TRACKING_NAME) -> None:
         self._tables, self._tracking_name = tables, tracking_name
 
     def state(self, connection: Connection, kind: str, key: str) -> tuple[Any, int]:
-        """The state of an aggregate, None where it does not exist, and the version of its stream."""
+        """The state of an aggregate, None if it does not exist, and the version of its stream."""
         folded = self._folded(connection, kind, str(stream_id(kind, key)))
         return folded.state, folded.version
 
@@ -100,7 +100,7 @@ class Projector:
         return connection.scalar(query) or 0
 
     def fold_version(self, connection: Connection) -> int | None:
-        """The version of the fold that wrote the read models; None where nothing was written yet."""
+        """The version of the fold that wrote the read models; None if nothing was written yet."""
         return connection.scalar(select(TRACKING.c.fold).where(TRACKING.c.name == self._tracking_name))
 
     def clear(self, connection: Connection) -> None:

@@ -29,7 +29,7 @@ from rioni.projections.queries import schemas
 ENTRIES_PER_READ = 1_000
 
 CHANGES_MAX = 10_000
-"""How many changes are remembered, for those who ask what has changed."""
+"""How many changes are remembered for `changed_since`."""
 
 CATCH_UP_WAIT_S = 15.0
 """How long a request waits for another one that reads the changes."""
@@ -42,7 +42,7 @@ _NO_SETTINGS = Settings()
 class MemoryRegistry:
     """Implements the port `Registry`, one per process.
 
-    Before every use `refresh` asks the log for its last position, which is cheap, and applies what is new: whatever was
+    Before every use `refresh` asks the log for its last position, which is cheap, and applies new entries: whatever was
     answered to any client before is visible here, without a cache that could be stale.
     """
 
@@ -57,10 +57,10 @@ class MemoryRegistry:
         """Begin before the first entry of the log.
 
         Args:
-            log: what is followed.
-            limits: of what is published.
-            pool: where the database is waited for.
-            compute: where schemas are compiled.
+            log: the log to follow.
+            limits: the limits of published events.
+            pool: runs calls that wait for the database.
+            compute: runs the compiling of schemas.
             compiled: keeps the rules of event types.
         """
         self.position = 0
@@ -74,18 +74,18 @@ class MemoryRegistry:
         self._compiling: dict[str, threading.Event] = {}
         """The event types whose rules are being compiled."""
         self._changes: deque[tuple[int, str, str]] = deque(maxlen=CHANGES_MAX)
-        """Position, kind and key of what was applied last."""
+        """Position, kind and key of the last changes that were applied."""
         self._changes_begin = 0
-        """The position behind which all changes are remembered."""
+        """The position after which all changes are remembered."""
 
     def load(self, states: Iterable[tuple[str, str, object]], position: int) -> None:
-        """Start from states that stand at a position rather than from the beginning of the log."""
+        """Start from states at a position rather than from the beginning of the log."""
         for kind, key, state in states:
             self._states[kind][key] = state
         self.position = self._changes_begin = position
 
     def changed_since(self, position: int) -> Collection[tuple[str, str]] | None:
-        """Return kinds and keys of what has changed behind a position; None if that is too long ago."""
+        """Return kinds and keys of resources changed after a position; None if that is too long ago."""
         if position < self._changes_begin:
             return None
         newest_first = takewhile(lambda change: change[0] > position, reversed(self._changes))
@@ -179,7 +179,7 @@ class MemoryRegistry:
         return [state for state in self._states["topic-creation"].values() if isinstance(state, TopicCreation)]
 
     def publish_rules(self, name: str) -> PublishRules:
-        """What publishing to an event type needs, compiled when it is first asked for; others wait for the first.
+        """The rules for publishing to an event type, compiled on the first call; concurrent callers wait for it.
 
         Raises:
             EventTypeNotFound: there is no such event type.
@@ -216,7 +216,8 @@ COMPILED_BYTES, COMPILED_BYTES_PER_CHARACTER = 5_000, 25
 class CompiledAvroSchemas:
     """Implements the port `AvroSchemas`, one per process.
 
-    A version never changes while its event type lives; the time of its creation tells one life from the next.
+    A version never changes while its event type lives; its creation time distinguishes it from that of a recreated
+    event type.
     """
 
     def __init__(
@@ -236,7 +237,7 @@ class CompiledAvroSchemas:
         self._kept = compiled
 
     def of(self, event_type: EventType, version: str) -> EventSchema:
-        """The schema, compiled when it is first asked for."""
+        """The schema, compiled on the first call."""
         key = event_type.name, event_type.created_at, version
         found = self._kept.get(key)
         return self._pool(self._compile, key) if found is None else found

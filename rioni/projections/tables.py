@@ -27,7 +27,7 @@ STATES = Table(
     Column("state", Text),
     Index("ix_states_kind", "kind", "key"),
 )
-"""The state of every stream: what a command decides on. `state` is null after a deletion."""
+"""The state of every stream, on which commands decide. `state` is null after a deletion."""
 
 EVENT_TYPES = Table(
     "event_types",

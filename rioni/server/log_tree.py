@@ -1,4 +1,4 @@
-"""Wires the Merkle tree over the log: the job that stores its tiles, and what signs its checkpoints."""
+"""Wires the Merkle tree over the log: the job that stores its tiles, and the signer of its checkpoints."""
 
 from functools import partial
 
@@ -21,7 +21,7 @@ from rioni.storage.sql.store_marks import installation_id
 
 
 TILES_PER_TICK = 8
-"""Some 2,000 entries: about 40 ms, twice a second."""
+"""How many tiles are stored per tick: some 2,000 entries, about 40 ms, twice a second."""
 
 _log = structlog.get_logger("rioni.bootstrap")
 
@@ -40,7 +40,7 @@ class TileBuilder:
             self._runner.run("storing the Merkle tree of the log", self.build)
 
     def build(self, tiles_max: int = TILES_PER_TICK) -> None:
-        """Store the next tiles, so many at most; raises Unavailable if the database can't be used."""
+        """Store at most `tiles_max` of the next tiles; raises Unavailable if the database can't be used."""
         position = self._base.registry.position
         for _ in range(tiles_max):
             if not self._base.database_pool(self._build_one):
@@ -103,7 +103,7 @@ def witnesses(config: Config) -> list[Verifier]:
 
 
 def build_checkpoint_signer(base: Infrastructure) -> CheckpointSigner:
-    """Wire what signs checkpoints."""
+    """Wire the signer of checkpoints."""
     config, pool = base.config, base.database_pool
     log = SignedLog(
         origin=lambda: pool(log_origin, config, base),

@@ -7,7 +7,7 @@ from typing import Any
 
 
 ARENAS_MAX = 2
-"""Otherwise each pool thread would get a heap of its own, which keeps the memory of its largest task."""
+"""Otherwise each pool thread would get a separate heap, which keeps the memory of its largest task."""
 MAPPED_BYTES_MIN = 4_000_000
 """Blocks from this size on are mappings, which grow without being copied.
 

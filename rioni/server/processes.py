@@ -70,11 +70,11 @@ LOOK_AT_ENDS_S = 0.005
 CLOSING_S = 10.0
 """Time for a replaced worker to release its resources after its requests have ended; then it is killed."""
 CERTIFICATE_LOOK_S = 1.0
-"""How often the files of the certificate are looked at."""
+"""How often the files of the certificate are checked."""
 WORKER_CONNECTIONS = 10_000
 """Connections that one worker serves at a time; further ones wait in the kernel's backlog."""
 HEADER_BYTES_MAX = TOKEN_CHARACTERS_MAX + 64
-"""Of one header: the longest token fits, and so do the cursors of some hundred partitions."""
+"""The limit for one header: the longest token fits, and so do the cursors of some hundred partitions."""
 HEADERS_MAX = 50
 """Half of gunicorn's default."""
 ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
@@ -148,7 +148,7 @@ class _Worker(ggevent.GeventWorker):  # type: ignore[misc]  # gunicorn has no ty
         self._server: BalancedServer | None = None
 
     def drop_connections(self, within_s: float) -> int:
-        """Cut all open connections, whatever they are used for, and wait until what used them has ended.
+        """Cut all open connections, and wait until their users have ended.
 
         Args:
             within_s: how long to wait at most.
@@ -201,7 +201,7 @@ class _Worker(ggevent.GeventWorker):  # type: ignore[misc]  # gunicorn has no ty
                 self._server.ended()
 
     def _secure(self, sock: DeadlineSocket) -> bool:
-        """Do the handshake of TLS, if the broker speaks it; say whether the connection can be used."""
+        """Do the handshake of TLS, if the broker speaks it; return whether the connection can be used."""
         if self.app.tls is None:
             return True
         try:
@@ -288,7 +288,7 @@ def _has_terminal() -> bool:
 
 
 class _Log(Logger):  # type: ignore[misc]  # gunicorn has no types
-    """What gunicorn logs, as part of the broker's log."""
+    """The logger of gunicorn, which writes into the broker's log."""
 
     def setup(self, cfg: Any) -> None:
         super().setup(cfg)
@@ -314,7 +314,7 @@ class Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no typ
         self.hub_watch = HubWatch()
         self._buckets = shared_buckets()
         self._number = 0
-        """Of this worker among those of the node."""
+        """The number of this worker among those of the node."""
         self._served = mmap.mmap(-1, 1)
         """Shared with the workers: whether one of them has begun."""
         self._failed_start = SharedFailure(_log, "worker failed to start; retrying")
@@ -328,7 +328,7 @@ class Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no typ
         super().__init__()
 
     def load_config(self) -> None:
-        """Set what gunicorn is to do; it calls this itself."""
+        """Set the options of gunicorn, which calls this itself."""
         config = self.config
         settings = {
             "bind": f"fd://{self._listener.fileno()}",
@@ -384,7 +384,7 @@ class Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no typ
         return self._worker.app
 
     def _assembled(self, pools: Pools) -> Worker:
-        """The services of this worker; where others serve without what it lacks, it ends, and the next one tries."""
+        """The services of this worker; if it can't get them but others serve, it ends, and the next one tries."""
         try:
             assembled = worker(self.config, self._directory, pools, self.clock, self._buckets)
         except RioniError as ex:
@@ -447,7 +447,7 @@ class Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no typ
 
     @property
     def url(self) -> str:
-        """Where it is served."""
+        """The URL at which the broker is served."""
         host, port = self._address[:2]
         return f"{'http' if self.tls is None else 'https'}://{host_and_port(str(host), port)}{self.config.base_path}"
 

@@ -73,7 +73,7 @@ def _database(base: Infrastructure, held: DatabaseLease) -> Health:
 
 
 def _log(base: Infrastructure) -> Health:
-    """Check the lag of this process behind the log, which is caught up before every request."""
+    """Check how far this process lags behind the log, after catching up as before every request."""
     base.registry.refresh()
     head, applied = base.pools.database(base.log.head).position, base.registry.position
     return Health(detail=f"{applied} entries applied, {max(0, head - applied)} left")
@@ -86,7 +86,7 @@ def _events(base: Infrastructure) -> Health | None:
 
 
 def _coordination(base: Infrastructure) -> Health:
-    """Try durable writes of what streams and commits write, and whether the workers can elect one of them."""
+    """Try durable writes as streams and commits make them, and whether the workers can elect one of them."""
     for what, adapter in (("Cursors", base.adapters.coordinator), ("Limits of streams", base.adapters.quota)):
         with _writing(what):
             examine(adapter)
@@ -96,7 +96,7 @@ def _coordination(base: Infrastructure) -> Health:
 
 @contextlib.contextmanager
 def _writing(what: str) -> Iterator[None]:
-    """Say of a write that fails what it means, and what to look for."""
+    """Explain a failed write in the error, with advice."""
     try:
         yield
     except CommitOutcomeUnknown as ex:

@@ -54,12 +54,12 @@ class Lags:
         self._news = _topic_news(base)
         self._followed = FollowedPartitions()
         self._in_touch = False
-        """Whether what other nodes have appended to is known."""
+        """Whether the topics that other nodes have appended to are known."""
         self._ticks = 0
         metrics.lags.label_by(registry.subscription, base.clock)
 
     def tick(self) -> None:
-        """Look at what has changed, if this worker is the one that does; failures are logged. Blocks on servers.
+        """Check changed subscriptions, if this worker is the one that does; failures are logged. Blocks on servers.
 
         Call it every `TICK_S`.
         """
@@ -161,7 +161,7 @@ class RebuildGauges:
 
 
 class WorkerReporter:
-    """Tells through the coordinator what this process does; failures are logged."""
+    """Publishes the state of this process through the coordinator; failures are logged."""
 
     def __init__(self, base: Infrastructure, metrics: Metrics) -> None:
         self._base, self._metrics = base, metrics
@@ -173,8 +173,8 @@ class WorkerReporter:
         """Tell the others; call it every `EVERY_S` of `rioni.domain.system.worker_reports`. Blocks on the coordinator.
 
         Args:
-            number: of this worker among those of its node.
-            port: where the node is served.
+            number: the number of this worker among those of its node.
+            port: the port at which the node is served.
         """
         self._runner.run("telling other workers about this one", lambda: self._tell(number, port))
 

@@ -59,7 +59,7 @@ def build_services(base: Infrastructure, rng: Callable[[], Random] = Random) -> 
     """Wire the services; neither blocks nor opens anything.
 
     Args:
-        base: of this process.
+        base: the infrastructure of this process.
         rng: makes generators for partitions that are chosen at random; they need not be unpredictable.
     """
     config, limits, clock, pools = base.config, base.limits, base.clock, base.pools
@@ -104,10 +104,10 @@ def build_background_jobs(
     """Wire the periodic jobs.
 
     Args:
-        base: of this process.
-        services: likewise.
+        base: the infrastructure of this process.
+        services: the services of this process.
         context: makes the context of a command that a job issues.
-        stores: where events expire and orphans are looked for; None for those of `base`.
+        stores: the stores in which events expire and orphans are searched; None for those of `base`.
     """
     registry, adapters, bus, config = base.registry, base.adapters, base.bus, base.config
     stores = stores or adapters.stores
@@ -132,19 +132,19 @@ def build_background_jobs(
 
 
 def build_chain_anchoring(base: Infrastructure, context: Callable[[], Context]) -> ChainAnchoring:
-    """Wire what records ranges and hash chains of events in the log; `context` makes the context of its commands."""
+    """Wire the recording of ranges and hash chains in the log; `context` makes the context of its commands."""
     adapters, every_s = base.adapters, base.config.events_anchor_interval_s
     return ChainAnchoring(base.registry, adapters.stores, base.bus, base.clock, adapters.leadership, context, every_s)
 
 
 def build_topic_digests(base: Infrastructure, context: Callable[[], Context]) -> TopicDigests:
-    """Wire what records digests of closed topics in the log; `context` makes the context of its commands."""
+    """Wire the recording of digests of closed topics in the log; `context` makes the context of its commands."""
     adapters = base.adapters
     return TopicDigests(base.registry, adapters.stores, base.bus, base.clock, adapters.leadership, context)
 
 
 def build_log_consumers(base: Infrastructure, services: Services, consumers: Iterable[LogConsumer]) -> LogConsumers:
-    """Wire what publishes system events from the log."""
+    """Wire the publishing of system events from the log."""
     engine = base.log.engine
     return LogConsumers(
         list(consumers),
@@ -157,12 +157,12 @@ def build_log_consumers(base: Infrastructure, services: Services, consumers: Ite
 
 
 def build_kpi_feed(base: Infrastructure, services: Services, usage: UsageRecorder) -> KpiFeed:
-    """Wire what publishes KPIs from spools.
+    """Wire the publishing of KPIs from spools.
 
     Args:
-        base: of this process.
-        services: likewise.
-        usage: where requests and streams are measured.
+        base: the infrastructure of this process.
+        services: the services of this process.
+        usage: records the measurements of requests and streams.
     """
     return KpiFeed(
         usage,
@@ -195,7 +195,7 @@ class CustomProjections:
             self._runner.run("bringing custom projections up to date", self.catch_up)
 
     def catch_up(self, transactions_max: int = TRANSACTIONS_PER_TICK) -> None:
-        """Fold some entries into each projection that is behind.
+        """Fold some entries into each projection that lags behind.
 
         Raises:
             Unavailable: the database can't be used.
@@ -226,8 +226,8 @@ class StoredEndedSessions:
     """The console's port `EndedSessionStore`.
 
     Args:
-        engine: of a migrated database; closed by its owner.
-        pool: runs what blocks on the database.
+        engine: the engine of a migrated database; closed by its owner.
+        pool: runs calls that block on the database.
     """
 
     def __init__(self, engine: Engine, pool: ThreadPool) -> None:

@@ -25,7 +25,8 @@ from rioni.installation.pools import Pool, Pools, Task
 FINE_S = 0.05
 """How finely stalls are measured while there are requests. PERF: 0.02 took 1.2 % of a core of each busy worker."""
 IDLE_S = 1.0
-"""The same while there are none, as nobody waits. PERF: being woken every 50 ms takes 0.4 % of a core of a worker."""
+"""The measuring interval while there are no requests, as nobody waits. PERF: being woken every 50 ms takes 0.4 % of a
+core of a worker."""
 
 
 class HubWatch:
@@ -59,7 +60,7 @@ class HubWatch:
         """Measure without end; blocks this greenlet only.
 
         Args:
-            metrics: shows what is found.
+            metrics: receives the results.
             connections: returns how many this worker has.
         """
         while True:
@@ -71,7 +72,7 @@ class HubWatch:
                 metrics.hub_stall_seconds.set(stall_s)
 
     def _stall_s(self) -> float:
-        """Sleep; return how late this greenlet is woken: for so long the event loop was blocked."""
+        """Sleep; return how late this greenlet is woken: the time for which the event loop was blocked."""
         begin_s = time.monotonic()
         if self._work.is_set():
             before = self._begun
@@ -102,7 +103,7 @@ GRACE_S = 30.0
 """How long after its deadline a task may still run while all threads of its pool are busy."""
 
 HARD_S = 600.0
-"""The same while other threads of the pool are free."""
+"""How long after its deadline a task may still run while other threads of the pool are free."""
 
 FRAMES_MAX = 20
 """Maximum number of stack frames shown, the innermost ones."""
@@ -111,7 +112,7 @@ _log = structlog.get_logger("rioni.watchdog")
 
 
 class _Load(NamedTuple):
-    """What the pools of a kind do."""
+    """The load of the pools of a kind."""
 
     busy: int
     queued: int
@@ -126,7 +127,7 @@ class Watchdog:
         """Start watching at the first `check`.
 
         Args:
-            pools: of this process.
+            pools: the pools of this process.
             metrics: records the load of the pools.
             grace_s: how long after its deadline a task may run while all threads of its pool are busy.
             hard_s: the same while other threads are free.
@@ -135,7 +136,7 @@ class Watchdog:
         self._hanging: dict[Pool, list[Task]] = {}
         self._logged: set[Task] = set()
         self._loads: dict[str, _Load] = {}
-        """By kind: what the metrics show."""
+        """The loads that the metrics show, by kind of pool."""
 
     @property
     def hangs(self) -> bool:

@@ -75,7 +75,8 @@ from rioni.storage.tokens.sources import sources_of_tokens
 
 
 LOGINS_MAX, LOGINS_QUEUE, LOGIN_WAIT_S = 4, 64, 15.0
-"""Of logins that speak with the provider at a time; anybody may begin one."""
+"""The limits of logins that wait for the provider: concurrent ones, queued ones, seconds in the queue. Anybody may
+begin one."""
 OCCUPIED_WAIT_S = 10.0
 """Other brokers can only have come since the master process checked; and it ends a worker not started after 30 s."""
 
@@ -91,7 +92,7 @@ class Worker(NamedTuple):
     stop: Callable[[], None]
     """Ends all streams gracefully."""
     wake: Callable[[], None]
-    """Lets all streams look at the time, and at what has changed, at once."""
+    """Lets all streams check the time and pending changes at once."""
     run_background_jobs: Callable[[], None]
     """Runs the periodic jobs."""
     follow_lags: Callable[[], None]
@@ -105,7 +106,7 @@ class Worker(NamedTuple):
 
 
 def shared_buckets() -> SharedBuckets:
-    """What clients have used of their quotas at all workers of this node; call it before they are forked."""
+    """The used quotas of clients at all workers of this node; call it before they are forked."""
     return SharedBuckets(len(QUOTAS))
 
 
@@ -121,9 +122,9 @@ def worker(
     Args:
         config: the settings.
         directory: locked by the master process.
-        pools: of this process.
-        clock: of everything, the expiry of tokens as well; by default those of the machine.
-        buckets: those of the node; by default this worker has its own.
+        pools: the pools of this process.
+        clock: the clock for everything, the expiry of tokens as well; by default those of the machine.
+        buckets: the buckets of the node; by default this worker has its own.
 
     Raises:
         Unavailable: a server can't be reached, or other brokers use the database.
@@ -214,7 +215,7 @@ def _application(dependencies: Dependencies, base: Infrastructure) -> Any:
 
 
 def _shared_secret(config: Config, directory: DataDirectory) -> bytes:
-    """What all nodes know, and nothing else does; without a usable key, all workers of this run. Blocks on the disk."""
+    """The secret of all nodes; without a usable key, the secret of all workers of this run. Blocks on the disk."""
     try:
         return load_key(key_file(config), create=False).private_bytes_raw()
     except Unavailable:
@@ -373,7 +374,7 @@ def _job_records(base: Infrastructure) -> JobRecords:
 
 
 def _jobs(base: Infrastructure, services: Services, dependencies: Dependencies, metrics: Metrics) -> Callable[[], None]:
-    """Return a function that runs all periodic jobs, one after the other."""
+    """Return a function that runs all periodic jobs in order."""
     background_jobs = build_background_jobs(base, services, base.system_context)
     consumers = build_log_consumers(base, services, log_consumers(base.config))
     tiles = TileBuilder(base)

@@ -26,9 +26,9 @@ from rioni.tools.api_client import RequestRefused
 # --- Which columns of Spark hold JSON: their fields are marked, from reading up to writing ---
 
 IS_JSON = "rioni.json"
-"""In the metadata of a column that the source has made: that its texts are JSON."""
+"""The member in the metadata of a column made by the source which marks its texts as JSON."""
 MARK = {"SPARK::metadata::json": json.dumps({IS_JSON: True})}
-"""The same as Arrow's metadata, as PySpark has it."""
+"""The mark of such a column in Arrow's metadata, as PySpark expects it."""
 
 
 def spark_schema(columns: pa.Schema) -> StructType:
@@ -47,7 +47,7 @@ def has_marks(columns: pa.Schema) -> bool:
 
 
 def as_declared(columns: pa.Schema, declared: pa.Schema) -> pa.Schema:
-    """Columns that a user has named, where texts are JSON if they would be so without the user."""
+    """Columns that a user has named, with texts marked as JSON if they would be so without the user."""
     return pa.schema([_as_declared(each, declared) for each in columns])
 
 
@@ -105,7 +105,7 @@ class Run(NamedTuple):
         return Run(TimelinePosition(order, position + wanted[0]), self.events[wanted[0] : wanted[-1] + 1])
 
     def offsets(self) -> pa.Array:
-        """Their offsets, as texts."""
+        """The offsets of the events, as texts."""
         # PERF: one by one takes as long as half of the JSON.
         first = self.first.position
         numbers = pa.array(range(first, first + len(self.events)), pa.int64()).cast(pa.string())
@@ -163,7 +163,7 @@ def _batch(schema: pa.Schema, part: Range, runs: Sequence[Run]) -> pa.RecordBatc
 
 
 def _check_fits(found: pa.RecordBatch, columns: pa.Schema, events: Sequence[msgspec.Raw]) -> None:
-    """Without a column for the events that do not fit, they would be rows of nulls."""
+    """Check that all events fit: without a column for those that do not, they would be rows of nulls."""
     if found.column(CORRUPT).null_count == found.num_rows:
         return
     for number, corrupt in enumerate(found.column(CORRUPT)):

@@ -44,7 +44,7 @@ COLUMNS = f"position bigint, recorded_at timestamp, {', '.join(f'{name} string' 
 
 
 class LogDataSource(DataSource):
-    """Who changed what, when and from where."""
+    """The changes in the log: by whom, to what, when and from where."""
 
     @classmethod
     def name(cls) -> str:
@@ -119,7 +119,7 @@ class LogReader(DataSourceReader):
 
 
 class FilteredLogReader(LogReader):
-    """Asks for less where the query has filters; its DataFrame is good for one query (docs/spark.md)."""
+    """Asks for less if the query has filters; its DataFrame is good for one query (docs/spark.md)."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
         """Take over what `GET /audit` can filter by: the other filters are left to Spark."""
@@ -156,7 +156,7 @@ def _time(parameter: str, value: datetime) -> tuple[str, str]:
 
 
 def _identity(entry: dict[str, Any]) -> tuple[Any, ...]:
-    """What tells an entry from one of another log at its position; what rights hide of it is left out."""
+    """The values that tell an entry from one of another log at its position, without those that rights may hide."""
     return tuple(entry[name] for name in ("position", "recorded_at", "kind", "resource"))
 
 

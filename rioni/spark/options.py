@@ -34,7 +34,7 @@ EVENTS_MAX = 1_000_000
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """What a user of the format has asked for; can be pickled."""
+    """The options that a user of the format has given; can be pickled."""
 
     url: str
     token: str | None = None

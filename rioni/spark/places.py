@@ -41,7 +41,7 @@ Places = dict[str, dict[str, TimelinePosition]]
 
 
 class Locator:
-    """Finds places; every call asks the broker and blocks until it answers. For one look: it remembers what to read."""
+    """Finds places; every call asks the broker and blocks until it answers. For one read: it caches the event types."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
@@ -63,11 +63,11 @@ class Locator:
         return tuple(sorted(answer["event_types"]))
 
     def identities(self, names: Iterable[str]) -> dict[str, str]:
-        """When each event type was created, which tells it from others that had its name."""
+        """When each event type was created, which distinguishes it from others that had its name."""
         return {name: self.broker.event_type(name).identity for name in names}
 
     def starts(self) -> Places:
-        """The places behind which the read begins: the cursors of the subscription, else those of `from`."""
+        """The places after which the read begins: the cursors of the subscription, else those of `from`."""
         committed = self._committed() if self._options.subscription else {}
         return {
             name: self._of_option(name, self._options.start, "from") | committed.get(name, {})
@@ -79,7 +79,7 @@ class Locator:
         return {name: self._of_option(name, self._options.end, "to") for name in self.event_types}
 
     def shifted(self, name: str, partition: str, after: TimelinePosition, shifts: list[int]) -> list[TimelinePosition]:
-        """The places so many events behind another one, in the same timeline or later ones."""
+        """The places that are `shifts` events after another one, in the same timeline or later ones."""
         found = []
         for first in range(0, len(shifts), SHIFTS_MAX):
             items = [
@@ -164,7 +164,7 @@ def _offsets(partitions: Mapping[str, Partition], text: str, option: str) -> dic
 
 
 def check_not_ahead(places: Mapping[str, TimelinePosition], partitions: Mapping[str, Partition], whose: str) -> None:
-    """Check that no place lies behind the end of its partition: events published up to there would be skipped.
+    """Check that no place lies beyond the end of its partition: events published up to there would be skipped.
 
     Raises:
         Conflict: one does.
@@ -183,7 +183,7 @@ def check_not_ahead(places: Mapping[str, TimelinePosition], partitions: Mapping[
 
 @dataclass(frozen=True)
 class Range(InputPartition):
-    """Events of one partition: behind `after`, up to and including `to`."""
+    """Events of one partition: after the place `after`, up to and including `to`."""
 
     event_type: str
     partition: str
@@ -192,7 +192,7 @@ class Range(InputPartition):
     count: int
     """Positions in between; there may be fewer events."""
     created_at: str
-    """When the event type was created: tells it from another one that gets its name while the range is read."""
+    """When the event type was created, to distinguish it from one that gets its name while the range is read."""
 
 
 def split(
@@ -229,7 +229,7 @@ def _split(locator: Locator, whole: Range, events_max: int) -> Iterator[Range]:
 
 
 class Bounds(msgspec.Struct):
-    """Which event types and partitions to read, and between which places; None for no bound."""
+    """The event types and partitions to read, and the places to read between; None for no bound."""
 
     event_types: set[str] | None = None
     partitions: set[str] | None = None

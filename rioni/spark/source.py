@@ -113,7 +113,7 @@ def table_schema(broker: Broker, names: Iterable[str]) -> pa.Schema:
 
 
 class EventBatchReader(DataSourceReader):
-    """Reads what is there when the query is planned, or what the options name of it."""
+    """Reads the events that are there when the query is planned, or those of them that the options name."""
 
     def __init__(self, options: Options, schema: pa.Schema) -> None:
         self._options, self._schema = options, schema
@@ -135,7 +135,7 @@ class EventBatchReader(DataSourceReader):
 
 
 class FilteredBatchReader(EventBatchReader):
-    """Reads less where the query has filters; its DataFrame is good for one query (docs/spark.md)."""
+    """Reads less if the query has filters; its DataFrame is good for one query (docs/spark.md)."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
         """Take over comparisons of `_partition`, `_offset` and `_event_type`; the others are left to Spark."""

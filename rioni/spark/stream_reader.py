@@ -1,4 +1,4 @@
-"""Reads events in micro-batches: Spark's checkpoint keeps the offsets, and decides what is read again."""
+"""Reads events in micro-batches: Spark's checkpoint keeps the offsets, and decides which events are read again."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -25,7 +25,7 @@ Checkpoints of older releases do not have the latter.
 
 
 class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads what is published while a query runs."""
+    """Reads events that are published while a query runs."""
 
     def __init__(self, options: Options, schema: pa.Schema) -> None:
         self._options, self._schema = options, schema
@@ -33,22 +33,22 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._committed: Offsets | None = None
 
     def initialOffset(self) -> Offsets:  # noqa: N802 - Spark's name
-        """Where a new query begins."""
+        """The offsets at which a new query begins."""
         locator = Locator(self._options)
         # Before the places: the first micro-batch checks that these are of the same event type.
         identities = locator.identities(locator.event_types)
         return _written(locator.starts(), identities)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """At most so many positions in a micro-batch."""
+        """The limit of positions in a micro-batch: `events_per_batch`."""
         return ReadMaxRows(self._options.events_per_batch)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Read what is there now, and then end."""
+        """Read the events that are there now, and then end."""
         self._target = _ends(self._newest(Locator(self._options)))
 
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: N802 - Spark's name
-        """Where the next micro-batch ends.
+        """The offsets at which the next micro-batch ends.
 
         A partition that was added is put into the offsets before its first event, and read from the next batch on, so
         that each batch is determined by the offsets in the checkpoint alone.
@@ -80,7 +80,7 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_range(self._options, self._schema, partition)
 
     def commit(self, end: Offsets) -> None:
-        """Set the subscription's cursors to where the processed micro-batches end."""
+        """Set the subscription's cursors to the ends of the processed micro-batches."""
         self._commit(Locator(self._options), end)
 
     def _commit(self, locator: Locator, processed: Offsets) -> None:

@@ -1,4 +1,4 @@
-"""Publishes the rows of a table, each batch under a key of its own, so that a repeated task stores nothing twice."""
+"""Publishes the rows of a table, each batch under its own key, so that a repeated task stores nothing twice."""
 
 import time
 import uuid
@@ -93,7 +93,7 @@ def merged(event: Any, rest: Any) -> Any:
 
 
 def _accepted(metadata: dict[str, Any]) -> dict[str, Any]:
-    """Metadata without what the broker sets; the span context, which is read as JSON, is an object again."""
+    """Metadata without members that the broker sets; the span context, which is read as JSON, is an object again."""
     found = {name: each for name, each in metadata.items() if name not in OF_THE_BROKER}
     if isinstance(text := found.get("span_ctx"), str):
         found["span_ctx"] = _raw(text)
@@ -121,7 +121,7 @@ def _of_field(field: t.StructField, path: str) -> _Convert | None:
 
 
 def _of_type(kind: t.DataType, path: str) -> _Convert | None:
-    """What makes a value that the client writes; None where it is one."""
+    """Return a function that makes a value that the client writes; None if the value is one already."""
     match kind:
         case t.UserDefinedType():
             return _of_type(kind.sqlType(), path)
@@ -204,7 +204,7 @@ _LEAVES: dict[type[t.DataType], _Convert | None] = {
 
 RETRY_S = 1
 STREAM_BATCH = "streaming.sql.batchId"
-"""The property in which Spark tells a task the number of its micro-batch."""
+"""The property in which Spark gives a task the number of its micro-batch."""
 
 _BUSY = (429, 503)
 _MULTI_STATUS, _UNPROCESSABLE = 207, 422
@@ -296,7 +296,7 @@ def publish(
         options: of the source.
         schema: of the rows.
         prefix: of the keys: job and task.
-        now: when events without `metadata` occurred; None where they must have it.
+        now: when events without `metadata` occurred; None if they must have it.
         batches: the rows.
         has_metadata: whether events of the event type have metadata.
 
@@ -323,8 +323,8 @@ def with_metadata(event: dict[str, Any], name: str, now: str | None) -> dict[str
 
     Args:
         event: with or without them.
-        name: of the row within the job, from which an `eid` is made where there is none.
-        now: for `occurred_at` where there is none.
+        name: of the row within the job, from which an `eid` is made if the event has none.
+        now: for `occurred_at` if the event has none.
     """
     metadata = event.setdefault("metadata", {})
     metadata.setdefault("eid", str(uuid.uuid5(uuid.NAMESPACE_URL, f"rioni:{name}")))

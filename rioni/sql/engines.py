@@ -87,7 +87,7 @@ def with_driver(url: URL) -> URL:
 
 
 def begin_explicitly(engine: Engine) -> None:
-    """Make transactions on SQLite begin where SQLAlchemy begins them, DDL included. Call it before other listeners."""
+    """Make transactions on SQLite begin when SQLAlchemy begins them, DDL included. Call it before other listeners."""
     event.listen(engine, "connect", _leave_transactions)
     event.listen(engine, "begin", _begin)
 
@@ -117,7 +117,7 @@ def open_engine(url: str, turn: Turn = nullcontext) -> Engine:
 
     Args:
         url: the database, as SQLAlchemy writes it.
-        turn: what every other writer to the database holds while it writes.
+        turn: the lock that every other writer to the database holds while it writes.
     """
     parsed = parse_url(url)
     if parsed.get_backend_name() == "postgresql":
@@ -153,7 +153,7 @@ def writing(engine: Engine) -> Iterator[Connection]:
 
 
 def turn(engine: Engine) -> AbstractContextManager[None]:
-    """What every other writer to the database holds while it writes."""
+    """Return the lock that every writer to the database holds while it writes."""
     taken: AbstractContextManager[None] = engine.get_execution_options()["turn"]()
     return taken
 

@@ -75,8 +75,8 @@ GENERATIONS = Table(
     Column("position", BigInteger, nullable=False),
     Column("hash", LargeBinary, nullable=False),
 )
-"""Read models beside the live ones: which tables, separated by commas, when they were built, and the last entry of the
-log that was checked, with its hash. Up to where they are folded stands in `tracking`, as for the live ones."""
+"""Generations of the read models: which tables, separated by commas, when they were built, and the last entry of the
+log that was checked, with its hash. Their position is in `tracking`, like that of the live ones."""
 
 REBUILDS = Table(
     "rebuilds",
@@ -91,7 +91,7 @@ REBUILDS = Table(
     Column("detail", Text, nullable=False),
     Column("plan", Text, nullable=False),
 )
-"""The progress of rebuilds, and what they are to build, as JSON."""
+"""The progress of rebuilds, and their plans, as JSON."""
 
 REBUILD_TASKS = Table(
     "rebuild_tasks",
@@ -101,7 +101,7 @@ REBUILD_TASKS = Table(
     Column("batches", Integer, nullable=False),
     Column("rows", Text, nullable=False),
 )
-"""What tasks of a rebuild have written: how many batches are loaded, and the rows of each table, as JSON."""
+"""The progress of the tasks of a rebuild: how many batches are loaded, and the rows of each table, as JSON."""
 
 MARKS = Table(
     "marks",

@@ -1,4 +1,4 @@
-"""Flags in memory that forked processes share: what they have changed."""
+"""Flags of changes, in memory that forked processes share."""
 
 import mmap
 from collections.abc import Collection

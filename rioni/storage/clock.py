@@ -31,9 +31,9 @@ class Readings(NamedTuple):
 
     wall_ms: Callable[[], int] = _wall_ms
     elapsed_ms: Callable[[], int] = _elapsed_ms
-    """From an arbitrary start; may not advance while the machine sleeps."""
+    """Elapsed time from an arbitrary start; may not advance while the machine sleeps."""
     asleep_ms: Callable[[], int] = _asleep_ms
-    """How long the machine has slept since boot, where the system reports it."""
+    """How long the machine has slept since boot, if the system reports it."""
 
 
 class SteadyTime:
@@ -45,7 +45,7 @@ class SteadyTime:
 
     def __init__(self, readings: Readings = Readings()) -> None:  # noqa: B008 - immutable
         self.jump_ms = 0
-        """How far the wall clock is ahead of the elapsed time, negative if behind; 0 while the clock is trusted."""
+        """How far the wall clock is ahead of the elapsed time, negative if it lags; 0 while the clock is trusted."""
         self._wall_ms, self._elapsed_ms, self._asleep_ms = readings
         self._offset_ms, self._slept_ms = readings.wall_ms() - readings.elapsed_ms(), readings.asleep_ms()
 

@@ -35,7 +35,7 @@ class EventStoreRegistry:
         Args:
             find: returns the storage with an id.
             openers: opens the store of a storage, by each storage type that this installation supports.
-            pools: returns the pools of a storage, where opening it blocks. One that hangs does not block the others.
+            pools: returns the pools of a storage, in which opening it blocks. One that hangs does not block the others.
         """
         self._find, self._openers, self._pools = find, openers, pools
         self._locks: defaultdict[tuple[str, str], ThreadSafeSemaphore] = defaultdict(ThreadSafeSemaphore)
@@ -79,7 +79,7 @@ class EventStoreRegistry:
 # Caches the chunks of events that this process has recently written or read, as many streams read the same tail.
 
 CACHE_BYTES_MAX = 48 * 2**20
-"""By default."""
+"""The default memory for chunks."""
 CHUNK_OVERHEAD_BYTES = 600
 """Memory that a chunk takes besides its data and index: objects, and its entries here. Without it, a cache of tiny
 chunks would exceed its bound."""
@@ -92,7 +92,7 @@ class CacheMemory:
         self.bytes_max = bytes_max
         self.bytes = 0
         self.chunks: OrderedDict[tuple[ChunkCache, int, int], Chunk] = OrderedDict()
-        """By cache, partition and first position; the least recently used one first."""
+        """Chunks by cache, partition and first position; the least recently used one first."""
         self.lock = ThreadSafeSemaphore()
 
 
@@ -126,7 +126,7 @@ class ChunkCache:
             partition_id: the id of the partition.
             position: a position in the first chunk.
             stop: the position after the last chunk wanted.
-            bytes_max: of data; at least one chunk is returned if it is cached.
+            bytes_max: the maximum bytes of data; at least one chunk is returned if it is cached.
         """
         found: list[Chunk] = []
         size = 0
@@ -148,7 +148,7 @@ class ChunkCache:
         return found
 
     def holds(self, partition_id: int, chunk: Chunk) -> bool:
-        """Whether all events of a chunk are cached, in whatever chunks."""
+        """Whether all events of a chunk are cached, in any chunks."""
         run = self.run(partition_id, chunk.first, chunk.next, sys.maxsize)
         return bool(run) and run[-1].next >= chunk.next
 

@@ -28,7 +28,7 @@ class Job:
 
     def __init__(self, size: int) -> None:
         self.size = size
-        """In bytes."""
+        """The size in bytes."""
         self.error: Exception | None = None
         self.under_way = False
         """Set by the writer: the job is in progress, and part of the next group again."""
@@ -52,7 +52,7 @@ class GroupCommit(Generic[J]):
             write: writes a group durably; it may add to the group, see `add_pending`. Its exception is the error of all
                 jobs that have none yet; its result is called in the writer's thread, outside the pool, before the
                 callers continue, and must not block.
-            pool: the pool where `write` may block without limit: callers have deadlines, and groups stay in order.
+            pool: the pool in which `write` may block without limit: callers have deadlines, and groups stay in order.
         """
         self._write, self._pool = write, without_deadline(pool)
         self._lock = threading.Lock()

@@ -1,6 +1,6 @@
 """The private key that signs checkpoints: a file that only its owner may read, made once.
 
-It is PEM. Above a key that follows another one stands a line that says how: `Signed-By-Predecessor:` with the signature
+It is PEM. Above a key that follows another one, a line shows how: `Signed-By-Predecessor:` with the signature
 of the key before, or `Replaces-Lost-Key:` with the verifier key of the key before.
 """
 
@@ -32,7 +32,7 @@ def load_signing_key(path: Path, *, create: bool = True) -> SigningKey:
     """Read a key from a PEM file; several processes may do so at once. Blocks.
 
     Args:
-        path: of the file.
+        path: the path of the file.
         create: whether to make it if it is missing.
 
     Raises:
@@ -64,7 +64,7 @@ def load_signing_key(path: Path, *, create: bool = True) -> SigningKey:
 
 
 def replace_key(path: Path, key: SigningKey) -> None:
-    """Write a key in place of another one, at once or not at all. Blocks.
+    """Write a key, replacing another one, at once or not at all. Blocks.
 
     Keys that were written by processes that died before they were in place are removed.
 
@@ -93,7 +93,7 @@ def _create(path: Path) -> None:
 
 @contextlib.contextmanager
 def _written(path: Path, key: SigningKey) -> Iterator[Path]:
-    """Write a file beside another one, which is gone afterwards."""
+    """Write a key to a temporary file next to the given one; it is gone afterwards."""
     text = key.private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     above = "".join(f"{name}{value}\n" for name, value in ((SIGNED, key.signature), (LOST, key.lost)) if value)
     beside = path.with_name(f".{path.name}-{uuid4()}")

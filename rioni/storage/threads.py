@@ -24,7 +24,7 @@ PAUSE_MIN_S = 0.0005
 PAUSE_MAX_S = 0.01
 
 WAIT_S = 60.0
-"""Timeout of `with`. Code that runs under such a lock has shorter deadlines of its own."""
+"""Timeout of `with`. Code that runs under such a lock has shorter deadlines."""
 
 
 class ThreadSafeSemaphore:
@@ -102,7 +102,7 @@ class HubThread:
         """Bind to the calling thread.
 
         Args:
-            hub: of the calling thread; by default gevent's hub if the process is patched, else none.
+            hub: the hub of the calling thread; by default gevent's hub if the process is patched, else none.
         """
         # The patched ones distinguish greenlets, not threads, and need a hub.
         self._get_ident: Callable[[], int] = monkey.get_original("_thread", "get_ident")

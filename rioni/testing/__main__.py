@@ -1,4 +1,4 @@
-"""`python -m rioni.testing`: a broker for tests in any language, and what they ask of it."""
+"""`python -m rioni.testing`: a broker for tests in any language, and the commands that they send it."""
 
 import sys
 from typing import Annotated, Any
@@ -100,7 +100,7 @@ def drop_next(
     ] = False,
     port: Port = PORT,
 ) -> None:
-    """Close the connections of the next requests in place of an answer."""
+    """Close the connections of the next requests instead of answering them."""
     _call(port, "drop_next", count=count, method=method, path=path, processed=processed)
 
 
@@ -131,7 +131,7 @@ def advance(
 
 @app.command()
 def reset(*, port: Port = PORT) -> None:
-    """Delete what was created since the start or the last reset, set back the settings, and forget all faults."""
+    """Delete everything created since the start or the last reset, set back the settings, and forget all faults."""
     _call(port, remote.RESET)
 
 

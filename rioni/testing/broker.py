@@ -28,7 +28,7 @@ _OWN_VARIABLES = ("RIONI_URL", "RIONI_TOKEN", "RIONI_CONTEXT")
 def apply(
     url: str, paths: Sequence[str | Path], *, token: str | None, ca_certificate: str | Path | None
 ) -> list[Mapping[str, Any]]:
-    """Make event types and subscriptions of a broker what files say; blocks.
+    """Make event types and subscriptions of a broker match files; blocks.
 
     Args:
         url: of the broker.
@@ -37,10 +37,10 @@ def apply(
         ca_certificate: PEM file with the authority to trust.
 
     Returns:
-        What `rioni event-types apply --json` says of each definition.
+        The output of `rioni event-types apply --json` for each definition.
 
     Raises:
-        BrokerError: something is wrong with the definitions; says what, and where.
+        BrokerError: something is wrong with the definitions; the text lists the problems and their places.
     """
     command = [sys.executable, "-m", "rioni", "event-types", "apply", *map(str, paths), "--yes", "--json", "--url", url]
     if ca_certificate is not None:
@@ -69,7 +69,7 @@ def apply(
 OWN_REQUESTS = {"Rioni-Testing": "broker"}
 """Header of requests that tests make through the broker itself: faults are for the code under test."""
 RETRY_S = 10.0
-"""For how long clients of tests make a request again: nobody wants to wait for minutes for a test that fails."""
+"""Seconds for which clients of tests repeat a request: nobody wants to wait for minutes for a test that fails."""
 
 
 class Broker(BrokerProcess):
@@ -79,10 +79,10 @@ class Broker(BrokerProcess):
     `stop`, or with this process. Methods block, and may be called by several threads.
 
     Args:
-        settings: as of `rioni serve`, by name, in place of what is usual in tests: port 0, no authentication. Neither
-            the environment nor a `rioni.toml` is looked at.
-        token: of an administrator, where `settings` ask for authentication.
-        ca_certificate: PEM file with the authority to trust, where `settings` name a certificate.
+        settings: settings of `rioni serve`, by name, which override the defaults of tests: port 0, no authentication.
+            Neither the environment nor a `rioni.toml` is read.
+        token: of an administrator, if `settings` ask for authentication.
+        ca_certificate: PEM file with the authority to trust, if `settings` name a certificate.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Broker(BrokerProcess):
         self._clients = contextlib.ExitStack()
         self._own_client: Client | None = None
         self._ends: Mapping[str, isolation.End] = {}
-        """Where event types ended that there were before this test."""
+        """The ends of the event types that existed before this test."""
         self._created: list[str] = []
         """Names of the event types that were created with `create_event_type`."""
 
@@ -106,7 +106,7 @@ class Broker(BrokerProcess):
         """A broker that was started elsewhere: it has no faults, and its time is not moved.
 
         Args:
-            url: where it is, such as `http://localhost:8080`.
+            url: its base URL, such as `http://localhost:8080`.
             token: of an administrator, if it asks for one.
             ca_certificate: PEM file with the authority to trust.
         """
@@ -180,10 +180,10 @@ class Broker(BrokerProcess):
             paths: of files, and of folders with definitions at any depth; relative to the working directory.
 
         Returns:
-            For each definition what was done with it: `action`, `kind`, `name`, `id` and others.
+            The result for each definition: `action`, `kind`, `name`, `id` and others.
 
         Raises:
-            BrokerError: something is wrong with them; nothing was changed, or it says what was.
+            BrokerError: something is wrong with them; nothing was changed, or the text lists the changes.
         """
         options = self._client_options
         done = apply(self.url, paths, token=options["token"], ca_certificate=options["ca_certificate"])
@@ -213,7 +213,7 @@ class Broker(BrokerProcess):
             within_s: how long to wait.
 
         Raises:
-            AssertionError: they have not come, or there are more; says what came in their place.
+            AssertionError: they have not come, or there are more; the text shows the events that came instead.
             rioni.client.ClientError: the event type can't be read.
         """
         __tracebackhide__ = True
@@ -227,7 +227,7 @@ class Broker(BrokerProcess):
             within_s: how long to wait.
 
         Raises:
-            AssertionError: something is left; says how much in which partition.
+            AssertionError: something is left; the text shows how much in which partition.
             rioni.client.ClientError: the subscription can't be read.
         """
         __tracebackhide__ = True
@@ -242,7 +242,7 @@ class Broker(BrokerProcess):
 
     @contextlib.contextmanager
     def isolated(self) -> Iterator[Self]:
-        """Undo at the end of the block what was changed in it.
+        """Undo at the end of the block the changes that were made in it.
 
         Event types, subscriptions and storages that were created are deleted, settings are set back, faults that have
         not happened are forgotten, and clients closed. What there was before stays, with all of its events; those that
@@ -269,7 +269,7 @@ class Broker(BrokerProcess):
 
     @property
     def _own(self) -> "Client":
-        """For the requests of the broker itself."""
+        """The client for the requests of the broker itself."""
         with self._lock:
             if self._own_client is None:
                 self._own_client = self._new_own()
@@ -284,7 +284,7 @@ class Broker(BrokerProcess):
         return EventReader(self._own, event_type, self._end(event_type))
 
     def _end(self, event_type: str) -> "Sequence[Cursor]":
-        """Where an event type ended before this test; nothing if it was created in it."""
+        """The end of an event type before this test; empty if it was created in this test."""
         from rioni.client import NotFound  # noqa: PLC0415 - as above
 
         end = self._ends.get(event_type)

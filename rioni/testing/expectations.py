@@ -1,4 +1,4 @@
-"""Which events have been published, and whether they are those that a test expects."""
+"""The events that have been published, and whether they are those that a test expects."""
 
 import contextlib
 import time
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
 SHOWN_MAX = 10
 """Events that a failed expectation shows."""
 SHOWN_CHARACTERS = 500
-"""Of each of them."""
+"""The most characters of each of them that are shown."""
 LOOK_EVERY_S = 0.02
 
 Event = dict[str, Any]
 Match = Mapping[str, Any] | Callable[[Event], object] | None
-"""Members that an event must have, or a function that says whether an event is meant; None for all events."""
+"""Members that an event must have, or a function that returns whether an event is meant; None for all events."""
 
 
 def matches(value: Any, wanted: Any) -> bool:
-    """Whether a value is the one that is wanted: an object may have further members, a function says so by itself."""
+    """Whether a value is the wanted one: an object may have further members, a function decides by itself."""
     if callable(wanted):
         return bool(wanted(value))
     if isinstance(wanted, Mapping) and isinstance(value, Mapping):
@@ -33,7 +33,7 @@ def matches(value: Any, wanted: Any) -> bool:
 
 
 class EventReader:
-    """Reads an event type, all partitions, from the beginning or behind some cursors."""
+    """Reads an event type, all partitions, from the beginning or after some cursors."""
 
     def __init__(self, client: "Client", event_type: str, after: Sequence["Cursor"] = ()) -> None:
         self._client, self._event_type = client, event_type
@@ -43,7 +43,7 @@ class EventReader:
         """Whether there was such an event type at the last reading."""
 
     def read(self) -> list[Event]:
-        """What has come since the last call, in the order of each partition; raises ClientError."""
+        """Return the events since the last call, in the order of each partition; raises ClientError."""
         import msgspec  # noqa: PLC0415 - PERF: only tests that use a broker pay for the client
 
         from rioni.client import Cursor  # noqa: PLC0415 - as above

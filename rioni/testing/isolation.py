@@ -1,4 +1,4 @@
-"""Undoes what a test has changed: the broker's own log says what that was."""
+"""Undoes the changes of a test, which it reads from the broker's own log."""
 
 import contextlib
 from collections.abc import Sequence
@@ -20,16 +20,16 @@ def position(client: "Client") -> int:
 
 
 class End(NamedTuple):
-    """Where an event type ended at a moment."""
+    """The end of an event type at a moment."""
 
     created_at: datetime | None
-    """Of the event type: one that was created later under its name is another one."""
+    """When the event type was created: one that was created later under its name is another one."""
     cursors: "Sequence[Cursor]"
     """The newest event of each partition."""
 
 
 def ends(client: "Client") -> dict[str, End]:
-    """Where all event types end that can be read, by name; raises ClientError."""
+    """The ends of all event types that can be read, by name; raises ClientError."""
     from rioni.client import Cursor, Forbidden, NotFound  # noqa: PLC0415 - PERF: only tests that use a broker pay for it
 
     found: dict[str, End] = {}
@@ -82,7 +82,7 @@ def undo(client: "Client", since: int) -> None:
 
 
 def _entries(client: "Client", since: int) -> list[tuple[str, str]]:
-    """What happened since, to what: the name behind the kind of the resource."""
+    """The entries of the log since a position: the kind of each, and the name after the kind of its resource."""
     found: list[tuple[str, str]] = []
     while True:
         params: dict[str, Any] = {"order": "asc", "after": since, "limit": PAGE}
@@ -109,7 +109,7 @@ def _restore_settings(client: "Client", since: int) -> None:
 
 
 def _blocked(client: "Client", as_of: int | None) -> set[tuple[str, str]]:
-    """What is blocked, or was: as `Settings.block` takes it."""
+    """The types and names that are blocked, or were at a position: as `Settings.block` takes them."""
     blacklist = client.settings.blacklist(as_of=as_of)
     return {
         (f"{side}_{kind}", name)

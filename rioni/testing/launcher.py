@@ -16,10 +16,10 @@ from rioni.testing import warm
 
 
 ENDS_WITHIN_S = 10.0
-"""How long the process may take to end with its brokers; it is killed then."""
+"""Seconds that the process may take to end with its brokers; it is killed then."""
 
 SAID_BYTES = 4_000
-"""How much of what it has printed is shown."""
+"""The most bytes of the output that are shown."""
 
 
 class Launcher:
@@ -52,7 +52,7 @@ class Launcher:
         return here
 
     def said(self) -> str:
-        """What it has printed: why it could not load the server, if it couldn't."""
+        """The output of the process: why it could not load the server, if it couldn't."""
         if self._said is None:
             return ""
         size = os.fstat(self._said.fileno()).st_size
@@ -92,7 +92,7 @@ _launchers: list[Launcher] = []
 
 
 def start() -> Launcher:
-    """The launcher of this process, started if there is none: with it the first broker is there sooner."""
+    """The launcher of this process, which is started if necessary: with it the first broker is there sooner."""
     with _lock:
         # A forked process does not use the one of its parent, nor does it end that.
         if not _launchers or _launchers[0].pid != os.getpid():

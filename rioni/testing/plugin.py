@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 
 LOG_CHARACTERS = 10_000
-"""How much of what the broker logged during a failed test is shown."""
+"""The most characters of the broker's log during a failed test that are shown."""
 
 _BROKER = pytest.StashKey["Broker"]()
 _LOGGED = pytest.StashKey[int]()
-"""How much the broker had logged when a test began."""
+"""The length of the broker's log when a test began."""
 _FIXTURE = "rioni_broker"
 _CACHED = "rioni/used"
-"""Under which name pytest's cache says whether tests used the broker in the last run."""
+"""The name under which pytest's cache stores whether tests used the broker in the last run."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -46,7 +46,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def rioni_broker(pytestconfig: pytest.Config) -> Iterator["Broker"]:
-    """A broker for all tests of this process, of which each sees what the others have left."""
+    """A broker for all tests of this process; each test sees what earlier ones have left."""
     broker = _broker(pytestconfig)
     broker.start()
     if definitions := pytestconfig.getini("rioni_definitions"):
@@ -57,7 +57,7 @@ def rioni_broker(pytestconfig: pytest.Config) -> Iterator["Broker"]:
 
 @pytest.fixture
 def rioni(request: pytest.FixtureRequest, rioni_broker: "Broker") -> Iterator["Broker"]:
-    """A broker with the same contents at the beginning of each test: what a test has changed is undone at its end."""
+    """A broker with the same contents at the beginning of each test: the changes of a test are undone at its end."""
     request.node.stash[_LOGGED] = len(rioni_broker.log())
     with rioni_broker.isolated():
         yield rioni_broker
@@ -87,7 +87,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Show what the broker logged during a test that failed."""
+    """Show the broker's log during a test that failed."""
     report = yield
     if report.failed and _LOGGED in item.stash and _BROKER in item.config.stash:
         logged = item.config.stash[_BROKER].log()[item.stash[_LOGGED] :]
@@ -97,7 +97,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 
 def _cache(config: pytest.Config) -> pytest.Cache | None:
-    """What pytest remembers between runs, unless that is switched off."""
+    """The cache of pytest, which is kept between runs; None if it is switched off."""
     return getattr(config, "cache", None)
 
 

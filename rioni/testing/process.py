@@ -18,12 +18,12 @@ from rioni.testing import launcher
 
 READ_BYTES = 65_536
 ANSWER_WITHIN_S = 60.0
-"""How long a broker may take for what a test asks of it; moving the time runs all jobs that are due."""
+"""Seconds that a broker may take for a request of a test; moving the time runs all jobs that are due."""
 STOP_WITHIN_S = 10.0
 
 
 class BrokerError(Exception):
-    """The broker can't start, has ended, or can't do what a test asks for; the text says why."""
+    """The broker can't start, has ended, or can't do what a test asks for; the text gives the reason."""
 
 
 class ControlSocket:
@@ -127,7 +127,7 @@ class BrokerProcess:
         """
         self._settings = settings
         self._url: str | None = None
-        """Where it is, once it has started; of one that was started elsewhere from the beginning."""
+        """The URL of the broker, once it has started; of one that was started elsewhere from the beginning."""
         self._control: ControlSocket | None = None
         self._folder: Path | None = None
         self._lock = threading.Lock()
@@ -172,7 +172,7 @@ class BrokerProcess:
 
     @property
     def url(self) -> str:
-        """Where it is; raises BrokerError before it has started."""
+        """The URL of the broker; raises BrokerError before it has started."""
         if self._url is None:
             raise BrokerError("The broker has not started: use `with Broker() as broker`, or call start().")
         return self._url
@@ -183,7 +183,7 @@ class BrokerProcess:
         return self._url is not None and (self._control is None or not self._control.has_ended())
 
     def log(self) -> str:
-        """What the broker has logged; empty where it was started elsewhere."""
+        """The log of the broker; empty if it was started elsewhere."""
         return "" if self._folder is None else (self._folder / "log").read_text(errors="replace")
 
     # --- faults and time ---
@@ -212,11 +212,11 @@ class BrokerProcess:
         self._add_fault(status=status, count=count, method=method, path=path, retry_after_s=retry_after_s)
 
     def delay_next(self, seconds: float, *, count: int = 1, method: str | None = None, path: str = "*") -> None:
-        """Process the next requests so many seconds later; the rest as for `fail_next`."""
+        """Process the next requests `seconds` later; the other arguments are as for `fail_next`."""
         self._add_fault(delay_s=seconds, count=count, method=method, path=path)
 
     def drop_next(self, *, count: int = 1, method: str | None = None, path: str = "*", processed: bool = False) -> None:
-        """Close the connections of the next requests in place of an answer.
+        """Close the connections of the next requests instead of answering them.
 
         Args:
             count: of requests.
@@ -242,7 +242,7 @@ class BrokerProcess:
 
         Args:
             time: by how much.
-            units: likewise, such as `hours=3`; see `datetime.timedelta`.
+            units: by how much, such as `hours=3`; see `datetime.timedelta`.
 
         Returns:
             The broker's time then.

@@ -15,10 +15,10 @@ from rioni.testing.process import BrokerError
 
 LINE_BYTES_MAX = 100_000
 CLIENT_WITHIN_S = 10.0
-"""How long a process that has connected may take to say what it wants."""
+"""Seconds that a process that has connected may take to send its request."""
 ANSWER_WITHIN_S = 120.0
 LOOK_EVERY_S = 1.0
-"""How often it is looked whether the broker still runs."""
+"""Seconds between two checks whether the broker still runs."""
 
 COMMANDS = ("fail_next", "delay_next", "drop_next", "drop_connections", "clear_faults", "advance")
 """Methods of `Broker` that can be called."""
@@ -26,13 +26,13 @@ RESET = "reset"
 
 
 def socket_path(port: int) -> Path:
-    """Where the broker on a port of this machine is controlled."""
+    """The path of the socket that controls the broker on a port of this machine."""
     folder = os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()
     return Path(folder, f"rioni-testing-{os.getuid()}-{port}")
 
 
 def serve(broker: Broker, path: Path, ready: Callable[[], None]) -> None:
-    """Do what others ask for, one after the other, until the broker ends.
+    """Do the requests of others, one after the other, until the broker ends.
 
     Args:
         broker: has started.
@@ -57,7 +57,7 @@ def serve(broker: Broker, path: Path, ready: Callable[[], None]) -> None:
 
 
 def call(path: Path, do: str, /, **arguments: object) -> Any:
-    """Ask the process that serves on a socket for something, and return what it answers.
+    """Send a request to the process that serves on a socket, and return its answer.
 
     Raises:
         BrokerError: it can't be done, or no process serves there.

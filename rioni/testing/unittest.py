@@ -8,7 +8,7 @@ from rioni.testing.broker import Broker
 
 
 _shared = Broker()
-"""Of all classes without settings of their own; it ends with the process."""
+"""The broker of all classes without settings of their own; it ends with the process."""
 
 
 class BrokerTestCase(unittest.TestCase):
@@ -20,7 +20,7 @@ class BrokerTestCase(unittest.TestCase):
 
     broker: ClassVar[Broker]
     settings: ClassVar[Mapping[str, object]] = {}
-    """Settings of `rioni serve`: a class that names some has a broker of its own."""
+    """Settings of `rioni serve`: a class that names some has a separate broker."""
 
     @classmethod
     def setUpClass(cls) -> None:
@@ -30,6 +30,6 @@ class BrokerTestCase(unittest.TestCase):
         cls.broker.start()
 
     def setUp(self) -> None:
-        """Undo at the end what the test changes."""
+        """Undo at the end the changes of the test."""
         super().setUp()
         self.enterContext(self.broker.isolated())

@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 GREETS_WITHIN_S = 10.0
-"""It may be loading the server again, as a file has changed."""
+"""Seconds within which it greets: it may be loading the server again, as a file has changed."""
 GREETING_BYTES_MAX = 10_000
 PARALLEL_MAX = 128
 """Test processes that wait for it."""
@@ -20,12 +20,12 @@ _CREDENTIALS = struct.Struct("3i")
 
 
 def path() -> Path:
-    """Where it is; only processes of this user can connect."""
+    """The path of its socket; only processes of this user can connect."""
     return Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir(), f"rioni-testing-{os.getuid()}-warm")
 
 
 def greeting() -> bytes:
-    """What it says to test processes, for which only one of the same Python and package will do."""
+    """The greeting to test processes, which use only one of the same Python and package."""
     return f"{sys.executable}\n{Path(__file__).resolve()}".encode()
 
 
@@ -45,7 +45,7 @@ def connected() -> socket.socket | None:
 
 
 def listener() -> socket.socket:
-    """Listen where it is.
+    """Listen on the socket.
 
     Raises:
         OSError: there is one already, or the socket can't be made.

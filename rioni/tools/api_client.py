@@ -62,7 +62,7 @@ class Outage:
         """Wait before the next attempt; blocks that long.
 
         Raises:
-            RequestFailed: this error, where no further attempt would help, or there was no progress for `retry_s`.
+            RequestFailed: this error, if no further attempt would help, or there was no progress for `retry_s`.
         """
         now_s = time.monotonic()
         if self._attempts is None:
@@ -78,7 +78,7 @@ class Outage:
             raise ex
 
     def succeeded(self) -> None:
-        """There was progress: the next failure begins anew."""
+        """Note that there was progress: the next failure counts as the first."""
         if self._attempts is not None:
             self._attempts.succeeded(time.monotonic())
             self._attempts = None
@@ -86,7 +86,7 @@ class Outage:
 
 @contextmanager
 def _exchange(server: Server, *, sent: bool = True) -> Iterator[None]:
-    """Raise RequestFailed where the connection fails within the block."""
+    """Raise RequestFailed if the connection fails within the block."""
     try:
         yield
     except (OSError, http.client.HTTPException) as ex:
@@ -193,7 +193,7 @@ def call(
     headers: Mapping[str, str] = MappingProxyType({}),
     repeatable: bool | None = None,
 ) -> tuple[int, Any]:
-    """Make a request as `answered` does, again where that may help; blocks for `Server.retry_s` and a time-out at most.
+    """Make a request as `answered` does, again if that may help; blocks for `Server.retry_s` and a time-out at most.
 
     Args:
         server: as for `answered`, and the following.

@@ -1,4 +1,4 @@
-"""Tells a broker how far a job is, from a thread of its own: the job never waits for it, and never fails with it."""
+"""Reports the progress of a job to a broker, from a separate thread: the job never waits for it, nor fails with it."""
 
 import logging
 import threading
@@ -23,12 +23,12 @@ from rioni.domain.system.jobs import (
 
 
 EVERY_S = 2.0
-"""How often changes are told."""
+"""Seconds between two reports of changes."""
 END_S = 5.0
-"""How long the end of a job may wait until it is told."""
+"""Seconds that the end of a job may wait until it is reported."""
 
 Tell = Callable[[str, JobReport], object]
-"""Tells the id of a job and what it does; may block, and raises RioniError."""
+"""Reports the id of a job and what it does; may block, and raises RioniError."""
 
 _LOG = logging.getLogger("rioni.jobs")
 
@@ -68,7 +68,7 @@ class JobReporter:
         self._change(phase=phase[:NAME_CHARACTERS_MAX], done=done, total=max(done, total))
 
     def note(self, detail: str) -> None:
-        """Note the result so far, or what is wrong; never blocks."""
+        """Note the result so far, or the error; never blocks."""
         self._change(detail=detail)
 
     def _change(self, **values: object) -> None:

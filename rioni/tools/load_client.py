@@ -1,7 +1,7 @@
 """A lean HTTP/1.1 client for load generators: prebuilt requests, many connections in one thread, answers as they come.
 
 A load generator shares the machine with the server that it measures, so it must cost little: a request is sent as the
-given bytes, an answer is read by looking for its length, and nothing is copied without need.
+given bytes, an answer is read by finding its length, and nothing is copied without need.
 """
 
 import contextlib
@@ -32,18 +32,18 @@ OnAnswer = Callable[[int, bytes], None]
 
 
 class Server:
-    """Where the requests go, taken from a base URL, and the bearer token that they carry if there is one.
+    """The server that requests go to, taken from a base URL, and the bearer token that they carry if there is one.
 
     The certificate of a server with HTTPS is always checked: against `ca_certificate`, otherwise against the
     authorities of the system, or those that `SSL_CERT_FILE` and `SSL_CERT_DIR` name.
 
     Args:
         url: the base URL.
-        token: what is shown, or a function that returns it.
+        token: the bearer token, or a function that returns it.
         ca_certificate: PEM file with the authorities to trust.
-        retry_s: for how long single requests are made again where that may help, as by clients; by default they are
-            not, since what measures or watches a broker must not wait for it.
-        pause: waits so many seconds between them; returns True to end the waiting.
+        retry_s: for how long single requests are made again if that may help, as by clients; by default they are
+            not, since a program that measures or watches a broker must not wait for it.
+        pause: waits a number of seconds between them; returns True to end the waiting.
 
     Raises:
         Invalid: this is not an http or https URL, or the file of the authorities can't be used.
@@ -93,7 +93,7 @@ class Server:
         Args:
             method: the verb.
             path: below the base URL.
-            body_bytes: the length of the JSON that follows; None where there is no body.
+            body_bytes: the length of the JSON that follows; None if there is no body.
             headers: further ones, with `_` for `-`.
         """
         lines = [f"{method} {self.path}{path} HTTP/1.1", f"Host: {self.netloc}"]
@@ -137,7 +137,7 @@ class Server:
 
 
 def reason_of(ex: Exception) -> str:
-    """Why a connection failed, for people."""
+    """The reason why a connection failed, for people."""
     return getattr(ex, "strerror", None) or str(ex) or type(ex).__name__
 
 
@@ -236,7 +236,7 @@ class ResponseReader:
         return True
 
     def _take(self, on_data: OnData) -> bool:
-        """Hand over what is there of the missing bytes; say whether none are missing any more."""
+        """Hand over the available ones of the missing bytes; return whether none are missing any more."""
         if self._missing and self._buffer:
             data = bytes(self._buffer[: self._missing])
             del self._buffer[: self._missing]
@@ -283,7 +283,7 @@ class LoadConnection:
         self.write()
 
     def write(self) -> None:
-        """Send what the socket takes."""
+        """Send as many bytes as the socket takes."""
         assert self._socket is not None
         try:
             sent = self._socket.send(self._unsent)
@@ -296,7 +296,7 @@ class LoadConnection:
         self._loop.watch(self._socket, self, write=bool(self._unsent))
 
     def read(self) -> None:
-        """Take what has come; of TLS also what is decrypted already, of which the selector does not know."""
+        """Take the bytes that have come, including TLS data already decrypted, which the selector does not see."""
         self._read()
         while isinstance(self._socket, ssl.SSLSocket) and self._socket.pending():
             self._read()

@@ -1,4 +1,4 @@
-"""What a load generator has measured: rates, latencies and errors, for people and for scripts."""
+"""The results of a load generator: rates, latencies and errors, for people and for scripts."""
 
 import time
 from bisect import bisect_left
@@ -19,7 +19,7 @@ OK_STATUSES = range(200, 300)
 
 
 class Report:
-    """What was measured."""
+    """The measurements of a run."""
 
     def __init__(self, what: str, measured: str) -> None:
         """Begin the measurement.
@@ -39,7 +39,7 @@ class Report:
 
     @property
     def seconds(self) -> float:
-        """From the beginning to the last event."""
+        """Seconds from the beginning to the last event."""
         return max(self.ended_s - self.started_s, 1e-6)
 
     @property
@@ -48,7 +48,7 @@ class Report:
         return any(status not in OK_STATUSES for status in self.statuses)
 
     def take_turn(self, requests_max: int | None) -> bool:
-        """Count a request that is about to be sent; say no where that would be one too many."""
+        """Count a request that is about to be sent; return False if that would be one too many."""
         if requests_max is not None and self._begun >= requests_max:
             return False
         self._begun += 1

@@ -27,7 +27,7 @@ settings_app = typer.Typer(
 
 
 class BlacklistType(StrEnum):
-    """What is blocked."""
+    """The kind of a block: producers or consumers, by application or by event type."""
 
     PRODUCER_APP = "PRODUCER_APP"
     PRODUCER_ET = "PRODUCER_ET"

@@ -61,7 +61,7 @@ def archive(
 
     See [the archive](operating/archive.md). Without `--event-type` those are archived whose
     [annotations](reference/event-types.md#data-lake-annotations) ask for it. `--once` archives what is there and ends,
-    otherwise new events are looked for `--every` so many seconds, until SIGTERM. `rioni jobs list` shows how far it is.
+    otherwise it looks for new events every `--every` seconds, until SIGTERM. `rioni jobs list` shows how far it is.
     A restart of the broker, or an outage of a minute, is no error: it is tried again for two minutes without progress.
     Exit code 1: `--once` found that retention had removed events before. Needs `rioni[lake]`.
     """

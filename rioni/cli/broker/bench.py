@@ -17,7 +17,7 @@ from rioni.tools.load_report import OK_STATUSES, Report
 
 
 GRACE_S = 10
-"""How long requests that are under way at the end may take."""
+"""Seconds that requests that are under way at the end may take."""
 PARTITIONS = 8
 OWNER = "rioni-bench"
 STREAM_ID = "X-Nakadi-StreamId"
@@ -28,7 +28,7 @@ _PAYLOAD = {"number": {"type": "integer"}, "text": {"type": "string"}}
 
 
 class Publish(msgspec.Struct, frozen=True, kw_only=True):
-    """What to publish, and how."""
+    """The settings of a run that publishes."""
 
     url: str
     token: str | None = None
@@ -46,7 +46,7 @@ class Publish(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Consume(msgspec.Struct, frozen=True, kw_only=True):
-    """What to consume, and how."""
+    """The settings of a run that consumes."""
 
     url: str
     token: str | None = None
@@ -90,9 +90,9 @@ def publish(plan: Publish) -> Report:
 
 
 class Bodies:
-    """Makes bodies of publish requests, all of one length, every event with an `eid` of its own.
+    """Makes bodies of publish requests, all of one length, each event with a different `eid`.
 
-    PERF: a body is one formatting of a template with consecutive numbers: some 20 µs for 100 events, where the server
+    PERF: a body is one formatting of a template with consecutive numbers: some 20 µs for 100 events, while the server
     needs half a millisecond to read them.
     """
 
@@ -231,7 +231,7 @@ class ReceivedEvents:
     """Counts events without parsing them: by how far the cursor of a partition has moved since its last batch.
 
     Only the first batch of a partition is parsed. Batches that come again after a partition has moved to another
-    stream are behind the last cursor, and count for nothing.
+    stream have no events after the last cursor, and count for nothing.
     """
 
     def __init__(self, report: Report) -> None:
@@ -261,7 +261,7 @@ class ReceivedEvents:
 
 
 class _Stream:
-    """One stream of the subscription, and the connection that commits what has come since the last commit."""
+    """One stream of the subscription, and the connection that commits the events received since the last commit."""
 
     def __init__(
         self, server: Server, loop: Loop, plan: Consume, path: str, received: ReceivedEvents, report: Report

@@ -32,7 +32,7 @@ class Category(StrEnum):
 
 
 class ReadFrom(StrEnum):
-    """Where a new subscription begins."""
+    """The place at which a new subscription begins."""
 
     BEGIN = "begin"
     END = "end"

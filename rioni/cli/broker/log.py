@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 audit_app = typer.Typer(name="audit")
 
 ENTRIES_MAX = 1_000_000
-"""Of a list; `--all` has no bound."""
+"""The most entries of a list; `--all` has no bound."""
 Limit = Annotated[int, typer.Option(help="How many at most.", min=1, max=ENTRIES_MAX)]
 ALL = "`--limit` and `--all` show them."
 Everything = Annotated[bool, typer.Option("--all", help="All of them, whatever the limit.")]
@@ -123,7 +123,7 @@ def _say_source(session: Session) -> None:
 
 
 def _changed(entry: Any) -> list[str]:
-    """The paths of what was changed."""
+    """The paths of the members that were changed."""
     return [change["path"] for change in entry["changes"]]
 
 
@@ -251,7 +251,7 @@ def witness(
         float | None, typer.Option(help="Repeat after so many seconds.", min=1, max=SECONDS_MAX, metavar="SECONDS")
     ] = None,
 ) -> None:
-    """Check that the log of a broker extends what was seen before, and cosign it; exit code 1 if it does not.
+    """Check that the log of a broker extends the one seen before, and cosign it; exit code 1 if it does not.
 
     Fetches the [checkpoint](reference/transparency-log.md#checkpoints) of the broker, checks that it extends the one in
     the file `--state`, cosigns it, and gives the cosignature to the broker; exit code 1 if the log was cut, changed or

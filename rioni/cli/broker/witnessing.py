@@ -29,7 +29,7 @@ KEYS_MAX = 10_000
 
 
 class State(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a witness remembers."""
+    """The state that a witness remembers."""
 
     log_key: str
     """The verifier key of the log."""
@@ -44,7 +44,7 @@ class Seen(NamedTuple):
     """The size of the log when it was seen last; 0 at the first time."""
     checkpoint: Checkpoint
     note: Note
-    """With the cosignature."""
+    """The checkpoint with the cosignature, as a signed note."""
     accepted: bool
     """Whether the broker has accepted the cosignature."""
     new_key: str | None = None
@@ -57,7 +57,7 @@ class _Key(msgspec.Struct, frozen=True):
 
 
 class KeysAnswer(msgspec.Struct, frozen=True):
-    """What `GET /log/keys` answers."""
+    """The response of `GET /log/keys`."""
 
     keys: Annotated[list[_Key], msgspec.Meta(max_length=KEYS_MAX)]
 

@@ -1,4 +1,4 @@
-"""A whole cluster on this machine: so many brokers of Kafka, so many ZooKeepers, and one PostgreSQL."""
+"""A whole cluster on this machine: a number of Kafka brokers and of ZooKeeper servers, and one PostgreSQL server."""
 
 import contextlib
 import http.client
@@ -29,13 +29,13 @@ class LocalCluster:
     ) -> None:
         self.kafkas, self.zookeepers = kafkas, zookeepers
         self.kafka = bootstrap_servers
-        """As `RIONI_KAFKA` takes it: `host:port,host:port`."""
+        """The Kafka brokers, as `RIONI_KAFKA` takes them: `host:port,host:port`."""
         self.zookeeper = hosts
-        """As `RIONI_ZOOKEEPER` takes it."""
+        """The ZooKeeper servers, as `RIONI_ZOOKEEPER` takes them."""
         self.database = database
-        """As `RIONI_DATABASE` takes it; empty where no PostgreSQL was asked for."""
+        """The PostgreSQL database, as `RIONI_DATABASE` takes it; empty if none was asked for."""
         self.signing_key = signing_key
-        """As `RIONI_LOG_SIGNING_KEY` takes it; the first node makes the key."""
+        """The key that signs the log, as `RIONI_LOG_SIGNING_KEY` takes it; the first node makes it."""
 
     @property
     def environment(self) -> dict[str, str]:
@@ -53,11 +53,11 @@ class Detours(NamedTuple):
     """Proxied ports of the brokers, so that a proxy can hold back traffic."""
 
     advertised: Sequence[Sequence[int]]
-    """For each broker the advertised ports of each of its doors; door n is listener `DOORn`."""
+    """The advertised ports of each door of each broker; door n is listener `DOORn`."""
     settings: Sequence[Mapping[str, object]]
-    """Those of each broker that go before what it has by default."""
+    """The settings of each broker that override its defaults."""
     lead: Callable[[Sequence[Sequence[int]]], None]
-    """Is given the ports of the same doors, before a broker starts: lead clients there from where they come."""
+    """Called with the ports of the same doors before a broker starts: leads clients there from where they come."""
 
 
 @contextlib.contextmanager
@@ -129,7 +129,7 @@ def node(folder: Path, number: int, port: int, environment: Mapping[str, str]) -
         folder: empty, or from an earlier run.
         number: of this node.
         port: where it listens.
-        environment: says what it shares with others, and other settings.
+        environment: names the servers that it shares with others, and other settings.
     """
     folder.mkdir(parents=True, exist_ok=True)
     options = ["--host", HOST, "--port", str(port), "--data", str(folder / "data"), "--workers", "1"]

@@ -15,7 +15,7 @@ FETCH_TIMEOUT_S = 600
 
 
 def missing(pom: Path = POM) -> str:
-    """What this machine lacks to fetch and run the jars, as a sentence that says what to install; empty if nothing."""
+    """Return a sentence that asks to install the missing programs that the jars need; empty if nothing is missing."""
     wanted = ("java",) if fetched(pom) else ("java", "mvn")
     lacking = [name for name in wanted if shutil.which(name) is None]
     needs = {"java": "Java 17 or newer", "mvn": "Maven"}

@@ -1,4 +1,4 @@
-"""A PostgreSQL from a wheel, in a scratch folder where its socket is too; it listens on no port.
+"""A PostgreSQL from a wheel, in a scratch folder that has its socket, too; it listens on no port.
 
 The programs of the wheel are run directly. Its Python code is not: as root it makes a system user, and opens folders
 above its own, the home directory too, to all. PostgreSQL refuses to run as root, so root's server runs as the
@@ -22,13 +22,13 @@ from rioni.files.extras import requirement
 
 
 UNPRIVILEGED = "nobody"
-"""Who runs root's server."""
+"""The user that runs the server if this process belongs to root."""
 
 VERSION_FOLDER = "pginstall18"
-"""Where the wheel has the programs of the version that is used."""
+"""The folder of the wheel with the programs of the version in use."""
 
 STEP_TIMEOUT_S = 60.0
-"""For each of making, starting and stopping a server; a machine that is busy takes seconds."""
+"""Seconds for each of making, starting and stopping a server; a busy machine takes seconds."""
 
 SUPERUSER = "postgres"
 
@@ -45,7 +45,7 @@ class LocalPostgres:
         Args:
             folder: an empty folder, which `account` may enter; the socket is there too.
             programs: those of PostgreSQL.
-            account: who runs them; None for the user of this process.
+            account: the user that runs them; None for the user of this process.
 
         Raises:
             Unavailable: it does not work; the text says why.
@@ -76,7 +76,7 @@ class LocalPostgres:
         return int((self._data / "postmaster.pid").read_text().splitlines()[0])
 
     def get_uri(self, database: str = "postgres", driver: str = "") -> str:
-        """How to connect: `postgresql://…`, or `postgresql+DRIVER://…` for SQLAlchemy."""
+        """The URL to connect to: `postgresql://…`, or `postgresql+DRIVER://…` for SQLAlchemy."""
         scheme = f"postgresql+{driver}" if driver else "postgresql"
         return f"{scheme}://{SUPERUSER}:@/{database}?host={quote(str(self._folder))}"
 
@@ -180,7 +180,7 @@ def _may_be_reached(path: Path) -> bool:
 
 
 def _copy(installed: Path, programs: Path) -> None:
-    """Copy the programs and the libraries that lie beside them, readable by all; 40 MB."""
+    """Copy the programs and the libraries next to them, readable by all; 40 MB."""
     shutil.copytree(installed / VERSION_FOLDER, programs / VERSION_FOLDER, symlinks=True)
     for libraries in installed.parent.glob(f"{installed.name}.libs"):
         shutil.copytree(libraries, programs.parent / libraries.name, symlinks=True)

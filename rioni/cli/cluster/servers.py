@@ -66,7 +66,7 @@ class Server:
             command: starts it in the foreground.
             folder: where it writes, and where its output goes; exists.
             ready: whether it answers.
-            environment: variables beside those of this process.
+            environment: variables in addition to those of this process.
         """
         self.name, self.folder = name, folder
         self._command, self._ready, self._environment = command, ready, environment or {}
@@ -225,8 +225,8 @@ def kafka(
         number: of this broker.
         ports: for each broker of the cluster the ports for clients and for controllers.
         cluster_id: the same for all brokers.
-        further: settings of the broker, which go before those that it has by default.
-        doors: where it listens beside the port for clients.
+        further: settings of the broker, which override its defaults.
+        doors: where it listens in addition to the port for clients.
     """
     folder.mkdir(parents=True, exist_ok=True)
     client_port, controller_port = ports[number]
@@ -311,7 +311,7 @@ def _prepared(class_path: str) -> Path:
 
 
 def _start_first(class_path: str, folder: Path) -> None:
-    """Format the folder of a broker, start it and end it in good order; `prepared` is what is left."""
+    """Format the folder of a broker, start it and end it in good order; `prepared` is the state that it leaves."""
     (prepared := folder / "prepared").mkdir()
     client_port, controller_port = free_ports(2)
     settings = {

@@ -1,7 +1,7 @@
 """Names that shells complete: of event types, subscriptions, contexts and others.
 
-Without an answer within a second, or with any error, there are none: a shell has no place for messages. A shell writes
-names into the command line as they are, where `$(…)` would run: a broker offers only names that need no quotes.
+Without an answer within a second, or with any error, none are offered: a shell has no place for messages. A shell
+writes names into the command line as they are, where `$(…)` would run: a broker offers only names that need no quotes.
 """
 
 import os
@@ -77,7 +77,7 @@ NAMES: Mapping[Callable[..., list[str]], Callable[["Client"], Iterable[str]]] = 
     features: lambda client: (each.feature for each in client.settings.features()),
     resources: _of_resources,
 }
-"""How a broker is asked for the names that each of these completes; errors about unknown names ask in the same way."""
+"""The requests for the names that each of these completes; errors about unknown names make the same requests."""
 
 
 def contexts() -> list[str]:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 # --- The file of contexts: brokers by name, and where their tokens come from; it never holds a secret ---
 
 TOKEN_COMMAND_TIMEOUT_S = 30
-"""Some commands ask a server; a person who has to type something does so before."""
+"""Seconds for a command: some ask a server; a person who has to type something does so before."""
 SECRETS = ("token", "password", "secret")
 NO_SECRETS = (
     "a secret is never kept in the file of contexts, which is copied and shown: name a command that prints the token "
@@ -46,7 +46,7 @@ NO_SECRETS = (
 
 @dataclass(frozen=True)
 class Context:
-    """A broker, and how this client shows who it is.
+    """A broker, and the credentials that this client sends it.
 
     Args:
         url: base URL of the API.
@@ -72,7 +72,7 @@ class Context:
         """The token now; blocks while the command runs.
 
         Raises:
-            Invalid: there is no such command or variable, or what it gives is no token.
+            Invalid: there is no such command or variable, or its output is no token.
             Unavailable: the command failed, or did not end in time.
         """
         if self.token_env is not None:
@@ -105,7 +105,7 @@ def contexts_file() -> Path:
 
 
 def read_contexts() -> Contexts:
-    """Read the file; without one there are no contexts. Raises Invalid, with what is wrong where."""
+    """Read the file; without one there are no contexts. Raises Invalid, with the problem and its place."""
     path = contexts_file()
     try:
         content, mode = read_with_mode(path)
@@ -248,17 +248,17 @@ def _output_of(command: str) -> str:
 
 DEFAULT_URL = "http://localhost:8080"
 DEFAULT_ORIGIN = "default"
-"""Where the URL comes from if nothing names a broker."""
+"""The origin of the URL if nothing names a broker."""
 TIMEOUT_S = 30.0
 
 
 @dataclass(frozen=True)
 class Connection:
-    """A broker, and what is shown to it.
+    """A broker, and how to connect to it.
 
     Args:
         url: base URL of the API.
-        token: returns the token, and may block; None where none is shown.
+        token: returns the token, and may block; None if none is sent.
         ca_certificate: file with the authorities to trust; None for those of the system.
         timeout_s: of a request.
         origin: where the URL comes from, for people.
@@ -288,7 +288,7 @@ def resolve(
     """Decide which broker is meant by options, environment and contexts; raises Invalid.
 
     A token of a context goes to no other broker than that of the context: with a URL of another source no context is
-    used, unless the option names one beside it.
+    used, unless the option names one, too.
 
     Args:
         url: option, None if not given; as are the following.
@@ -335,11 +335,11 @@ def server(connection: Connection) -> "Server":
 
 
 def patient_server(connection: Connection, pause: Callable[[float], object]) -> "Server":
-    """The broker, whose outages of a minute are ridden out as by clients; raises Invalid.
+    """The broker, as a server whose outages of up to a minute are ridden out, as clients do; raises Invalid.
 
     Args:
         connection: to the broker.
-        pause: waits so many seconds; returns True to end the waiting.
+        pause: waits a number of seconds; returns True to end the waiting.
     """
     from rioni.client.retries import RETRY_S
     from rioni.tools.load_client import Server

@@ -1,4 +1,4 @@
-"""What a command over HTTP works with: the options of the connection, the client, and the output."""
+"""The session of a command over HTTP: the options of the connection, the client, and the output."""
 
 import functools
 import inspect
@@ -39,7 +39,7 @@ NAMES_S = 5.0
 
 
 def advice(ex: Exception, connection: Connection, given: Sequence[Given] = ()) -> str:
-    """What may help, after a space; empty if nothing is known.
+    """Return advice on an error, after a space; empty if there is none.
 
     Args:
         ex: the error.
@@ -68,7 +68,7 @@ def advice(ex: Exception, connection: Connection, given: Sequence[Given] = ()) -
 def proposals(given: Sequence[Given], connection: Connection) -> str:
     """A question about the first name that the broker does not know, if it is like one that it knows.
 
-    Nothing where the broker does not say all names in time: the nearest one may be among the others.
+    Nothing if the broker does not list all names in time: the nearest one may be among the others.
     """
     from rioni.client import Client, ClientError
 
@@ -101,7 +101,7 @@ class Refused(RioniError):
 
 
 ATTEMPTS = 5
-"""How often a request is made at most, within some two seconds: people wait for the answer, and decide on more."""
+"""The most attempts of a request, within some two seconds: people wait for the answer, and decide on more."""
 
 
 class Session:
@@ -158,7 +158,7 @@ class Session:
                 raise
 
     def be_patient(self, *clients: "Client") -> None:
-        """Ride out outages of a minute from now on, since the broker has answered; people are told about them.
+        """Ride out outages of a minute from now on, since the broker has answered; messages report them to people.
 
         Args:
             clients: of this session; by default that of its broker.
@@ -194,7 +194,7 @@ class Session:
 
 
 class _Notes(logging.Handler):
-    """Tells people what is logged."""
+    """Shows people the messages that are logged."""
 
     def __init__(self, output: Output) -> None:
         super().__init__(logging.WARNING)
@@ -293,7 +293,7 @@ def _given(parameters: Sequence[inspect.Parameter], values: Mapping[str, Any]) -
 
 
 def _replace_names(session: Session, values: dict[str, Any]) -> None:
-    """Put ids where subscriptions are named otherwise, in whatever argument or option of a command."""
+    """Replace names of subscriptions by ids, in whatever argument or option of a command."""
     for parameter in ("subscription", "subscriptions"):
         given = values.get(parameter)
         if isinstance(given, str):

@@ -23,7 +23,7 @@ _VERSION = re.compile(r"[0-9]{1,9}\.[0-9]{1,9}\.[0-9]{1,9}")
 
 
 def check(step: Step) -> None:
-    """Check what a step would create or change.
+    """Check the resource that a step would create or change.
 
     What depends on settings or on the rights of the client is left to the broker, and so is the compatibility of
     schemas.

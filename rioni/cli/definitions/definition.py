@@ -19,7 +19,7 @@ SUBSCRIPTION = "subscription"
 
 @dataclass(frozen=True, order=True)
 class Place:
-    """Where a definition stands: a file, and a line from 1; 0 stands for no line."""
+    """The location of a definition: a file, and a line from 1; 0 if there is no line."""
 
     file: str
     line: int
@@ -30,7 +30,7 @@ class Place:
 
 @dataclass(frozen=True, order=True)
 class Problem:
-    """What is wrong with a definition, and where; `about` names it, if it is known."""
+    """An error in a definition, with its location; `about` names the definition, if it is known."""
 
     place: Place
     about: str
@@ -42,7 +42,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Definition:
-    """What a document asks for.
+    """The content of a document: a definition of a resource.
 
     Args:
         kind: `event-type` or `subscription`.
@@ -56,7 +56,7 @@ class Definition:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """What says which resource it is; two definitions of one have the same key."""
+        """The identity of the resource; definitions of the same resource have the same key."""
         if self.kind == EVENT_TYPE:
             return (self.kind, self.members["name"])
         group = self.members.get("consumer_group", "default")
@@ -69,7 +69,7 @@ class Definition:
 
 
 def name_of(kind: str, members: Mapping[str, Any]) -> str:
-    """The name of an event type or subscription for people, as far as there is one."""
+    """The name of an event type or subscription for people, if it has one."""
     if kind == EVENT_TYPE:
         return str(members.get("name", ""))
     parts = (members.get("owning_application", ""), members.get("consumer_group", "default"))
@@ -93,20 +93,20 @@ def dotted(path: Path) -> str:
 
 
 class Difference(NamedTuple):
-    """A value that differs; `UNSET` where there is none."""
+    """A value that differs; `UNSET` on the side that lacks it."""
 
     path: Path
     before: Any = UNSET
     after: Any = UNSET
 
     def as_json(self) -> dict[str, Any]:
-        """An object with `path`, and `before` and `after` where there is such a value."""
+        """An object with `path`, and `before` and `after` if there is such a value."""
         values = {"before": self.before, "after": self.after}
         return {"path": dotted(self.path)} | {name: value for name, value in values.items() if value is not UNSET}
 
 
 def differences(before: Any, after: Any) -> list[Difference]:
-    """All that differs, in the order in which it can be changed; nothing where the values are the same JSON."""
+    """All differences, in the order in which they can be changed; none if the values are the same JSON."""
     return [_difference(before, operation) for operation in json_patch(before, after)]
 
 
@@ -122,7 +122,7 @@ def _difference(before: Any, operation: Any) -> Difference:
 
 
 def _member(value: Any, key: str | int) -> Any:
-    """A member or item; UNSET if there is none, as where one is added."""
+    """A member or item; UNSET if it does not exist, for example because it was added."""
     if isinstance(value, dict):
         return value.get(key, UNSET)
     return value[key] if isinstance(key, int) and key < len(value) else UNSET

@@ -52,7 +52,7 @@ def attributes(**lists: Sequence[str]) -> dict[str, Any] | None:
 
 
 def texts(pairs: Sequence[str]) -> dict[str, str] | None:
-    """Labels or annotations of texts such as `team=shop`; None if there are none."""
+    """Labels or annotations from texts such as `team=shop`; None if no texts are given."""
     found = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
@@ -110,9 +110,9 @@ def created(session: Session, wanted: "Definition") -> "EventType":
 # --- Changes an event type or subscription in the user's editor, without losing what was written ---
 
 ROUNDS_MAX = 100
-"""How often the editor is opened, for editors that are programs."""
+"""The most times that the editor is opened, for editors that are programs."""
 COMMENT = "#| "
-"""What is between the user and this command is in lines that begin so."""
+"""The prefix of lines that this command writes for the user to read."""
 WORDS = (
     "Members that are removed keep their values; {} and [] empty them.",
     "Leave the text as it is to change nothing.",
@@ -120,10 +120,10 @@ WORDS = (
 
 
 class _Refused(Exception):
-    """What was written can't be used.
+    """The edited text can't be used.
 
     Args:
-        reasons: pairs of a line, or None, and what is wrong.
+        reasons: pairs of a line, or None, and the error there.
     """
 
     def __init__(self, reasons: "Iterable[tuple[int | None, str]]") -> None:
@@ -151,7 +151,7 @@ def edit(session: Session, read: "Callable[[], Resource]", *, yes: bool) -> None
         yes: whether nothing is asked.
 
     Raises:
-        Invalid: there is no editor, or what is written can't be used; its file is named.
+        Invalid: there is no editor, or the edited text can't be used; its file is named.
     """
     current = read()
     handle, name = tempfile.mkstemp(prefix="rioni-", suffix=".yaml")
@@ -245,7 +245,7 @@ def _changed_meanwhile(before: "Resource", now: "Resource") -> "tuple[Resource, 
 
 
 def _edited(file: Path, said: "Sequence[str]", text: str) -> str:
-    """What the user makes of a text, without the comments above it; raises Invalid."""
+    """Let the user edit a text, and return it without the comments above it; raises Invalid."""
     comments = "".join(f"{COMMENT}{line}\n" for line in said)
     file.write_text(comments + text, encoding="utf-8")
     command = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi")

@@ -1,4 +1,4 @@
-"""Commands that compare files with a broker, and make it what the files say."""
+"""Commands that compare files with a broker, and make the broker match the files."""
 
 import json
 import os
@@ -64,17 +64,17 @@ def apply(
     ] = False,
     yes: Yes = False,
 ) -> None:
-    """Make event types and subscriptions what files say: shows the plan, asks, and changes what differs.
+    """Make event types and subscriptions match files: shows the plan, asks, and changes what differs.
 
     A file has documents in YAML, separated by `---`, or in JSON. Each one is a definition as `rioni event-types show
-    --yaml` prints it; with `kind: subscription` it is that of a subscription. `schema_file` may name a file in place of
+    --yaml` prints it; with `kind: subscription` it is that of a subscription. `schema_file` may name a file instead of
     `schema`. Members that a document lacks keep the value they have, or get the default of the API; members that are
     there replace it as a whole. [Event types and subscriptions as files](operating/definitions.md) describes the
     format.
 
     Before anything is changed, all files are read, their problems are reported together with file and line, and the
     broker is asked whether each changed schema is compatible. An event type that another client changed after the plan
-    was made is not changed. What was interrupted can be repeated; applying the same files again changes nothing.
+    was made is not changed. An interrupted command can be repeated; applying the same files again changes nothing.
     """
     from rioni.cli.definitions.format import json_schema
 
@@ -106,12 +106,13 @@ def check(
 ) -> None:
     """Check definitions as `rioni event-types apply` does, and change nothing; exit code 1 if anything is wrong.
 
-    Where a broker is named, by an option, the environment or a context, the definitions are compared with what it has.
+    If a broker is named, by an option, the environment or a context, the definitions are compared with its resources.
     Otherwise no broker is needed: they are checked by the same rules, filters of subscriptions against the schemas of
     their event types, and changed schemas against the definitions that `--against` names, such as those of the main
-    branch. What depends on the settings of a broker is not known then. Standard error says which of both was done.
+    branch. Rules that depend on the settings of a broker are not checked then. Standard error reports which of both was
+    done.
 
-    A schema that is not compatible is shown with an example of an event that would become invalid, where one is found.
+    A schema that is not compatible is shown with an example of an event that would become invalid, if one is found.
     """
     from rioni.cli.definitions.files import STANDARD_INPUT, definitions_in
 
@@ -166,7 +167,7 @@ def diff(
     """Show what differs, from the one that it is compared with to the target; exit code 1 if anything does.
 
     Files are compared with the broker: it is what `apply` would change. An event type is compared with another one,
-    with the same of another broker, or with what it was (`--as-of`). Schemas are compared as JSON.
+    with the same of another broker, or with its earlier state (`--as-of`). Schemas are compared as JSON.
     """
     if Path(target).exists() or target == "-":
         if against or against_context or as_of:
@@ -179,7 +180,7 @@ def diff(
 
 
 def _lacks_a_comparison(client: "Client", target: str) -> str:
-    """Why a target that is no file, and is compared with nothing, is wrong."""
+    """The error about a target that is no file, and is compared with nothing."""
     name = target.partition("@")[0]
     known = [each.name for each in client.event_types.list()]
     if name in known:
@@ -228,7 +229,7 @@ def _members(client: "Client", name: str, version: str, *, only_schema: bool, as
 
 
 def _plan(session: Session, paths: "Sequence[str]", prune: "Prune | None") -> "Plan":
-    """The plan for files; says all that is wrong with them, and raises Invalid then."""
+    """The plan for files; reports all problems of the files, and raises Invalid then."""
     from rioni.cli.definitions.files import definitions_in
     from rioni.cli.definitions.planning import plan
 
@@ -246,7 +247,7 @@ def _plan(session: Session, paths: "Sequence[str]", prune: "Prune | None") -> "P
 
 
 def _problems_of(session: Session, found: "Sequence[Definition]", against: str | None) -> "Sequence[Problem]":
-    """What is wrong with definitions; says on standard error what they were compared with."""
+    """Return the problems of definitions; a note on standard error names what they were compared with."""
     from rioni.cli.definitions.files import definitions_in
     from rioni.cli.definitions.offline import check as check_offline
     from rioni.cli.definitions.planning import plan

@@ -16,11 +16,11 @@ STANDARD_INPUT = "-"
 YAML = (".yaml", ".yml")
 JSON = (".json", ".jsonl")
 SUFFIXES = (*YAML, *JSON)
-"""Of files in folders; files that are named may have any."""
+"""The suffixes of files that are read from folders; files that are named may have any."""
 
 
 class Definitions(NamedTuple):
-    """What files ask for, and what is wrong with them."""
+    """The definitions in files, and the problems found in them."""
 
     found: Sequence[Definition]
     problems: Sequence[Problem]

@@ -1,4 +1,4 @@
-"""The format of definitions: a JSON schema, what a document has against it, and the members that are sent."""
+"""The format of definitions: a JSON schema, the errors of a document, and the members that are sent."""
 
 import functools
 import json
@@ -30,9 +30,9 @@ def json_schema() -> dict[str, Any]:
 def definition(
     document: Document, file: str, *, root: FilePath | None = None, anywhere: bool = False
 ) -> Definition | list[Problem]:
-    """What a document asks for, or all that is wrong with it.
+    """Return the definition that a document holds, or all its problems.
 
-    Members that only the broker sets are left out, and so is what is null: the API takes it for absent.
+    Members that only the broker sets are left out, and so are nulls: the API treats them as absent.
 
     Args:
         document: of the file.
@@ -62,12 +62,12 @@ def definition(
 
 
 def kind_of(value: Mapping[str, Any]) -> Any:
-    """What a document is about: `kind`, or what its members say; not checked."""
+    """Return the kind of a document: its member `kind`, or the kind to which its members belong; not checked."""
     return value.get("kind", SUBSCRIPTION if "event_types" in value else EVENT_TYPE)
 
 
 def document_of(kind: str, members: Mapping[str, Any]) -> dict[str, Any]:
-    """The document that asks for what a resource is.
+    """The document that defines a resource.
 
     Args:
         kind: `event-type` or `subscription`.
@@ -77,7 +77,7 @@ def document_of(kind: str, members: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def comparable(members: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Members with the schema as a JSON value; as the text that it is, where Python would change a number or a name."""
+    """Members with the schema as a JSON value; as its text, if Python would change a number or a name."""
     try:
         schema = members["schema"]
         (document,) = json_values(schema["schema"])
@@ -136,7 +136,7 @@ def _validator(kind: str) -> jsonschema_rs.Validator:
 
 
 def _members_at(kind: str, path: Path) -> list[str]:
-    """The names that an object may have, without those that only the broker sets; none where it may have any."""
+    """The names that an object may have, without those that only the broker sets; none if it may have any."""
     definitions = json_schema()["definitions"]
     schema = definitions[KINDS[kind]]
     for segment in path:

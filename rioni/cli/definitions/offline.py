@@ -16,7 +16,7 @@ from rioni.domain.subscriptions.filter_check import check_filter
 
 
 class Findings(NamedTuple):
-    """What is wrong with definitions, and what people should know about them."""
+    """The problems of definitions, and warnings about them."""
 
     problems: Sequence[Problem]
     warnings: Sequence[Problem]

@@ -17,9 +17,9 @@ from rioni.domain.nearest import proposal
 
 
 WARNING = "warning: "
-"""How notes about a filter begin."""
+"""The beginning of notes about a filter."""
 REQUESTS_MAX = 8
-"""At the same time, while the plan is made."""
+"""The most requests at the same time, while the plan is made."""
 
 
 class ChangedMeanwhile(RioniError):
@@ -27,7 +27,7 @@ class ChangedMeanwhile(RioniError):
 
 
 class Prune(NamedTuple):
-    """What is deleted, because no definition names it.
+    """The resources to delete because no definition names them.
 
     Args:
         owning_application: whose event types or subscriptions.
@@ -42,7 +42,7 @@ class Prune(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
-    """What has to be done, in this order, and all that prevents it."""
+    """The steps to take, in this order, and all problems that prevent them."""
 
     steps: Sequence[Step]
     problems: Sequence[Problem]
@@ -54,7 +54,7 @@ class Plan:
 
 
 def plan(client: Client, definitions: Sequence[Definition], prune: Prune | None = None) -> Plan:
-    """Plan what makes the broker what the definitions ask for; changes nothing.
+    """Plan the steps that make the broker match the definitions; changes nothing.
 
     Args:
         client: of the broker; several threads use it.
@@ -78,7 +78,7 @@ def plan(client: Client, definitions: Sequence[Definition], prune: Prune | None 
 
 
 def current_of(client: Client, definition: Definition) -> Resource | None:
-    """What the broker has of the resource that a definition is about."""
+    """Return the resource of the broker that a definition describes; None if there is no such resource."""
     if definition.kind == EVENT_TYPE:
         return _event_type_named(client, definition.members["name"])
     application, event_types = definition.members["owning_application"], sorted(set(definition.members["event_types"]))
@@ -90,7 +90,7 @@ def current_of(client: Client, definition: Definition) -> Resource | None:
 
 
 def carry_out(client: Client, steps: Iterable[Step]) -> Iterator[Step]:
-    """Do what steps say, and yield each when it is done, with the id of a new subscription.
+    """Carry out steps, and yield each when it is done, with the id of a new subscription.
 
     Raises:
         ChangedMeanwhile: a resource was changed since the plan was made.
@@ -118,8 +118,8 @@ def planned(client: Client, definition: Definition, current: Resource | None, de
 
     Args:
         client: of the broker.
-        definition: what is asked for.
-        current: the resource as it is.
+        definition: of the resource.
+        current: the resource as the broker has it.
         defined: names of event types that will exist.
 
     Raises:
@@ -161,7 +161,7 @@ def _checked(client: Client, found: Step, defined: Collection[str]) -> Step:
 
 
 def _filter_warnings(client: Client, expression: str, event_types: Sequence[str]) -> list[str]:
-    """What the broker says of a filter and the schemas that it has; those of the files come later."""
+    """Return the broker's warnings about a filter and the schemas that it has; those of the files come later."""
     known = [name for name in event_types if _event_type_named(client, name)]
     try:
         return [f"{WARNING}{each}" for each in client.subscriptions.check_filter(expression, known)]

@@ -37,7 +37,7 @@ def _retention(item: Any) -> str | None:
 
 
 def attributes_of(item: Any, kind: str) -> str:
-    """Who is in a list of the authorization section."""
+    """Return the attributes in a list of the authorization section; `everybody` if there is no such section."""
     section = item["authorization"]
     return (
         "everybody" if section is None else ", ".join(f"{each['data_type']}:{each['value']}" for each in section[kind])
@@ -68,7 +68,7 @@ MEMBERS: dict[str, Column] = {
     "changed": "updated_at",
     "schema": lambda item: f"{item['schema']['type']} {item['schema']['version']}",
 }
-"""What people see of one event type, before its schema."""
+"""The values of one event type that are shown before its schema."""
 COLUMNS: dict[str, Column] = {
     "name": "name",
     "owner": "owning_application",
@@ -85,7 +85,7 @@ COLUMNS: dict[str, Column] = {
 # --- Plans of changes for people and for programs ---
 
 VALUE_CHARACTERS_MAX = 300
-"""Of a value in a line for people; `--json` has all of it."""
+"""The most characters of a value in a line for people; `--json` has all of it."""
 MARKS = {"create": ("+", "green"), "change": ("~", "yellow"), "delete": ("-", "red")}
 
 Line = tuple[str, str]
@@ -106,11 +106,11 @@ def show_steps(steps: Sequence["Step"]) -> None:
 
 
 def write_step(output: Output, step: "Step", status: str) -> None:
-    """Write a step as a line of JSON, or a sentence where it was done.
+    """Write a step as a line of JSON, or as a sentence if it was done.
 
     Args:
         output: of the command.
-        step: what it is about.
+        step: the step.
         status: `planned`, `done` or `unchanged`.
     """
     past = {"create": "created", "change": "changed", "delete": "deleted"}
@@ -121,7 +121,7 @@ def write_step(output: Output, step: "Step", status: str) -> None:
 
 
 def lines_of_changes(step: "Step") -> list[str]:
-    """What a step changes, without colours."""
+    """The changes of a step as lines, without colours."""
     return [visible(text) for text, _ in map(_line_of, step.changes)]
 
 
@@ -134,7 +134,7 @@ def show_differences(output: Output, found: Iterable["Difference"]) -> None:
 
 
 def report(output: Output, problems: Iterable["Problem"]) -> None:
-    """Say on stderr what is wrong."""
+    """Report the problems on stderr."""
     for each in problems:
         output.note(str(each))
 
@@ -142,7 +142,7 @@ def report(output: Output, problems: Iterable["Problem"]) -> None:
 def carry_out(session: Session, steps: Sequence["Step"], *, yes: bool) -> None:
     """Show steps, ask whether to do them, and do them one after the other.
 
-    What was done is said at once; an error says how many were not.
+    Each step is reported as soon as it is done; an error reports how many were not done.
     """
     from rioni.cli.definitions import planning
     from rioni.client import ClientError

@@ -1,4 +1,4 @@
-"""What has to be done to make a resource what its definition asks for; pure."""
+"""Steps that make a resource what its definition asks for; pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ PARALLELISM = ("read_parallelism", "write_parallelism")
 
 
 class Action(StrEnum):
-    """What a step does."""
+    """The action of a step."""
 
     CREATE = "create"
     CHANGE = "change"
@@ -31,7 +31,7 @@ class Action(StrEnum):
 
 @dataclass(frozen=True)
 class Step:
-    """What is done with an event type or subscription.
+    """A step of a plan: what to do with an event type or subscription.
 
     Args:
         kind: `event-type` or `subscription`.
@@ -58,17 +58,17 @@ class Step:
 
     @property
     def name(self) -> str:
-        """Of the resource, for people."""
+        """The name of the resource, for people."""
         return name_of(self.kind, self.after or self.before or {})
 
     @cached_property
     def changes(self) -> list[Difference]:
-        """What differs then; schemas are compared as JSON."""
+        """The differences that the step makes; schemas are compared as JSON."""
         return differences(self.before and comparable(self.before), self.after and comparable(self.after))
 
     @property
     def action(self) -> Action:
-        """What is done."""
+        """The action that the step takes."""
         if self.current is None:
             return Action.CREATE
         if self.after is None:
@@ -108,12 +108,12 @@ class Step:
 
 
 def step(definition: Definition, current: Resource | None) -> Step:
-    """The step for a definition; raises Invalid where the state that it asks for can't be reached.
+    """The step for a definition; raises Invalid if the state that it asks for can't be reached.
 
     Members that the definition lacks keep their values. Of `options` this holds for each member.
 
     Args:
-        definition: what is asked for.
+        definition: of the resource.
         current: the resource of its key, if there is one.
     """
     if isinstance(current, EventType) or (current is None and definition.kind == EVENT_TYPE):

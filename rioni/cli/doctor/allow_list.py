@@ -39,7 +39,7 @@ def words() -> frozenset[str]:
 
 @cache
 def tokens() -> frozenset[str]:
-    """What stands between spaces in the doctor's own texts, such as `LimitNOFILE=65536`."""
+    """The words between spaces in the doctor's own texts, such as `LimitNOFILE=65536`."""
     return frozenset(
         token.strip("()[]'\"`.,:;!?")
         for name, text in _sources()
@@ -113,9 +113,9 @@ FORMS: Mapping[str, re.Pattern[str]] = MappingProxyType(
         "checkpoint": _CHECKPOINT,
     }
 )
-"""The form of texts by the name of their member; a text of another form is shown as far as its words are known."""
+"""The form of texts by the name of their member; of a text of another form only known words are shown."""
 NAMED: Mapping[str, re.Pattern[str]] = MappingProxyType({"packages": _VERSION, "wal_bytes": _NAME})
-"""Members that are objects with names of packages or files; the form of their values, where these are texts."""
+"""Members that are objects with names of packages or files; the form of their values, if these are texts."""
 SETTING_VALUES = "values"
 """The member with the settings: value and source of each."""
 LABELS = frozenset(
@@ -163,7 +163,7 @@ LOG_FIELDS = frozenset(
         *("attempt", "attempts", "delay_s", "seconds", "count", "events", "authenticated"),
     ]
 )
-"""Members of a line of the log that are kept; their texts are shown as far as their words are known."""
+"""Members of a line of the log that are kept; of their texts only known words are shown."""
 
 
 def is_name(text: str) -> bool:

@@ -58,7 +58,7 @@ _BETWEEN = frozenset({"is", "was", "=", ":", "=>"})
 
 
 class Allowed:
-    """Reduces texts and JSON values to what is known to be no secret.
+    """Reduces texts and JSON values to parts that are known to be no secret.
 
     Args:
         facts: by source; names in them, such as those of event types, may be in texts.
@@ -78,7 +78,7 @@ class Allowed:
         self._known = {each for each in found if each and redactor.text(each) == each}
 
     def text(self, text: str) -> str:
-        """A text of any length, with `NOT_SHOWN` in place of each run of words that are not known."""
+        """A text of any length, with `NOT_SHOWN` instead of each run of words that are not known."""
         return "\n".join(map(self._line, self._redactor.text(text).split("\n")))
 
     def value(self, value: Any, name: str = "") -> Any:
@@ -98,7 +98,7 @@ class Allowed:
         return value
 
     def log(self, text: str) -> str:
-        """Lines of a log: what they say in our own words, and the members of `LOG_FIELDS`."""
+        """Lines of a log, reduced to our own words and the members of `LOG_FIELDS`."""
         return "\n".join(map(self._log_line, text.split("\n")))
 
     def metrics(self, text: str) -> str:
@@ -174,7 +174,7 @@ class Allowed:
         return False
 
     def _segments(self, path: str) -> list[str]:
-        """The parts of a path; the beginning is left out where it is a path that is known."""
+        """The parts of a path; the beginning is left out if it is a path that is known."""
         start = max((each for each in self._known if path.startswith(f"{each}/")), key=len, default="")
         return re.split("[/#]", path[len(start) :])
 
@@ -245,7 +245,7 @@ def _is_word(text: str) -> bool:
 
 
 def _follows_a_secret(before: list[str], core: str) -> bool:
-    """Whether a word stands where a secret would: behind its name, or behind an option that is not shown."""
+    """Whether a word stands where a secret would: after its name, or after an option that is not shown."""
     place = len(before) - 1
     if place < 0:
         return False
@@ -266,7 +266,7 @@ BUNDLE_BYTES_MAX = 20_000_000
 """Files that would exceed it are left out; the manifest names them."""
 MANIFEST = "manifest.json"
 _NEVER = frozenset({"config", "last_lines"})
-"""Settings as they are; and what is in `logs`, too."""
+"""Sources that are never included: unmasked settings, and lines that `logs` has, too."""
 
 
 def write_bundle(path: Path, results: Sequence[Result], facts: Mapping[str, Any], allowed: Allowed) -> list[str]:
@@ -276,7 +276,7 @@ def write_bundle(path: Path, results: Sequence[Result], facts: Mapping[str, Any]
         path: of the new file, which only its owner may read.
         results: of the checks.
         facts: by source.
-        allowed: lets through what is known to be no secret.
+        allowed: lets through values that are known to be no secret.
 
     Raises:
         Invalid: the file exists already, or can't be written.

@@ -1,4 +1,4 @@
-"""`rioni doctor`: looks at everything an operator would look at."""
+"""`rioni doctor`: checks everything that an operator would check."""
 
 from contextlib import ExitStack
 from pathlib import Path
@@ -57,7 +57,7 @@ def doctor(
     verbose: Annotated[bool, typer.Option("--verbose", help="Show all checks.")] = False,
     list_checks: Annotated[bool, typer.Option("--list", help="Show what is checked, and end.")] = False,
 ) -> None:
-    """Look for everything that is wrong with a broker, and say what to do; exit code 1 on errors.
+    """Look for everything that is wrong with a broker, and advise what to do; exit code 1 on errors.
 
     It changes nothing, and asks little of the broker. On its host (`--data`, `--config`) it looks at settings, disk,
     processes and limits as well, also of a broker that does not run. [All checks](operating/doctor.md).
@@ -99,7 +99,7 @@ def doctor(
 
 
 def _site(session: Session, data: Path | None, config_file: Path | None, scope: "Scope", stack: ExitStack) -> "Site":
-    """What is looked at; its client is closed with the stack."""
+    """Return the site to examine; its client is closed with the stack."""
     from rioni.cli.doctor.locating import locate
     from rioni.cli.doctor.model import REQUEST_S, Deadline, Site
     from rioni.client import Client
@@ -126,7 +126,7 @@ def _site(session: Session, data: Path | None, config_file: Path | None, scope: 
 
 
 def url_of(host: "Host") -> str:
-    """Where the broker of this host listens, by its settings."""
+    """Return the URL at which the broker of this host listens, by its settings."""
     from rioni.cli.connections.connection import DEFAULT_URL
 
     config = host.config

@@ -82,10 +82,10 @@ def checks_as_markdown() -> list[str]:
 
 
 def gather(site: Site, sources: Sequence[Source]) -> dict[str, Any]:
-    """Facts by the name of their source, `Missing` where there are none; blocks until the site's deadline at most.
+    """Facts by the name of their source, `Missing` if it has gathered none; blocks until the site's deadline at most.
 
     Args:
-        site: what is looked at.
+        site: to be examined.
         sources: with all that they need.
     """
     futures: dict[str, Future[Any]] = {each.name: Future() for each in sources}

@@ -1,6 +1,6 @@
 """Finds the broker on this host: the process that has locked a data directory, and the settings that it runs with.
 
-Nothing is locked or opened for writing: /proc tells which process holds the lock.
+Nothing is locked or opened for writing: /proc shows which process holds the lock.
 """
 
 import os
@@ -21,9 +21,9 @@ COMMANDS = ("serve", "demo")
 
 
 def locate(data: Path | None, config_file: Path | None, environ: Mapping[str, str] = os.environ) -> Host | None:
-    """Find the broker's data, process and settings on this host; None if nothing says that this is its host.
+    """Find the broker's data, process and settings on this host; None if nothing shows that this is its host.
 
-    Settings are those of the process, where this user may see them, otherwise those of the file and the environment.
+    Settings are those of the process, if this user may see them, otherwise those of the file and the environment.
 
     Args:
         data: the data directory, if it was named.
@@ -46,7 +46,7 @@ def locate(data: Path | None, config_file: Path | None, environ: Mapping[str, st
 
 
 def lock_holder(path: Path) -> int | None:
-    """The process that has locked a file, or that wrote its id into it where /proc/locks shows none; None if free."""
+    """The process that has locked a file, or that wrote its id into it if /proc/locks shows none; None if free."""
     try:
         inode, written = path.stat().st_ino, path.read_text(errors="replace").strip()
     except OSError:
@@ -74,7 +74,7 @@ def _own_settings(data: Path | None, config_file: Path | None, environ: Mapping[
 
 
 def _settings_of(pid: int) -> Loaded | None:
-    """The settings that a process was started with; None where they can't be seen."""
+    """The settings that a process was started with; None if they can't be seen."""
     try:
         words = (PROC / str(pid) / "cmdline").read_bytes().decode(errors="replace").split("\0")
         texts = (PROC / str(pid) / "environ").read_bytes().decode(errors="replace").split("\0")

@@ -26,21 +26,21 @@ class Finding(msgspec.Struct, frozen=True):
     severity: str
     """`WARNING` or `ERROR`."""
     text: str
-    """What is wrong, in a sentence."""
+    """The problem, in a sentence."""
     advice: str
-    """What to do: a command, or a page of the documentation."""
+    """The remedy: a command, or a page of the documentation."""
 
 
 class Missing(msgspec.Struct, frozen=True):
-    """In place of facts that could not be gathered."""
+    """A placeholder for facts that could not be gathered."""
 
     reason: str
     wanted: bool = True
-    """Whether an operator would want to know: False for what was not asked for, or does not exist there."""
+    """Whether an operator would want to know: False if the facts were not asked for, or do not exist there."""
 
 
 class NotLookedAt(RioniError):
-    """A source can't gather its facts; the text says why."""
+    """A source can't gather its facts; the text gives the reason."""
 
     def __init__(self, reason: str, *, wanted: bool = True) -> None:
         super().__init__(reason)
@@ -58,9 +58,9 @@ class Result(msgspec.Struct, frozen=True):
     reason: str = ""
     """Why it was skipped."""
     wanted: bool = True
-    """As of `Missing`."""
+    """Whether an operator would want to know why it was skipped; see `Missing`."""
     note: str = ""
-    """What it has not looked at."""
+    """The part that was not checked."""
 
 
 @dataclass(frozen=True)
@@ -71,9 +71,9 @@ class Check:
         name: of the check.
         group: heading under which it is shown.
         severity: of its most severe finding.
-        looks_at: what it is about, in a sentence.
+        looks_at: its subject, in a sentence.
         needs: the names of the sources whose facts are the arguments of `find`.
-        find: yields what is wrong.
+        find: yields the findings.
     """
 
     name: str
@@ -104,7 +104,7 @@ class Source:
 
 
 def check(group: str, severity: str = WARNING) -> Callable[[Callable[..., Iterable[Finding]]], Check]:
-    """Make a function a check; its docstring says what it looks at, its parameters are names of sources.
+    """Make a function a check; its docstring describes its subject, its parameters are names of sources.
 
     Args:
         group: heading under which it is shown.
@@ -157,14 +157,14 @@ class Deadline:
 
 @dataclass(frozen=True)
 class Host:
-    """The host of a broker, as far as this user may see it.
+    """The host of a broker, or the part of it that this user may see.
 
     Args:
         data: the data directory.
         pid: of the process that has locked it; None if no broker runs on it.
         config: the settings; None if they can't be used.
         sources: where the value of each setting comes from.
-        origin: whose settings they are, in words.
+        origin: the owner of the settings, in words.
         error: why there are no settings.
     """
 
@@ -178,12 +178,12 @@ class Host:
 
 @dataclass(frozen=True)
 class Scope:
-    """How closely to look.
+    """The options of a run.
 
     Args:
         logs: files that the log of the broker is written to.
         constraints: a file with the versions that packages should have.
-        interval_s: between two looks at what changes.
+        interval_s: between two polls of facts that change.
         deadline_s: for everything.
         fsync: whether to measure how fast the disk is.
     """
@@ -197,17 +197,17 @@ class Scope:
 
 @dataclass(frozen=True)
 class Site:
-    """A broker, and what else there is to look at.
+    """A broker, and everything else to examine.
 
     Args:
         url: of the broker.
         client: of the broker, which does not try again.
         scope: how closely to look.
         deadline: for everything.
-        token: that is shown to the broker, if any.
-        token_error: why there is none although there should be.
+        token: for the broker, if any.
+        token_error: why there is no token although there should be.
         ca_certificate: file with the authorities to trust.
-        host: None where this is not the host of the broker.
+        host: None if this is not the host of the broker.
     """
 
     url: str
@@ -241,5 +241,5 @@ class Site:
         return host.pid
 
     def pause(self) -> None:
-        """Wait for the interval between two looks, but not beyond the deadline."""
+        """Wait for the interval between two polls, but not beyond the deadline."""
         time.sleep(min(self.scope.interval_s, self.deadline.left_s))

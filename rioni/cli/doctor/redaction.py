@@ -1,6 +1,6 @@
-"""Removes secrets from what is shown and bundled: those that are known, and what looks like one.
+"""Removes secrets from everything that is shown and bundled: known ones, and words that look like one.
 
-Better too much than too little: a word is lost where it stands in the place of a secret.
+Better too much than too little: a word is lost if it stands in the place of a secret.
 """
 
 import base64
@@ -24,7 +24,7 @@ from rioni.files.plain import parse_toml, read_file
 
 MASK = "***"
 KNOWN_CHARACTERS_MIN = 4
-"""Shorter texts are in too many words; where they stand as a secret, patterns find them."""
+"""Shorter texts are in too many words; if they stand as a secret, patterns find them."""
 ANYWHERE_CHARACTERS_MIN = 8
 """Shorter ones are replaced as whole words only."""
 LINE_CHARACTERS_MAX = 10_000
@@ -36,7 +36,7 @@ _NAME = (
     r"private[-_.]?keys?|account[-_.]?keys?|credentials?|authorization|cookies?|jaas[-_.]config|signature|session[-_.]?id"
 )
 _AROUND = r"[\w.-]{0,100}"
-"""What is before and behind them; bounded, since expressions try each length."""
+"""The characters before and after such a name; bounded, since expressions try each length."""
 _SHORT_NAME = r"pass|psk|salt|sas|sig"
 """Parts of many words, so names have to begin or end with them."""
 SECRET_NAME = re.compile(
@@ -87,7 +87,7 @@ _BLOCK = re.compile(
     r"[ \t]*(?:[|>][-+0-9]*)?[ \t]*\n)(?:(?P=indent)[ \t]+[^\n]*(?:\n|\Z))+",
     re.IGNORECASE | re.MULTILINE,
 )
-"""A value of YAML in lines of its own."""
+"""A value of YAML on separate lines."""
 _OF_SEVERAL_WORDS = re.compile(r"authorization|cookie", re.IGNORECASE)
 _BASE64 = re.compile(r"(?<![\w+/=])[A-Za-z0-9+/]{8,}={0,2}(?![\w+/=])")
 
@@ -96,7 +96,7 @@ class Redactor:
     """Removes secrets from texts and JSON values.
 
     Args:
-        secrets: what is known to be one.
+        secrets: the known ones.
     """
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
@@ -148,7 +148,7 @@ def is_secret(name: str) -> bool:
 
 
 def _without_assigned(line: str) -> str:
-    """Mask what stands behind the names of secrets."""
+    """Mask the values after the names of secrets."""
     parts, place = [], 0
     while found := _ASSIGNED.search(line, place):
         parts.append(line[place : found.start("value")])
@@ -171,7 +171,7 @@ def _takes_the_line(found: re.Match[str]) -> bool:
 
 
 def _without_password(found: re.Match[str]) -> str:
-    """Mask what the scheme Basic makes of user and password."""
+    """Mask the encoded user and password of the scheme Basic."""
     with contextlib.suppress(binascii.Error, UnicodeDecodeError):
         decoded = base64.b64decode(found[0], validate=True).decode()
         if ":" in decoded and decoded.isprintable():

@@ -1,4 +1,4 @@
-"""What `rioni doctor` shows people: what is in order in a line, findings with advice, and what was left out."""
+"""The report of `rioni doctor` for people: checks without findings in a line, findings with advice, skipped checks."""
 
 import sys
 from collections import Counter, defaultdict
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 FINDINGS_SHOWN = 5
-"""Of one check; `--json` has all."""
+"""The most findings of one check that are shown; `--json` has all."""
 COLUMNS = {"check": "check", "group": "group", "at worst": "severity", "looks at": "looks_at"}
 NAMES_SHOWN = 5
-"""Of checks that were left out for the same reason; `--verbose` has all."""
+"""The most checks that are named for one reason to skip them; `--verbose` names all."""
 STYLES = {"error": "bold red", "warning": "yellow", "ok": "green", "skipped": "dim"}
 
 Shown = Mapping[str, Any]
@@ -27,11 +27,11 @@ Line = Callable[..., None]
 
 
 def write(results: Sequence[Shown], subject: str, *, verbose: bool) -> None:
-    """Write what was found.
+    """Write the results.
 
     Args:
         results: of all checks, by group.
-        subject: what was looked at, in words.
+        subject: of the checks, in words.
         verbose: whether to show each check.
     """
     console = console_on(sys.stdout)

@@ -26,7 +26,7 @@ PIECES_MAX = 16
 """Pieces that wait to be processed."""
 POLL_S = 0.2
 JOIN_S = 3.0
-"""For all threads together; one that waits for a broker is not waited for."""
+"""Seconds to wait for all threads together; one that waits for a broker is not waited for."""
 
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
@@ -143,7 +143,7 @@ def _work(
 def _put(
     found: "queue.Queue[Piece | BaseException | None]", item: Piece | BaseException | None, stop: threading.Event
 ) -> bool:
-    """Wait for a place in the queue; False where it is no longer read."""
+    """Wait for a place in the queue; False if it is no longer read."""
     while not stop.is_set():
         try:
             found.put(item, timeout=POLL_S)
@@ -163,9 +163,9 @@ def last_events(
 
     Args:
         reader: of the event type.
-        bounds: of the partitions; what comes behind them is not read.
+        bounds: of the partitions; later events are not read.
         count: how many at most; two times as many are in memory.
-        wanted: says of an event whether it is.
+        wanted: returns whether an event is wanted.
     """
     found: deque[Piece] = deque(maxlen=count)
     for partition, each in bounds.items():
@@ -208,7 +208,7 @@ class Search:
         selection: where to begin and to end.
         wanted: of which events.
         by_time: whether to find them in the order of the times at which the broker received them.
-        threads: partitions that are read at the same time, where the order does not matter.
+        threads: partitions that are read at the same time, if the order does not matter.
     """
 
     readers: Sequence[Reader]
@@ -218,17 +218,17 @@ class Search:
     threads: int = 4
 
     total: int = 0
-    """Positions that are to be looked at."""
+    """The number of positions to examine."""
     _scanned: list[int] = field(default_factory=list)
-    """Those that were, of each range: several threads count."""
+    """The positions examined so far, for each range, as several threads count."""
 
     @property
     def scanned(self) -> int:
-        """How many positions were looked at."""
+        """The number of positions that were examined."""
         return sum(self._scanned)
 
     def run(self) -> Generator[Piece, None, None]:
-        """What is found, and pieces without events for progress; blocks until it comes.
+        """Yield the events found, and pieces without events for progress; blocks until they come.
 
         Raises:
             ClientError: a broker refuses, or does not answer for about a minute.
@@ -277,8 +277,8 @@ def tailed(
         readers: of the event types.
         selection: where to begin and to end.
         wanted: of which events.
-        last: begin with so many events of those that are there.
-        follow: whether to go on with what is published from now on.
+        last: begin with this number of existing events, the newest.
+        follow: whether to go on with events that are published from now on.
 
     Raises:
         ClientError: a broker refuses, or does not answer for about a minute.
@@ -312,7 +312,7 @@ def _last(
 
 
 def _followed(places: Mapping[Reader, Places], until: datetime | None) -> Generator[Piece, None, None]:
-    """What comes behind the places, until a time."""
+    """Yield the events after the places, until a time."""
     read_to = {reader.event_type: dict(each) for reader, each in places.items()}
     sources = [reader.follow(each) for reader, each in places.items()]
     with closing(as_they_come(sources, threads=len(sources))) as pieces:

@@ -171,7 +171,7 @@ def copy(
 def _clients(
     session: Session, from_context: str | None, to_context: str | None, to_url: str | None
 ) -> "tuple[Client, Client]":
-    """Of the brokers of source and target."""
+    """Return the clients of the brokers of source and target."""
     if to_context is not None and to_url is not None:
         raise Invalid("Name the broker of the target once: --to-context or --to-url.")
     timeout_s = session.connection.timeout_s
@@ -187,7 +187,7 @@ def _clients(
 
 
 class _Report:
-    """Says what is refused, how far the copy is, and whether it is complete; threads may do so at the same time."""
+    """Reports refused events, how far the copy is, and whether it is complete; several threads may do so at once."""
 
     def __init__(self, session: Session, stack: ExitStack, rejected: Path | None, state: "CopyState") -> None:
         self._output = session.output
@@ -222,7 +222,7 @@ class _Report:
         self._meter.show(lambda: f"{read:,} of {work.total:,} events, {self._meter.rate(read)}")
 
     def broken_off(self, state: "CopyState", path: Path | None, *, goes_on: bool) -> None:
-        """Say what is done, and how to go on, unless the reason says that it can't."""
+        """Report what is done, and how to go on, unless the reason is that it can't."""
         stored = _stored(state)
         earlier = f", {stored:,} with those of earlier runs" if self._stored_before else ""
         advice = f"the same command goes on, with --state {path}" if path else "with --state a copy can be continued"
@@ -230,7 +230,7 @@ class _Report:
         self.note(f"Not complete: {stored - self._stored_before:,} events are copied{earlier}{how}.")
 
     def end(self, work: "Copy", client: "Client") -> bool:
-        """Say what was done; whether everything is copied."""
+        """Report what was done; return whether everything is copied."""
         from rioni.cli.events.copying import growth
 
         state = work.state.state
@@ -268,7 +268,7 @@ def _counts(outcome: "Outcome") -> tuple[int, int]:
 
 
 def _stored(state: "CopyState") -> int:
-    """How many events all runs with a state have copied."""
+    """The number of events that all runs with a state have copied."""
     return sum(each.stored for each in state.partitions.values())
 
 

@@ -1,6 +1,6 @@
-"""How far a copy is, in a file that outlives it: so that it goes on where it was interrupted, and repeats nothing.
+"""The progress of a copy, in a file that outlives it: so that it goes on where it was interrupted, and repeats nothing.
 
-Before a batch is published, the file says from where to where it reaches. After a crash the same batch is read and
+Before a batch is published, the file gets its first and last place. After a crash the same batch is read and
 published again, under the same idempotency key, and the broker knows whether it was stored.
 """
 
@@ -21,11 +21,11 @@ from rioni.files.plain import edited, read_file
 
 FORMAT = 1
 SAVE_EVERY_S = 1.0
-"""How often progress is written down that needs no batch: events that the filter leaves out."""
+"""Seconds between writes of progress that needs no batch: events that the filter leaves out."""
 
 
 class PartitionState(msgspec.Struct):
-    """How far a partition of the source is."""
+    """The progress of a partition of the source."""
 
     copied: str
     """The offset up to which everything is copied."""
@@ -34,7 +34,7 @@ class PartitionState(msgspec.Struct):
     read: int = 0
     """Events."""
     stored: int = 0
-    """Those that the target has."""
+    """The events that the target has."""
     refused: int = 0
 
 
@@ -55,11 +55,11 @@ class CopyState(msgspec.Struct, kw_only=True):
 
     format: int = FORMAT
     id: str = msgspec.field(default_factory=lambda: str(uuid4()))
-    """Part of the idempotency keys: copies do not know each other."""
+    """A part of the idempotency keys that tells copies from each other."""
     source: Identity
     target: Identity
     options: dict[str, str]
-    """What batches depend on, beside their events."""
+    """The options that batches depend on, in addition to their events."""
     target_begin: dict[str, str]
     """The newest offset of each partition of the target before anything was copied."""
     lost: int = 0
@@ -155,7 +155,7 @@ def state_file(path: Path | None, new: CopyState) -> Iterator[StateFile]:
 
 
 def _other_copy(state: CopyState, new: CopyState) -> str:
-    """Of which copy a state is that does not fit to a new one, and what to do."""
+    """Describe the copy that a state belongs to if it does not fit the new copy, and what to do."""
     if (state.source.event_type, state.target.event_type) != (new.source.event_type, new.target.event_type):
         return f"a copy from {state.source.event_type} to {state.target.event_type}. Name another file."
     if state.target == new.target:

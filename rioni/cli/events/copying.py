@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 THREADS = 4
 """Partitions that are copied at the same time."""
 POLL_S = 1.0
-"""How often a copy that follows looks for new events."""
+"""Seconds between two polls for new events of a copy that follows."""
 
 
 class RefusedEvent(NamedTuple):
@@ -39,7 +39,7 @@ class RefusedEvent(NamedTuple):
     step: str
     reason: str
     event: bytes
-    """As it is in the source."""
+    """The event as it is in the source."""
 
 
 class Stopped(Exception):
@@ -53,7 +53,7 @@ def new_state(source: EventType, target: EventType, target_client: Client, optio
         source: the event type.
         target: the event type.
         target_client: of its broker.
-        options: what the batches depend on, beside their events.
+        options: what the batches depend on, in addition to their events.
     """
     bounds = Locator(target_client, target.name).bounds()
     return CopyState(
@@ -119,11 +119,11 @@ class Copy:
         state: how far it is.
         batch: events of a batch at most.
         stop: whether to stop at the first event that is refused.
-        refused: is told about each one, by several threads.
-        progress: is told after each batch.
+        refused: called with each one, by several threads.
+        progress: called after each batch.
         check: raises Invalid if source or target is no longer the event type of the state.
-        give_up: ends the requests of other threads, where one has failed.
-        ending: is set where the copy ends, so that nothing waits any longer.
+        give_up: ends the requests of other threads, if one has failed.
+        ending: is set when the copy ends, so that nothing waits any longer.
     """
 
     reader: Reader
@@ -141,10 +141,10 @@ class Copy:
     total: int = 0
     """Positions of the source that are to be copied, so far."""
     stopped: dict[str, Outcome] = field(default_factory=dict)
-    """What became of the batches, by partition, that ended with a refused event; the state does not count them."""
+    """The outcomes, by partition, of the batches that ended with a refused event; the state does not count them."""
 
     def run(self, selection: Selection, *, follow: bool) -> None:
-        """Copy what is selected; blocks until it is copied, with `follow` up to `until`, or for ever.
+        """Copy the selected events; blocks until they are copied, with `follow` up to `until`, or for ever.
 
         Raises:
             Stopped: an event was refused, and that is the end.
@@ -241,7 +241,7 @@ class Copy:
     def _publish_part(
         self, partition: str, chosen: Sequence[tuple[TimelinePosition, "msgspec.Raw"]], key: str
     ) -> Outcome:
-        """Publish events in one request, and tell which were refused."""
+        """Publish events in one request, and return which were refused."""
         events = [self.transform(bytes(event), partition, at) for at, event in chosen]
         outcome = self.publisher.publish(events, key)
         for number, step, reason in outcome.refused:
@@ -285,7 +285,7 @@ def _parts(
 
 
 def growth(client: Client, state: CopyState) -> int | None:
-    """How many events the target has got since the copy began, from all producers; None where that can't be known."""
+    """How many events the target has got since the copy began, from all producers; None if that can't be known."""
     locator = Locator(client, state.target.event_type)
     begin = {name: place(offset) for name, offset in state.target_begin.items()}
     try:
@@ -309,12 +309,13 @@ def target_of(
         client: of its broker.
         name: of the event type.
         source_client: of the broker of the source.
-        source: what is copied.
+        source: the event type that is copied.
         selection: of its events.
-        create: whether to make it where there is none.
+        create: whether to make it if it does not exist.
 
     Raises:
-        Invalid: there is none, it is the source itself, or the selection does not fit, in which case nothing is made.
+        Invalid: it does not exist, it is the source itself, or the selection does not fit, in which case nothing is
+            made.
     """
     locator = Locator(source_client, source.name)
     bounds = locator.bounds(selection.partitions)

@@ -1,4 +1,4 @@
-"""Options of the commands that read events, and what they mean."""
+"""Options of the commands that read events, and their meaning."""
 
 import contextlib
 from collections.abc import Callable, Sequence
@@ -93,7 +93,7 @@ def check_asked(
     columns: Sequence[str],
     event_filter: str | None = None,
 ) -> None:
-    """Check what is asked of events against their schemas; warns on stderr, raises Invalid."""
+    """Check the members that options name against the schemas of the events; warns on stderr, raises Invalid."""
     paths = shown_paths(line_template, columns)
     if not paths and event_filter is None:
         return
@@ -117,14 +117,14 @@ def check_filter_option(note: Callable[[str], None], event_types: "Sequence[Even
 def selection(
     partitions: list[str] | None, since: datetime | None, until: datetime | None, from_offset: str | None = None
 ) -> "Selection":
-    """What the options select; raises Invalid where they contradict each other."""
+    """Return the selection that the options ask for; raises Invalid if they contradict each other."""
     from rioni.cli.events.selecting import Selection
 
     return Selection(partitions=tuple(partitions or ()), since=since, until=until, from_offset=from_offset)
 
 
 def readers(session: "Session", event_types: list[str]) -> "list[Reader]":
-    """A patient reader of each event type, once the broker has answered; raises Invalid where one is named twice."""
+    """A patient reader of each event type, once the broker has answered; raises Invalid if one is named twice."""
     from rioni.cli.events.reading import Reader
 
     if len(set(event_types)) < len(event_types):
@@ -143,7 +143,7 @@ def note_lost(readers: "list[Reader]", note: Callable[[str], None]) -> None:
 
 
 def check_placing(session: "Session", event_type: "EventType", key: str | None, partition: str | None) -> None:
-    """Check that `--key` and `--partition` say something of the events of an event type; raises Invalid."""
+    """Check that `--key` and `--partition` apply to the events of an event type; raises Invalid."""
     from rioni.cli.events.places import Locator
     from rioni.client import Forbidden
     from rioni.client.encoding import CATEGORY_WITHOUT_METADATA

@@ -23,7 +23,7 @@ ESCAPES = {r"\t": "\t", r"\n": "\n"}
 
 
 def template(text: str) -> Callable[[Any], str]:
-    r"""What fills a template with the values of a JSON value.
+    r"""Return a function that fills a template with the values of a JSON value.
 
     Braces hold the path of a value, and may end with a format: `{price:>10.2f}`. Values that are missing are empty,
     objects and lists are JSON. `{{` is a brace, `\t` a tabulator, `\n` a line break.
@@ -77,7 +77,7 @@ def _formatted(value: Any, spec: str) -> str:
 CURSOR_MEMBERS = ("event_type", "partition", "offset")
 TIME, EVENT, CURSOR = "time", "event", "cursor"
 WIDTH_MAX = 60
-"""Characters of a column to which others are aligned; longer values move what follows."""
+"""Characters of a column to which others are aligned; longer values move the columns after them."""
 
 ROWS_TOGETHER = 100
 """Rows of a table that are aligned together at its beginning, unless they take longer than a moment to come."""
@@ -91,7 +91,7 @@ class EventWriter(Protocol):
         """Write them, at once but for the first rows of a table."""
 
     def finish(self) -> None:
-        """Write what was not written yet."""
+        """Write the events that were not written yet."""
 
 
 def event_writer(
@@ -103,7 +103,7 @@ def event_writer(
     metadata: bool | None = None,
     with_event_type: bool = False,
 ) -> EventWriter:
-    """What writes the events of pieces, at once.
+    """Return a function that prints the events of pieces at once.
 
     Args:
         output: of the command.
@@ -143,7 +143,7 @@ def shown_paths(line_template: str | None, columns: Sequence[str]) -> list[str]:
 
 class _Immediate:
     def finish(self) -> None:
-        """Nothing waits."""
+        """Do nothing, since nothing waits to be written."""
 
 
 class _TemplateWriter(_Immediate):

@@ -1,4 +1,4 @@
-"""Places in the partitions of an event type: where they begin and end, at a time, so many events further."""
+"""Places in the partitions of an event type: their beginning and end, a time, or a number of events further."""
 
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
@@ -16,11 +16,11 @@ Places = dict[str, TimelinePosition]
 """The last place read, by partition."""
 
 PROBE_S = 1
-"""How long a probe for an event's time waits, where there is none."""
+"""Seconds that a probe for an event's time waits if there is no event."""
 
 
 class Bounds(NamedTuple):
-    """What a partition holds."""
+    """The places of the first and the last event in a partition."""
 
     before_oldest: TimelinePosition
     """The place before the oldest event that can be read."""
@@ -34,7 +34,7 @@ class Locator:
         self._client, self.event_type = client, event_type
 
     def bounds(self, partitions: Sequence[str] = ()) -> dict[str, Bounds]:
-        """What the partitions hold now.
+        """Return the bounds of the partitions as they are now.
 
         Args:
             partitions: only these; by default all.
@@ -72,12 +72,12 @@ class Locator:
         return {cursor.partition: place(cursor.offset) for cursor in found}
 
     def shifted(self, partition: str, at: TimelinePosition, count: int) -> TimelinePosition:
-        """The place so many events further; for negative numbers, before."""
+        """The place `count` events further; for negative numbers, earlier."""
         item = CursorSpecification(partition=partition, offset=at.offset, shift=count)
         return place(self._client.partitions.shift(self.event_type, [item])[0].offset)
 
     def distance(self, partition: str, after: TimelinePosition, to: TimelinePosition) -> int:
-        """How many positions lie behind one place, up to and including another one."""
+        """The number of positions after one place, up to and including another one."""
         if after.order == to.order:
             return to.position - after.position
         pair = (
@@ -87,7 +87,7 @@ class Locator:
         return self._client.partitions.distances(self.event_type, [pair])[0].distance
 
     def _searched(self, partition: str, bounds: Bounds, time: datetime) -> TimelinePosition:
-        """Bisect: the first event is looked for that is not older."""
+        """Bisect, looking for the first event that is not older."""
         first, last = 0, self.distance(partition, bounds.before_oldest, bounds.newest)
         while first < last:
             middle = (first + last) // 2

@@ -1,7 +1,7 @@
-"""Reads ranges of partitions, and follows what is published, by low-level streams: nothing is committed.
+"""Reads ranges of partitions, and follows new events, by low-level streams: nothing is committed.
 
-Streams that end or break are opened again behind the last event read. What retention has removed before it could be
-read is counted.
+Streams that end or break are opened again after the last event read. Events that retention removed before they could
+be read are counted.
 """
 
 import re
@@ -46,7 +46,7 @@ class Pace:
         self._count = 0
 
     def changes(self, events: int) -> bool:
-        """Take note of so many further events; whether `batch_limit` is another one now."""
+        """Count further events; return whether `batch_limit` has changed."""
         self._count += events
         seconds = self._clock() - self._since_s
         if seconds < EVERY_S:
@@ -64,17 +64,17 @@ class Pace:
 # --- Tries again where a stream breaks: with growing pauses, and not for ever ---
 
 PATIENCE_S = RETRY_S
-"""How long it is tried again without progress, as long as by clients: an outage of a minute is no error."""
+"""Seconds without progress for which it is tried again, as by clients: an outage of a minute is no error."""
 FAILURES_SILENT = 3
-"""People are told from this one on."""
+"""The number of failures in a row after which people are informed, once."""
 
 
 class Patience:
     """Counts failures in a row.
 
     Args:
-        note: tells people why it takes so long.
-        sleep: waits so many seconds.
+        note: informs people of the reason for the delay.
+        sleep: waits a number of seconds.
         now_s: the time, from any moment on.
     """
 
@@ -95,10 +95,10 @@ class Patience:
         """Wait before the next attempt.
 
         Args:
-            ex: why it failed; None where the broker ended a stream without saying why.
+            ex: why it failed; None if the broker ended a stream without a reason.
 
         Raises:
-            ClientError: this error, where no further attempt would help, or there was no progress for `PATIENCE_S`.
+            ClientError: this error, if no further attempt would help, or there was no progress for `PATIENCE_S`.
         """
         now_s = self._now_s()
         if not self._failures:
@@ -116,25 +116,25 @@ BATCH_EVENTS = 500
 EVENTS_MAX = 1_000_000
 """Events of a stream; the next one goes on."""
 PIECE_BYTES = 8_000_000
-"""What the events of a piece may have together; where they have more, the following pieces have fewer events."""
+"""The bytes that the events of a piece may have together; if they have more, the following pieces have fewer events."""
 FLUSH_TIMEOUT_S = 1
 QUIET_MAX = 5
 """Keep-alives in a row, that do not move, after which a range counts as read: other servers do not show it."""
 NEW_PARTITIONS_S = 30
-"""How often partitions are looked for that were added."""
+"""Seconds between two polls for partitions that were added."""
 
 _EXPIRED = re.compile(r"skipped events due to retention time passed, count: ([0-9]+)")
 
 
 class Range(NamedTuple):
-    """What to read of a partition."""
+    """A range of a partition to read."""
 
     partition: str
     after: TimelinePosition
     to: TimelinePosition
     """The place of the last event wanted."""
     positions: int
-    """How many there are between the two."""
+    """The number of positions between the two."""
 
 
 class Piece(NamedTuple):
@@ -159,11 +159,11 @@ class Reader:
     Args:
         client: of the broker.
         event_type: the name.
-        note: tells people what they should know.
-        exact: whether the place of each event matters. The broker names only that of the last event of a batch; where
+        note: shows people a message.
+        exact: whether the place of each event matters. The broker names only that of the last event of a batch; if
             there are gaps between its events, they are read again one by one.
         batch_events: of a piece at most.
-        sleep: waits so many seconds before it is tried again.
+        sleep: waits a number of seconds before the next attempt.
     """
 
     def __init__(
@@ -211,7 +211,7 @@ class Reader:
             count = self.locator.distance(part.partition, after, part.to)
 
     def follow(self, places: Places) -> Generator[Piece, None, None]:
-        """What comes behind some places, for ever; blocks until it comes.
+        """Yield the events after some places, for ever; blocks until they come.
 
         At least every second there is a piece of each partition, perhaps without events. Partitions that are added are
         read from their beginning.
@@ -280,7 +280,7 @@ class Reader:
         return self.locator.distance(part.partition, after, part.to) <= 0
 
     def _follow(self, places: Places, pace: Pace) -> Generator[Piece, None, None]:
-        """Pieces of one stream, which ends where partitions were added, or another pace is better."""
+        """Yield pieces of one stream, which ends when partitions were added, or another pace is better."""
         keep_alives = 0
         places = dict(places)
         with closing(self._stream(places, pace.batch_limit)) as batches:
@@ -335,7 +335,7 @@ class Reader:
         return {name: each.before_oldest for name, each in bounds.items() if name not in places}
 
     def _behind_expired(self, places: Places, refusal: PreconditionFailed) -> Places:
-        """Places that can be read, where some do not exist any more; raises the refusal if that is not the reason."""
+        """Places that can be read, if some do not exist any more; raises the refusal if that is not the reason."""
         bounds = self.locator.bounds()
         moved = {
             name: bounds[name].before_oldest
@@ -353,7 +353,7 @@ class Reader:
 
 
 def _cut(piece: Piece, to: TimelinePosition) -> Piece:
-    """Without the events behind a place."""
+    """The piece without the events after a place."""
     if piece.read_to <= to:
         return piece
     wanted = sum(piece.place(index) <= to for index in range(len(piece.events)))

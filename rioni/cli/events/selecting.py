@@ -17,18 +17,18 @@ from rioni.domain.timelines.position import TimelinePosition
 # --- What a user wants to read of an event type: times, offsets and partitions become ranges ---
 
 CLOCKS_DIFFER = timedelta(minutes=1)
-"""How far the clocks of a broker and of this machine may be apart."""
+"""The largest difference that is expected between the clocks of a broker and of this machine."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Selection:
-    """Which events are wanted.
+    """The selection of the events to read.
 
     Args:
         partitions: only of these; by default of all.
         since: stored at this time or later.
         until: stored before this time.
-        from_offset: the first event wanted, where there is one partition; or `begin`, or `end`.
+        from_offset: the first event wanted, if there is one partition; or `begin`, or `end`.
     """
 
     partitions: tuple[str, ...] = ()
@@ -51,16 +51,16 @@ class Selection:
 
 
 def starts(locator: Locator, bounds: Mapping[str, Bounds], wanted: Selection, *, from_end: bool) -> Places:
-    """The places behind which reading begins.
+    """The places after which reading begins.
 
     Args:
         locator: of the event type.
         bounds: of the partitions.
         wanted: the selection.
-        from_end: where nothing is said about it, whether to begin with what is published from now on.
+        from_end: whether to start at the end if the selection has no start.
 
     Raises:
-        Invalid: the offset is none, does not say of which partition it is, or lies behind the end of the partition.
+        Invalid: the offset is malformed, does not name its partition, or lies beyond the end of the partition.
     """
     if wanted.since is not None:
         return locator.at(bounds, wanted.since)
@@ -108,7 +108,7 @@ Wanted = Callable[[msgspec.Raw], bool]
 
 
 def wanted_by(expression: str | None) -> Wanted:
-    """What says of an event whether a filter of subscriptions would let it pass.
+    """Return a function that returns whether a filter of subscriptions would let an event pass.
 
     Args:
         expression: in CEL; None for all events.
@@ -140,7 +140,7 @@ def selected(pieces: Iterable[Piece], wanted: Wanted) -> Iterator[Piece]:
 
 
 def _parts(piece: Piece, chosen: list[bool]) -> Iterator[Piece]:
-    """Pieces of events that stand together; only the last one reaches as far as the whole."""
+    """Pieces of adjacent events; only the last one reaches as far as the whole."""
     if all(chosen):
         yield piece
         return
@@ -157,7 +157,7 @@ def _parts(piece: Piece, chosen: list[bool]) -> Iterator[Piece]:
 
 
 def limited(pieces: Iterable[Piece], limit: int | None) -> Iterator[Piece]:
-    """The pieces up to so many events."""
+    """The pieces up to `limit` events."""
     left = limit
     for piece in pieces:
         if left is None:

@@ -72,12 +72,12 @@ def tail(
     already come in the order in which the broker received them, over all partitions and event types; events that
     are published meanwhile come as they arrive, those of one partition always in their order.
 
-    `--no-follow` ends with the newest event as of the start; if nothing says where to begin, it begins with the oldest
+    `--no-follow` ends with the newest event as of the start; if no option sets the beginning, it begins with the oldest
     one. `--until` ends at that time.
 
     No subscription is made and nothing is committed: others do not notice. When the connection breaks, or the broker
-    ends the stream, reading continues behind the last event. What retention removes before it could be read is
-    counted on stderr.
+    ends the stream, reading continues after the last event. Events that retention removes before they could be
+    read are counted on stderr.
 
     `--json` writes a line `{"cursor": {"event_type", "partition", "offset"}, "event": …}` for each event. `--template`
     and `--columns` name members of the event by their path; `cursor.partition` and `cursor.offset` are its place, in
@@ -85,7 +85,7 @@ def tail(
     member of the event with such a name is `event.time`. A path that the schema excludes is an error; one that it does
     not declare is shown with a warning on stderr. `--filter` is the
     [language of subscriptions](reference/subscriptions.md#filters): `event.total > 100 && metadata.flow_id != ''`. It
-    is [compared with the schema](reference/subscriptions.md#filter-check) as theirs are. An offset behind the end of
+    is [compared with the schema](reference/subscriptions.md#filter-check) as theirs are. An offset beyond the end of
     the partition is an error.
     """
     from rioni.cli.events.across_partitions import tailed
@@ -142,9 +142,9 @@ def search(
 ) -> None:
     """Look for events in a range of time, in all partitions at the same time.
 
-    Reads what is there when the command begins, and ends early at `--limit`. Without `--sort` events come as they are
-    found, those of one partition in their order. Times are those at which events were stored; only what was stored in
-    the range is read. A terminal shows how many positions of the partitions were looked at.
+    Reads the events that are there when the command begins, and ends early at `--limit`. Without `--sort` events come
+    as they are found, those of one partition in their order. Times are those at which events were stored; only what was
+    stored in the range is read. A terminal shows how many positions of the partitions were looked at.
 
     The output has the forms of [tail](cli/events.md#rioni-tail). The exit code is 1 if nothing was found.
     """

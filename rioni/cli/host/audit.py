@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 CHARACTERS_MAX = 160
 """Longer values are cut; `--json` has them whole."""
 MEMBERS = ("position", "recorded_at", "actor", "realm", "topic")
-"""Of an entry, before what it changed."""
+"""The members of an entry that are shown before its changes."""
 STYLES = {"+": "green", "-": "red", "~": "yellow"}
 
 Resource = Annotated[
@@ -39,9 +39,10 @@ def log(resource: Resource, *, json: Json = False, data: Data = None, config_fil
     """Show everything that ever happened to a resource.
 
     Oldest first: position, time, client, what happened, and each changed member (`+` added, `-` removed, `~` replaced;
-    within the text of a schema behind `>`). A resource is a kind and a key, such as `event-type:order.created` or
+    within the text of a schema after `>`). A resource is a kind and a key, such as `event-type:order.created` or
     `subscription:<id>`; a name alone is that of an event type, and `settings` the settings. `--json` prints an object a
-    line, with whole values and both states. Like `show` and `diff` it only reads, beside a running broker or on a copy.
+    line, with whole values and both states. Like `show` and `diff` it only reads, while a broker is running or on a
+    copy.
     """
     settings = load_settings(config_file, data=data)
     from rioni.operations import history as history_operations
@@ -91,7 +92,7 @@ def diff(
     data: Data = None,
     config_file: ConfigFile = None,
 ) -> None:
-    """Show what is different at two moments.
+    """Show the differences between two moments.
 
     Resource by resource. Output and `--json` are those of `rioni audit log`.
     """
@@ -125,7 +126,7 @@ def _print_changes(console: "Console", step: "Step") -> None:
 
 
 def _changes(before: Any, after: Any, above: str = "") -> Iterator[tuple[str, str]]:
-    """What has changed, a line each: `+` was added, `-` removed, `~` replaced."""
+    """Yield each change as a sign and a line: `+` for added, `-` for removed, `~` for replaced."""
     from rioni.domain.json_patch import json_patch
 
     if not above and (before is None or after is None):
@@ -221,7 +222,7 @@ app = typer.Typer(name="audit")
 
 
 class AuditFormat(StrEnum):
-    """How the audit trail is written."""
+    """The format of the audit trail."""
 
     TABLE = "table"
     JSONL = "jsonl"
@@ -246,7 +247,7 @@ def audit(
     config_file: ConfigFile = None,
     json: Json = False,
 ) -> None:
-    """Read from the data on this host who changed what, when, from where: every administrative change ever made.
+    """Read from the data on this host who changed what, when and from where: every administrative change ever made.
 
     Of timelines also how: what an event type has moved from and to. No broker is asked, nor by the other commands here
     but `list` and `denials`, which ask a running broker over HTTP for what its users may see; standard error names the

@@ -1,4 +1,4 @@
-"""Commands of `rioni audit` that prove what the log holds: checkpoints and proofs."""
+"""Commands of `rioni audit` that prove the contents of the log: checkpoints and proofs."""
 
 import json
 from enum import StrEnum

@@ -1,4 +1,4 @@
-"""Commands that run what the nodes of a cluster share, to try and to develop."""
+"""Commands that run the servers that the nodes of a cluster share, to try and to develop."""
 
 import sys
 import time

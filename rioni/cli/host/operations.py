@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def write_problems(problems: Iterable["Problem"], remarks: Iterable[str], *, as_json: bool) -> int:
     """Write each problem as it is found, then remarks and a summary; return how many problems there are.
 
-    Remarks are left out where the registry, which they are about, can't be read.
+    Remarks are left out if the registry, which they are about, can't be read.
     """
     from rioni.installation.stores import counted
     from rioni.operations.verification import as_object
@@ -116,9 +116,9 @@ def verify(
     place and what depends on it. `--json` prints each finding as an object (`store`, `position`, `finding`, `affects`),
     and a summary at the end (`findings`, `stores`, `first_log_position`, `remarks`, `seconds`). Remarks name what is
     unusual though nothing is damaged, and [what no check shows](operating/backup.md#what-no-check-shows). Writes
-    nothing, migrates nothing, needs no writable directory, and may run beside the broker or on a copy. On a terminal it
-    shows its progress. A long log is checked by several processes. `--restored` compares also [the servers of a cluster
-    that were restored](operating/cluster.md#backup-and-restore).
+    nothing, migrates nothing, needs no writable directory, and may run while the broker runs, or on a copy. On a
+    terminal it shows its progress. A long log is checked by several processes. `--restored` compares also [the servers
+    of a cluster that were restored](operating/cluster.md#backup-and-restore).
 
     The log has to extend each [checkpoint](reference/transparency-log.md#checkpoints) that is given. They have to be
     signed by the key `--log-key`, by default by one that the log itself names; auditors who distrust the broker keep

@@ -22,7 +22,7 @@ def load_settings(file: Path | None, *, restoring: bool = False, **flags: object
     Args:
         file: of settings; None for the default one.
         restoring: whether the command replaces the files of the data directory.
-        flags: values of options by setting; None where an option was not given.
+        flags: values of options by setting; None if an option was not given.
     """
     from rioni.config import logs as logging_setup
 

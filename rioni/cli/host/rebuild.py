@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 DIFFERENCES_SHOWN = 10
-"""For each table and kind, on the terminal."""
+"""The most differences for each table and kind that are shown on the terminal."""
 
 
 class DifferenceFormat(StrEnum):
-    """How differences are written."""
+    """The format of differences."""
 
     TABLE = "table"
     JSONL = "jsonl"

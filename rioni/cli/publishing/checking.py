@@ -26,7 +26,7 @@ JSON_SCHEMA_TYPE = "json_schema"
 
 
 def schema_of(event_type: EventType) -> EffectiveSchema | None:
-    """What events are validated against, with metadata; None where the schema is not a JSON schema.
+    """The schema, with metadata, that events are validated against; None if it is not a JSON schema.
 
     Raises:
         Invalid: the schema uses a draft that is not known.
@@ -135,7 +135,7 @@ def check_filter_of(event_types: Sequence[EventType], expression: str) -> Sequen
 
 
 def filters_that_lose(client: Client, before: EventType, after: EventType) -> list[str]:
-    """Warnings about filters of subscriptions that read what a change of a schema excludes.
+    """Warnings about filters of subscriptions that read members which a change of a schema excludes.
 
     Args:
         client: of the broker; asked for the subscriptions.

@@ -39,7 +39,7 @@ _KINDS_OF_VALUES = {
 }
 _COMBINATIONS = ("allOf", "anyOf", "oneOf")
 _OTHER_FORMATS = ("{", "[", "<")
-"""How the first cell of a header does not begin, but JSON and HTML do."""
+"""Beginnings of JSON and HTML, which the first cell of a header does not have."""
 _MARK = "\ufeff"
 _OTHER_SEPARATORS = re.compile(r"[,;|\t]")
 _PATTERNS = {
@@ -106,7 +106,7 @@ def columns_of(header: Sequence[str], types: Mapping[str, str], schema: Mapping[
 
 
 def _check_is_header(paths: Sequence[Sequence[str]], types: Mapping[str, str], schema: Mapping[str, Any]) -> None:
-    """Refuse a first line with another separator, or with values, as far as the schema shows that; raises Invalid."""
+    """Refuse a first line with another separator, or with values, if the schema shows that; raises Invalid."""
     if not types and len(paths) == 1 and (other := _OTHER_SEPARATORS.search(".".join(paths[0]))):
         raise Invalid(
             f"line 1 is a single column with {other[0]!r} in its name. Columns are separated by commas in CSV and by "
@@ -213,7 +213,7 @@ def csv_events(
 
 
 def _decoded(lines: Iterable[bytes]) -> Iterator[str]:
-    """Whole lines, where longer ones come in pieces."""
+    """Whole lines, even if longer ones come in pieces."""
     begun = b""
     for piece in lines:
         begun += piece
@@ -255,7 +255,7 @@ def _text(row: Sequence[str], delimiter: str) -> bytes:
 
 
 def _value(cell: str, column: Column) -> Any:
-    """The value of a cell; UNSET where its member is left out. Raises ValueError."""
+    """The value of a cell; UNSET if its member is left out. Raises ValueError."""
     if not cell and column.nullable:
         return None
     if column.type in (TEXT, None):

@@ -1,4 +1,4 @@
-"""Events in files and pipes: options, reading by format, and what is said about events that are refused."""
+"""Events in files and pipes: options, reading by format, and reports of refused events."""
 
 import functools
 import gzip
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 STDIN = "-"
 REASONS_MAX = 20
-"""Refused events that people are told about; a file of rejected events has all."""
+"""The most refused events that are reported to people; a file of rejected events has all."""
 
 Files = Annotated[list[str] | None, typer.Argument(help="Files, also `.gz`; without any, or for `-`, standard input.")]
 Format = Annotated[
@@ -65,10 +65,10 @@ def lines_of_files(
 
     Args:
         files: their names; `-` for standard input.
-        file_format: of all; None to look at each.
+        file_format: of all; None to detect that of each.
         types: of columns, as the user gives them.
         event_type: whose schema knows the types of the others.
-        stop: whether what can't be read ends the command. Then all files but pipes are read once before, so that
+        stop: whether a part that can't be read ends the command. Then all files but pipes are read once before, so that
             nothing of them is published if a part can't be read.
 
     Raises:
@@ -156,7 +156,7 @@ def opened(name: str) -> Iterator[BinaryIO]:
     """A file, decompressed if its name ends with `.gz`, or standard input.
 
     Raises:
-        Invalid: it can't be read, also where the block finds that.
+        Invalid: it can't be read, also if the block finds that.
     """
     try:
         if name == STDIN:
@@ -182,7 +182,7 @@ def _can_be_read_twice(name: str) -> bool:
 
 @contextmanager
 def _read_again(name: str) -> Iterator[None]:
-    """Go back in standard input to where it was; other files are opened anew anyway."""
+    """Go back in standard input to its earlier position; other files are opened again anyway."""
     if name != STDIN:
         yield
         return
@@ -234,17 +234,17 @@ def upload(
 
     Args:
         session: of the command.
-        files: where the events come from.
-        lines: what they contain.
+        files: the sources of the events.
+        lines: their contents.
         publisher: of batches.
         event_type: as it is before.
         complete: makes an event complete.
         batch: events of a batch at most.
         once: whether a repetition stores only what is missing.
         stop: whether to stop at the first event that is refused.
-        rejected: file for what is refused.
+        rejected: file for the refused events.
         done: what was done with the events, such as `published to orders`.
-        variant: what else events depend on, where a repetition is recognised.
+        variant: other settings that events depend on, to recognise a repetition.
     """
     from rioni.cli.publishing.uploading import Upload, as_they_arrive
     from rioni.client import ClientError
@@ -282,12 +282,12 @@ def upload(
 
 
 class Report:
-    """Says what is refused, and how far the command is.
+    """Reports refused events, and the progress of the command.
 
     Args:
         output: of the command.
         stack: closes the file with the command.
-        rejected: file for what is refused.
+        rejected: file for the refused events.
     """
 
     def __init__(self, output: Output, stack: ExitStack, rejected: Path | None) -> None:
@@ -320,7 +320,7 @@ class Report:
         )
 
     def end(self, upload: "Upload", done: str) -> None:
-        """Say what was done with so many events, such as `published to orders`."""
+        """Report how many events were processed, and how, such as `published to orders`."""
         self._meter.clear()
         totals = upload.totals
         refused = f"; {totals.rejected:,} refused" if totals.rejected else ""
@@ -331,7 +331,7 @@ class Report:
         )
 
     def broken_off(self, upload: "Upload") -> None:
-        """Say where it ended early."""
+        """Report where it ended early."""
         self._meter.clear()
         last = upload.totals.last
         where = "" if last is None else f", up to {last.source}:{last.found.line}"

@@ -12,7 +12,7 @@ from rioni.domain.errors import Invalid
 # --- Completes the metadata of events before they are published, and removes what only the broker may set ---
 
 SET_BY_BROKER = frozenset({"published_by", "received_at", "version"})
-"""Brokers refuse events that have these members; what a stream delivers has them."""
+"""Members that brokers refuse in events, although delivered events have them."""
 
 _decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _encode = msgspec.json.Encoder().encode
@@ -48,7 +48,7 @@ class Completion:
 
         Args:
             event: a JSON object.
-            new: what it gets where it is missing; by default as for all events.
+            new: the values that it gets if they are missing; by default as for all events.
 
         Raises:
             Invalid: the event has no key, though there has to be one.
@@ -101,7 +101,7 @@ BATCH_BYTES_MAX = 4_000_000
 """Events of a batch; brokers and proxies refuse large bodies."""
 
 _PARTLY = "publishing"
-"""The step of results where some events are stored and others not, or perhaps not."""
+"""The step of results if some events are stored and others not, or perhaps not."""
 _STORED_BEFORE = "Idempotency-Key: another batch was stored under this key"
 
 
@@ -109,17 +109,17 @@ class Refusal(NamedTuple):
     """An event that the broker refused."""
 
     number: int
-    """Its place in the batch, from 0."""
+    """The place of the event in the batch, from 0."""
     step: str
     reason: str
 
 
 class Outcome(NamedTuple):
-    """What became known of a batch.
+    """The outcome of a batch.
 
     Args:
         stored: how many events are stored, or were before.
-        refused: the others; where it was to stop, only the first one, and nothing behind it is stored.
+        refused: the others; if it was to stop, only the first one, and nothing after it is stored.
     """
 
     stored: int
@@ -146,8 +146,8 @@ class BatchPublisher:
     def publish(self, events: Sequence[bytes], key: str) -> Outcome:
         """Publish a batch; blocks until its outcome is known.
 
-        Brokers refuse a batch as a whole and name the first event at fault. So what stands before that is published by
-        itself, then what stands behind it.
+        Brokers refuse a batch as a whole and name the first event at fault. So the events before it are published by
+        themselves, then the events after it.
 
         Args:
             events: their JSON, with metadata.
@@ -179,7 +179,7 @@ class BatchPublisher:
         return Outcome(stored, refused)
 
     def _try(self, events: Sequence[bytes], key: str) -> Refusal | None:
-        """What was refused; without a reason, where the batch is to be divided; None if all events are stored."""
+        """Return the refusal, without a reason if the batch is to be divided; None if all events are stored."""
         try:
             self._send(events, key)
         except PublishingFailed as ex:
@@ -197,7 +197,7 @@ class BatchPublisher:
 
 
 def _first(ex: PublishingFailed) -> Refusal:
-    """The first event that failed; raises the error where the broker names none."""
+    """The first event that failed; raises the error if the broker names none."""
     for index, result in enumerate(ex.results):
         if result.publishing_status == "failed":
             return Refusal(index, result.step, result.detail or "no reason given")
@@ -205,5 +205,5 @@ def _first(ex: PublishingFailed) -> Refusal:
 
 
 def explanation(ex: ClientError) -> str:
-    """Why a broker refused, without the request."""
+    """The reason of a broker's refusal, without the request."""
     return f"{ex.title}: {ex.detail}" if isinstance(ex, Problem) and ex.detail else str(ex)

@@ -1,6 +1,6 @@
 """Reads events from files of any length: JSON lines, JSON objects one after the other or in an array.
 
-Only one event at a time is in memory. A text that is no event is reported with its line, and reading goes on where that
+Only one event at a time is in memory. A text that is no event is reported with its line, and reading goes on if that
 is possible. Events are read with the reader that the broker has, so that both refuse the same.
 """
 
@@ -30,16 +30,16 @@ _FOREIGN = {
     b"\xff\xfe": "it is UTF-16: convert it with `iconv -f UTF-16 -t UTF-8`",
     b"\xfe\xff": "it is UTF-16: convert it with `iconv -f UTF-16 -t UTF-8`",
 }
-"""How a text does not begin, and what it is otherwise."""
+"""Beginnings that no text of an event has, and the advice for each."""
 
 
 class Record(NamedTuple):
     """An event of a file."""
 
     line: int
-    """Where it begins, from 1."""
+    """The line at which it begins, from 1."""
     text: bytes
-    """Its JSON, an object."""
+    """The JSON of the event, an object."""
 
 
 class Unreadable(NamedTuple):
@@ -156,7 +156,7 @@ _PUNCTUATION = {
     (_AFTER_ITEM, b"]"): _OUTSIDE,
     (_AFTER_ITEM, b","): _AFTER_COMMA,
 }
-"""By a place and the character there: the place after it."""
+"""The next place, by a place and the character there."""
 _EXPECTED = {
     _OUTSIDE: "an event has to be a JSON object: here an object has to begin",
     _ARRAY: "an event has to be a JSON object: here an object has to begin",
@@ -172,14 +172,14 @@ class _Values:
         self.failed = False
         self._text = b""
         self._at = 0
-        """Where the present object begins, or the text between two."""
+        """The place at which the present object, or the text between two objects, begins."""
         self._line = 1
         """The line of that."""
         self._place = _OUTSIDE
         self._depth = 0
-        """How many brackets of the present object are open."""
+        """The number of open brackets of the present object."""
         self._scanned = 0
-        """How much of the text was looked at."""
+        """The number of bytes of the text that were examined."""
 
     def feed(self, piece: bytes) -> Iterator[Found]:
         self._text = self._text[self._at :] + piece
@@ -255,7 +255,7 @@ def _unless_marked(text: bytes, reason: str) -> str:
 
 
 def _problem(text: bytes) -> str | None:
-    """Why a text is not an event; None if it is one."""
+    """The reason why a text is not an event; None if it is one."""
     if not text.startswith(b"{"):
         return _unless_marked(text, "an event has to be a JSON object")
     try:
@@ -273,7 +273,7 @@ def _problem(text: bytes) -> str | None:
 
 
 def _reason(text: bytes) -> str | None:
-    """What the strict reader reports, with the position in this text."""
+    """The error that the strict reader reports, with its position in this text; None if it reports none."""
     try:
         strict_json.decode(text)
     except strict_json.JsonError as ex:

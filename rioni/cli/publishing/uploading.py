@@ -1,4 +1,4 @@
-"""Publishes the events of files: in batches, in order, with what was refused by line."""
+"""Publishes the events of files: in batches, in order, with refused events by line."""
 
 import hashlib
 import math
@@ -16,7 +16,7 @@ from rioni.domain.errors import Invalid
 
 
 LINGER_S = 0.5
-"""How long an event of a pipe or a terminal waits for further ones."""
+"""Seconds that an event of a pipe or a terminal waits for further ones."""
 WAITING_MAX = 64
 """Events that were read and wait for their batch."""
 POLL_S = 0.2
@@ -35,7 +35,7 @@ class Rejected(NamedTuple):
 
 
 class Line(NamedTuple):
-    """What a file has at a line."""
+    """A line of a file, and what was read from it."""
 
     source: str
     found: Found
@@ -51,31 +51,31 @@ def readable(lines: Iterable[Line], consequence: str = "nothing was done") -> It
 
 @dataclass
 class Totals:
-    """What became of the events, so far."""
+    """The numbers of events by outcome, so far."""
 
     stored: int = 0
     rejected: int = 0
-    """All that was not published."""
+    """The number of events that were not published."""
     unreadable: int = 0
-    """Those of `rejected` that are no events."""
+    """The number of `rejected` that are no events."""
     last: Line | None = None
-    """Up to this one everything is stored, or reported as rejected."""
+    """The last line up to which everything is stored, or reported as rejected."""
 
 
 @dataclass
 class Upload:
-    """Publishes what files contain.
+    """Publishes the events of files.
 
     Args:
         publisher: of the batches.
-        complete: makes an event complete; Invalid where that is not possible.
+        complete: makes an event complete; Invalid if that is not possible.
         event_type: the name, for the keys.
         batch: events of a batch at most.
         once: whether the keys are made from the content and its position, so that a repetition stores nothing again.
-        variant: what else events depend on, for such keys.
+        variant: other settings that events depend on, for such keys.
         stop: whether to stop at the first event that is refused.
-        rejected: is told about each one.
-        progress: is told after each batch.
+        rejected: called with each one.
+        progress: called after each batch.
     """
 
     publisher: BatchPublisher
@@ -94,15 +94,15 @@ class Upload:
         self._run, self._batches = uuid4(), 0
 
     def publish(self, lines: Iterable[Line | None]) -> Totals:
-        """Publish events; blocks until all are stored, or one was refused where that is the end.
+        """Publish events; blocks until all are stored, or one was refused if that is the end.
 
         Args:
-            lines: what was read; None where a batch should not wait for more.
+            lines: those that were read; None if a batch should not wait for more.
 
         Raises:
             Invalid: a line is no event, and that is the end. Nothing of its batch is published.
-            ClientError: the broker does not answer, or refuses for another reason than the events. `totals` says what
-                was stored before.
+            ClientError: the broker does not answer, or refuses for another reason than the events. `totals` has the
+                number of events stored before.
         """
         waiting: list[Line] = []
         size = 0
@@ -168,7 +168,7 @@ class Upload:
 
 
 def as_they_arrive(lines: Iterator[Line]) -> Iterator[Line | None]:
-    """Lines of a pipe or terminal, and None where no further one comes for a moment; a thread reads them."""
+    """Lines of a pipe or terminal, and None if no further one comes for a moment; a thread reads them."""
     found: queue.Queue[Line | BaseException | None] = queue.Queue(WAITING_MAX)
 
     def read() -> None:

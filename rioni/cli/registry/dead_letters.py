@@ -96,7 +96,7 @@ def redrive(
     """Publish dead letters again, for their subscription alone.
 
     A restart of the broker, or an outage of a minute, is no error once the broker has answered. With `--force` it is
-    one where some may have been published: look before you repeat it, as that publishes them once more.
+    one if some may have been published: check before you repeat it, as that publishes them once more.
     """
     chosen: dict[str, Any] = {
         "event_type": event_type,
@@ -116,7 +116,7 @@ def redrive(
 
 
 def _preview(session: Session, subscription: str, chosen: Mapping[str, Any]) -> "Cursor | None":
-    """Show what a redrive would do; return where the next one goes on."""
+    """Show the effect of a redrive; return the cursor at which the next one continues."""
     found = session.client.subscriptions.preview_redrive(subscription, **chosen)
     more = [f"There are more than these {found.redriven}."] if found.more else []
     session.output.nothing_found = found.redriven + found.already_redriven == 0
@@ -126,7 +126,7 @@ def _preview(session: Session, subscription: str, chosen: Mapping[str, Any]) -> 
 
 
 def _redrive(session: Session, subscription: str, chosen: Mapping[str, Any]) -> "Cursor | None":
-    """Redrive; return where the next one goes on."""
+    """Redrive; return the cursor at which the next one continues."""
     done = session.client.subscriptions.redrive(subscription, **chosen)
     session.output.line(done, _counts(done))
     session.output.nothing_found = done.redriven + done.already_redriven == 0

@@ -159,9 +159,9 @@ def create(
 def edit(session: Session, event_type: EventTypeName, *, yes: Yes = False) -> None:
     """Change an event type in an editor: VISUAL, EDITOR, or vi.
 
-    Shows what would change, asks, and changes it if it is still as it was. The editor opens again with what is wrong,
-    until the definition is right or is left as it is. What was written is never lost: where it was not used, its file
-    is named. A member that is removed keeps its value; `{}` and `[]` empty it.
+    Shows the changes, asks, and makes them if the event type is still as it was. The editor opens again with the
+    errors, until the definition is right or is left as it is. The edited text is never lost: if it was not used, its
+    file is named. A member that is removed keeps its value; `{}` and `[]` empty it.
     """
     editing.edit(session, lambda: session.client.event_types.get(event_type), yes=yes)
 

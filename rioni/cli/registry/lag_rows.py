@@ -1,4 +1,4 @@
-"""How far subscriptions are behind: by partition, summed up, and how that changes; pure."""
+"""The lag of subscriptions: by partition, summed up, and how it changes; pure."""
 
 from collections import deque
 from collections.abc import Iterable, Sequence
@@ -17,14 +17,14 @@ BY = ("partition", "event-type", "subscription")
 
 @dataclass(frozen=True)
 class Lag:
-    """How far a partition is behind, or all partitions of an event type or subscription together.
+    """The lag of a partition, or of all partitions of an event type or subscription together.
 
     Args:
         subscription: its id.
         application: its owning application.
         group: its consumer group.
-        event_type: None where it is about all of them.
-        partition: None where it is about all of them.
+        event_type: None if it is about all of them.
+        partition: None if it is about all of them.
         events: that are not committed; None if that is not known.
         seconds: age of the first of them; None if that is not known.
         streams: ids of the streams that read.
@@ -43,11 +43,11 @@ class Lag:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What it is about."""
+        """The subscription, event type and partition; the latter two are empty in a sum of all of them."""
         return (self.subscription, self.event_type or "", self.partition or "")
 
     def as_json(self) -> dict[str, Any]:
-        """For programs, with the names of the API."""
+        """The members for programs, with the names of the API."""
         return {
             "subscription": self.subscription,
             "owning_application": self.application,
@@ -122,7 +122,7 @@ class History:
 
     @property
     def change_per_s(self) -> float | None:
-        """Events by which the lag grows each second, negative where it shrinks; None before there are two samples."""
+        """Events by which the lag grows each second, negative if it shrinks; None before there are two samples."""
         if len(self._samples) < 2:  # noqa: PLR2004
             return None
         last_s, last = self._samples[-1]

@@ -27,7 +27,7 @@ Cursors = Annotated[list[str], typer.Argument(help=f"Each {CURSOR}.", metavar="P
 
 
 def unconsumed(item: "Mapping[str, Any]") -> "int | str | None":
-    """How many events follow a place; of one behind the newest event: by how much."""
+    """The number of events after a place; if it lies beyond the newest event, by how much."""
     count = item.get("unconsumed_events")
     return count if count is None or count >= 0 else f"{-count:,} beyond the end"
 
@@ -111,7 +111,7 @@ def shift(
     *,
     by: Annotated[int, typer.Option(help="Positions; negative for earlier ones.", metavar="POSITIONS")],
 ) -> None:
-    """Show the places that are so many positions after others, or before them."""
+    """Show the places a number of positions after others, or before them."""
     shifted = _specifications(cursors, shift=by)
     found = session.client.partitions.shift(event_type, shifted)
     session.output.items(found, {"partition": "partition", "offset": "offset"})

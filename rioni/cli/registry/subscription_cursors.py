@@ -27,11 +27,11 @@ CURSOR = "`[EVENT_TYPE:]PARTITION:OFFSET`, without the event type where there is
 ENDS = {"begin": "BEGIN", "end": "END"}
 COMMITTED = "committed"
 PARTITIONS_NAMED = 10
-"""Of a subscription, in an error."""
+"""The most partitions of a subscription that an error names."""
 
 
 class Place(NamedTuple):
-    """Where a cursor is moved.
+    """The move of a cursor.
 
     Args:
         event_type: its name.
@@ -184,7 +184,7 @@ def _wanted(
 def _target(
     to: str, event_type: str, partition: str, committed: Mapping[tuple[str, str], str], shift: int | None
 ) -> "CursorSpecification":
-    """Where `--to` leads in a partition."""
+    """Return the place in a partition that `--to` names."""
     from rioni.client import CursorSpecification
 
     target = CursorSpecification(event_type=event_type, partition=partition, shift=shift)
@@ -215,7 +215,7 @@ def _selected(
 
 
 def _preview(session: Session, places: Sequence[Place]) -> list[dict[str, Any]]:
-    """Where cursors are and would be, and the positions between; None where that is not known."""
+    """Return the present and the new place of each cursor, and the positions between; None where they are unknown."""
     rows = []
     for place in places:
         moved = _moved(session, place)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 app = typer.Typer(name="subscriptions")
 
 EVENTS_AT_ONCE = 20
-"""What the API takes."""
+"""The most events that the API takes."""
 
 
 @app.command(
@@ -107,7 +107,7 @@ def _shown(part: Mapping[str, object]) -> str:
 BATCH_EVENTS = 500
 LOOK_EVERY_S = 0.1
 IDLE_MIN_S = 2
-"""More than a broker lets events wait for a batch."""
+"""The smallest value of `--idle`: more seconds than a broker lets events wait for a batch."""
 
 
 @app.command(

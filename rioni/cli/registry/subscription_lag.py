@@ -1,4 +1,4 @@
-"""Commands that show how far subscriptions are behind, once and live."""
+"""Commands that show the lag of subscriptions, once and live."""
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 app = typer.Typer(name="subscriptions")
 
 REQUESTS_MAX = 8
-"""At the same time, where there are many subscriptions."""
+"""The most requests at the same time, if there are many subscriptions."""
 SPARKLINE_WIDTH = 30
 
 SubscriptionIds = Annotated[
@@ -115,7 +115,7 @@ def watch(
     """Show live how far subscriptions are behind, until Ctrl-C: events, change per second, and a line of the last ones.
 
     On a terminal the table is refreshed in place; otherwise each refresh writes a line for each row. When the broker
-    can't be reached, or is not available for a while, that is said, and watching goes on.
+    can't be reached, or is not available for a while, a message reports it, and watching goes on.
     """
     from rioni.cli.registry.lag_rows import History, summed
     from rioni.client import ConnectionFailed, ServerError
@@ -198,7 +198,7 @@ def _sample(row: "Lag", history: "History") -> dict[str, Any]:
 
 
 def _ticks(every: float, count: int | None) -> Iterator[float]:
-    """The times to look at, on a monotonic clock; waits between them."""
+    """The times at which to poll, on a monotonic clock; waits between them."""
     number = 0
     while count is None or number < count:
         started_s = monotonic()
@@ -210,7 +210,7 @@ def _ticks(every: float, count: int | None) -> Iterator[float]:
 
 @contextmanager
 def _screen(session: Session) -> Iterator[Any]:
-    """What shows samples: a table in place, or lines."""
+    """Yield a function that shows samples: a table that it refreshes in place, or lines."""
     if session.output.json or not sys.stdout.isatty():
         yield lambda samples, _by: _write_lines(session, samples)
         return

@@ -137,7 +137,8 @@ def create(
     """Create a subscription, unless there is one, and print its id.
 
     The same owning application, consumer group and event types are the same subscription: the command may be repeated.
-    Where it existed and is another one than was asked for, the differences are said on stderr, and nothing is changed.
+    If an existing subscription differs from the request, the differences are reported on stderr, and nothing is
+    changed.
     """
     given = {
         "owning_application": owning_application,

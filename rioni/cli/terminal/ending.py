@@ -9,7 +9,7 @@ from collections.abc import Callable
 FOUND = 1
 """Findings or differences were asked for and found."""
 NOTHING_FOUND = 1
-"""What was looked for is not there, as with grep."""
+"""Nothing was found, as with grep."""
 REFUSED = 1
 """The command did its work, but the broker refused some of it."""
 FAILED = 2

@@ -27,7 +27,7 @@ _LEADING_ZERO = re.compile(r"[-+]?0[0-9]")
 _OLD_DIRECTIVE = re.compile(r"^%YAML[ \t]+1\.[01]\b", re.MULTILINE)
 _NOT_IN_JSON = r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)"
 _LINE_BREAKS = "\r\x85\u2028\u2029"
-"""Of YAML 1.1, besides the usual one."""
+"""The line breaks of YAML 1.1, including the usual one."""
 _PLAIN = (
     ("null", r"|~|null|Null|NULL", ["", "~", "n", "N"]),
     ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
@@ -38,11 +38,11 @@ _PLAIN = (
 
 
 class NotYaml(ValueError):
-    """A text that is not YAML, or has what JSON cannot say.
+    """A text that is not YAML, or has values that JSON can't represent.
 
     Args:
-        reason: what is wrong.
-        line: where, from 1.
+        reason: the error.
+        line: its line, from 1.
     """
 
     def __init__(self, reason: str, line: int) -> None:
@@ -57,7 +57,7 @@ class Document(NamedTuple):
     Args:
         value: a JSON value.
         line: where it begins, from 1.
-        lines: of each member and item by its path, as far as they are known.
+        lines: of each member and item by its path, if they are known.
     """
 
     value: Any
@@ -230,7 +230,7 @@ def _line(node: yaml.Node) -> int:
 
 
 def json_values(text: str) -> Iterator[Document]:
-    """JSON values one after the other; raises NotYaml, also where a value would change."""
+    """JSON values one after the other; raises NotYaml, also if a value would change."""
     decoder = json.JSONDecoder(object_pairs_hook=_members, parse_float=exact_number, parse_constant=_not_json)
     end, at, line = 0, _after_spaces(text, 0), 1
     while at < len(text):

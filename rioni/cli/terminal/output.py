@@ -63,7 +63,7 @@ class Output:
         """Write a list: a line of JSON for each item, or a table.
 
         Args:
-            items: read as they are written, where it is JSON.
+            items: read as they are written, if the output is JSON.
             columns: of the table; see `table_of`.
         """
         if self.json:
@@ -125,7 +125,7 @@ class Output:
         sys.stdout.flush()
 
     def remark(self, text: str) -> None:
-        """Say something to people beside the output: on stderr where that is for programs."""
+        """Print a remark to people: on stderr if stdout is for programs."""
         say(text, err=self.json)
 
     def note(self, text: str) -> None:
@@ -161,8 +161,8 @@ def confirm_name(what: str, name: str) -> None:
     """Ask for the name of what will be lost, on a terminal.
 
     Args:
-        what: what will happen, such as `All events of orders will be deleted.`
-        name: what has to be typed.
+        what: the consequence, such as `All events of orders will be deleted.`
+        name: the text that has to be typed.
 
     Raises:
         NotConfirmed: another text was typed.
@@ -173,7 +173,7 @@ def confirm_name(what: str, name: str) -> None:
 
 
 def _answer(question: str, choice: str) -> str:
-    """What a person types; asked on stderr, as a prompt of typer would write to stdout, too."""
+    """Return a person's answer; asks on stderr, as a prompt of typer would write to stdout, too."""
     if not sys.stdin.isatty():
         raise Invalid(f"{question} There is no terminal to ask on: say it with --yes.")
     say(f"{question} {choice}: ", err=True, end="")
@@ -187,7 +187,7 @@ def _plain(value: Any) -> Any:
 
 
 def console_on(file: TextIO) -> "Console":
-    """What writes tables and figures to a file."""
+    """Return a console that writes tables and figures to a file."""
     from rich.console import Console
     from rich.table import Table
 
@@ -215,7 +215,7 @@ def as_sentence(text: str) -> str:
 
 @contextmanager
 def progress_bars() -> Iterator[Callable[[str, int, int], None]]:
-    """Show the progress of a job in phases, on stderr where that is a terminal."""
+    """Show the progress of a job in phases, on stderr if that is a terminal."""
     from rich.console import Console
     from rich.progress import Progress
 
@@ -246,7 +246,7 @@ def write_file(path: Path, content: str | bytes) -> None:
     """Write a file that the user names; a new one has the mode that the umask gives.
 
     Raises:
-        CannotWrite: the text says why.
+        CannotWrite: the text gives the reason.
     """
     try:
         path.write_bytes(content.encode() if isinstance(content, str) else content)
@@ -259,7 +259,7 @@ def opened(path: Path | None) -> Iterator[TextIO]:
     """The file that the user names, or standard output.
 
     Raises:
-        CannotWrite: the text says why.
+        CannotWrite: the text gives the reason.
     """
     if path is None:
         yield sys.stdout
@@ -274,7 +274,7 @@ EVERY_S = 0.2
 
 
 class Meter:
-    """One line about the present state; nothing where stderr is not a terminal.
+    """One line about the present state; nothing if stderr is not a terminal.
 
     Args:
         clock: returns seconds.
@@ -305,16 +305,16 @@ class Meter:
 
     @property
     def seconds(self) -> float:
-        """Since the beginning."""
+        """Seconds since the beginning."""
         return self._clock() - self._begun_s
 
     def rate(self, count: int) -> str:
-        """So many in the time since the beginning, by second."""
+        """The rate per second at which `count` was reached since the beginning."""
         return f"{count / max(self.seconds, 0.001):,.0f}/s"
 
 
 def clear_line() -> None:
-    """Remove what a meter may have written, where stderr is a terminal."""
+    """Remove the output of a meter, if stderr is a terminal."""
     if sys.stderr.isatty():
         sys.stderr.write("\r\x1b[K")
         sys.stderr.flush()

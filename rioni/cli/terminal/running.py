@@ -21,7 +21,7 @@ _CHOICE = re.compile(rf"{_QUOTED.pattern.replace('(', '(?P<given>')} is not one 
 
 
 def say_usage(ex: TyperException) -> None:
-    """Write the line to standard error; nothing where the help was shown, since there were no arguments."""
+    """Write the line to standard error; nothing if the help was shown, since there were no arguments."""
     text = " ".join(ex.format_message().split()).replace("Value error, ", "")
     if not text:
         return
@@ -42,7 +42,7 @@ def run(
         app: the command line.
         name: of the program.
         complete_var: the variable by which a shell asks for completions.
-        failures: errors whose text is for the user, besides those of Rioni.
+        failures: errors whose text is for the user, in addition to those of Rioni.
     """
     try:
         try:
@@ -74,5 +74,5 @@ def run(
 
 
 def _in_one_line(text: str) -> str:
-    """A text in which what a broker, or a proxy in front of it, has answered may have several lines."""
+    """A text in which the answers of a broker, or of a proxy in front of it, may have several lines."""
     return " ".join(line for each in text.splitlines() if (line := each.strip()))

@@ -81,7 +81,7 @@ def created(path: Path) -> io.TextIOWrapper:
 
 
 def prepare(*, serving: bool = False) -> None:
-    """Make standard streams that say what is wrong with them; called once, before anything is read or written.
+    """Make standard streams that report their errors; called once, before anything is read or written.
 
     Args:
         serving: whether this is a server, whose log goes to standard error as directly as possible.
@@ -112,7 +112,7 @@ def discard_output() -> None:
 
 
 def _discard_messages() -> None:
-    """Forget what a server could not write to standard error: Python would end with exit code 120."""
+    """Forget the output that a server could not write to standard error: Python would end with exit code 120."""
     try:
         sys.stderr.flush()
     except OSError:

@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 Column = str | Callable[[Any], Any]
-"""Where the values of a column come from: a path such as `statistics.read_parallelism`, or a function of the item."""
+"""The source of a column's values: a path such as `statistics.read_parallelism`, or a function of the item."""
 
 GAP = 2
 """Spaces between two columns."""
 _WORD = re.compile(r"[\w.,:/@+-]{1,300}")
-"""What is never broken: names, ids, offsets, numbers, times."""
+"""Values that are never broken: names, ids, offsets, numbers, times."""
 _TIME = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.\d+)?(Z|[+-]\d\d:\d\d)")
 
 
@@ -76,12 +76,12 @@ def table_of(items: Iterable[Any], columns: Mapping[str, Column]) -> "Table":
 
 
 def client_of(item: Mapping[str, Any]) -> str:
-    """A column with the name of a client and, where it has one, the realm that tells it from its namesakes."""
+    """A column with the name of a client and, if it has one, the realm that tells it from its namesakes."""
     return _of_realm(item["client"], item)
 
 
 def actor_of(item: Mapping[str, Any]) -> str:
-    """The same of an actor."""
+    """A column with the name of an actor and, if it has one, the realm that tells it from its namesakes."""
     return _of_realm(item["actor"], item)
 
 
@@ -90,7 +90,7 @@ def _of_realm(name: str, item: Mapping[str, Any]) -> str:
 
 
 def value_at(item: Any, column: Column) -> Any:
-    """The value of a column; None where the item has none.
+    """The value of a column; None if the item has none.
 
     A path has names of members, and numbers in lists, with dots between them.
     """

@@ -1,4 +1,4 @@
-"""What tasks need of asyncio; `_sync/concurrency.py` has the same names for threads."""
+"""The parts of asyncio that tasks use; `_sync/concurrency.py` has the same names for threads."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
@@ -13,7 +13,7 @@ Task: TypeAlias = asyncio.Task[None]
 
 
 class Mutex:
-    """Nothing: tasks take turns only where they wait."""
+    """A lock that does nothing: tasks take turns only where they wait."""
 
     def __enter__(self) -> None:
         pass
@@ -23,7 +23,7 @@ class Mutex:
 
 
 async def acquire(semaphore: Semaphore, timeout_s: float | None) -> bool:
-    """Wait for a semaphore, at most so many seconds; whether it could be had."""
+    """Wait for a semaphore, at most `timeout_s` seconds; return whether it was acquired."""
     # PERF: a deadline costs 5 µs.
     try:
         async with asyncio.timeout(timeout_s if semaphore.locked() else None):
@@ -38,7 +38,7 @@ async def sleep(seconds: float) -> None:
 
 
 async def wait(event: Event, timeout_s: float) -> bool:
-    """Wait until an event is set, at most so many seconds; whether it is."""
+    """Wait until an event is set, at most `timeout_s` seconds; return whether it is."""
     try:
         async with asyncio.timeout(timeout_s):
             await event.wait()
@@ -48,27 +48,27 @@ async def wait(event: Event, timeout_s: float) -> bool:
 
 
 def spawn(run: Callable[[], Coroutine[Any, Any, None]], name: str) -> Task:
-    """Run a function beside the caller; it must handle its own errors."""
+    """Run a function concurrently with the caller; it must handle its own errors."""
     return asyncio.create_task(run(), name=name)
 
 
 def cancel(task: Task) -> None:
-    """Have a task end where it waits."""
+    """Cancel a task at the point where it waits."""
     task.cancel()
 
 
 async def join(task: Task, timeout_s: float) -> bool:
-    """Wait until a task has ended, at most so many seconds; whether it has."""
+    """Wait until a task has ended, at most `timeout_s` seconds; return whether it has."""
     done, _ = await asyncio.wait([task], timeout=timeout_s)
     return bool(done)
 
 
 def at_exit(_close: Callable[[float], object]) -> None:
-    """Nothing: the event loop cancels all tasks when it ends."""
+    """Do nothing: the event loop cancels all tasks when it ends."""
 
 
 def not_at_exit(_close: Callable[[float], object]) -> None:
-    """As `at_exit`."""
+    """Do nothing, as `at_exit` does nothing."""
 
 
 async def call(provider: Callable[[], str | Awaitable[str | None] | None]) -> str | None:
@@ -80,7 +80,7 @@ async def call(provider: Callable[[], str | Awaitable[str | None] | None]) -> st
 # --- consumers ---
 
 Result: TypeAlias = Awaitable[None] | None
-"""What handlers of applications return."""
+"""The result of a handler of an application."""
 
 
 def now() -> float:
@@ -89,7 +89,7 @@ def now() -> float:
 
 
 class Shared:
-    """State that several tasks share: looked at and changed inside `with`, which one task at a time is in."""
+    """State that several tasks share: read and changed inside `with`, which one task at a time is in."""
 
     def __enter__(self) -> Self:
         return self
@@ -106,11 +106,11 @@ class Condition:
         self._changed = asyncio.Event()
 
     async def wait(self, timeout_s: float) -> None:
-        """Wait until a task notifies, at most so many seconds; others may change the state meanwhile."""
+        """Wait until a task notifies, at most `timeout_s` seconds; others may change the state meanwhile."""
         await wait(self._changed, timeout_s)
 
     def notify(self, _count: int = 1) -> None:
-        """Wake so many tasks that wait, or more."""
+        """Wake at least `_count` of the tasks that wait."""
         self.notify_all()
 
     def notify_all(self) -> None:

@@ -13,7 +13,7 @@ from rioni.client.http11 import Http11, host_and_port
 
 
 SECOND_ADDRESS_S = 0.25
-"""After which the next address of a host is tried beside the one that does not answer (RFC 8305)."""
+"""Seconds after which the next address of a host is tried in parallel with one that does not answer (RFC 8305)."""
 UNREAD_BYTES_MAX = 500_000
 """Bytes that have come and nobody has asked for, after which no more are read."""
 
@@ -53,7 +53,7 @@ class Connection(asyncio.Protocol):
         self.idle_since_s = 0.0
 
     async def send(self, request: httpx.Request, timeout_s: float | None) -> None:
-        """Send a request; a server that answers before it has read all of it may be heard by `receive`."""
+        """Send a request; if the server answers before it has read all of it, `receive` may return that answer."""
         self._transport.write(self._http.encode(request))
         while self._writing_paused and not self._ended:
             await self._wait(timeout_s, httpx.WriteTimeout("the server does not read"))
@@ -91,7 +91,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def usable(self) -> bool:
-        """Whether the server has not closed the idle connection, as far as it is known here."""
+        """Whether the server is not known to have closed the idle connection."""
         if self._ended or self._received or self._loop is not asyncio.get_running_loop():
             return False
         # The loop may not have looked yet.
@@ -111,11 +111,11 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
 
     def interrupt(self) -> None:
-        """End what is under way; the task that waits closes the connection."""
+        """End the request under way; the task that waits closes the connection."""
         self.close()
 
     def get_extra_info(self, name: str) -> Any:
-        """As streams of httpx: the `socket`."""
+        """Return what streams of httpx return under a name: the `socket`."""
         return self._transport.get_extra_info(name)
 
     # --- called by the event loop ---

@@ -1,4 +1,4 @@
-"""What JSON schemas (draft 4, 6 and 7) say, with references followed and combined schemas taken together."""
+"""The content of JSON schemas (draft 4, 6 and 7), with references followed and combined schemas taken together."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -34,7 +34,7 @@ class Declared(NamedTuple):
 
 
 class Document:
-    """A JSON schema, in which references are looked up."""
+    """A JSON schema, which resolves references."""
 
     def __init__(self, root: Schema) -> None:
         self._root = root
@@ -100,7 +100,7 @@ def alternatives(schema: Schema) -> list[Schema]:
 
 
 def kinds(schema: Schema) -> list[str] | None:
-    """The kinds of values that a target allows, without its alternatives; None if it does not say."""
+    """The kinds of values that a target allows, without its alternatives; None if it does not restrict them."""
     stated = schema.get("type")
     if isinstance(stated, str | list):
         return [kind for name in ([stated] if isinstance(stated, str) else stated) for kind in _KINDS.get(name, ())]
@@ -119,7 +119,7 @@ def values_of_map(schema: Schema) -> Schema | None:
 
 
 def description(schema: Any) -> str:
-    """What a schema says about its purpose, in one line."""
+    """The description of a schema, or else its title, in one line."""
     text = schema.get("description") or schema.get("title") if isinstance(schema, Mapping) else None
     return " ".join(text.split()) if isinstance(text, str) else ""
 
@@ -135,7 +135,7 @@ def _mapping(schema: Schema, key: str) -> Mapping[str, Any]:
 
 
 def _both(key: str, first: Any, second: Any) -> Any:
-    """What two schemas say together with the same keyword."""
+    """Combine the values of the same keyword in two schemas that both apply."""
     if isinstance(first, Mapping) and isinstance(second, Mapping):
         shared = {name: {"allOf": [first[name], second[name]]} for name in first.keys() & second.keys()}
         return {**first, **second, **(shared if key == "properties" else {})}

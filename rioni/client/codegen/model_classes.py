@@ -43,7 +43,7 @@ class Member:
     """A member of an object."""
 
     name: str
-    """In JSON."""
+    """The name in JSON."""
     type: PythonType
     required: bool
     description: str

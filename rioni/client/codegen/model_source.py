@@ -15,7 +15,7 @@ WIDTH = 110
 _TAKEN = frozenset(
     ("bool", "dict", "float", "int", "list", "str", "dataclass", "dt", "msgspec", "Any", "Literal", "UUID", "TypeAlias")
 )
-"""What annotations name, so that a member of this name would hide it."""
+"""Names that annotations use, so that a member of this name would hide them."""
 _BASES = {
     "msgspec": "class {name}(msgspec.Struct, kw_only=True, omit_defaults=True):",
     "dataclass": "@dataclass(kw_only=True)\nclass {name}:",
@@ -26,7 +26,7 @@ def source(title: str, events: Mapping[str, str], classes: Mapping[str, ModelCla
     """A module with the classes that events need.
 
     Args:
-        title: what it says about itself, as sentences.
+        title: a description of the module, as sentences.
         events: the type of the events, by the name that it gets.
         classes: all classes, by name.
         style: one of `STYLES`.

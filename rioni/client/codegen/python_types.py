@@ -16,11 +16,11 @@ GENERAL = {
     "bool": "bool",
     "null": "None",
 }
-"""What each kind has in common."""
+"""The type that includes all types of a kind."""
 
 
 class PythonType:
-    """A type by kind of value: at most one alternative for each, as decoders can tell apart no more.
+    """A type by kind of value: at most one alternative for each, since decoders can distinguish no more.
 
     PythonType({"str": "UUID", "null": "None"}) is `UUID | None`; that of all kinds is `Any`.
     """
@@ -45,7 +45,7 @@ ANY = PythonType(GENERAL)
 
 
 def union(types: Iterable[PythonType]) -> PythonType:
-    """What is of one of several types; different alternatives of a kind become what they have in common."""
+    """The union of types; different alternatives of a kind are merged into a type that includes them."""
     kinds: dict[str, str] = {}
     for each in types:
         for kind, text in each.kinds.items():
@@ -68,7 +68,7 @@ def kind_of(value: Any) -> str:
 
 
 def literal(values: Iterable[Any]) -> PythonType:
-    """What is one of these JSON values."""
+    """The type of values that equal one of these JSON values."""
     grouped: dict[str, list[str]] = {}
     for value in values:
         grouped.setdefault(kind_of(value), []).append(quoted(value))

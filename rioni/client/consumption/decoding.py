@@ -1,4 +1,4 @@
-"""How the JSON of events becomes objects of the application."""
+"""Decodes the JSON of events to objects of the application."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -15,7 +15,7 @@ Types = Any
 
 
 def decoder(types: Types) -> Callable[[str], Decode]:
-    """What decodes the events of an event type, by its name.
+    """Return a function that returns the decoder for the events of an event type, by its name.
 
     Args:
         types: a msgspec struct, a dataclass, a TypedDict, a Pydantic model, or whatever else msgspec decodes; or a

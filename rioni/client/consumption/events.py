@@ -27,7 +27,7 @@ class StreamPartition(NamedTuple):
 
 
 class EventMetadata(Model):
-    """The metadata of an event; None for what it lacks."""
+    """The metadata of an event; None for missing members."""
 
     eid: str | None = None
     event_type: str | None = None
@@ -52,9 +52,9 @@ _LEAP_SECOND = re.compile("(?<=:[0-9]{2}:)60")
 
 
 def _unusual_metadata(event: bytes | msgspec.Raw) -> EventMetadata:
-    """Metadata with a time that Python has not: a leap second is the second after it.
+    """Metadata with a time that Python can't represent: a leap second becomes the second after it.
 
-    There is none where that is in the year 10000, nor in the year 0.
+    The time is None if it is in the year 0, or the second after it in the year 10000.
     """
     members = msgspec.json.decode(event).get("metadata")
     if isinstance(members, dict) and isinstance(text := members.get("occurred_at"), str):
@@ -100,18 +100,18 @@ class EventBatch(Generic[T]):
         commit: Callable[["EventBatch[Any]", int], None],
     ) -> None:
         self.cursor = cursor
-        """Of the last event."""
+        """The cursor of the last event."""
         self.json = json
         """The JSON of each event, as it was published."""
         self.progress, self.decode, self._commit = progress, decode, commit
         self.before = progress.seen
         """An offset before the first event, None if none is known."""
         self.handled = 0
-        """How many of the first events are handled."""
+        """The number of the first events that are handled."""
         self.committed = 0
-        """How many of the first events are committed."""
+        """The number of the first events that are committed."""
         self.counted = 0
-        """How many of the handled events the session has counted."""
+        """The number of handled events that the session has counted."""
         self.dropped = False
         """Whether the rest need not be handled: it will be delivered again, here or elsewhere."""
 
@@ -137,12 +137,12 @@ class EventBatch(Generic[T]):
         self._commit(self, len(self.json))
 
     def commit_until(self, index: int) -> None:
-        """As `commit`, but only up to the event with an index."""
+        """Commit as `commit` does, but only up to the event with an index."""
         self._commit(self, index + 1)
 
 
 class Event(msgspec.Struct, Generic[T], eq=False):
-    """An event; what it contains is decoded when it is asked for."""
+    """An event; its contents are decoded when they are asked for."""
 
     _json: msgspec.Raw
     _batch: EventBatch[T]
@@ -185,12 +185,12 @@ class Event(msgspec.Struct, Generic[T], eq=False):
 
     @property
     def cursor(self) -> Cursor:
-        """That of the last event of the batch that this event came in: brokers name no others."""
+        """The cursor of the last event of the batch that this event came in: brokers name no others."""
         return self._batch.cursor
 
     @property
     def offset(self) -> str | None:
-        """That of this event; None where it can't be told, as others may have been removed or hidden before it."""
+        """The offset of this event; None if it can't be known, as others may have been removed or hidden before it."""
         batch = self._batch
         return offsets.of_event(batch.before, self._index, len(batch), batch.cursor.offset)
 

@@ -1,4 +1,4 @@
-"""What happens to events that the handler of an application fails to handle."""
+"""The handling of events that the handler of an application fails to handle."""
 
 from collections.abc import Callable
 from typing import Any
@@ -27,12 +27,12 @@ def check_on_error(on_error: OnError) -> None:
 
 
 def outcome(on_error: OnError, event: Event[Any], ex: Exception) -> str:
-    """What to do with an event after its last attempt; raises what a function of the application raises."""
+    """Return the action for an event after its last attempt; raises what a function of the application raises."""
     return _check(on_error(event, ex) if callable(on_error) else on_error)
 
 
 def reason_of(event: Event[Any], ex: Exception) -> FailureReason | None:
-    """What the broker is told of an event that is left to it; None where the offset of the event is not known."""
+    """The reason to send to the broker for an event that is left to it; None if the event's offset is not known."""
     offset = event.offset
     if offset is None:
         return None
@@ -40,7 +40,7 @@ def reason_of(event: Event[Any], ex: Exception) -> FailureReason | None:
 
 
 def _text(ex: Exception) -> str:
-    """Type and text of an error, as far as the broker takes it; the type alone where the error can't say its text."""
+    """Type and text of an error, cut to what the broker takes; the type alone if the error has no text."""
     name = type(ex).__name__
     try:
         text = f"{name}: {ex}"

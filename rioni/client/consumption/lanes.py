@@ -1,4 +1,4 @@
-"""What waits to be handled: in order within a partition, one thing at a time, and partitions in turns."""
+"""Items that wait to be handled: in order within a partition, one at a time, and partitions in turns."""
 
 from collections import deque
 from typing import Any, NamedTuple
@@ -8,13 +8,13 @@ from rioni.client.consumption.progress import Progress
 
 
 class Assigned(NamedTuple):
-    """The application is to be told that it gets the events of a partition from now on."""
+    """A notice to the application that it gets the events of a partition from now on."""
 
     progress: Progress
 
 
 class Revoked(NamedTuple):
-    """The application is to be told that it gets no more events of a partition, and why."""
+    """A notice to the application that it gets no more events of a partition, and why."""
 
     progress: Progress
     reason: str
@@ -41,7 +41,7 @@ class Lanes:
 
     @property
     def ready(self) -> int:
-        """How many things can be taken now."""
+        """The number of things that can be taken now."""
         return len(self._ready)
 
     def add(self, item: Item) -> None:
@@ -53,7 +53,7 @@ class Lanes:
         lane.items.append(item)
 
     def take(self) -> Item | None:
-        """The next item of a partition of which nothing is in hand, if there is one; it is in hand until `release`."""
+        """The next item of an idle partition, if there is one; it is in hand until `release`."""
         if not self._ready:
             return None
         lane = self._lanes[self._ready.popleft()]
@@ -64,7 +64,7 @@ class Lanes:
         return item
 
     def release(self, item: Item) -> None:
-        """Nothing of the partition is in hand any more."""
+        """Note that nothing of the partition is in hand any more."""
         partition = item.progress.partition
         lane = self._lanes[partition]
         lane.busy = False
@@ -79,7 +79,7 @@ class Lanes:
         return lane is not None and lane.busy
 
     def drop(self, progress: Progress, reason: str) -> None:
-        """Remove all that waits of one stream's partition; the application is told, if it knows of it."""
+        """Remove all items of one stream's partition; the application is notified, if it knows of the partition."""
         partition = progress.partition
         if (lane := self._lanes.get(partition)) is not None:
             lane.items = deque(

@@ -1,6 +1,6 @@
 """Offsets of cursors: which one comes first, and what may be committed inside a batch.
 
-Offsets have a meaning for the broker alone. Those that look as this API writes them, `001-<timeline>-<position>`, are
+Offsets have a meaning for the broker alone. Those of the form that this API writes, `001-<timeline>-<position>`, are
 compared and counted; nothing is done with others, so that the client works with every server.
 """
 
@@ -30,7 +30,7 @@ def again(seen: str | None, count: int, end: str) -> bool:
 
 
 def inside(before: str | None, count: int, end: str) -> str | None:
-    """An offset that is not behind the first `count` events of a batch, as near to them as can be told.
+    """An offset that is not after the first `count` events of a batch, as near to them as can be determined.
 
     The n-th event after a position is n positions further, or more where others were removed or hidden.
 
@@ -40,7 +40,7 @@ def inside(before: str | None, count: int, end: str) -> str | None:
         end: the offset of its last event.
 
     Returns:
-        None where it can't be told.
+        None if it can't be determined.
     """
     first, last = _WRITTEN.fullmatch(before or ""), _WRITTEN.fullmatch(end)
     if not first or not last or first[1] != last[1]:
@@ -59,7 +59,7 @@ def of_event(before: str | None, index: int, count: int, end: str) -> str | None
         end: the offset of the last one.
 
     Returns:
-        None where it can't be told, as others may have been removed or hidden between.
+        None if it can't be determined, as others may have been removed or hidden between.
     """
     if index == count - 1:
         return end
@@ -67,7 +67,7 @@ def of_event(before: str | None, index: int, count: int, end: str) -> str | None
 
 
 def passed(committed: str, count: int, end: str) -> int:
-    """How many of the first events of a batch are known to be committed: never more than are.
+    """The number of the first events of a batch that are known to be committed: never more than are.
 
     Args:
         committed: the offset that is committed.

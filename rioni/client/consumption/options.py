@@ -1,4 +1,4 @@
-"""How a consumer streams and commits."""
+"""The options by which a consumer streams and commits."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, TypedDict
@@ -9,7 +9,7 @@ from rioni.client.consumption.events import StreamPartition
 
 
 COMMIT_TIMEOUT_S = 60
-"""What brokers use, and allow at most, by default."""
+"""The commit time-out that brokers use by default, and the largest that they allow by default."""
 COMMIT_PAUSE_S = 0.01
 """PERF: between two commits of a stream. A commit costs the client 0.5 ms and the broker as much."""
 POLICIES = ("batch", "interval", "manual")
@@ -19,7 +19,7 @@ OnRevoked = Callable[[StreamPartition, str], Any]
 
 
 class ConsumerOptions(TypedDict, total=False):
-    """Options of a consumer, by name; `Options` has what they mean, and their defaults."""
+    """Options of a consumer, by name; `Options` has their meanings and defaults."""
 
     batch_limit: int
     max_uncommitted_events: int
@@ -37,12 +37,12 @@ class ConsumerOptions(TypedDict, total=False):
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """The options of a consumer; raises ValueError where one of them makes no sense."""
+    """The options of a consumer; raises ValueError if one of them makes no sense."""
 
     batch_limit: int = 500
     """Events in a batch at most."""
     max_uncommitted_events: int = 10_000
-    """The window: events that the broker sends ahead of what is committed; they are kept in memory."""
+    """The window: events that the broker sends ahead of the committed ones; they are kept in memory."""
     batch_flush_timeout: int = 1
     """Seconds after which a batch is sent that has not become full."""
     commit_timeout: int | None = None
@@ -53,15 +53,15 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Event types and partitions to read, as long as they are free; by default the broker divides all of them."""
     commit: str = "batch"
     """When to commit: `batch`, as soon as all events of a batch are handled; `interval`, every `commit_interval_s`;
-    `manual`, what the application marks by `commit` of an event or a batch."""
+    `manual`, events that the application marks by `commit` of an event or a batch."""
     commit_interval_s: float = 5
-    """Also, what is handled is committed as soon as it fills a quarter of the window."""
+    """Seconds between commits; handled events are also committed as soon as they fill a quarter of the window."""
     keep_alive_s: float = 600
-    """How long a partition of which no event is finished is kept from being given to others."""
+    """Seconds for which a partition of which no event is finished is kept from being given to others."""
     reconnect_s: float | None = None
-    """For how long to try to get a stream until the error is raised; None for no limit."""
+    """Seconds to try to get a stream until the error is raised; None for no limit."""
     stop_timeout_s: float = 30
-    """How long the end may take: what is in hand, and the last commits."""
+    """Seconds that the end may take: finishing events in hand, and the last commits."""
     on_assigned: OnAssigned | None = None
     """Called with a partition before its first event."""
     on_revoked: OnRevoked | None = None
@@ -89,10 +89,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def commit_timeout_s(self) -> int:
-        """How long the broker waits for a commit; a guess where it was not asked for a time."""
+        """Seconds that the broker waits for a commit; a guess if it was not asked for a time."""
         return self.commit_timeout or COMMIT_TIMEOUT_S
 
     @property
     def heartbeat_s(self) -> float:
-        """After which time without a commit a partition with uncommitted events is kept alive."""
+        """Seconds without a commit after which a partition with uncommitted events is kept alive."""
         return self.commit_timeout_s / 3

@@ -1,4 +1,4 @@
-"""How far one stream is with one partition: what was received, handled and committed."""
+"""The progress of one stream with one partition: events received, handled and committed."""
 
 from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,11 +19,11 @@ class Cut(NamedTuple):
     cursor: Cursor | None
     """None: the one that the broker has already, as a heartbeat."""
     batches: int = 0
-    """How many of the first batches."""
+    """The number of the first batches."""
     events: int = 0
-    """How many of the first events of the batch after these; more than 0 if the cursor is inside that batch."""
+    """The number of the first events of the batch after these; more than 0 if the cursor is inside that batch."""
     known: int = 0
-    """How many batches there were."""
+    """The number of batches that there were."""
 
 
 class Progress:
@@ -34,15 +34,15 @@ class Progress:
         self.batches: deque[EventBatch[Any]] = deque()
         """Received and not yet committed, in order."""
         self.seen = session.committed.get(partition)
-        """The last offset received; before there is any, one that is not behind it, or None."""
+        """The last offset received; until an event is received, an offset that is not after it, or None."""
         self.since_s = 0.0
-        """Since when the broker waits for a commit: since the first event, the last commit or heartbeat."""
+        """When the broker began to wait for a commit: at the first event, the last commit or heartbeat."""
         self.heard_s = 0.0
         """When something was received, by the clock of the session."""
         self.announced = False
         """Whether the application knows of the assignment."""
         self.failed = False
-        """Whether what is not handled yet must not be."""
+        """Whether events that are not handled yet must not be."""
         self.revoked = False
         """Whether another stream may have the partition."""
         self.only_whole = False
@@ -104,7 +104,7 @@ class Progress:
         return Cursor(partition=end.partition, offset=offset, event_type=end.event_type, cursor_token=end.cursor_token)
 
     def skip(self, committed: str) -> None:
-        """Do not hand out what came once more while its commit was on its way."""
+        """Skip events that came once more while their commit was on its way."""
         for batch in self.batches:
             batch.handled = max(batch.handled, offsets.passed(committed, len(batch), batch.cursor.offset))
             self.count(batch)
@@ -118,7 +118,7 @@ class Progress:
         self.since_s = sent_s
 
     def clear(self) -> None:
-        """Forget what was not committed."""
+        """Forget the events that were not committed."""
         for batch in self.batches:
             batch.dropped = True
             self._remove(batch)

@@ -1,4 +1,4 @@
-"""When a consumer opens its next stream, and when it must not."""
+"""Decides when a consumer opens its next stream, and when it must not."""
 
 from collections.abc import Callable
 
@@ -16,15 +16,15 @@ from rioni.client.retries import RETRY_AFTER_MAX_S, WAIT_FIRST_S, backoff_s
 
 
 REQUEST_S = 2.0
-"""For how long a consumer makes a request again: then it goes on by itself, since it knows more and may be stopped."""
+"""Seconds for which a consumer repeats a request: then it goes on by itself, since it knows more and may be stopped."""
 DOUBTS_MAX = 10
-"""How often in a row a stream may be refused for a reason that may be the error of this client."""
+"""The most times in a row that a stream may be refused for a reason that may be the error of this client."""
 REFUSALS_MAX = 10
-"""How often in a row the commits of a partition may be refused: each time its events come again in the next stream."""
+"""The most times in a row that commits of a partition may be refused: each time its events come again."""
 
 
 class Reconnect:
-    """Counts failures in a row, and says how long to wait.
+    """Counts failures in a row, and returns how long to wait.
 
     Args:
         limit_s: how long to try without a batch; None for no limit.

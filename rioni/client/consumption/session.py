@@ -1,4 +1,4 @@
-"""One stream as its consumer sees it: its partitions, when it was heard, when it may commit, and its end."""
+"""One stream from its consumer's view: its partitions, when data came, when it may commit, and its end."""
 
 from collections.abc import Mapping
 
@@ -8,13 +8,13 @@ from rioni.client.consumption.progress import Progress
 
 SILENT_FLUSHES = 3
 SILENT_MARGIN_S = 10.0
-"""A partition is gone after so many flush time-outs, and this margin, without a sign of it."""
+"""A partition is gone after `SILENT_FLUSHES` flush time-outs, and this margin, without a sign of it."""
 BROKEN_MARGIN_S = 30.0
 """A connection is broken after the flush time-out and this margin without a sign of any partition."""
 
 
 class Session:
-    """What there is of one stream, from its opening until everything that it sent is committed or dropped."""
+    """The state of one stream, from its opening until everything that it sent is committed or dropped."""
 
     def __init__(self, stream_id: str, committed: Mapping[StreamPartition, str], now_s: float, flush_s: float) -> None:
         self.stream_id, self.committed = stream_id, committed
@@ -22,37 +22,37 @@ class Session:
         self.waiting = 0
         """Events that were received and are not committed."""
         self.handled = 0
-        """Those of them that are handled, as far as they were counted."""
+        """The number of waiting events that are handled, if they were counted already."""
         self.open = True
         self.ended_s = 0.0
-        """When it was closed."""
+        """The time at which it was closed."""
         self.closes = False
-        """Whether the broker is to be told of the end, since it may wait for commits that do not come."""
+        """Whether to inform the broker of the end, since it may wait for commits that do not come."""
         self.acknowledged: dict[StreamPartition, str] = {}
         """The last offset that the broker has committed for this stream, by partition."""
         self.lost: set[StreamPartition] = set()
         """Partitions of which a commit was refused.
 
         When events of such a partition come, they may have been sent before it was lost, or since it came back; only
-        another stream is certain to deliver what was dropped.
+        another stream is certain to deliver the dropped events.
         """
         self.stale = False
         """Whether another stream is to be opened, since events of a lost partition have come."""
         self.said = ""
         """The last information that came in it."""
         self.not_before_s = now_s
-        """When the next commit may be sent at the earliest."""
+        """The earliest time of the next commit."""
         self.committed_s = now_s
-        """When the last commit was answered."""
+        """The time at which the last commit was answered."""
         self._flush_s = flush_s
         self._clock_s = self._checked_s = 0.0
         self._heard_s: float | None = None
 
     def hear(self, progress: Progress | None, now_s: float) -> None:
-        """Note that something came.
+        """Note that something was received.
 
-        The clock of the session stops while the client does not get to read, so that what waits in the connection
-        meanwhile does not look silent.
+        The clock of the session stops while the client does not get to read, so that a connection with unread
+        data does not seem silent.
         """
         if self._heard_s is not None:
             self._clock_s += min(now_s - self._heard_s, self._flush_s)

@@ -1,4 +1,4 @@
-"""The state of a consumer: what was received, is in hand, may be committed, and when.
+"""The state of a consumer: which events were received, are in hand, may be committed, and when.
 
 Nothing here waits or speaks to the broker, and times are arguments, so that the clients for threads and for asyncio
 share it. Each method must be called while no other one runs.
@@ -26,20 +26,20 @@ STOPPED = "the consumer stops"
 ELSEWHERE = "it was with another stream"
 FAILED = "an event could not be handled"
 RETRY_PAUSE_S = 1.0
-"""After a commit that could not be made."""
+"""Seconds to wait after a commit that could not be made."""
 IDLE_S = 60.0
-"""How long to wait at most where nothing is due."""
+"""The longest wait if nothing is due."""
 
 
 class Commit(NamedTuple):
-    """What to commit for a stream."""
+    """A commit to make for a stream."""
 
     session: Session
     cuts: Sequence[Cut]
     sent_s: float
 
     def one_by_one(self) -> "Iterator[Commit]":
-        """Each cut by itself, without those of partitions that were lost until it is its turn.
+        """Return each cut by itself, without those of partitions that were lost until it is its turn.
 
         The broker may have given such a partition back, with the same events once more.
         """
@@ -49,12 +49,12 @@ class Commit(NamedTuple):
 
 
 class State:
-    """The sessions of a consumer, and what waits to be handled.
+    """The sessions of a consumer, and the items that wait to be handled.
 
     Args:
         options: of the consumer.
-        types: what events are decoded to, see `decoder`.
-        commit: called when the application says that the first events of a batch are handled, with batch and number.
+        types: those that events are decoded to, see `decoder`.
+        commit: called when the application reports that the first events of a batch are handled, with batch and number.
     """
 
     def __init__(self, options: Options, types: Types, commit: Callable[[EventBatch[Any], int], None]) -> None:
@@ -69,11 +69,11 @@ class State:
     # --- what streams bring ---
 
     def opened(self, stream_id: str, committed: Mapping[StreamPartition, str], now_s: float) -> Session:
-        """A stream was opened.
+        """Note that a stream was opened.
 
         Args:
             stream_id: its id.
-            committed: offsets that were committed before the stream brought anything, as far as they are known.
+            committed: offsets that were committed before the stream brought anything, if they are known.
             now_s: the time.
         """
         session = Session(stream_id, committed, now_s, self._options.batch_flush_timeout)
@@ -135,7 +135,7 @@ class State:
             self._lanes.add(events)
 
     def closed(self, session: Session, now_s: float, *, orderly: bool) -> None:
-        """A stream has ended; what it sent can still be committed, as long as the broker remembers it.
+        """Note that a stream has ended; its events can still be committed, as long as the broker remembers it.
 
         Args:
             session: the stream.
@@ -151,7 +151,7 @@ class State:
         return session.waiting <= 2 * self._options.max_uncommitted_events + self._options.batch_limit
 
     def broken(self, now_s: float) -> list[Session]:
-        """Streams to close: those that are silent for too long, or that can't tell what is still to be delivered."""
+        """Streams to close: those silent for too long, or for which it is unknown what is still to be delivered."""
         return [session for session in self._sessions if now_s >= self._broken_at_s(session)]
 
     @staticmethod
@@ -166,11 +166,11 @@ class State:
 
     @property
     def ready(self) -> int:
-        """How many things could be done at the same time."""
+        """The number of things that could be done at the same time."""
         return self._lanes.ready
 
     def release(self, item: Item) -> None:
-        """What was in hand is done, or was left."""
+        """Release an item that was in hand, and is done or was left."""
         self._lanes.release(item)
         if isinstance(item, EventBatch):
             item.progress.count(item)
@@ -190,7 +190,7 @@ class State:
         return session
 
     def stop(self) -> None:
-        """Hand out nothing more but what tells the application; what waits is dropped."""
+        """Hand out nothing more but notices to the application; waiting events are dropped."""
         self._stopped = True
         for session in self._sessions:
             session.closes = True
@@ -206,7 +206,7 @@ class State:
     # --- commits ---
 
     def due(self, now_s: float) -> Commit | None:
-        """What to commit now for a stream, if there is something."""
+        """Return a commit that is due now for a stream; None if no commit is."""
         for session in self._sessions:
             waiting = [each for each in session.partitions.values() if self.progress_due_at_s(each) <= now_s]
             if waiting:
@@ -214,7 +214,7 @@ class State:
         return None
 
     def due_at_s(self, now_s: float) -> float:
-        """When something is due, or a connection counts as broken, if nothing happens until then."""
+        """The next time at which something is due, or a connection counts as broken, if nothing happens until then."""
         times = [now_s + IDLE_S]
         for session in self._sessions:
             times.append(self._broken_at_s(session))
@@ -222,7 +222,7 @@ class State:
         return min(times)
 
     def progress_due_at_s(self, progress: Progress) -> float:
-        """When something of a partition is to be committed, if nothing happens until then."""
+        """The time at which events of a partition are to be committed, if nothing happens until then."""
         if not progress.batches:
             return inf
         session = progress.session
@@ -285,7 +285,7 @@ class State:
         self._settle(session)
 
     def end(self, now_s: float) -> None:
-        """All streams are closed; what is handled is to be committed at once."""
+        """Note that all streams are closed; handled events are to be committed at once."""
         self.urgent = True
         for session in list(self._sessions):
             if session.open:
@@ -302,7 +302,7 @@ class State:
     # --- ends ---
 
     def take_over(self) -> list[str]:
-        """The ids of streams that the broker is to be told to end; each is returned once."""
+        """Return the ids of streams that the broker has to be asked to end; each is returned once."""
         over, self._over = self._over, []
         return over
 

@@ -1,4 +1,4 @@
-"""Who may do what: attributes of clients, and authorization sections."""
+"""Access rights: attributes of clients, and authorization sections."""
 
 from rioni.client.models.base import Model
 
@@ -26,7 +26,7 @@ class Attribute(Model):
 
 
 class EventTypeAuthorization(Model):
-    """Who administers, reads and writes an event type."""
+    """The administrators, readers and writers of an event type."""
 
     admins: list[Attribute]
     readers: list[Attribute]
@@ -34,7 +34,7 @@ class EventTypeAuthorization(Model):
 
 
 class SubscriptionAuthorization(Model):
-    """Who administers and reads a subscription."""
+    """The administrators and readers of a subscription."""
 
     admins: list[Attribute]
     readers: list[Attribute]

@@ -10,7 +10,7 @@ from rioni.client.models.base import Model
 
 
 class Admins(Model):
-    """Who administers, reads and writes the broker itself."""
+    """The administrators, readers and writers of the broker itself."""
 
     admins: list[Attribute] = []
     readers: list[Attribute] = []
@@ -25,7 +25,7 @@ class Blocked(Model):
 
 
 class Blacklist(Model):
-    """Who may not publish, and who may not consume."""
+    """The applications and event types that are blocked, for publishing and for consuming."""
 
     producers: Blocked
     consumers: Blocked
@@ -39,21 +39,21 @@ class Feature(Model):
 
 
 class Rights(Model):
-    """What a client may do now: `READ`, `WRITE`, `ADMIN`; broker: `HISTORY`; subscription: `STREAM`, `REDRIVE`."""
+    """The rights of a client now: `READ`, `WRITE`, `ADMIN`; broker: `HISTORY`; subscription: `STREAM`, `REDRIVE`."""
 
     subject: str
     broker: list[str]
     event_type: list[str] | None = None
-    """Of the event type that was named."""
+    """The rights on the event type that was named."""
     subscription: list[str] | None = None
-    """Of the subscription that was named."""
+    """The rights on the subscription that was named."""
     operations: dict[str, str] = msgspec.field(default_factory=dict)
-    """For each operation on the broker, and on what was named, whether it is `allowed`; otherwise what refuses it:
+    """For each operation on the broker, and on what was named, `allowed`, or the cause of its refusal:
     `right`, `scope`, `blacklist` or `read_only`."""
 
 
 class Storage(Model):
-    """A place where events are stored."""
+    """A storage of events."""
 
     id: str
     storage_type: str
@@ -62,18 +62,18 @@ class Storage(Model):
 
 
 class JobReport(Model):
-    """What a job tells of itself."""
+    """A job's report on itself."""
 
     kind: str
     """`archive`; the broker lists those of `backup`, too."""
     name: str
-    """What it writes to."""
+    """The target that it writes to."""
     state: str
-    """`running`, `done` or `failed`; the broker shows one that tells nothing any more as `interrupted`."""
+    """The state: `running`, `done` or `failed`; the broker shows a job that stopped reporting as `interrupted`."""
     phase: str = ""
     done: int = 0
     total: int = 0
-    """What the phase has done, and what it has to do."""
+    """The work that the phase has done, and all of its work."""
     detail: str = ""
 
 
@@ -84,9 +84,9 @@ class Job(JobReport, kw_only=True):
     started_at: datetime
     updated_at: datetime
     client: str = ""
-    """Who reports it; empty for commands on the host of the broker."""
+    """The client that reports it; empty for commands on the host of the broker."""
     realm: str | None = None
-    """In which the name of the client is unique; None where there is none."""
+    """The realm in which the name of the client is unique; None if it has no realm."""
 
 
 class Rebuild(Model):
@@ -135,13 +135,13 @@ class NodeWorker(Model):
     """A worker process of a node."""
 
     number: int
-    """Among the workers of the node, from 0."""
+    """The number among the workers of the node, from 0."""
     pid: int
     started_at: datetime | None = None
     reported_at: datetime | None = None
-    """When it last told the following."""
+    """When it last reported the following values."""
     log_position: int = 0
-    """The last entry of the internal log that it knows."""
+    """The last entry of the internal log that it has read."""
     connections: int = 0
     streams: int = 0
     requests_per_second: float = 0.0
@@ -151,13 +151,13 @@ class Node(Model):
     """A node of the broker."""
 
     id: str
-    """Of this run of the node."""
+    """The id of this run of the node."""
     host: str
     port: int
     version: str = ""
     configured_workers: int = 0
     workers: list[NodeWorker] = []
-    """Those that work."""
+    """The workers that are at work."""
 
 
 class MetricsSeries(Model):
@@ -174,10 +174,10 @@ class MetricsHistory(Model):
     step: int
     """Seconds between two values."""
     times: list[datetime] = []
-    """Of the values of each series."""
+    """The times of the values of each series."""
     series: list[MetricsSeries] = []
     matched: int = 0
-    """How many series there are, with those that were left out."""
+    """The number of series, including those that were left out."""
 
 
 class Metrics(Model):

@@ -1,4 +1,4 @@
-"""The audit trail, and proofs of the log behind it."""
+"""The audit trail, and proofs of the log that it is read from."""
 
 from datetime import datetime
 from typing import Any
@@ -19,23 +19,23 @@ class AuditEntry(Model):
     """A change of the broker's own state."""
 
     position: int
-    """In the log, from 1 without gaps."""
+    """The position in the log, from 1 without gaps."""
     recorded_at: datetime
     actor: str
-    """Who did it; `rioni` for the broker itself."""
+    """The name of the client that did it; `rioni` for the broker itself."""
     address: str
     user_agent: str
     flow_id: str
     kind: str
-    """What happened, such as `event-type.created`."""
+    """The kind of the entry, such as `event-type.created`."""
     resource: str
-    """To what, such as `event-type:order.created`."""
+    """The resource that was changed, such as `event-type:order.created`."""
     changes: list[Change] = []
     before: dict[str, Any] | None = None
     """The state before, if it was asked for."""
     after: dict[str, Any] | None = None
     realm: str = ""
-    """In which the actor's name is unique; empty where there is none, or the broker does not say it."""
+    """The realm in which the actor's name is unique; empty if it has none, or the broker does not report it."""
 
 
 class Denial(Model):
@@ -52,7 +52,7 @@ class Denial(Model):
     flow_id: str
     count: int
     realm: str = ""
-    """As of an entry."""
+    """The realm in which the actor's name is unique; empty if it has none, or the broker does not report it."""
 
 
 class VerifierKey(Model):

@@ -7,7 +7,7 @@ import msgspec
 
 
 class Model(msgspec.Struct, kw_only=True):
-    """What the broker answers, or what is sent to it.
+    """An answer of the broker, or an object that is sent to it.
 
     Members that a model does not know are ignored, so that answers of newer brokers can be read.
     """

@@ -1,4 +1,4 @@
-"""Event types, their schemas, partitions and timelines, and who uses them."""
+"""Event types, their schemas, partitions and timelines, and their users."""
 
 from datetime import datetime
 from typing import Any, ClassVar
@@ -52,7 +52,7 @@ class Options(Model):
 
 
 class EventOwnerSelector(Model):
-    """Where the owner of an event is found."""
+    """The place of the owner in an event."""
 
     type: str
     name: str
@@ -70,7 +70,7 @@ class EventType(Model):
     category: str = "business"
     """`business`, `data` or `undefined`."""
     enrichment_strategies: list[str] = msgspec.field(default_factory=lambda: ["metadata_enrichment"])
-    """Empty for the category `undefined`."""
+    """The strategies; empty for the category `undefined`."""
     partition_strategy: str = "random"
     """`random`, `hash` or `user_defined`."""
     partition_key_fields: list[str] = []
@@ -90,10 +90,10 @@ class EventType(Model):
     created_at: datetime | None = None
     updated_at: datetime | None = None
     etag: str | None = None
-    """Names the state that was read; `update` changes nothing where the event type was changed since."""
+    """Names the state that was read; `update` changes nothing if the event type was changed since."""
 
     def members(self) -> dict[str, Any]:
-        """As of every model; the schema without what the broker sets."""
+        """The members that are sent, without those of the schema that the broker sets."""
         return super().members() | {"schema": self.schema.members()}
 
 
@@ -105,13 +105,14 @@ class ProducingClient(Model):
     since: datetime
     events: int
     realm: str | None = None
-    """In which the name is unique; None where there is none."""
+    """The realm in which the name is unique; None if it has no realm."""
 
 
 class PartitionLag(Model):
-    """How many events of a partition are unconsumed, and the age of the first; None where that is unknown.
+    """The number of unconsumed events of a partition, and the age of the first; None if that is unknown.
 
-    Of a subscription that was never streamed it is what it would begin with; the age is told with `show_time_lag` only.
+    For a subscription that was never streamed they are counted from where it would begin; the age is included only if
+    `show_time_lag` is set.
     """
 
     partition: str
@@ -126,7 +127,7 @@ class ConsumingClient(Model):
     last_streamed_at: datetime | None = None
     last_committed_at: datetime | None = None
     realm: str | None = None
-    """In which the name is unique; None where there is none."""
+    """The realm in which the name is unique; None if it has no realm."""
 
 
 class ConsumingSubscription(Model):
@@ -150,18 +151,18 @@ class ReadingClient(Model):
     since: datetime
     events: int
     realm: str | None = None
-    """In which the name is unique; None where there is none."""
+    """The realm in which the name is unique; None if it has no realm."""
 
 
 class Consumers(Model):
-    """All that read an event type."""
+    """All clients that read an event type."""
 
     subscriptions: list[ConsumingSubscription]
     low_level: list[ReadingClient]
 
 
 class FacetValue(Model):
-    """How many event types have a value."""
+    """The number of event types that have a value."""
 
     value: str
     count: int
@@ -172,18 +173,18 @@ class Facet(Model):
 
     values: list[FacetValue]
     distinct: int
-    """How many values there are; more than are listed if this is larger."""
+    """The number of values; more than are listed if this is larger."""
 
 
 class Unused(Model):
-    """How many event types nobody used for some days."""
+    """The number of event types that nobody used for some days."""
 
     days: int
     count: int
 
 
 class EventTypeFacets(Model):
-    """How many event types there are, in all and by their values."""
+    """The number of event types, in all and by their values."""
 
     total: int
     owning_application: Facet
@@ -218,7 +219,7 @@ class Partition(Model):
     oldest_available_offset: str
     newest_available_offset: str
     unconsumed_events: int | None = None
-    """After the cursor that was asked about, if one was."""
+    """The number of events after the cursor that was asked about, if one was."""
 
 
 class LatestPosition(Model):

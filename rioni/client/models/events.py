@@ -9,7 +9,7 @@ from rioni.client.models.base import Model
 
 
 class ItemResult(Model):
-    """What happened to one event of a batch that was published."""
+    """The outcome of one event of a batch that was published."""
 
     publishing_status: str
     """`submitted`, `failed` or `aborted`: not tried, because another one failed."""
@@ -21,7 +21,7 @@ class ItemResult(Model):
 
 
 class Cursor(Model):
-    """The place of an event in its partition; `BEGIN` and `END` are offsets, too, where the API accepts them."""
+    """The place of an event in its partition; `BEGIN` and `END` are offsets, too, if the API accepts them."""
 
     partition: str
     offset: str
@@ -69,8 +69,8 @@ class StreamTicket(Model):
     """Lets a browser open one stream without a token."""
 
     ticket: str
-    """For the parameter `ticket`; it may read what the token of the client may, so it is a secret like that."""
+    """The value for the parameter `ticket`; it may read what the token of the client may, so it is a secret, too."""
     path: str
-    """Of the stream, with the path of the broker."""
+    """The path of the stream, including the path of the broker."""
     expires_at: datetime
-    """Until when a stream may begin with it."""
+    """The time until which a stream may begin with it."""

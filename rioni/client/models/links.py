@@ -17,7 +17,7 @@ class Links(msgspec.Struct):
     next: Link | None = None
 
     def after(self) -> str | None:
-        """The place behind which the next page begins; None on the last page."""
+        """The place after which the next page begins; None on the last page."""
         if self.next is None:
             return None
         return next(iter(parse_qs(urlsplit(self.next.href).query).get("after", [])), None)

@@ -17,13 +17,13 @@ T = TypeVar("T")
 
 
 class PartitionStatistics(Model):
-    """Who reads a partition, and how far behind it is."""
+    """The reader and the lag of a partition."""
 
     partition: str
     state: str
     """`unassigned`, `assigned` or `reassigning`."""
     stream_id: str = ""
-    """Empty if no stream reads the partition."""
+    """The id of the stream that reads the partition; empty if there is none."""
     unconsumed_events: int | None = None
     """None until the subscription was first streamed, unless that was asked for with `show_initial_lag`."""
     consumer_lag_seconds: int | None = None
@@ -59,30 +59,30 @@ class Subscription(Model):
     created_at: datetime | None = None
     updated_at: datetime | None = None
     status: list[SubscriptionStatistics] | None = None
-    """Only in lists that were asked for it."""
+    """The statistics; only in lists that were asked for them."""
 
     @property
     def dead_letter_policy(self) -> str | None:
-        """What the broker does with events that are never committed: `DEAD_LETTER_QUEUE`, `SKIP_EVENT`, or nothing."""
+        """The broker's treatment of events that are never committed: `DEAD_LETTER_QUEUE`, `SKIP_EVENT`, or None."""
         return self.annotations.get(DEAD_LETTER_POLICY)
 
     def with_dead_letters(self, policy: str = "DEAD_LETTER_QUEUE", *, sends: int = 3) -> Self:
         """A copy with a dead-letter policy, to create or to update the subscription with.
 
         Args:
-            policy: what is done with an event that is never committed: `DEAD_LETTER_QUEUE` or `SKIP_EVENT`.
+            policy: for an event that is never committed: `DEAD_LETTER_QUEUE` or `SKIP_EVENT`.
             sends: how often it is sent before; 2 to 10.
         """
         policies = {DEAD_LETTER_POLICY: policy, DEAD_LETTER_SENDS: str(sends)}
         return msgspec.structs.replace(self, annotations={**self.annotations, **policies})
 
     def members(self) -> dict[str, Any]:
-        """As of every model; cursors without what they leave open."""
+        """The members that are sent, without the members of cursors that are not set."""
         return super().members() | {"initial_cursors": [cursor.members() for cursor in self.initial_cursors]}
 
 
 class EndedStreams(Model):
-    """How many streams of a client ended for one reason."""
+    """The number of streams of a client that ended for one reason."""
 
     client: str
     reason: str
@@ -91,24 +91,24 @@ class EndedStreams(Model):
     first_at: datetime
     last_at: datetime
     realm: str | None = None
-    """In which the name is unique; None where there is none."""
+    """The realm in which the name is unique; None if it has no realm."""
 
 
 class DeadLetterError(Model, omit_defaults=True):
-    """Why an event became a dead letter."""
+    """The reason why an event became a dead letter."""
 
     message: str = ""
     reason: str = ""
-    """What its consumer gave as the reason; empty if it has not. Of Rioni only."""
+    """The reason that its consumer gave; empty if it gave none. Of Rioni only."""
 
 
 class FailureReason(Model):
-    """Why an event of a stream could not be processed."""
+    """The reason why an event of a stream could not be processed."""
 
     event_type: str
     partition: str
     offset: str
-    """Of the event."""
+    """The offset of the event."""
     reason: str
     """1 to 1,000 characters."""
 
@@ -123,7 +123,7 @@ class DeadLetter(Model):
     error: DeadLetterError
     kept_at: datetime | None = None
     redriven: bool | None = None
-    """Whether it was published again within the idempotency window of the broker; None where that was not asked for."""
+    """Whether it was published again within the idempotency window of the broker; None if that was not asked for."""
 
     def data(self, kind: type[T]) -> T:
         """The event as a msgspec struct or whatever else msgspec converts to; raises msgspec.ValidationError."""
@@ -131,38 +131,38 @@ class DeadLetter(Model):
 
 
 class Redriven(Model):
-    """How many dead letters were published again."""
+    """The number of dead letters that were published again."""
 
     redriven: int
     already_redriven: int = 0
     without_event_type: int = 0
     after: Cursor | None = None
-    """Where the next request goes on; None where all were looked at."""
+    """The cursor after which the next request continues; None if all dead letters were examined."""
 
 
 class ReasonCount(Model):
-    """How many dead letters have one reason."""
+    """The number of dead letters that have one reason."""
 
     reason: str
     count: int
 
 
 class RedrivePreview(Redriven):
-    """How many dead letters would be published again."""
+    """The number of dead letters that would be published again."""
 
     more: bool = False
     """Whether there are more than the limit of the request."""
     reasons: list[ReasonCount] = []
-    """Of those that would be published again, the most frequent first; 20 at most."""
+    """The reasons of dead letters that would be published again, the most frequent first; 20 at most."""
 
 
 class FilterPart(Model):
-    """A part of a filter, and its value for an event; None where it has no value by itself."""
+    """A part of a filter, and its value for an event; None if it has no value by itself."""
 
     expression: str
     value: bool | None = None
     failure: str | None = None
-    """Why it could not be evaluated."""
+    """The reason why it could not be evaluated."""
 
 
 class FilterEvaluation(Model):
@@ -171,4 +171,4 @@ class FilterEvaluation(Model):
     matches: bool
     parts: list[FilterPart] = []
     failure: str | None = None
-    """Why the filter could not be evaluated; None if it could."""
+    """The reason why the filter could not be evaluated; None if it could."""

@@ -38,7 +38,7 @@ class CommitCursors:
     subscription_id: str
     stream_id: str
     cursors: Sequence[Mapping[str, Any]]
-    """With `event_type`, `partition` and `offset` each."""
+    """Cursors with `event_type`, `partition` and `offset` each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,7 @@ class RecordFailureReasons:
     subscription_id: str
     stream_id: str
     failures: Sequence[Mapping[str, Any]]
-    """With `event_type`, `partition`, `offset` and `reason` each."""
+    """Failures with `event_type`, `partition`, `offset` and `reason` each."""
 
 
 class Committer:
@@ -183,7 +183,7 @@ class CursorResolver:
 
         Raises:
             InvalidCursor: partition or offset can't be read.
-            UnavailableCursor: what follows the offset has expired, or the position does not exist yet.
+            UnavailableCursor: the events after the offset have expired, or the position does not exist yet.
             Invalid: the shifted position is not readable.
         """
         event_type, partition = named.event_type or "", named.partition or ""

@@ -39,11 +39,11 @@ class KeptDeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     queue_partition: int
     queue_position: TimelinePosition
     redriven: bool | None = None
-    """Whether it was published again within the idempotency window; None where that was not asked for."""
+    """Whether it was published again within the idempotency window; None if that was not requested."""
 
     @property
     def cursor(self) -> Cursor:
-        """Its place in the queue."""
+        """The place of the dead letter in the queue."""
         return Cursor(partition=str(self.queue_partition), offset=self.queue_position.offset)
 
 
@@ -63,7 +63,7 @@ class DeadLetterQueue:
             partition: the partition of the event.
             event: a range of this event alone.
             sent: how often it was sent without being committed.
-            reason: why its consumer could not process it; empty if it has not said so.
+            reason: why its consumer could not process it; empty if it gave no reason.
 
         Raises:
             RioniError: it can't be stored now.
@@ -117,7 +117,7 @@ def letters_in(
 def places_behind(
     timelines: Timelines, after: Cursor | None, ends: Sequence[TimelinePosition]
 ) -> Iterator[tuple[int, TimelinePosition]]:
-    """The partitions of the queue behind a place in it, and where reading begins in each; raises InvalidCursor."""
+    """The partitions of the queue from a place in it on, with the start of reading in each; raises InvalidCursor."""
     count, first = timelines.active.partitions, 0
     begin = TimelinePosition(timelines.readable[0].order, BEFORE_FIRST)
     if after is not None:

@@ -41,12 +41,12 @@ from rioni.projections.queries.timeline_reader import offset_ranges_of, read_aft
 SCAN_BYTES = 1_000_000
 """Bytes of the queue that are read at a time."""
 PAGE_BYTES = 4_000_000
-"""After so many bytes of events a page of the list ends."""
+"""A page of the list ends once it has this many bytes of events."""
 REASONS_MAX = 20
-"""How many reasons a preview tells apart; messages may be long."""
+"""The number of different reasons in a preview; messages may be long."""
 
 FORCED_MAX = 10
-"""How often a dead letter can be published again within the idempotency window, where repetitions are asked for."""
+"""How often a dead letter can be published again within the idempotency window, if the command forces repetitions."""
 
 _DIGEST = "redriven"
 """Digest of the idempotency claims of all redriven dead letters: the key alone identifies one."""
@@ -74,7 +74,7 @@ class Redriven(msgspec.Struct, frozen=True, kw_only=True):
     without_event_type: int = 0
     """Number of dead letters whose event types were deleted."""
     after: Cursor | msgspec.UnsetType = msgspec.UNSET
-    """The place in the queue behind which there may be more; absent where all were looked at."""
+    """The place in the queue after which there may be more; absent if all were checked."""
 
 
 class ReasonCount(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,7 +90,7 @@ class RedrivePreview(Redriven, frozen=True, kw_only=True):
     more: bool
     """Whether more than the limit would be published again without it."""
     reasons: list[ReasonCount]
-    """Of those that would be published again: the most frequent first, of the first `REASONS_MAX` reasons."""
+    """The reasons of those that would be published again, the most frequent first; at most `REASONS_MAX` reasons."""
 
 
 class DeadLetterPage(NamedTuple):
@@ -98,7 +98,7 @@ class DeadLetterPage(NamedTuple):
 
     items: Sequence[KeptDeadLetter]
     after: Cursor | None = None
-    """The place in the queue behind which there may be more; None where all were looked at."""
+    """The place in the queue after which there may be more; None if all were checked."""
 
 
 class DeadLetterRedriver:
@@ -128,14 +128,14 @@ class DeadLetterRedriver:
         marked: bool = False,
         only_open: bool = False,
     ) -> DeadLetterPage:
-        """The first dead letters of a subscription behind a place in the queue that the subject may read.
+        """The first dead letters of a subscription after a place in the queue that the subject may read.
 
-        With `marked` each says whether it was redriven, for which the stores of its event type are asked; with
+        With `marked` each is marked as redriven or not, which takes a query to the stores of its event type; with
         `only_open` those that were redriven are left out. The page ends at `limit`, or with the event that makes it
         longer than `PAGE_BYTES`.
 
         Raises:
-            InvalidCursor: the place is none of the queue.
+            InvalidCursor: the place is not in the queue.
             Invalid: nothing is selected, and the subscription has no such event type or partition.
             SubscriptionNotFound: there is no such subscription.
             Blocked: the application or an event type of the subscription is blocked.
@@ -162,12 +162,12 @@ class DeadLetterRedriver:
     def redrive(self, command: RedriveDeadLetters, context: Context, charge: Charge | None = None) -> Redriven:
         """Publish dead letters again to their event types, visible to their subscription only.
 
-        They are stored unchanged, in their old partitions where these still exist. Dead letters that were published
-        again before are left out, unless their idempotency keys have expired, or the command includes them. It says
-        where the limit, or `charge`, ended it: requests that go on there pass over the queue once.
+        They are stored unchanged, in their old partitions if these still exist. Dead letters that were published again
+        before are left out, unless their idempotency keys have expired, or the command includes them. The result has
+        the place at which the limit, or `charge`, ended it: requests that continue there read the queue only once.
 
         Raises:
-            InvalidCursor: the place to go on at is none of the queue.
+            InvalidCursor: the place to continue at is not in the queue.
             Invalid: nothing is selected, and the subscription has no such event type or partition.
             SubscriptionNotFound: there is no such subscription.
             Blocked: the application or an event type of the subscription may not consume, or not publish.
@@ -209,7 +209,7 @@ class DeadLetterRedriver:
         return Redriven(**counts, after=after)
 
     def preview(self, command: RedriveDeadLetters, subject: Subject) -> RedrivePreview:
-        """What `redrive` would do now; changes nothing. Raises as it does."""
+        """Count the outcomes that `redrive` would have now; changes nothing. Raises as `redrive` does."""
         self._registry.refresh()
         self._access.redrive(subject, command.subscription_id)
         counts, reasons, seen, more = Counter[str](), Counter[str](), set[str](), False
@@ -254,7 +254,7 @@ class DeadLetterRedriver:
             raise Invalid(f"partition: there is no partition {wanted.partition}; there are 0 to {count - 1}")
 
     def _visible(self, subject: Subject, subscription_id: str) -> Visibility:
-        """Which events of a subscription's dead letters a subject may see; its filter has chosen them before."""
+        """The visibility of a subscription's dead letters for a subject; its filter has chosen them before."""
         return Visibility(reader=self._access.visibility(subject, subscription_id).reader)
 
     def _redrivable(self, command: RedriveDeadLetters, subject: Subject) -> Iterator[KeptDeadLetter]:
@@ -266,7 +266,7 @@ class DeadLetterRedriver:
         return self._outcome(kept, _claims(kept, force=False), set()) == "already_redriven"
 
     def _outcome(self, kept: KeptDeadLetter, claims: Sequence[IdempotencyClaim], seen: set[str]) -> str:
-        """What `_redrive` would return after those seen before, to which this one is added."""
+        """The outcome that `_redrive` would have after those in `seen`; this one is added there."""
         name = kept.letter.event_type
         try:
             self._registry.event_type(name)
@@ -319,9 +319,9 @@ class DeadLetterRedriver:
         *,
         bounded: bool = False,
     ) -> Iterator[KeptDeadLetter]:
-        """The dead letters of a subscription behind a place in the queue, oldest first in each of its partitions.
+        """The dead letters of a subscription after a place in the queue, oldest first in each of its partitions.
 
-        With `bounded` those that are there when it begins.
+        With `bounded`, only those that exist when it begins.
         """
         try:
             timelines = self._registry.timelines(DEAD_LETTER_QUEUE)
@@ -346,7 +346,7 @@ class DeadLetterRedriver:
 
 
 def _claims(kept: KeptDeadLetter, *, force: bool) -> Sequence[IdempotencyClaim]:
-    """By which a dead letter that was published again is recognised: as often as it may be published."""
+    """The claims that show that a dead letter was published again: one for each time that it may be."""
     times = FORCED_MAX if force else 1
     return [
         IdempotencyClaim(f"redriven:{kept.letter.name}{f':{number}' if number else ''}", _DIGEST)

@@ -82,7 +82,7 @@ class CursorInitializer:
             event_type: only subscriptions to this one; None for all.
 
         Raises:
-            Unavailable: names the subscriptions where that failed; the others have the partitions.
+            Unavailable: it failed for some subscriptions, which the message names; the others have the partitions.
         """
         errors = ErrorCollector()
         for subscription in self._registry.subscriptions():

@@ -36,7 +36,7 @@ from rioni.domain.timelines.timeline import Timelines
 
 
 class LookedUp(NamedTuple):
-    """Results of the store queries for a new subscription; valid as long as the timelines are the same."""
+    """Results of the store queries for a new subscription; valid while the timelines are the same."""
 
     timelines: Sequence[Timelines]
     initial_cursors: tuple[InitialCursor, ...]
@@ -195,7 +195,7 @@ def _timelines_of(event_types: Sequence[str], unit_of_work: UnitOfWork) -> list[
 def _named_cursors(
     spec: SubscriptionSpec, timelines: Sequence[Timelines]
 ) -> Sequence[tuple[tuple[str, str], CursorSpec]]:
-    """For each partition, by event type and number, the submitted initial cursor spec."""
+    """The submitted initial cursor spec of each partition, by event type and number."""
     partitions = {each.event_type: each.active.partitions for each in timelines}
     names = list(for_each_partition(spec.initial_cursors or (), partitions))
     wanted = {(name, str(number)) for name, count in partitions.items() for number in range(count)}

@@ -34,7 +34,7 @@ class AddLogKey:
 
     verifier: str
     signature: str = ""
-    """Of the present key, which this one follows."""
+    """The signature by the present key, which this one follows."""
     lost: str = ""
     """The present key, if it is lost and can't sign this one."""
 
@@ -43,7 +43,7 @@ def add_log_key(command: AddLogKey, unit_of_work: UnitOfWork) -> None:
     """Record a key; if it is the present one, nothing changes.
 
     Raises:
-        Conflict: the log names another key, which has not signed this one and is not said to be lost.
+        Conflict: the log names another key, which has not signed this one and is not declared lost.
     """
     keys: LogKeys = unit_of_work.find("log-keys", LOG_KEYS) or LogKeys()
     present = keys.keys[-1].verifier if keys.keys else None
@@ -74,7 +74,7 @@ def add_log_key(command: AddLogKey, unit_of_work: UnitOfWork) -> None:
 
 
 class SignedLog(NamedTuple):
-    """What the log says of itself. Calls block on the database and raise Unavailable."""
+    """Name, keys and root of the log. Calls block on the database and raise Unavailable."""
 
     origin: Callable[[], str]
     """Returns its name."""
@@ -104,8 +104,8 @@ class CheckpointSigner:
             bus: runs the command that records the key.
             context: makes the context of that command.
             cosignatures: keeps those of witnesses.
-            pool: runs what blocks.
-            log: what is signed.
+            pool: runs blocking calls.
+            log: the log to sign.
             load_key: reads or makes the key. It is read each time: the file may be replaced.
             witnesses: the verifier keys of the known witnesses.
         """

@@ -32,7 +32,7 @@ class ActivityTracker:
         Args:
             activity: the persistent store.
             clock: for timestamps and intervals.
-            pool: runs what blocks on the disk.
+            pool: runs calls that block on the disk.
         """
         self._activity, self._clock, self._pool = activity, clock, pool
         self._lock = threading.Lock()
@@ -40,7 +40,7 @@ class ActivityTracker:
         self._pending: dict[ActivityKey, LastActivity] = {}
         self._write_at_s = self._forget_at_s = clock.monotonic()
         self._active: tuple[int, float, Collection[str]] = (0, 0.0, ())
-        """Of which days, until when, and which resources."""
+        """The cached result for recent days: their number, its expiry in monotonic time, and the active resources."""
 
     def record(self, action: str, resource: str, client: str, amount: int = 0) -> None:
         """Record an action of a client. Never blocks. PERF: 2 µs."""

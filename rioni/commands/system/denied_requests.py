@@ -21,25 +21,26 @@ WRITE_EVERY_S = 5.0
 RECORDS_MAX = 100
 """Different records of clients that are not known, of a process within that time; more are counted by status."""
 RECORDS_PER_ADDRESS_MAX = 20
-"""Likewise of one address, counted together by status and address: a flood leaves room for the others."""
+"""Different records of one unknown address within that time; more are counted by status and address, which leaves room
+for other addresses."""
 RECORDS_OF_KNOWN_MAX = 10_000
-"""Different records of known subjects, likewise; more are counted together by status, subject and address."""
+"""Different records of known subjects within that time; more are counted by status, subject and address."""
 RECORDS_PER_SUBJECT_MAX = 1_000
-"""Likewise of one subject: more of it leave room for the others."""
+"""Different records of one known subject within that time; more are counted together, which leaves room for others."""
 SUBJECTS_MAX = 1_000
 """Subjects that may be counted together so; more are counted by status alone."""
 BYTES_MAX = 200
-"""Of each text of a record, in UTF-8: so bounds of records are bounds of bytes."""
+"""The maximum size of each text of a record, in UTF-8, so that limits on records limit bytes."""
 
 
 class Key(NamedTuple):
-    """What requests have in common that are one record."""
+    """The values that requests counted as one record have in common."""
 
     status: int
     method: str
     path: str
     subject: str
-    """Key of the subject; empty where the client is not known."""
+    """Key of the subject; empty if the client is not known."""
     address: str
 
 
@@ -57,7 +58,7 @@ class DeniedRequests:
         Args:
             store: the persistent records.
             clock: for timestamps and intervals.
-            pool: runs what blocks on the database.
+            pool: runs calls that block on the database.
         """
         self._store, self._clock, self._pool = store, clock, pool
         self._lock = threading.Lock()
@@ -143,7 +144,7 @@ class DeniedRequests:
         return key
 
     def _with_room_for_known(self, key: Key) -> Key:
-        """The same for a subject, which the record names as long as there is room in any form."""
+        """Return the key for counting a known subject's request; it names the subject as long as there is room."""
         total, of_it = self._of_subject.total(), self._of_subject[key.subject]
         if of_it < RECORDS_PER_SUBJECT_MAX and total < RECORDS_OF_KNOWN_MAX:
             return key

@@ -57,7 +57,7 @@ class ChainAnchoring:
         """The heads that this process has recorded, of storages that do not note that themselves."""
 
     def tick(self) -> None:
-        """Record what has changed, if it is time to. Blocks on disk, database and Kafka.
+        """Record changed heads, if it is time to. Blocks on disk, database and Kafka.
 
         A storage that fails, or does not answer before its deadline, does not keep the others from being recorded.
         """
@@ -85,7 +85,7 @@ class ChainAnchoring:
         return sorted(self._registry.storages(), key=lambda storage: storage.storage_type != EMBEDDED)
 
     def _anchor(self, storage: StorageEntry) -> bool:
-        """Whether the storage was asked for anything."""
+        """Record the heads of a storage; return whether it was queried."""
         if storage.storage_type == EMBEDDED:
             store = self._stores.of(storage.id)
             assert isinstance(store, Chained), "embedded storages have hash chains"

@@ -1,4 +1,4 @@
-"""Knows which subscriptions depend on which topics, and what each change flag is about."""
+"""Knows which subscriptions depend on which topics, and the topics and subscriptions of each change flag."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
@@ -15,28 +15,28 @@ class FollowedSubscriptions:
     def __init__(self, registry: Registry, flags: ChangeFlags) -> None:
         self._registry, self._flags = registry, flags
         self.subscriptions: dict[str, Sequence[str]] = {}
-        """Their event types, by id."""
+        """The event types of each subscription, by its id."""
         self._subscribers: defaultdict[str, set[str]] = defaultdict(set)
         self._topics: dict[str, str] = {}
-        """Of event types: where they are stored now."""
+        """The event types' current topics, by event type."""
         self._event_types: dict[str, str] = {}
         """The reverse."""
         self._names: defaultdict[int, set[str]] = defaultdict(set)
         """The topics and subscriptions of each flag."""
         self._dropped: list[str] = []
         self._unknown: set[int] = set()
-        """Flags of what nobody is subscribed to, or just has subscribed to."""
+        """Flags without a known topic or subscription: nobody is subscribed, or the subscription is new."""
 
     def event_types_of(self, subscription_id: str) -> Sequence[str]:
         """The event types of a subscription."""
         return self.subscriptions.get(subscription_id, ())
 
     def subscribers_of(self, topic: str) -> Collection[str]:
-        """The subscriptions to what is stored in a topic now."""
+        """The subscriptions to the event type that is stored in a topic now."""
         return self._subscribers.get(self._event_types.get(topic, ""), ())
 
     def flagged(self, flags: Iterable[int]) -> tuple[list[str], list[str]]:
-        """The topics, and the subscriptions, that may have changed. What is not known yet is returned once it is."""
+        """The topics, and the subscriptions, that may have changed; those still unknown are returned later."""
         flags = {*flags}
         names = [name for flag in flags | self._unknown for name in self._names.get(flag, ())]
         self._unknown = {flag for flag in flags if flag not in self._names}
@@ -48,7 +48,7 @@ class FollowedSubscriptions:
         return dropped
 
     def follow(self, subscription_id: str) -> bool:
-        """Learn what a subscription is now; return whether it exists."""
+        """Update the event types of a subscription; return whether it exists."""
         before = self.subscriptions.pop(subscription_id, ())
         try:
             now: Sequence[str] = self._registry.subscription(subscription_id).event_types
@@ -69,7 +69,7 @@ class FollowedSubscriptions:
         return subscription_id in self.subscriptions
 
     def switch(self, event_type: str) -> Collection[str]:
-        """Learn where an event type is stored now, if anybody is subscribed to it; return its subscriptions."""
+        """Update the current topic of an event type, if anybody is subscribed to it; return its subscriptions."""
         topic = None
         if event_type in self._subscribers:
             with suppress(EventTypeNotFound):

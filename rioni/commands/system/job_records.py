@@ -1,4 +1,4 @@
-"""Remembers what archives and backups report, and forgets the oldest of them."""
+"""Remembers the reports of archives and backups, and forgets the oldest of them."""
 
 from collections.abc import Sequence
 
@@ -18,20 +18,20 @@ class JobRecords:
         """Prepare.
 
         Args:
-            store: where they are kept.
+            store: keeps the jobs.
             clock: for timestamps.
-            pool: runs what blocks on the store.
+            pool: runs calls that block on the store.
         """
         self._store, self._clock, self._pool = store, clock, pool
 
     def newest(self, kind: str | None = None) -> Sequence[Job]:
-        """The jobs of a kind, or of all kinds; those first that have told something last."""
+        """The jobs of a kind, or of all kinds; the last ones to report come first."""
         now_ms = self._clock.now_ms()
         found = newest_first(self._pool(self._store.all))
         return [shown(job, now_ms) for job in found if kind in (None, job.kind)]
 
     def report(self, job_id: str, report: JobReport, subject: Subject) -> Job:
-        """Note what a job tells; the first time, it begins.
+        """Record a job's report; the first report creates the job.
 
         Raises:
             Conflict: another client reports a job of this id, or one of another kind has it.

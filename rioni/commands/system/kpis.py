@@ -29,7 +29,7 @@ class UsageRecorder:
         """Keep the dependencies.
 
         Args:
-            registry: knows which features are on.
+            registry: lists the features that are on.
             spools: store the measurements.
             dropped: called with the number of measurements for which there was no room.
         """
@@ -59,7 +59,7 @@ class UsageRecorder:
         self._keep(self.spools.streams, measurement)
 
     def stream_ended(self) -> None:
-        """Have the streams reported soon, since one of which something was recorded has ended."""
+        """Have the streams reported soon, since one with recorded measurements has ended."""
         self._stream_ended = True
 
     def take_stream_ended(self) -> bool:

@@ -29,14 +29,14 @@ from rioni.projections.queries.timeline_reader import newest_in, offset_ranges_o
 
 
 BUSY_S = 0.35
-"""How long a look may take; what is left is done by the next one."""
+"""How long a look may take; the next look does the rest."""
 TOGETHER_MAX = 200
 """Subscriptions whose cursors are read together."""
 CHECKED_AT_ONCE, TURNS = 14, 40
-"""Subscriptions that are looked at in turn, while no others are, whether they have changed or not: each about twice a
+"""Subscriptions that are checked in turn when no others are, whether they have changed or not: each about twice a
 minute, but no more than 20 a second in all."""
 REST = 10.0
-"""A server that has failed is left alone for so many times as long as that took."""
+"""A server that has failed is left alone for this many times the duration of the failed call."""
 
 T = TypeVar("T")
 
@@ -56,43 +56,43 @@ class LagMonitor:
         clock: Clock,
         pause: Callable[[], object] = lambda: None,
     ) -> None:
-        """Know nothing yet.
+        """Begin without lags.
 
         Args:
-            registry: of this process.
-            stores: likewise.
-            coordinator: likewise.
+            registry: the registry of this process.
+            stores: the stores of this process.
+            coordinator: the coordinator of this process.
             flags: raised for topics and subscriptions.
-            clock: tells ages, and limits how long a look takes.
+            clock: for ages, and to limit how long a look takes.
             pause: called between two subscriptions, so that others can work.
         """
         self._registry, self._stores, self._coordinator = registry, stores, coordinator
         self._flags, self._clock, self._pause = flags, clock, pause
         self.lags: dict[str, Lag] = {}
-        """The lag of each subscription of which it is known."""
+        """The lag of each subscription, if it is known."""
         self.lagging: dict[str, dict[EventTypePartition, Lag]] = {}
-        """By subscription: the lags of its partitions that have unconsumed events."""
+        """The lags of partitions that have unconsumed events, by subscription."""
         self.events = 0
         """The sum of their events."""
         self.as_of_ms = 0
         """All changes before this time are included."""
         self.ready = False
-        """Whether every subscription has been looked at once, with or without success."""
+        """Whether every subscription has been checked once, with or without success."""
         self._followed = FollowedSubscriptions(registry, flags)
         self._position = -1
         self._outdated: dict[str, None] = {}
-        """Subscriptions to look at, in order."""
+        """Subscriptions to check, in order."""
         self._appended: set[str] = set()
         self._failed: set[str] = set()
-        """Those of them that could not be looked at."""
+        """The ids of subscriptions whose lag could not be determined."""
         self._turns: Iterator[str] = iter(())
         self._end_times = EndTimes()
         self._since: dict[str, dict[EventTypePartition, _FirstEvent]] = {}
-        """By subscription and partition: the first unconsumed event."""
+        """The first unconsumed event, by subscription and partition."""
         self._resting_until_s: dict[str, float] = {}
 
     def gather(self) -> None:
-        """Note what has changed on this node, without looking at it. Cheap, but may block on the database."""
+        """Note changes on this node, without checking lags. Cheap, but may block on the database."""
         self._follow_registry()
         topics, subscriptions = self._followed.flagged(self._flags.take())
         self._appended.update(topics)
@@ -105,9 +105,9 @@ class LagMonitor:
         return appended
 
     def look(self) -> None:
-        """Look at what has changed, for `BUSY_S` and one request at most. Blocks on servers.
+        """Check changed subscriptions, for `BUSY_S` and one request at most. Blocks on servers.
 
-        Failures are logged; the lags remain as they were then, and are looked at again.
+        Failures are logged; the lags remain as they were then, and are checked again.
         """
         now_ms, until_s = self._clock.now_ms(), self._clock.monotonic() + BUSY_S
         self.gather()
@@ -122,12 +122,12 @@ class LagMonitor:
         self.ready = self.ready or self._outdated.keys() <= self._failed
 
     def note_appended(self, topics: Iterable[str]) -> None:
-        """Have the subscriptions of topics looked at next time; of other nodes' topics too. Cheap, never blocks."""
+        """Have the subscriptions of topics checked next time; for appends on other nodes too. Cheap, never blocks."""
         for topic in topics:
             self._outdate(self._followed.subscribers_of(topic))
 
     def look_at_all(self) -> None:
-        """Have all subscriptions looked at, as changes may have been missed. Cheap, never blocks."""
+        """Have all subscriptions checked, as changes may have been missed. Cheap, never blocks."""
         self._end_times.forget_all()
         self._outdate(self._followed.subscriptions)
 
@@ -164,7 +164,7 @@ class LagMonitor:
     # --- looking ---
 
     def _look_at(self, subscription_ids: Sequence[str], until_s: float) -> bool:
-        """Look at some subscriptions; return whether to go on."""
+        """Check some subscriptions; return whether to continue."""
         # Cursors first, which are never beyond ends that are read later.
         cursors = self._asked("coordinator", lambda: self._coordinator.cursors_of(subscription_ids))
         if cursors is None:
@@ -197,14 +197,14 @@ class LagMonitor:
         return len(left) < len(subscription_ids)
 
     def _next(self) -> list[str]:
-        """Take some subscriptions: what changes while they are looked at outdates them again."""
+        """Take some subscriptions: changes while they are being checked outdate them again."""
         taken = [*islice(self._outdated, TOGETHER_MAX)]
         for each in taken:
             del self._outdated[each]
         return taken
 
     def _ends(self, names: Collection[str]) -> dict[str, tuple[Timelines, Sequence[Bounds]]]:
-        """The timelines of event types, and the bounds of the topics that they are stored in now, where known."""
+        """The timelines of event types, and the bounds of the topics that they are stored in now, if known."""
         found: dict[str, tuple[Timelines, Sequence[Bounds]]] = {}
         by_storage: defaultdict[str, dict[str, Timelines]] = defaultdict(dict)
         for name in names:
@@ -224,7 +224,7 @@ class LagMonitor:
         return self._stores.of(storage_id).bounds_of(topics)
 
     def _asked(self, server: str, ask: Callable[[], T]) -> T | None:
-        """What a server answers; None if it fails, or has failed a moment ago."""
+        """Return the answer of a server; None if it fails, or has failed a moment ago."""
         begin_s = self._clock.monotonic()
         if begin_s < self._resting_until_s.get(server, begin_s):
             return None
@@ -249,9 +249,9 @@ class LagMonitor:
 
         Args:
             subscription_id: the subscription.
-            cursors: its own; it starts where it would be streamed from if there are none.
-            ends: of its event types.
-            ranges: what event types hold, as far as it was asked for, and is asked for now.
+            cursors: its committed cursors; without any, the start that a stream would have counts.
+            ends: the ends of its event types.
+            ranges: the ranges of event types that were read before; those read now are added.
         """
         events: int | None = None
         lagging: dict[EventTypePartition, Lag] = {}
@@ -280,7 +280,7 @@ class LagMonitor:
     def _starts(
         self, subscription_id: str, timelines: Timelines, ranges: dict[str, Sequence[OffsetRanges]]
     ) -> CommittedOffsets:
-        """Where a subscription that was never streamed would begin; empty where that can't be told now."""
+        """The offsets at which a subscription that was never streamed would begin; empty if unknown for now."""
         name = timelines.event_type
         with suppress(NotFound):
             subscription = self._registry.subscription(subscription_id)
@@ -334,7 +334,7 @@ def _keep(kept: dict[str, T], key: str, value: T) -> None:
 
 
 class _FirstEvent(NamedTuple):
-    """The first event behind the cursor of a partition."""
+    """The first event after the cursor of a partition."""
 
     topic: str
     position: int

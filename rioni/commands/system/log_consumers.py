@@ -1,6 +1,6 @@
 """Consumers of the internal log that publish its entries as system events, each exactly once.
 
-Each event is stored as a batch of its own, with its id as idempotency key, so the event store stores it once. The
+Each event is stored as a separate batch, with its id as idempotency key, so the event store stores it once. The
 checkpoint is saved after that. So a crash at any moment neither loses nor duplicates an event.
 """
 

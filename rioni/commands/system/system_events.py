@@ -151,7 +151,7 @@ class SystemEventTypes:
 
         Args:
             own: all system event types.
-            registry: knows which exist.
+            registry: lists the existing event types.
             bus: runs the commands.
             now: returns the time, RFC 3339 with milliseconds.
         """

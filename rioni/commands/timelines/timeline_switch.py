@@ -43,7 +43,7 @@ class TimelineSwitcher:
         self._signals = signals
         self._clock = clock
         self._retry_at_s: dict[str, float] = {}
-        """By timeline that could not be switched to, the time of the next attempt."""
+        """The time of the next attempt for each timeline that could not be switched to."""
         self._found_closed = {} if found_closed is None else found_closed
 
     def switch(self, command: StartSwitch, context: Context) -> None:

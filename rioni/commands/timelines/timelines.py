@@ -1,12 +1,12 @@
-"""Commands that change the timelines of an event type, and so where its events are stored.
+"""Commands that change the timelines of an event type, and so the storage of its events.
 
 Source: reference timelines#count-change, timelines#timeline-model, timelines#count-effects.
 
 Queries to stores, and for the liveness of processes, run between transactions (see `Outside`). A switch has four steps:
-record its start, create the new topic, record that the old topic is about to be closed, close it and record where it
-ends. Until the third step the switch can be aborted without effect. From then on it can only be completed, by any
-process: closing a topic is idempotent, and no topic is ever reopened. So a late close does no harm, and the recorded
-end stays the end.
+record its start, create the new topic, record that the old topic is about to be closed, close it and record its end.
+Until the third step the switch can be aborted without effect. From then on it can only be completed, by any process:
+closing a topic is idempotent, and no topic is ever reopened. So a late close does no harm, and the recorded end stays
+the end.
 """
 
 import contextlib
@@ -45,7 +45,7 @@ class StartSwitch:
     event_type: str
     storage_id: str | None
     replaces: str | None = None
-    """The id of the active timeline, to replace only that one, whatever its event type's cleanup policy."""
+    """The id of the active timeline, to replace only that one, with any cleanup policy of its event type."""
     can_be_used: bool = False
     """Whether the storage has been opened; set by the command itself."""
     dead_worker: str | None = None
@@ -74,7 +74,7 @@ class CompleteSwitch:
     latest_position: tuple[int, ...] | None
     """The last positions of the old topic, which is closed; None if its storage does not know it."""
     then: Any = None
-    """As of `CloseTimeline`."""
+    """The command to run next, as in `CloseTimeline`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +107,7 @@ class Repartition:
     extended: Collection[str] = ()
     """The topics that have the new number of partitions already; set by the command itself."""
     dead_worker: str | None = None
-    """As of `StartSwitch`."""
+    """A process that is known to have died, as in `StartSwitch`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,7 +203,7 @@ def close_timeline(command: CloseTimeline, unit_of_work: UnitOfWork) -> Outside 
 
 
 def complete_switch(command: CompleteSwitch, unit_of_work: UnitOfWork) -> Outside | None:
-    """Record where the old topic ends, and that events are stored in the new one.
+    """Record the end of the old topic, and that events are stored in the new one.
 
     Raises:
         EventTypeNotFound: the event type was deleted meanwhile.
@@ -330,8 +330,8 @@ def _unfinished(
 
     Args:
         command: the command that it blocks.
-        timelines: of the event type.
-        unit_of_work: of the command.
+        timelines: the timelines of the event type.
+        unit_of_work: the unit of work of the command.
         busy: raised outside of the transaction if the process that switches is alive.
     """
     switch = timelines.switch

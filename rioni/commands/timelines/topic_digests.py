@@ -35,7 +35,7 @@ BUSY_S = 0.1
 """How long a tick begins further blocks. It bounds the rate to some MB and some 10,000 records for each tick."""
 
 LOOK_EVERY_S = 60.0
-"""How often closed topics without digests are looked for, and a storage that failed is tried again."""
+"""Seconds between two searches for closed topics without digests; a storage that failed is tried again then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,18 +78,18 @@ class _Reading:
 
     timeline: Timeline
     since: tuple[int, ...]
-    """Where the log's digests end, by partition."""
+    """The positions at which the log's digests end, by partition."""
     next: list[int]
-    """Where to go on, by partition."""
+    """The next positions to read, by partition."""
     ends: list[int]
-    """Where the partitions end: where they were closed, unless events were lost since."""
+    """The ends of the partitions: those at which they were closed, unless events were lost since."""
     blocks: list[DigestedBlock] = field(default_factory=list)
 
 
 class TopicDigests:
     """Reads closed topics, block by block, in the process that is the leader, and records their digests.
 
-    What was read is known from the log, so another leader continues where the last one had got. Topics that do not
+    The log shows what was read, so another leader continues at the same place. Topics that do not
     exist any more are left out, and those of compacted event types, whose records Kafka removes.
     """
 
@@ -109,7 +109,7 @@ class TopicDigests:
         self._waiting: deque[tuple[str, int]] = deque()
         """Event type and order of timelines that are to be read."""
         self._failed: set[str] = set()
-        """The storages that have failed since timelines were looked for."""
+        """The storages that have failed since the last search for timelines."""
         self._gone: set[str] = set()
         """Topics that do not exist; asking for one takes seconds, so it is done once."""
         self._reading: _Reading | None = None

@@ -43,7 +43,7 @@ def abandon(owner: Timeline | TopicCreation, unit_of_work: UnitOfWork, *, delete
 
     Args:
         owner: the timeline or topic creation.
-        unit_of_work: of the command.
+        unit_of_work: the unit of work of the command.
         delete: whether to try it right after the commit.
     """
     unit_of_work.record(TopicAbandoned(topic=owner.topic, storage_id=owner.storage_id, event_type=owner.event_type))
@@ -87,7 +87,7 @@ def start_topic_creation(timeline: Timeline, unit_of_work: UnitOfWork, then: Cal
 
     Args:
         timeline: the first one of an event type that does not exist yet.
-        unit_of_work: of the command.
+        unit_of_work: the unit of work of the command.
         then: returns the next command, run when the topic exists.
     """
     creation = TopicCreation(

@@ -39,16 +39,16 @@ REFUSALS: Mapping[str, str] = {
     "blacklist": ", and no entry on the blacklist that forbids it",
     "read_only": ", while writing is not switched off",
 }
-"""What is missing besides the right, by what refuses the operation."""
+"""The requirement in addition to the right, by what refuses the operation."""
 WITHOUT_RIGHT: Mapping[str, str] = {
     "scope": "a token with the scope for it",
     "read_only": "writing to be switched on",
 }
-"""What is missing where all have the right."""
+"""The requirement if all have the right, by what refuses the operation."""
 
 
 def lacking(page: Page, visit: Visit) -> Mapping[str, str]:
-    """For each action of the page what the user lacks; an empty text for nothing.
+    """Return what the user lacks for each action of the page; an empty text for nothing.
 
     Pages without actions do not ask the API.
     """

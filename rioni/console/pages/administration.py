@@ -35,9 +35,9 @@ FEATURES = {
     "validate_subscription_owning_application": "Applications that own subscriptions must be in the configuration.",
     "force_data_lake_annotations": "Event types must have annotations for the data lake.",
 }
-"""What is so while a feature is on; those that are left out do nothing."""
+"""The effect of each feature that is on; features that are left out do nothing."""
 JOBS_SHOWN = 20
-"""Of each kind."""
+"""The most jobs of each kind that are shown."""
 _UNPROCESSABLE = 422
 _ENTRY = "/settings/blacklist/{blacklist_type}/{name}"
 
@@ -80,7 +80,7 @@ def _set_admins(visit: Visit) -> Done:
 
 
 def _line(attribute: Mapping[str, str]) -> str:
-    """An attribute as people write it; as JSON where that would be read as another one, or as none."""
+    """An attribute as people write it; as JSON if the text would be read as another one, or as none."""
     text = f"{attribute['data_type']}:{attribute['value']}"
     is_plain = text.isprintable() and " " not in text and ":" not in attribute["data_type"]
     return text if is_plain and all(attribute.values()) and text[0] != "{" else exact_json.encode(attribute).decode()

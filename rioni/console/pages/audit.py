@@ -1,4 +1,4 @@
-"""The audit trail: who changed what, the states before and after, and what proves it."""
+"""The audit trail: changes and who made them, the states before and after, and their proofs."""
 
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -47,7 +47,7 @@ def _load(visit: Visit) -> dict[str, Any]:
 
 
 def moment(visit: Visit) -> int:
-    """The entry that the console shows: the last one until then, where `as_of` is a time.
+    """The entry that the console shows: the last one until then, if `as_of` is a time.
 
     Raises:
         ApiProblem: the log does not reach there.

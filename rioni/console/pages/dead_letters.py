@@ -1,4 +1,4 @@
-"""The tab of a subscription with its dead letters: the list, what a redrive would do, and the redrive in steps."""
+"""The tab of a subscription with its dead letters: the list, a preview of the redrive, and the redrive in steps."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,18 +12,18 @@ from rioni.console.pages.page import Visit, number_of
 
 SHOWN = 100
 BYTES_MAX = 5_000_000
-"""Where larger events are shown, there are fewer of them."""
+"""The bytes of events on a page: if events are larger, fewer are shown."""
 REASON_BYTES_MAX = 4_000
 """Longer reasons, as an address has them, don't fit into one."""
 STEPS_MAX = 100
-"""How many requests, of at most 1,000 dead letters each, follow each other without being asked for."""
+"""The most requests, of at most 1,000 dead letters each, that follow each other without being asked for."""
 NOTHING_LEFT = {"redriven": 0, "already_redriven": 0, "without_event_type": 0, "more": False, "reasons": []}
-"""The preview after a step that has looked at the last dead letter."""
+"""The preview after a step that has examined the last dead letter."""
 _FILTERS = ("event_type", "partition", "from_offset", "to_offset", "reason")
 
 
 def load(visit: Visit) -> dict[str, Any]:
-    """The dead letters that the address selects, and, where it asks for that, what a redrive of them would do."""
+    """The dead letters that the address selects, and, if it asks for that, a preview of a redrive of them."""
     wanted = _wanted(visit)
     found = visit.api.attempt(_path(visit), limit=SHOWN + 1, show_redriven="true", **wanted)
     if "items" in found:
@@ -38,7 +38,7 @@ def load(visit: Visit) -> dict[str, Any]:
 def redrive(visit: Visit) -> None:
     """Publish at most 1,000 of the dead letters again that the address selects; the page shows the counts.
 
-    It goes on where the step before has ended.
+    It continues at the end of the step before.
     """
     done = visit.api.send("POST", _path(visit, "redrive"), body=_selection(visit)).json()
     steps = number_of(visit.form, "steps") + 1
@@ -59,12 +59,12 @@ def _is_forced(visit: Visit) -> bool:
 
 
 def _so_far(visit: Visit) -> int:
-    """How many the steps before have published."""
+    """The number of events that the steps before have published."""
     return number_of(visit.form, "so_far")
 
 
 def _after(visit: Visit) -> Any:
-    """Where the next step begins, in the queue; None for its beginning, and where nothing is left."""
+    """The place in the queue at which the next step begins; None for its beginning, and if nothing is left."""
     if "redriven" in visit.outcome:
         return visit.outcome["redriven"].get("after")
     place = {name: visit.form.get(f"after_{name}") for name in ("partition", "offset")}
@@ -76,7 +76,7 @@ def _selection(visit: Visit) -> dict[str, Any]:
 
 
 def _preview(visit: Visit) -> Any:
-    """What the next step would do."""
+    """The preview of the next step."""
     if "redriven" in visit.outcome and _after(visit) is None:
         return NOTHING_LEFT
     try:
@@ -86,7 +86,7 @@ def _preview(visit: Visit) -> Any:
 
 
 def _shown(items: Sequence[Mapping[str, Any]], *, more: bool) -> dict[str, Any]:
-    """Those that fit on the page, whether there are more than these, or than `items`, and how many have each reason."""
+    """The items that fit on the page, whether there are more than these, or than `items`, and counts by reason."""
     shown = [{**each, "reason": _reason(each["error"])} for each in _fitting(items[:SHOWN])]
     reasons = Counter(each["reason"] for each in shown)
     counts = [
@@ -97,7 +97,7 @@ def _shown(items: Sequence[Mapping[str, Any]], *, more: bool) -> dict[str, Any]:
 
 
 def _reason(error: Mapping[str, Any]) -> str:
-    """Why an event is here, in the words of its consumer where there are any."""
+    """Why an event is here, in the words of its consumer if there are any."""
     return str(error.get("reason") or error.get("message", ""))
 
 

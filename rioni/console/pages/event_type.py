@@ -1,4 +1,4 @@
-"""One event type: what it is, its schema, who uses it, its partitions and timelines, and its changes."""
+"""One event type: its definition, its schema, its users, its partitions and timelines, and its changes."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -16,7 +16,7 @@ from rioni.console.rendering import pretty
 TABS = ("overview", "schema", "partitions", "timelines", "usage", "edit")
 VERSIONS_MAX = 20
 MEMBERS_MAX = 100
-"""Of a definition; an event type has 20."""
+"""The most members of a definition; an event type has 20."""
 LATEST = "latest"
 _READ_ONLY = ("created_at", "updated_at")
 """Members that only the broker sets."""
@@ -78,7 +78,7 @@ def _timelines(visit: Visit, event_type: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def timeline_state(timeline: Mapping[str, Any], now: datetime, *, newest: bool) -> str:
-    """What a timeline is to the user: `switching`, `active`, `closed` while its events are kept, or `cleaned up`."""
+    """A timeline's state for the user: `switching`, `active`, `closed` while its events are kept, or `cleaned up`."""
     if timeline["switched_at"] is None:
         return "switching"
     ends = timeline["cleaned_up_at"]
@@ -175,7 +175,7 @@ def _parsed(text: str, event_type: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plan(visit: Visit, event_type: Mapping[str, Any], text: str) -> dict[str, Any]:
-    """What would change: each member before and after, and whether the schema may follow."""
+    """The changes that a text would make: each member before and after, and whether the schema may follow."""
     try:
         wanted = visit.compute(_parsed, text, event_type)
     except ApiProblem as ex:

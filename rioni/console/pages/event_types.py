@@ -89,7 +89,7 @@ _WORDS = {
     "parallelism": "partitions",
     "partitions": "partitions",
 }
-"""What details of problems say, in the order in which it is looked for."""
+"""The fields that texts in details of problems are about, in the order in which the texts are looked for."""
 
 
 class _InvalidField(ApiProblem):
@@ -151,7 +151,7 @@ def _body(form: Mapping[str, str], text: str) -> dict[str, Any]:
 
 
 def _by_field(problem: ApiProblem) -> dict[str, str]:
-    """The lines of a problem by the field that each is about; what is about none is shown above the form alone."""
+    """The lines of a problem by the field that each is about; lines about no field are shown above the form alone."""
     if isinstance(problem, _InvalidField):
         return {problem.field: problem.detail}
     found: dict[str, str] = {}

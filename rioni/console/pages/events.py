@@ -32,13 +32,13 @@ Cursors = list[dict[str, Any]]
 
 
 def newest_places(api: Api, path: str, partitions: Sequence[str], wanted: int) -> Cursors:
-    """Places behind which the newest events of all partitions are, and often some more; raises ApiProblem.
+    """Places after which the newest events of all partitions are, and often some more; raises ApiProblem.
 
     Args:
         api: of the user.
         path: of the event type.
-        partitions: those that are looked at.
-        wanted: how many events there shall be, if the partitions have so many.
+        partitions: those to consider.
+        wanted: how many events there shall be, if the partitions have enough.
     """
     now = _now_ms()
     begins = [{"partition": partition, "offset": "BEGIN"} for partition in partitions]
@@ -83,7 +83,7 @@ def _received_at(item: Item) -> str:
 
 
 def _stored(api: Api, path: str, items: Sequence[Item]) -> list[int]:
-    """When each event was stored at the earliest, in milliseconds; exact enough for their order."""
+    """The earliest time at which each event was stored, in milliseconds; exact enough for their order."""
     now = _now_ms()
     earliest, latest = [0] * len(items), [now + 1] * len(items)
     partitions = [item["cursor"]["partition"] for item in items]
@@ -141,9 +141,9 @@ SHOWN = 50
 EVALUATED = 20
 """Events on which the API tries a filter at once."""
 BYTES_MAX = 1_000_000
-"""Where larger events are shown, there are fewer of them."""
+"""The bytes of events on a page: if events are larger, fewer are shown."""
 FEWER = 4
-"""Of so large events that not all fit, only every so many-th is asked for."""
+"""The divisor of the number of events that is asked for, if events are so large that not all fit."""
 COLUMNS = 5
 STARTS = ("newest", "oldest", "time", "offset")
 SYMBOLIC = ("BEGIN", "END")
@@ -189,7 +189,7 @@ def _events(visit: Visit, path: str) -> dict[str, Any]:
 
 
 def _once(detail: str) -> str:
-    """What the API says of a field of all cursors, said once, since all of them have what the user typed."""
+    """Return an error of the API in a field of all cursors once, since all of them have what the user typed."""
     first, *others = detail.splitlines() or [""]
     same = all(re.sub(r"\[\d+\]", "[0]", each) == first for each in others)
     return first if same else detail
@@ -227,7 +227,7 @@ def _newest(visit: Visit, path: str, partitions: Sequence[str]) -> list[Any]:
 
 
 def _from(visit: Visit, path: str, partitions: Sequence[str]) -> list[Any]:
-    """The first events of each partition behind the place that the page begins at."""
+    """The first events of each partition after the place that the page begins at."""
     shown = 1 if visit.params.get("only") else SHOWN
     match _start_of(visit):
         case "time":
@@ -244,7 +244,7 @@ def _from(visit: Visit, path: str, partitions: Sequence[str]) -> list[Any]:
 def _readable(
     visit: Visit, path: str, places: Sequence[Mapping[str, Any]], each: int
 ) -> tuple[list[dict[str, Any]], int]:
-    """The cursors of places behind which there are events, and how many there are to read, so many of each at most."""
+    """The cursors of places that have events after them, and how many events to read, at most `each` of each place."""
     # Only this operation takes times and shifts; streams begin at offsets.
     cursors = visit.api.send("POST", f"{path}/shifted-cursors", body=places).json()
     lags = visit.api.send("POST", f"{path}/cursors-lag", body=cursors).json()

@@ -13,10 +13,10 @@ from rioni.console.pages.page import Visit
 WITHOUT_METADATA, DATA = "undefined", "data"
 """Categories of event types."""
 SYSTEM = "nakadi."
-"""What the names of the broker's own event types begin with."""
+"""The prefix of the names of the broker's own event types."""
 LOOKED_AT = 50
 DEPTH_MAX = 8
-"""Of objects within each other in an example."""
+"""The most levels of objects within each other in an example."""
 _DEFAULT = {"order": "A-1"}
 FIRST: Mapping[str, Any] = {
     "name": "order.created",
@@ -24,7 +24,7 @@ FIRST: Mapping[str, Any] = {
     "category": WITHOUT_METADATA,
     "schema": {"type": "json_schema", "schema": "{}"},
 }
-"""The event type that commands create where there is none."""
+"""The event type that commands create if the broker has none."""
 _VALUES: Mapping[str, Any] = {
     "string": "text",
     "integer": 1,
@@ -55,7 +55,7 @@ def example(event_type: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def beginning(visit: Visit) -> dict[str, Any]:
-    """What commands for a beginning name: an event type that there is, with an event, or one that has to be created."""
+    """Return the event type that commands for a beginning use: an existing one, with an event, or one to create."""
     found = visit.api.attempt("/event-types", limit=LOOKED_AT)
     items = [] if "problem" in found else found
     known = next((each for each in items if not each["name"].startswith(SYSTEM)), None)

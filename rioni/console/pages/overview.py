@@ -39,7 +39,7 @@ CHARTS = (
     Chart("Behind by", DURATION, (Line("lag_seconds", "the oldest unconsumed event"),)),
 )
 MOST = 10
-"""How many of the largest are listed."""
+"""The number of the largest that are listed."""
 SILENT_S = 20
 """Workers report every ten seconds, and are not listed any more after thirty without a report."""
 
@@ -60,7 +60,7 @@ def _load(visit: Visit) -> dict[str, Any]:
 
 
 def _ready(visit: Visit) -> Any:
-    """The health checks; a broker that is not ready refuses the request, and says which ones failed."""
+    """The health checks; a broker that is not ready refuses the request, and lists those that failed."""
     try:
         return visit.api.get("/readyz")
     except ApiProblem as ex:

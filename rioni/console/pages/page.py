@@ -1,4 +1,4 @@
-"""What a page of the console is made of."""
+"""The parts that a page of the console is made of."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -19,13 +19,13 @@ class Visit:
     params: Mapping[str, str]
     """The query, of which the first value of a name counts."""
     form: Mapping[str, str] = field(default_factory=dict)
-    """What was sent with a change."""
+    """The form that was sent with a change."""
     as_of: str | None = None
     """The moment that the console shows; None for now."""
     outcome: dict[str, Any] = field(default_factory=dict)
-    """What an action that stays on the page has found, for `load` to show."""
+    """The results of an action that stays on the page, for `load` to show."""
     compute: Compute = in_place
-    """Where comparisons of long texts run."""
+    """The function that runs comparisons of long texts."""
 
     def typed(self, name: str) -> str:
         """A text of several lines as it was typed: browsers without scripts send CRLF at the end of each line."""
@@ -40,7 +40,7 @@ class Visit:
 
 @dataclass(frozen=True)
 class Done:
-    """The outcome of a change: where the browser goes, and what it is told there."""
+    """The outcome of a change: where the browser goes, and the notice that it shows there."""
 
     notice: str
     path: str = ""
@@ -48,14 +48,14 @@ class Done:
 
 
 def with_warnings(notice: str, answer: Answer) -> str:
-    """What the user is told of a change, and what the API warns of."""
+    """The notice for the user about a change, with the warnings of the API."""
     if not (found := answer.warnings):
         return notice
     return f"{notice}. {'Warning' if len(found) == 1 else f'{len(found)} warnings'}: {'; '.join(found)}"
 
 
 Load = Callable[[Visit], dict[str, Any]]
-"""Loads what a page shows: JSON, which `?format=json` answers as it is. Raises ApiProblem."""
+"""Loads the data of a page: JSON, which `?format=json` answers as it is. Raises ApiProblem."""
 
 
 class Right(NamedTuple):
@@ -64,24 +64,24 @@ class Right(NamedTuple):
     of: str
     """`broker`, or that which the path names: `event_type` or `subscription`."""
     name: str
-    """Such as `ADMIN`."""
+    """The name of the right, such as `ADMIN`."""
     operation: str
-    """What the action asks the API for, as `GET /rights` names it."""
+    """The operation that the action asks the API for, as `GET /rights` names it."""
     of_all: bool = False
     """Whether all have it but a few, so that it is named only to those."""
 
 
 @dataclass(frozen=True)
 class Action:
-    """What a form of a page does."""
+    """The action of a form of a page."""
 
     act: Callable[[Visit], Done | None]
-    """Makes a change, with `visit.form`; None shows the same page, with what was typed.
+    """Makes a change, with `visit.form`; None shows the same page, with the texts that were typed.
 
     Raises ApiProblem, which the page then shows above the form.
     """
     needs: Right | None
-    """Without it the form is disabled; None if everybody may do it."""
+    """The right without which the form is disabled; None if everybody may do it."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class Page:
     """May name members of the path in braces."""
     load: Load
     actions: Mapping[str, Action] = field(default_factory=dict)
-    """By the value of the member `action` of the form."""
+    """The actions, by the value of the member `action` of the form."""
 
 
 # --- Pages of lists, by offset ---
@@ -103,12 +103,12 @@ PAGE = 50
 
 
 def offset_of(visit: Visit) -> int:
-    """Where the page begins; 0 where the query does not say it."""
+    """The offset at which the page begins; 0 if the query does not name it."""
     return number_of(visit.params, "offset")
 
 
 def number_of(values: Mapping[str, str], name: str) -> int:
-    """A number of a query or a form; 0 where it is not said, or not one."""
+    """A number of a query or a form; 0 if it is missing, or not a number."""
     text = values.get(name, "")
     return int(text) if text.isdecimal() and len(text) < 10 else 0  # noqa: PLR2004 - nothing counts that far
 

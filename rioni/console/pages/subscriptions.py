@@ -49,7 +49,7 @@ REASONS: Mapping[str, tuple[str, str]] = {
         "Nothing to do if it stopped. If not, look at its log, at proxies and at the network between.",
     ),
 }
-"""What each reason of the API means, and what to do."""
+"""The meaning of each reason of the API, and what to do."""
 
 
 def load(visit: Visit) -> Any:
@@ -64,7 +64,7 @@ def load(visit: Visit) -> Any:
 TABS = ("partitions", "reset", "dead letters", "definition")
 PLACES = ("begin", "end", "time")
 _BACKWARDS = ("B", "I")
-"""How tokens begin of pages that end at an id."""
+"""The beginning of tokens of pages that end at an id."""
 _BEGIN = "new"
 """The token of the first page."""
 _UNPROCESSABLE = 422
@@ -94,7 +94,7 @@ def _list(visit: Visit) -> dict[str, Any]:
 def _places(answer: Mapping[str, Any], token: str | None) -> dict[str, str | None] | None:
     """The tokens of the neighbours of a page by token; None if it is one by offset.
 
-    A feature of the broker decides that where the address does not. One more was asked for than is shown.
+    A feature of the broker decides that if the address does not. One more was asked for than is shown.
     """
     items, following = answer["items"], answer["_links"].get("next")
     more = len(items) > PAGE
@@ -157,7 +157,7 @@ def _summary(stats: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _place(visit: Visit) -> dict[str, str]:
-    """Where the form asks to go; raises ApiProblem."""
+    """The place to which the form asks to move the cursors; raises ApiProblem."""
     match visit.form.get("to"):
         case "begin":
             return {"offset": "BEGIN"}
@@ -170,7 +170,7 @@ def _place(visit: Visit) -> dict[str, str]:
 
 
 def _preview(visit: Visit, subscription: Mapping[str, Any]) -> Any:
-    """Where the cursors would be, and how many events would come from there, by partition."""
+    """The cursors that a reset would set, and how many events would come from there, by partition."""
     try:
         place = _place(visit)
         found = []
@@ -191,7 +191,7 @@ def _chosen(visit: Visit, subscription: Mapping[str, Any]) -> list[str]:
 
 
 def _show_preview(_visit: Visit) -> None:
-    """The page shows where a reset would lead; nothing is changed."""
+    """Show on the page where a reset would lead; nothing is changed."""
 
 
 def _reset(visit: Visit) -> Done:
@@ -227,7 +227,7 @@ def _set_filter(visit: Visit) -> Done:
 
 
 def _clone(visit: Visit) -> Done:
-    """A subscription like this one for another consumer group, which begins where this one is."""
+    """A subscription like this one for another consumer group, which begins at the place of this one."""
     path = path_of("subscriptions", visit.path["id"])
     like = visit.api.get(path)
     cursors = visit.api.get(f"{path}/cursors")

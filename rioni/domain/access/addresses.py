@@ -26,12 +26,12 @@ def is_loopback(host: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def address_key(address: str | None) -> str:
-    """The key of a client of which only the address is known; no name of a subject is equal to one.
+    """The key of a client known by its address only; it never equals the name of a subject.
 
     IPv6 addresses count by their network of `NETWORK_BITS`, since one host may use all of its addresses.
 
     Args:
-        address: of IPv4 or IPv6; empty for a client of a Unix socket.
+        address: an address of IPv4 or IPv6; empty for a client of a Unix socket.
     """
     return f"\n{_network(address) if address and ':' in address else address}"
 
@@ -45,7 +45,7 @@ def _network(address: str) -> str:
 
 
 def _address(text: str) -> IPv4Address | IPv6Address:
-    """An address; that of IPv4 where an IPv6 address stands for one."""
+    """An address; an IPv6 address that embeds one of IPv4 becomes that one."""
     found = ip_address(text)
     return (isinstance(found, IPv6Address) and found.ipv4_mapped) or found
 

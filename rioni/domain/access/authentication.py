@@ -71,7 +71,7 @@ class TokenPolicy(msgspec.Struct, frozen=True, kw_only=True):
         """Check that a token suffices.
 
         Args:
-            info: of the token.
+            info: the information of the token.
             scope: required by the operation in mode `full`.
 
         Raises:
@@ -106,7 +106,7 @@ def is_uid(value: object) -> TypeGuard[str]:
 
 
 def is_realm(value: object) -> TypeGuard[str]:
-    """Whether a value can name a realm; an empty one stands for none."""
+    """Whether a value can name a realm; an empty text means no realm."""
     return isinstance(value, str) and len(value) <= UID_CHARACTERS_MAX and (value.isprintable() or not value)
 
 

@@ -49,7 +49,7 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> str:
-        """What the subject is known by wherever something is kept or counted for it: other realms have namesakes.
+        """The subject's key wherever something is kept or counted for it: names are unique only within a realm.
 
         The name, followed by a line feed and the realm if there is one; neither of them holds a line feed.
         """
@@ -57,7 +57,7 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def name_and_realm(key: str) -> tuple[str, str]:
-    """The name and the realm of a subject's key; the realm is empty where it has none, or is not known."""
+    """The name and the realm of a subject's key; the realm is empty if it has none, or is not known."""
     name, _, realm = key.partition("\n")
     return name, realm
 
@@ -88,8 +88,8 @@ def check(attributes: Sequence[Attribute] | None, subject: Subject, operation: s
     """Check that the subject may perform an operation on a resource.
 
     Args:
-        attributes: those that grant it; None if everybody may.
-        subject: of the request.
+        attributes: the attributes that grant it; None if everybody may.
+        subject: the subject of the request.
         operation: READ, WRITE, ADMIN or VIEW.
         resource: such as `event-type:order.created`.
 

@@ -59,7 +59,7 @@ CREATED, UPDATED, DELETED = "C", "U", "D"
 
 
 class Audited(NamedTuple):
-    """What happened to a resource, in the words of the audit log."""
+    """A change of a resource, in the terms of the audit log."""
 
     resource_type: str
     resource_id: str
@@ -241,11 +241,11 @@ STORAGE = "storage"
 
 
 def shown_state(kind: str, body: str | None) -> Any:
-    """A state, without what other answers of the broker leave out as well.
+    """Return a state without the members that the broker's other responses omit too.
 
     Args:
-        kind: of the resource.
-        body: the state as JSON; None where there is none.
+        kind: the kind of the resource.
+        body: the state as JSON; None if there is none.
     """
     if body is None:
         return None

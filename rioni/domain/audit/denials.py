@@ -1,4 +1,4 @@
-"""Refused requests: what is kept of them, and the port that stores it.
+"""Refused requests: their records, and the port that stores them.
 
 They are no part of the internal log: anyone can cause any number of them.
 """
@@ -12,8 +12,8 @@ import msgspec
 KEPT_MAX = 10_000
 """Records of clients that are not known that are kept, the newest ones."""
 KEPT_OF_KNOWN_MAX = 100_000
-"""Likewise of known subjects, whom the others can't push out: at most 150 MB, since each text of a
-record has a bound in bytes."""
+"""How many records of known subjects are kept; unknown clients can't push these out. They take at most 150 MB, since
+each text of a record has a bound in bytes."""
 
 
 class Denial(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,17 +25,17 @@ class Denial(msgspec.Struct, frozen=True, kw_only=True):
     status: int
     method: str
     path: str
-    """Without the query; empty where requests to several paths are counted together."""
+    """The path without the query; empty if requests to several paths are counted together."""
     actor: str
-    """Empty where the client is not known."""
+    """The name of the client's subject; empty if the client is not known."""
     realm: str = ""
-    """In which the actor's name is unique; empty where there is none."""
+    """The realm in which the actor's name is unique; empty if there is none."""
     address: str
-    """Of the client; empty where requests of several are counted together."""
+    """The client's address; empty if requests from several addresses are counted together."""
     user_agent: str
-    """Of the first of these requests."""
+    """The user agent of the first of these requests."""
     flow_id: str
-    """Likewise."""
+    """The flow id of the first of these requests."""
     count: int
 
 

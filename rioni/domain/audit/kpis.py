@@ -58,7 +58,7 @@ class BatchStreamed(msgspec.Struct, frozen=True, array_like=True, tag="s"):
     token_realm: str
     number_of_events: int
     bytes_streamed: int
-    """Not compressed."""
+    """The number of bytes before compression."""
 
 
 class RequestServed(msgspec.Struct, frozen=True, array_like=True, tag="a"):
@@ -94,7 +94,7 @@ class Reports(msgspec.Struct, frozen=True, kw_only=True):
     """KPI events of the lines of a spool."""
 
     events: dict[str, list[SystemEvent]]
-    """By event type."""
+    """The events to publish, by event type."""
     unreadable: int
     """Number of unreadable lines, as a power failure leaves them."""
 

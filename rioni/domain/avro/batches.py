@@ -114,7 +114,7 @@ BATCH_SCHEMAS: Mapping[str, Mapping[str, BatchSchema]] = MappingProxyType(
         CONSUMPTION: {str(version): _batch_schema(version, _consumption(version)) for version in (0, 1)},
     }
 )
-"""By name and version."""
+"""The schemas of batches, by name and version."""
 
 
 def batch_schema(name: str, version: str) -> BatchSchema:
@@ -130,7 +130,7 @@ def batch_schema(name: str, version: str) -> BatchSchema:
 
 
 def publishing_version(body: bytes) -> tuple[str, int]:
-    """The version of a batch's schema, and the index where its data begin.
+    """The version of a batch's schema, and the index at which its data begin.
 
     Raises:
         Malformed: it has no header of single-object encoding, or that of an unknown version.

@@ -19,7 +19,7 @@ _BITS_MAX = 63
 
 
 class DatumError(ValueError):
-    """Bytes do not fit their schema; the text says what is wrong with them."""
+    """Bytes do not fit their schema; the message says why."""
 
 
 def read_long(data: bytes, place: int) -> tuple[int, int]:
@@ -50,7 +50,7 @@ def read_long(data: bytes, place: int) -> tuple[int, int]:
 
 
 def read_bytes(data: bytes, place: int) -> tuple[bytes, int]:
-    """A `bytes`: its length, then as many bytes.
+    """A `bytes`: its length, then its bytes.
 
     Raises:
         DatumError: the length is negative, or the bytes end.
@@ -114,7 +114,7 @@ def datum_of(schema: str, values: Mapping[str, Any]) -> bytes:
 
     Args:
         schema: the text of a record's schema.
-        values: of its fields.
+        values: the values of its fields.
 
     Raises:
         DatumError: a value is missing, or of another type.

@@ -57,7 +57,7 @@ def read_publishing_batch(body: bytes, events_max: int) -> list[Envelope]:
         events_max: how many events a batch may have.
 
     Raises:
-        Malformed: the body is not a publishing batch; says what is wrong with it, and where.
+        Malformed: the body is not a publishing batch; the message says why and at which place.
         TooLarge: it has too many events.
     """
     try:
@@ -183,7 +183,7 @@ def write_batch(cursor: Mapping[str, str], blocks: Sequence[bytes], info: str) -
 
     Args:
         cursor: `partition`, `offset`, `event_type` and `cursor_token`.
-        blocks: of events, each of them from `write_block`; none for a keep-alive.
+        blocks: the blocks of events, each of them from `write_block`; none for a keep-alive.
         info: for humans; empty for none.
     """
     return b"".join((_BATCH.header, _written(_CURSOR, cursor), _written(_INFO, info or None), *blocks, _END))

@@ -26,7 +26,7 @@ class EventSchema:
         """Compile a schema.
 
         Args:
-            text: as submitted.
+            text: the schema as submitted.
             bytes_max: maximum length of an event's JSON.
         """
         self._root = parse_event_schema(text)
@@ -74,11 +74,11 @@ _METADATA = {
         "span_ctx": {"type": "object", "additionalProperties": _STRING},
     },
 }
-"""What publishers may set."""
+"""The members of `metadata` that publishers may set."""
 
 
 def schemas_in_json(event_types: Iterable[EventType]) -> Mapping[str, EffectiveSchema | None]:
-    """What events of event types look like in JSON, by name; None where they come by an Avro and a JSON schema."""
+    """JSON schemas of the events of event types, by name; None if an event type has both an Avro and a JSON schema."""
     return {each.name: _schema_in_json(each) for each in event_types}
 
 
@@ -89,7 +89,7 @@ def _schema_in_json(event_type: EventType) -> EffectiveSchema | None:
 
 
 def events_as_json(text: str) -> EffectiveSchema:
-    """What events of an Avro schema that was accepted look like in JSON (reference schemas#avro-data-as-json)."""
+    """The JSON schema of events whose Avro schema was accepted (reference schemas#avro-data-as-json)."""
     root = _described(parse_event_schema(text))
     root["properties"] = root["properties"] | {"metadata": _METADATA}
     return EffectiveSchema(root, draft_of({}), has_metadata=True)

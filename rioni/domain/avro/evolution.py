@@ -187,7 +187,8 @@ def evolve_avro_schema(
         The version of the submitted schema, None if both are equivalent.
 
     Raises:
-        Invalid: the submitted schema is not valid, or the mode refuses the change; names what can't be read.
+        Invalid: the submitted schema is not valid, or the mode refuses the change; the message names the parts that
+            can't be read.
     """
     before, after = parse_event_schema(original), parse_event_schema(submitted)
     if before == after:

@@ -20,7 +20,7 @@ Properties = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Primitive:
-    """A type without a name of its own."""
+    """A type that has no name."""
 
     type: str
     properties: Properties

@@ -43,7 +43,7 @@ FIXED_BYTES_MAX = 1_000_000
 DEFAULT_STEPS_MAX = 50_000
 
 RESERVED_FIELD = "metadata"
-"""Members that the broker adds to an event, beside the fields of its record."""
+"""A member that the broker adds to each event, in addition to the fields of its record."""
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _FULL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*")
@@ -61,7 +61,7 @@ class _Measure(NamedTuple):
 
 
 class _Flaw(Exception):
-    """Something is wrong with the schema; the text says what and where."""
+    """The schema is invalid; the message says why and at which place."""
 
 
 def parse_event_schema(text: str) -> Record:
@@ -287,7 +287,7 @@ def _fits_primitive(kind: str, default: Any) -> bool:
 
 
 def _full_name(json: Mapping[str, Any], enclosing: str, place: str) -> tuple[str, str]:
-    """The full name of a type, and the namespace of what is inside it."""
+    """The full name of a type, and the namespace for the types inside it."""
     name, namespace = json.get("name"), json.get("namespace", enclosing)
     if not isinstance(name, str) or not _FULL_NAME.fullmatch(name):
         raise _Flaw(f"the name at {place or '/'} must be letters, digits and underscores, found {_shown(name)}")

@@ -2,7 +2,7 @@
 
 Sources: reference publishing#binary-batches, publishing#results, publishing#delete-events, publishing#binary-checks.
 The steps, and the results of events when a step fails, are those of publishing in JSON. Events are stored as JSON: the
-datum as JSON, with the metadata as a member. The datum as published is stored beside it, for consumers of binary
+datum as JSON, with the metadata as a member. The datum as published is stored with it, for consumers of binary
 batches.
 """
 
@@ -49,10 +49,10 @@ def prepare_avro(
 
     Args:
         envelopes: the events.
-        schemas: of all versions that they name.
-        rules: of the event type.
+        schemas: the schemas of all versions that they name.
+        rules: the rules of the event type.
         publication: the other data of the request.
-        random: chooses partitions where the strategy is `random`.
+        random: chooses partitions if the strategy is `random`.
         bytes_max: maximum length of the JSON of all events together: a few bytes may expand to much JSON.
 
     Raises:
@@ -107,7 +107,7 @@ def prepare_avro_deletion(
 
 
 def _with_owner(value: dict[str, Any], selector: OwnerSelector) -> dict[str, Any]:
-    """What a deletion says of its event's owner: it has no payload, so `metadata.event_owner` stands for the path."""
+    """Return the members that give a deletion its event's owner: `metadata.event_owner`, at the selector's path."""
     owner = value["metadata"].get("event_owner")
     if owner is None or selector.path is None or selector.path.segments[0] == "metadata":
         return value
@@ -152,7 +152,7 @@ def _check_deletions(envelopes: Sequence[Envelope], values: Events, rules: Publi
 
 
 def _flaw(metadata: Metadata, members: Mapping[str, Any], rules: PublishRules) -> str:
-    """What is wrong with the metadata of an event; empty for nothing."""
+    """Why the metadata of an event is invalid; empty if it is valid."""
     if metadata.event_type != rules.name:
         return "event type does not match"
     if not is_uuid(metadata.eid):

@@ -21,7 +21,7 @@ from rioni.domain.avro.nodes import Array, Enum, Fixed, Map, Node, Primitive, Re
 
 
 _Render = Callable[[bytes, int, bytearray], int]
-"""Appends the JSON of the value at an index to a buffer; returns the index behind the value."""
+"""Appends the JSON of the value at an index to a buffer; returns the index after the value."""
 
 _INT_MIN, _INT_MAX = -(2**31), 2**31 - 1
 _FLOAT, _DOUBLE = Struct("<f"), Struct("<d")
@@ -35,7 +35,7 @@ class Renderer:
         """Compile the schema.
 
         Args:
-            schema: of the data.
+            schema: the schema of the data.
             bytes_max: maximum length of the JSON of one datum.
         """
         self._render = _Compiler(bytes_max).compile(schema)

@@ -95,7 +95,7 @@ class EventType(msgspec.Struct, frozen=True, kw_only=True):
     ordering_instance_ids: tuple[str, ...]
     schema: Schema
     json_schema: Schema | UnsetType = UNSET
-    """If `schema` is Avro by now: the last JSON schema, which JSON events are still validated against."""
+    """The last JSON schema if `schema` is Avro by now: JSON events are still validated against it."""
     default_statistic: Statistic | None
     options: Options
     authorization: EventTypeAuthorization | None

@@ -262,7 +262,7 @@ def changed(
 ) -> EventType:
     """Build the updated state of an event type from a checked submission, with the current schema.
 
-    Absent members keep their values where the contract says so (reference event-types#fields, column "On update").
+    Absent members keep their values if the contract defines it (reference event-types#fields, column "On update").
 
     Args:
         current: the current state.

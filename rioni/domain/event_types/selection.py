@@ -18,7 +18,7 @@ Check = Callable[[EventType], bool]
 
 
 class EventTypeFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which event types are asked for: those for which all of this holds."""
+    """A filter of event types: one matches if all of these conditions hold."""
 
     name: str | None = None
     """`*` matches any text."""
@@ -26,7 +26,8 @@ class EventTypeFilter(msgspec.Struct, frozen=True, kw_only=True):
     category: str | None = None
     cleanup_policy: str | None = None
     attributes: tuple[tuple[str, Attribute], ...] = ()
-    """Pairs of `admins`, `readers` or `writers` and what that list must name explicitly; wildcards do not count."""
+    """Pairs of `admins`, `readers` or `writers` and the attribute that this list must name explicitly; wildcards do not
+    count."""
     annotations: tuple[tuple[str, str | None], ...] = ()
     """Keys and their values; None for any value."""
     labels: tuple[tuple[str, str | None], ...] = ()
@@ -46,7 +47,7 @@ def page(
 ) -> tuple[list[str], bool]:
     """The names of the event types that match, in order, and whether there are more after the page.
 
-    PERF: 3 ms for 10,000 event types, and 1 µs for each that is looked at: call it in a thread pool.
+    PERF: 3 ms for 10,000 event types, and 1 µs for each that is checked: call it in a thread pool.
     """
     by_name = sorted(event_types, key=attrgetter("name"))
     end = None if limit is None else offset + limit + 1

@@ -73,7 +73,7 @@ class DeliveryFailure(NamedTuple):
     """Why the consumer could not process that event, in its own words."""
 
     def reason_for(self, offset: str) -> str:
-        """Why the event at an offset could not be processed; empty where no consumer has said so."""
+        """Why the event at an offset could not be processed; empty if no consumer has given a reason."""
         return self.reason if offset == self.reason_offset else ""
 
 
@@ -150,7 +150,7 @@ class Coordinator(Protocol):
         """
 
     def heartbeats(self, subscription_id: str) -> Mapping[EventTypePartition, int]:
-        """By partition, a number that grows with every repeated commit by its owner; read after `cursors`."""
+        """For each partition, a number that grows with every repeated commit by its owner; read after `cursors`."""
 
     def commit(
         self, subscription_id: str, stream_id: str, cursors: Sequence[tuple[EventTypePartition, str]]
@@ -183,7 +183,7 @@ class Coordinator(Protocol):
             subscription_id: an initialised subscription.
             stream_id: the session.
             partition: one that the stream owns.
-            offset: of the last event to be sent.
+            offset: the offset of the last event to be sent.
             search_until: reset the failures, and store this offset; None to leave both unchanged.
         """
 
@@ -238,14 +238,14 @@ class Coordinator(Protocol):
         """The name of this process, never reused."""
 
     def announce(self, about: bytes) -> None:
-        """Show the other processes what this one is and does, in place of what it showed before.
+        """Publish the state of this process to the others, replacing the state that it published before.
 
         Args:
             about: a JSON object.
         """
 
     def announced(self) -> Mapping[str, bytes]:
-        """What each living process showed last, by its name; those that showed nothing are missing."""
+        """The last state that each living process published, by process name; those that published none are missing."""
 
     def is_alive(self, worker: str) -> bool:
         """Whether a process is alive; once dead it stays dead."""

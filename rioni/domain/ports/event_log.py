@@ -18,10 +18,10 @@ class LogEntry(msgspec.Struct, frozen=True, kw_only=True):
     """A domain event as stored in the log."""
 
     position: int
-    """From 1, without gaps, in the order of the commits."""
+    """The position in the log: from 1, without gaps, in the order of the commits."""
     stream: UUID
     version: int
-    """From 1 within the stream, without gaps."""
+    """The version within the stream: from 1, without gaps."""
     event: DomainEvent
     origin: Origin
 
@@ -61,7 +61,7 @@ class LogTransaction(Protocol):
         """
 
     def entries(self, after: int) -> Iterable[LogEntry]:
-        """The entries behind a position, in order, including those of this transaction."""
+        """The entries after a position, in order, including those of this transaction."""
 
 
 class EventLog(Protocol):
@@ -78,10 +78,10 @@ class EventLog(Protocol):
         """
 
     def last_notified_position(self) -> int:
-        """The last position of which this process was notified: like `position`, but never waits for the server."""
+        """The last position that this process was notified of: like `position`, but never waits for the server."""
 
     def entries(self, after: int, limit: int) -> Sequence[LogEntry]:
-        """At most `limit` entries behind a position, in order."""
+        """At most `limit` entries after a position, in order."""
 
     def transaction(self) -> AbstractContextManager[LogTransaction]:
         """Lock the head, commit at the end of the block, roll back if it raises.
@@ -93,10 +93,10 @@ class EventLog(Protocol):
         """
 
     def was_committed(self, command_id: str, after: int) -> bool:
-        """Whether a command with unknown commit outcome has been recorded behind a position; the answer is final.
+        """Whether a command with unknown commit outcome has been recorded after a position; the answer is final.
 
         Raises:
-            CommitOutcomeUnknown: that can't be determined.
+            CommitOutcomeUnknown: the outcome can't be determined.
         """
 
 
@@ -123,7 +123,7 @@ class CheckpointedLogReader(Protocol):
         """The last position of the log. Cheap."""
 
     def changes(self, after: int, limit: int) -> Sequence[RecordedChange]:
-        """The entries behind a position, in order and without gaps, about `limit` of them; no transaction is cut."""
+        """Return about `limit` entries after a position, in order and without gaps; no transaction is cut."""
 
     def state(self, kind: str, key: str, position: int) -> str | None:
         """The JSON of an aggregate after the entries up to a position; None if it did not exist then."""

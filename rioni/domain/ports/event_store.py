@@ -22,13 +22,13 @@ class Chunk(msgspec.Struct, frozen=True):
     data: bytes
     """The events' JSON, joined by commas: slices can be sent unchanged inside a JSON array."""
     ends: Sequence[int]
-    """For each event the index in `data` behind its last byte; a tombstone has no bytes."""
+    """For each event, the index in `data` after its last byte; a tombstone has no bytes."""
     headers: Sequence[Headers] | None = None
-    """For each event its headers; None if no event has any, and so none is a tombstone."""
+    """The headers of each event; None if no event has any, and so none is a tombstone."""
 
     @property
     def next(self) -> int:
-        """The position behind the last event."""
+        """The position after the last event."""
         return self.first + len(self.ends)
 
     @property
@@ -39,7 +39,7 @@ class Chunk(msgspec.Struct, frozen=True):
     def cut(self, start: int, stop: int) -> bytes:
         """The events at positions `start` to `stop - 1`, joined by commas.
 
-        PERF: one slice, however many events: this is what makes consuming fast.
+        PERF: one slice, however many events: this makes consuming fast.
         """
         begin, end = start - self.first, stop - self.first
         return self.data[self.ends[begin - 1] + 1 if begin else 0 : self.ends[end - 1]]
@@ -100,9 +100,9 @@ class EventStore(Protocol):
             topic: an existing topic.
             batches: for each partition the events' JSON. An empty event is a tombstone, which deletes the events with
                 its key and is never delivered: it needs headers with a key.
-            headers: of the events, for none, some or all of the partitions.
-            ids: of the events, for none, some or all of the partitions. An event whose id was stored before, in any
-                topic of this store, is left out, as is one whose id occurs earlier in this call, in the order of
+            headers: the headers of the events, for none, some or all of the partitions.
+            ids: the ids of the events, for none, some or all of the partitions. An event whose id was stored before, in
+                any topic of this store, is left out, as is one whose id occurs earlier in this call, in the order of
                 `batches`.
             claim: idempotency key and digest of the batch.
 
@@ -115,8 +115,9 @@ class EventStore(Protocol):
         Raises:
             IdempotencyKeyReused: another batch was stored under this key.
             NotFound: topic or partition unknown.
-            TopicClosed: the topic is closed; the error says what was written before, mostly nothing.
-            PartiallyStored: some partitions were not written, or the outcome is unknown; says which ones, and why.
+            TopicClosed: the topic is closed; the error lists what was written before, mostly nothing.
+            PartiallyStored: some partitions were not written, or the outcome is unknown; the error lists them, with the
+                reason.
             Unavailable: the disk is full or fails; nothing was written.
         """
 
@@ -166,10 +167,10 @@ class EventStore(Protocol):
         """
 
     def offset_at_time(self, topic: str, partition: int, recorded_at_ms: int) -> int:
-        """The position of the first chunk stored at this time or later; behind the newest if there is none."""
+        """The position of the first chunk stored at this time or later; without one, that after the last event."""
 
     def recorded_at_ms(self, topic: str, partition: int, first: int) -> int | None:
-        """Storage time of the event at position `first`, or of the oldest remaining one behind it; None at the end.
+        """Storage time of the event at position `first`, or of the next remaining one; None without any.
 
         Reads no events: cheaper than `read`.
         """
@@ -181,7 +182,7 @@ class EventStore(Protocol):
         """Delete events that were superseded by a later one with the same key before this time, and old tombstones.
 
         Their positions remain, as events without content, which are never delivered. A store that compacts by itself
-        gets its configuration and lag from this call. Returns the number of events, as far as it is known.
+        gets its configuration and lag from this call. Returns the number of events, or of those that are known.
 
         Events that were stored before `keyed_since_ms` may have no key: they are kept.
         """
@@ -218,7 +219,7 @@ def _ignored(_value: float) -> None:
 
 
 class StoreMeasurements(NamedTuple):
-    """Callbacks for measurements; each is cheap, never raises, and is called where metrics may be updated."""
+    """Callbacks for measurements; each is cheap, never raises, and is called in threads that may update metrics."""
 
     append_seconds: Callable[[float], None] = _ignored
     """Seconds that a group of batches has waited for the store."""

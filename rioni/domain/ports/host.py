@@ -36,7 +36,7 @@ class ThreadPool(Protocol):
     """Runs a blocking function without blocking other greenlets: in a thread pool under gevent, in place elsewhere."""
 
     def __call__(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Return what the function returns, raise what it raises; blocks the caller only."""
+        """Return the function's result or raise its exception; blocks the caller only."""
 
 
 def direct(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -45,7 +45,7 @@ def direct(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
 
 
 def without_deadline(pool: ThreadPool) -> ThreadPool:
-    """The same pool without a deadline: waits for as long as the function takes.
+    """Return the pool without its deadline, so that it waits for as long as the function takes.
 
     For calls that must not be abandoned, since the next one must not begin before they end. Callers that wait for their
     results must have deadlines of their own.
@@ -64,7 +64,7 @@ class StorePools(NamedTuple):
     keep: ThreadPool = direct
     """Retention, compaction and verification, which may take minutes."""
     follow: ThreadPool = direct
-    """Loops that poll as long as the process lives."""
+    """Loops that poll until the process ends."""
 
     @classmethod
     def all(cls, pool: ThreadPool) -> "StorePools":
@@ -98,7 +98,7 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
 
 @runtime_checkable
 class Examined(Protocol):
-    """An adapter of what can fail: external servers, or a disk."""
+    """An adapter of a dependency that can fail: external servers, or a disk."""
 
     def health(self) -> Health:
         """Query the servers, or try a durable write; blocks for some seconds at most.

@@ -44,13 +44,13 @@ class Notifier(Protocol):
 
 
 class ChangeFlags(Protocol):
-    """A flag for each hash of a name: it is raised by any process, and taken by one that looks at what has changed.
+    """A flag for each hash of a name: it is raised by any process, and taken by the one that handles the changes.
 
     No change is missed, other than notifications; but names with the same hash share a flag. Nothing blocks.
     """
 
     def raise_flag(self, name: str) -> None:
-        """Say that something has changed: what a topic or a subscription is called."""
+        """Raise the flag of a changed topic or subscription."""
 
     def flag_of(self, name: str) -> int:
         """The number of a name's flag."""

@@ -27,7 +27,7 @@ class Registry(Protocol):
         """The last position of the log whose changes are visible."""
 
     def changed_since(self, position: int) -> Collection[tuple[str, str]] | None:
-        """Kinds and keys of what has changed behind a position of the log; None if that is too long ago to be known."""
+        """Kinds and keys of resources changed after a position of the log; None if the position is too old to know."""
 
     def refresh(self) -> None:
         """Catch up with the log: all changes acknowledged before are visible then. May block on the database."""

@@ -30,9 +30,9 @@ class Batch(msgspec.Struct, frozen=True):
     body: bytes
     """The request's body, decompressed."""
     raw: list[bytes]
-    """For each event its JSON, byte for byte as received."""
+    """The JSON of each event, byte for byte as received."""
     values: list[dict[str, Any]]
-    """For each event its decoded JSON."""
+    """The decoded JSON of each event."""
 
     def __len__(self) -> int:
         """The number of events."""
@@ -40,14 +40,14 @@ class Batch(msgspec.Struct, frozen=True):
 
     @property
     def lines(self) -> list[bytes]:
-        """For each event its JSON as it is stored: without line breaks, for consumers that read line by line."""
+        """The JSON of each event as it is stored: without line breaks, for consumers that read line by line."""
         return one_line(self.raw) if b"\n" in self.body or b"\r" in self.body else self.raw
 
 
 def split(body: bytes, limits: Limits = _DEFAULTS, *, depth_max: int = DEPTH_MAX) -> Batch:
     r"""Split a JSON array of objects.
 
-    Two readers share the work. msgspec reads bodies, large ones part by part, and refuses what is not JSON. What JSON
+    Two readers share the work. msgspec reads bodies, large ones part by part, and refuses anything but JSON. What JSON
     allows and the contract does not (duplicate keys, integers beyond 64 bits, deep nesting) shows in cheap counts; only
     then, or when msgspec has refused, the strict reader goes over the events, and its verdict holds. It also takes the
     contract's lax separators (`[{}{}]`, `[{},,{}]`). Leading zeros and the escape `\'`, which the contract tolerates,
@@ -55,7 +55,7 @@ def split(body: bytes, limits: Limits = _DEFAULTS, *, depth_max: int = DEPTH_MAX
 
     Args:
         body: the request's body, decompressed.
-        limits: of a batch.
+        limits: the limits of a batch.
         depth_max: how deeply an event may nest objects and arrays, itself included.
 
     Raises:
@@ -165,7 +165,7 @@ def _write(values: list[dict[str, Any]], depth_max: int) -> bytes:
 
 
 _WRAPS: dict[int, list[tuple[list[Any], list[Any]]]] = {}
-"""By depth: nested lists that are not in use, each with its innermost list."""
+"""Unused nested lists by depth, each with its innermost list."""
 
 
 def _wrap(depth: int) -> tuple[list[Any], list[Any]]:
@@ -195,9 +195,9 @@ _SPACE = re.compile(rb"[ \t\r\n]{0,65536}")
 _SEPARATORS = re.compile(rb"[ \t\r\n,]{0,65536}")
 _BEGINNING = re.compile(rb"""\{[ \t\r\n]{0,64}"[^"\\]{0,64}"?""")
 _PART_BYTES_MAX = 4 * PART_BYTES
-"""For events that are parts of their own."""
+"""The maximum size of a part that is a single event."""
 _EVENT_STEP = 4_096
-"""The strict reader begins with so many bytes of an event, and takes four times as many until it sees the end."""
+"""The strict reader begins with this many bytes of an event, and takes four times as many until it sees the end."""
 _LITERAL_CHARACTERS_MAX = 100
 _UTF8_CONTINUATIONS = bytes(range(0x80, 0xC0))
 
@@ -253,7 +253,7 @@ class _Reader:
             self._position = match.end()
 
     def _read_part(self) -> bool:
-        """Read some events at once; False where that is not possible."""
+        """Read some events at once; False if that is not possible."""
         start, end = self._position, self._part_end()
         part = b"[%b]" % self._body[start:end].rstrip(b" \t\r\n,")
         batch = _split_fast(part, self._events_max - len(self._batch), self._depth_max)
@@ -266,7 +266,7 @@ class _Reader:
         return True
 
     def _part_end(self) -> int:
-        """Where the last event of a part might end; decoding up to there shows whether it does."""
+        """The index at which the last event of a part might end; decoding up to there shows whether it does."""
         body, start = self._body, self._position
         rest = len(body) - start
         # Events of one batch mostly begin alike.
@@ -292,7 +292,7 @@ class _Reader:
         self._batch.values.append(value)
 
     def _decode_at(self, start: int) -> tuple[dict[str, Any], int]:
-        """The event that begins at an index, and the index behind it."""
+        """Return the event that begins at an index, and the index after it."""
         size = _EVENT_STEP
         while True:
             text = self._text(start, start + size)
@@ -329,7 +329,7 @@ class _Reader:
         return sum(len(step.translate(None, _UTF8_CONTINUATIONS)) for step in steps)
 
     def _content_end(self) -> int:
-        """The index behind the last character that is no white space."""
+        """The index after the last character that is not white space."""
         for end in range(len(self._body), 0, -_STEP):
             start = max(0, end - _STEP)
             if content := self._body[start:end].rstrip(b" \t\r\n"):

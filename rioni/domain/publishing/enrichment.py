@@ -31,11 +31,11 @@ def enrich(
         events: their JSON.
         values: the same decoded.
         partitions: for each event its partition.
-        rules: of the event type.
+        rules: the rules of the event type.
         publication: the other data of the request.
 
     Raises:
-        StepFailed: an event has no metadata; can't happen to what has been validated.
+        StepFailed: an event has no metadata; can't happen to validated events.
     """
     enrichment = Enrichment(rules.name, rules.schema_version, publication)
     metadata = [value.get("metadata") for value in values]
@@ -82,8 +82,8 @@ class Enrichment:
 
         Args:
             event: its JSON, valid by its effective schema.
-            metadata: what its member `metadata` says.
-            partition: where the event goes.
+            metadata: the decoded member `metadata`.
+            partition: the number of the event's partition.
 
         Raises:
             EnrichmentError: the metadata is not an object.
@@ -101,7 +101,7 @@ class Enrichment:
         return event[: end - 1] + addition + event[end - 1 :]
 
     def enrich_plain(self, events: Sequence[bytes], partitions: Sequence[int]) -> list[bytes]:
-        """The same for events of which `_are_plain` is true, and for the partition of each."""
+        """Complete the metadata of events for which `_are_plain` is true; `partitions` has the partition of each."""
         additions = {partition: self._addition(partition, _NONE) for partition in set(partitions)}
         enriched = []
         for event, partition in zip(events, partitions, strict=True):
@@ -119,7 +119,7 @@ class Enrichment:
         return bool(value == (str(partition) if name == "partition" else self._members[name]))
 
     def _addition(self, partition: int, kept: frozenset[str]) -> bytes:
-        """The members that are added, all but the kept ones, each behind a comma."""
+        """The members to add, all except the kept ones, each preceded by a comma."""
         members = {**self._members, "partition": str(partition)}
         encoded = msgspec.json.encode({name: value for name, value in members.items() if name not in kept})
         addition = self._additions[partition, kept] = b"," + encoded[1:-1] if len(kept) < len(members) else b""
@@ -133,7 +133,7 @@ _OPENING_BRACE = ord("{")
 
 
 def _are_plain(events: Sequence[bytes], metadata: Sequence[Any]) -> bool:
-    """Whether the name `metadata` occurs once in each event, and the member has only what it must have."""
+    """Whether the name `metadata` occurs once in each event, and the member has only its required members."""
     text = b"".join(events)
     # Without escapes the name stands in each event as it is.
     if b"\\" in text or text.count(_METADATA) != len(events):
@@ -163,7 +163,7 @@ def _place_of_name(event: bytes) -> int:
 
 
 def _metadata_span(event: bytes) -> tuple[int, int]:
-    """Where the value of the member `metadata` begins and ends."""
+    """The start and end indexes of the value of the member `metadata`."""
     if (name := _place_of_name(event)) >= 0:
         start = event.index(b"{", name)
         return start, start + len(_decode_head(event).metadata)
@@ -178,7 +178,7 @@ def _metadata_span(event: bytes) -> tuple[int, int]:
 
 
 def _without(event: bytes, start: int, end: int, stale: set[str]) -> tuple[bytes, int]:
-    """Remove members of the metadata; return the event and where its metadata ends now."""
+    """Remove members of the metadata; return the event and the new end of its metadata."""
     members = _decode_members(event[start:end])
     metadata = msgspec.json.encode({name: value for name, value in members.items() if name not in stale})
     return event[:start] + metadata + event[end:], start + len(metadata)

@@ -8,7 +8,7 @@ from rioni.domain.access.authorization import Attribute
 
 
 class Headers(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Data that the broker stores beside an event's JSON; the names are stored, so none may ever change."""
+    """Data that the broker stores with an event's JSON; the names are stored, so none may ever change."""
 
     key: str | None = None
     """Compaction key, with the owner: see `stored_key` (reference publishing#compaction-key)."""
@@ -33,7 +33,7 @@ def stored_key(key: str, owner: Attribute | None) -> str:
 
     Args:
         key: the compaction key that the publisher has chosen.
-        owner: of the event, None for no owner.
+        owner: the owner of the event, None for no owner.
     """
     if owner is None and not key.startswith(_OWNED):
         return key

@@ -47,7 +47,7 @@ def scope_of(event_type: EventType) -> str:
 
 
 def audience_scope(scope: str, headers: Headers) -> str:
-    """The prefix of the ids of events with the same readers: what some can't read stands for nothing to the others."""
+    """The prefix of the ids of events with the same readers: ids of events that some can't read never match others."""
     if headers.subscription_id is None and headers.owner is None:
         return scope
     owner = headers.owner or Attribute("", "")
@@ -58,8 +58,8 @@ def claim(scope: str, *, client: str, key: str, kind: str, body: bytes) -> Idemp
     """The claim of a batch; every worker derives the same one from the same request.
 
     Args:
-        scope: of the event type.
-        client: the key of the publisher; each has idempotency keys of its own.
+        scope: the scope of the event type.
+        client: the key of the publisher; idempotency keys of different publishers are unrelated.
         key: the client's idempotency key.
         kind: operation and consumer tag, which also distinguish requests.
         body: the batch, decompressed.

@@ -20,7 +20,7 @@ CheckOwner = Callable[[Attribute, str], None]
 """Called with an owner and the event's id; raises AccessDenied if the publisher may not write for this owner."""
 
 Owners = Sequence[Attribute | None]
-"""For each event its owner; empty if owners are not looked for."""
+"""The owner of each event; empty if owners are not determined."""
 
 ENRICHED_MEMBERS = ("published_by", "received_at", "event_type", "flow_id", "partition", "version")
 """The members of the metadata that the broker writes."""
@@ -40,7 +40,7 @@ class OwnerSelector(msgspec.Struct, frozen=True, kw_only=True):
         """Compile a selector.
 
         Args:
-            selector: of type `path` or `static`.
+            selector: the owner selector of type `path` or `static`.
             enriches: whether the events are enriched.
         """
         if selector.type == "static":
@@ -69,8 +69,8 @@ def submitted_owners(events: Events, selector: OwnerSelector | None, check: Chec
 
     Args:
         events: the decoded events.
-        selector: of the event type.
-        check: of the publisher; None if owners are not looked for.
+        selector: the owner selector of the event type.
+        check: the check of the publisher; None if owners are not determined.
 
     Raises:
         StepFailed: the publisher may not write in the name of one of them.

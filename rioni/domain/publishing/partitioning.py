@@ -19,7 +19,7 @@ from rioni.domain.schemas.field_path import FieldPath, MissingField
 
 
 class PartitionError(ValueError):
-    """An event can't be assigned to a partition; the text says why."""
+    """An event can't be assigned to a partition; the message says why."""
 
 
 Choose = Callable[[Mapping[str, Any]], int]
@@ -33,7 +33,7 @@ def assign(events: Events, choose: Choose | None, partitions: int, random: Rando
         events: the decoded events.
         choose: the event type's strategy; None for random partitions.
         partitions: how many there are.
-        random: chooses partitions where nothing else does.
+        random: chooses partitions if nothing else does.
 
     Raises:
         StepFailed: an event can't be assigned to a partition.
@@ -124,7 +124,7 @@ _CACHED_TEXTS_MAX = 65_536
 _BLOCK = 2 * _CACHED_CHARACTERS_MAX  # a character is at most two units
 
 _POWERS = tuple(tuple(pow(31, exponent, 2**32) for exponent in reversed(range(length))) for length in range(_BLOCK + 1))
-"""For each length the factors of the units of such a text: powers of 31, in 32 bits."""
+"""The factors of the units of a text, by its length: powers of 31, in 32 bits."""
 
 
 def java_hash(text: str) -> int:
@@ -169,7 +169,7 @@ def key_text(value: Any) -> str:
 
 
 _PLAIN_EXPONENTS = range(-3, 7)
-"""Between a thousandth and ten millions Java writes no exponent."""
+"""The exponents that Java does not write: those from a thousandth up to ten millions."""
 
 
 def _double_text(number: float) -> str:

@@ -1,4 +1,4 @@
-"""The pure part of publishing: converts the events of a request to what is stored, or to errors.
+"""The pure part of publishing: converts the events of a request to stored events, or to errors.
 
 Sources: reference publishing#steps, publishing#results, publishing#delete-events. The steps stand in modules of their
 own; each raises `StepFailed` at the first event that fails.
@@ -46,15 +46,15 @@ HAS_KEY = EventValidator(
         Draft4Validator,
     )
 )
-"""Of the events in a delete request."""
+"""The validator of the events in a delete request."""
 
 
 def validate(batch: Batch, validator: EventValidator | NoJsonSchema, limits: Limits, *, reached: str) -> None:
-    """Check all events, one after the other.
+    """Check all events in order.
 
     Args:
         batch: the events.
-        validator: of their schema.
+        validator: the validator of their schema.
         limits: the size of an event.
         reached: the step that all events have reached before.
 
@@ -80,11 +80,11 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
     rejected: Sequence[ItemResult] = ()
     """One result per event if any of them is rejected: nothing may be stored. Empty otherwise."""
     partitions: Sequence[int] = ()
-    """For each event its partition."""
+    """The partition of each event."""
     batches: Mapping[int, list[bytes]] = {}
-    """For each partition the bytes of its events, in the order of the request; a tombstone has none."""
+    """The bytes of the events of each partition, in the order of the request; a tombstone has none."""
     headers: Mapping[int, list[Headers]] | None = None
-    """Parallel to `batches`; None where no event has any."""
+    """Parallel to `batches`; None if no event has any."""
     ids: Mapping[int, list[str]] | None = None
     """Parallel to `batches`, the deduplication ids of events; None for those without one."""
 
@@ -94,9 +94,9 @@ def prepare(batch: Batch, rules: PublishRules, publication: Publication, random:
 
     Args:
         batch: the events.
-        rules: of the event type.
+        rules: the rules of the event type.
         publication: the other data of the request.
-        random: chooses partitions where the strategy is `random`.
+        random: chooses partitions if the strategy is `random`.
     """
     values = batch.values
     partitions: Sequence[int] = ()
@@ -165,7 +165,7 @@ def prepared(
     headers: Sequence[Headers] | None,
     ids: Sequence[str] = (),
 ) -> Prepared:
-    """Sort what is to be stored by partitions; all arguments are parallel."""
+    """Sort the events to store by partition; all arguments are parallel."""
     return Prepared(
         events=values,
         partitions=partitions,
@@ -185,12 +185,12 @@ def _by_partition(items: Iterable[T], partitions: Sequence[int]) -> dict[int, li
 def rejection(events: Events, failure: StepFailed, partitions: Sequence[int] = ()) -> list[ItemResult]:
     """Results of a batch that is rejected because of one event.
 
-    Those before it passed the step, those behind it did not reach it.
+    Earlier events passed this step; later ones never reached it.
 
     Args:
         events: all of them.
-        failure: the step, the event, and what is wrong with it.
-        partitions: of the events, if all are known.
+        failure: the step, the event, and the reason.
+        partitions: the partitions of the events, if all are known.
     """
     partitions = failure.partitions or partitions
     behind = failure.behind or _STEP_BEFORE[failure.step]

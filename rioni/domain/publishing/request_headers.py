@@ -52,12 +52,12 @@ def tagged_subscription(header: str) -> str:
 # (`traceparent`, `tracestate`).
 
 CONTEXT_BYTES_MAX = 1_024
-"""Of a context as JSON. Every event of a batch may get a copy of it."""
+"""The maximum size of a context as JSON. Every event of a batch may get a copy of it."""
 
 _MAP = msgspec.json.Decoder(dict[str, str])
 _TRACE_PARENT = re.compile(r"(?!ff)([0-9a-f]{2})-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
 _VERSION = "00"
-"""The version of `traceparent` that ends behind its flags; later ones may say more."""
+"""The version of `traceparent` that ends after its flags; later versions may have more fields."""
 
 
 def span_context(span_ctx: str | None, trace_parent: str | None, trace_state: str | None) -> Mapping[str, str]:

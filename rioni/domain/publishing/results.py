@@ -15,7 +15,7 @@ Events = Sequence[Mapping[str, Any]]
 
 
 class ItemResult(msgspec.Struct, frozen=True, kw_only=True):
-    """Result of one event of a batch; its JSON is what the API returns."""
+    """Result of one event of a batch; the API returns its JSON."""
 
     publishing_status: str
     """`submitted`, `failed` or `aborted`."""
@@ -23,7 +23,7 @@ class ItemResult(msgspec.Struct, frozen=True, kw_only=True):
     step: str
     """`none`, `validating`, `partitioning`, `enriching` or `publishing`."""
     eid: str | UnsetType = UNSET
-    """As it was sent, valid or not; absent where the event has none (reference publishing#result-items)."""
+    """The eid as it was sent, valid or not; absent if the event has none (reference publishing#result-items)."""
     partition: str | None = None
     """None while it is unknown."""
 
@@ -34,12 +34,12 @@ class StepFailed(Exception):
 
     step: str
     index: int
-    """Of the event, the first one that fails."""
+    """The index of the first event that fails."""
     detail: str
     partitions: Sequence[int] = ()
-    """Of the events before it, if the step has chosen them."""
+    """The partitions of the events before it, if the step has chosen them."""
     behind: str = ""
-    """The step that the events behind it have reached; empty for the one before `step`."""
+    """The step that later events have reached; empty for the one before `step`."""
 
 
 def eid_of(event: Mapping[str, Any]) -> str | UnsetType:

@@ -1,4 +1,4 @@
-"""What a batch is published by: the rules of its event type, compiled once, and the data of its request.
+"""The rules for publishing a batch: those of its event type, compiled once, and the data of its request.
 
 Source: reference schemas#effective-schema, publishing#partitioning, publishing#event-owners.
 """
@@ -22,16 +22,16 @@ from rioni.domain.timestamps import DATE_TIME
 BODY_BYTES_SOON = 500_000
 """PERF: a batch of this size is prepared in about 5 ms."""
 COMPILED_BYTES, COMPILED_BYTES_PER_CHARACTER = 5_000, 90
-"""PERF: memory of rules, beside their patterns, by the length of the schema: 73 bytes with formats of time, 3 for a
-description, and the meter of costly events once more."""
+"""PERF: memory of rules, not counting their patterns, by the length of the schema: 73 bytes with formats of time, 3 for
+a description, and the meter of costly events once more."""
 DATE_TIME_BYTES = 3 * len(DATE_TIME)
 """PERF: for each time in a schema, whose format is checked by this expression."""
 OBJECTS_SOON = 3_000
-"""PERF: one with so many objects too, even if they are empty."""
+"""PERF: a batch with this many objects takes as long, even if they are empty."""
 
 
 def is_large(body: bytes) -> bool:
-    """Whether a batch takes long whatever its event type is."""
+    """Whether a batch takes long for any event type."""
     # PERF: an object has at least two characters, so most bodies need no counting.
     return len(body) > BODY_BYTES_SOON or (len(body) > 2 * OBJECTS_SOON and body.count(b"{") > OBJECTS_SOON)
 
@@ -45,7 +45,7 @@ class PublishRules(msgspec.Struct, frozen=True, kw_only=True):
     choose: partitioning.Choose | None
     """None for random partitions."""
     choose_by_keys: partitioning.Choose | None
-    """The same for events in Avro, which bring the values of their key fields along."""
+    """Chooses partitions for events in Avro, which bring the values of their key fields along; None for random ones."""
     enriches: bool
     compacts: bool
     """Whether the event type is compacted."""
@@ -66,9 +66,9 @@ class PublishRules(msgspec.Struct, frozen=True, kw_only=True):
         """Build the rules; takes about a millisecond.
 
         Args:
-            event_type: its JSON schema, where it has one, has passed `check_schema`.
+            event_type: its JSON schema, if any, has passed `check_schema`.
             partitions: how many there are.
-            limits: of a batch and of an event.
+            limits: the limits of a batch and of an event.
         """
         schema = event_type.schema_of_json
         enriches = "metadata_enrichment" in event_type.enrichment_strategies
@@ -118,11 +118,11 @@ class Publication(msgspec.Struct, frozen=True, kw_only=True):
     publisher: str
     """Name of the publishing subject."""
     span_ctx: Mapping[str, str] | None = None
-    """For events without a span context of their own."""
+    """The span context for events that have none."""
     subscription_id: str | None = None
     """The only subscription that gets the events; None for all."""
     check_owner: CheckOwner | None = None
-    """Checks whether the publisher may write for an owner; None if owners are not looked for."""
+    """Checks whether the publisher may write for an owner; None if owners are not determined."""
 
 
 def effective_schema_of(event_type: EventType) -> EffectiveSchema | None:

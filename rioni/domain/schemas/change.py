@@ -24,7 +24,7 @@ class SchemaChange(msgspec.Struct, frozen=True):
 
     kind: str
     path: str
-    """A JSON pointer into the submitted schema, `#/` for its root; behind a reference, into the definition."""
+    """A JSON pointer into the submitted schema, `#/` for its root; after a reference, into the definition."""
     level_forward: Level
     """MAJOR if mode forward forbids the change."""
     level_compatible: Level
@@ -66,4 +66,5 @@ KINDS: Mapping[str, tuple[Level, Level, str]] = {
     "CONSTRAINT_ADDED": (_MINOR, _MAJOR, "constraints cannot be added"),
     "NOT_COMPARABLE": (_MAJOR, _MAJOR, "references are too entangled to be compared"),
 }
-"""By kind: the level in mode forward (and none), the level in mode compatible, and the message."""
+"""The kinds of changes, each with its level in mode forward (and none), its level in mode compatible, and its
+message."""

@@ -25,9 +25,9 @@ from rioni.domain.schemas.walker import Pointer, SchemaCycle, expanded_paths, wa
 SCHEMA_BYTES_MAX = 256 * 1024
 SCHEMA_DEPTH_MAX = 64
 SCHEMA_OBJECTS_MAX = 5_000
-"""PERF: the library compiles so many in 15 ms, and has to do so before the first event of a version."""
+"""PERF: the library compiles this many in 15 ms, and has to do so before the first event of a version."""
 FORMAT_OBJECTS = 4
-"""A format that we turn into a pattern takes as long as so many others."""
+"""The number of schema objects that take as long to compile as one format that is turned into a pattern."""
 EXPANDED_PATHS_MAX = 100_000
 POINTERS_CHARACTERS_MAX = 5_000_000
 """All pointers to schema objects together: the library writes out each of them. PERF: 800 MB of pointers, which fit
@@ -77,12 +77,12 @@ def check_paths(declared: DeclaredPaths, field: str, paths: Sequence[str], *, wi
 
     Args:
         declared: the paths of the document that `check_schema` has returned; the same for all lists of a definition.
-        field: where the paths stand, such as `ordering_key_fields`.
+        field: the field that contains the paths, such as `ordering_key_fields`.
         paths: dotted paths.
-        within: `data` where they are relative to that member.
+        within: `data` if they are relative to that member.
 
     Raises:
-        Invalid: names those that the schema does not declare, or says that looking for them takes too long.
+        Invalid: the schema does not declare some, which the message names, or looking for them takes too long.
     """
     prefix = (within,) if within else ()
     try:

@@ -245,7 +245,7 @@ def _in_turn(sources: Sequence[Iterator[Any]]) -> Iterator[Any]:
 
 
 def _whole(schema: Any, root: Node) -> Node:
-    """A schema with everything that applies to the same value, as far as that can be written as one schema."""
+    """Merge the schemas that apply to a value, up to `_MEMBERS_MAX`; of most repeated keywords the first counts."""
     todo = [schema]
     members: list[Node] = []
     while todo and len(members) < _MEMBERS_MAX:

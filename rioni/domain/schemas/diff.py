@@ -2,7 +2,7 @@
 
 Source: reference schemas#change-levels.
 
-Two documents are walked side by side with a list of what is still to do, so that no schema exhausts the stack; a pair
+Two documents are walked side by side with a list of remaining pairs, so that no schema exhausts the stack; a pair
 of references is followed once, and all of them together have a budget. The contract's table decides; what its original
 overlooked is found as well (reference schemas#comparison): types that are stated or not, integers that become numbers,
 patterns, formats and exclusive bounds that come or go, `not` and the other keywords that the table does not know, and
@@ -34,11 +34,11 @@ from rioni.domain.schemas.walker import resolve
 
 
 REFERENCED_BYTES_MAX = 2_000_000
-"""How much schema is walked behind references. Honest schemas stay below a few times their size; two reference cycles
-of different lengths, which fit into a schema of legal size, would make millions of pairs."""
+"""How many bytes of schema are compared by following references. Honest schemas stay below a few times their size; two
+reference cycles of different lengths, which fit into a schema of legal size, would make millions of pairs."""
 
 PAIR_BYTES = 150
-"""What a pair of references counts in addition, since it takes time however small the definitions are."""
+"""The bytes counted for each pair of references in addition to its size: it takes time however small it is."""
 
 _PATH_CHARACTERS_MAX = 1000
 
@@ -69,11 +69,11 @@ class _Pair(NamedTuple):
     new: Any
     path: str
     is_event: bool = False
-    """Whether this is the root: an object, whether or not the schema says so."""
+    """Whether this is the root: an object, even if the schema does not declare a type."""
     is_frozen: bool = False
-    """Below `not` and `if`, where narrowing is widening: nothing but titles and the like may change."""
+    """Whether this is below `not` or `if`, where narrowing is widening: nothing but titles and the like may change."""
     is_alternative: bool = False
-    """Below `oneOf`, where widening may narrow: a value must not match two members."""
+    """Whether this is below `oneOf`, where widening may narrow: a value must not match two members."""
 
     def at(self, *segments: str) -> str:
         """The pointer to something inside."""
@@ -81,7 +81,7 @@ class _Pair(NamedTuple):
         return path if len(path) <= _PATH_CHARACTERS_MAX else f"#/…{path[-_PATH_CHARACTERS_MAX:]}"
 
     def inside(self, old: Any, new: Any, *segments: str) -> "_Pair":
-        """The pair that stands below this one."""
+        """The pair below this one."""
         return _Pair(old, new, self.at(*segments), is_frozen=self.is_frozen, is_alternative=self.is_alternative)
 
 
@@ -140,7 +140,7 @@ class _Comparison:
             self._compare_keywords(pair)
 
     def _follow(self, pair: _Pair) -> None:
-        """Compare what two references name; what differs there is reported where the definition stands."""
+        """Compare the definitions that two references name; differences are reported at the place of the definition."""
         old, new = pair.old["$ref"], pair.new["$ref"]
         followed = old, new, pair.is_frozen, pair.is_alternative
         if followed in self.followed or self.referenced_bytes > REFERENCED_BYTES_MAX:
@@ -154,7 +154,7 @@ class _Comparison:
             self.todo.append(pair._replace(old=before, new=after, path=new if "/" in new else "#/", is_event=False))
 
     def _compare_values(self, pair: _Pair, keyword: str) -> None:
-        """Compare enumerations by the values that the type beside them permits; then the other keywords beside them."""
+        """Compare enumerations by the values that the adjacent type permits; then compare the other keywords."""
         old, new = (enumerated_values(node, keyword) for node in (pair.old, pair.new))
         if old != new:
             self._report(pair, "ENUM_ARRAY_CHANGED", keyword)
@@ -165,7 +165,7 @@ class _Comparison:
             self._compare_keywords(pair)
 
     def _compare_combined(self, pair: _Pair) -> None:
-        """Compare the members of compositions, and the keywords beside them, which count as one member more."""
+        """Compare the members of compositions; the keywords next to them count as one member more."""
         methods = compositions(pair.new)
         rest = pair._replace(old=without(pair.old, *COMPOSITIONS), new=without(pair.new, *COMPOSITIONS))
         was_alone, is_alone = (kind_of(node) == "empty" for node in (rest.old, rest.new))
@@ -200,7 +200,7 @@ class _Comparison:
     # --- the same constraints? ---
 
     def _compare_keywords(self, pair: _Pair) -> None:
-        """Compare the keywords that say something about values of the permitted types."""
+        """Compare the keywords that constrain values of the permitted types."""
         types = permitted_types(pair.old) | permitted_types(pair.new)
         for group, keywords in ATTRIBUTES.items():
             if group in types or (group == "number" and "integer" in types):
@@ -254,7 +254,7 @@ class _Comparison:
                 self.todo.append(pair.inside(member, counterpart, "items", str(index)))
 
     def _compare_additional(self, pair: _Pair, keyword: str, changed: str, narrowed: str) -> None:
-        """Compare what holds for undeclared members: anything (by default too), a schema, or nothing is permitted."""
+        """Compare the rules for undeclared members: anything (by default too), a schema, or nothing is permitted."""
         old, new = (
             True if kind_of(document.view(node.get(keyword))) == "empty" else node[keyword]
             for document, node in ((self.old, pair.old), (self.new, pair.new))
@@ -307,7 +307,7 @@ class _Comparison:
 
 
 def _matched(before: Sequence[Any], after: Sequence[Any]) -> Iterator[tuple[int, Any, Any]]:
-    """Pair the members of two compositions: equal ones wherever they stand, the others in their order."""
+    """Pair the members of two compositions: equal ones at any places, the others in their order."""
     waiting: dict[str, list[Any]] = {}
     for member in before:
         waiting.setdefault(to_string(member), []).append(member)

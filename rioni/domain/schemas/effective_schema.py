@@ -1,4 +1,4 @@
-"""Effective schemas: what events are validated against, metadata included (reference schemas#effective-schema)."""
+"""Effective schemas, against which events are validated, metadata included (reference schemas#effective-schema)."""
 
 from collections.abc import Mapping
 from copy import deepcopy
@@ -93,7 +93,7 @@ def effective_schema(
 ) -> EffectiveSchema:
     """The schema that events are validated against, from one that `check_schema` has accepted; same arguments.
 
-    Differences from the letter of reference schemas#effective-schema, where that would contradict itself:
+    Differences from the text of reference schemas#effective-schema, which would contradict itself:
 
     - With category `data` references are moved along with the user's schema; definitions stay where they are.
     - With category `business` a root that is a reference is replaced by its target, so that `metadata` is required.
@@ -176,8 +176,8 @@ def neutral(schema: Schema, draft: Validator = _DRAFT_4) -> Schema:
 
     Base URIs are gone: all references are from the root. Formats that the library knows otherwise, or not at all, are
     patterns, and those that the draft has not are gone. An empty `required`, which draft 4 forbids and the contract
-    tolerates, is gone. A closed object has `properties`, if none: without them the library does not say which ones it
-    did not expect.
+    tolerates, is gone. A closed object has `properties`, if none: without them the library does not report which ones
+    it did not expect.
     """
     schema, number = deepcopy(schema), DRAFT_NUMBERS[draft]
     for _, node in list(walk(schema)):

@@ -2,8 +2,8 @@
 
 Source: reference schemas#change-levels.
 
-Whether a change is allowed is one column of the contract's table, what it raises the version by is always the column
-of mode compatible: as the manual says, whatever that mode does not allow makes a new major version (reference
+Whether a change is allowed is one column of the contract's table, the next version always depends on the column of mode
+compatible: following the manual, any change that this mode does not allow makes a new major version (reference
 schemas#change-levels).
 """
 
@@ -31,7 +31,7 @@ UPGRADE_KINDS = frozenset(
         "ADDITIONAL_ITEMS_CHANGED",
     )
 )
-"""What may change while an event type goes from mode forward to compatible."""
+"""The kinds of change allowed while an event type goes from mode forward to compatible."""
 
 
 def evolve_schema(
@@ -69,7 +69,7 @@ def evolve_schema(
 
 
 def next_schema_version(current: str, level: Level) -> str:
-    """The version behind `current`, which has the form `major.minor.patch`."""
+    """The version after `current`, which has the form `major.minor.patch`."""
     major, minor, patch = map(int, current.split("."))
     match level:
         case Level.MAJOR:
@@ -109,7 +109,7 @@ _ADVICE = {
     "REQUIRED_ARRAY_EXTENDED": "leave the property optional",
     "REQUIRED_ARRAY_CHANGED": "keep sending the property",
 }
-"""What to do instead, by the kind of change."""
+"""Alternatives to a change that is refused, by the kind of change."""
 _WAY_OUT = (
     "to make the change all the same, an administrator of the event type sets its compatibility_mode to none (PUT), "
     "submits the schema, and sets the mode back; or publish to a new event type"

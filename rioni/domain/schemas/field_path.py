@@ -69,7 +69,7 @@ NS_PER_LOOK = 3_500
 
 
 class NameMatcher:
-    """Matches names of members with the patterns of a schema, with a bound for all that is looked at."""
+    """Matches names of members with the patterns of a schema, with a limit for all comparisons."""
 
     def __init__(self) -> None:
         self._looks_left = LOOKS_MAX
@@ -92,7 +92,7 @@ class NameMatcher:
         return self._matches[pattern, name]
 
     def search(self, looks: int) -> None:
-        """Count what is looked at; raises TooMuchToLookFor."""
+        """Count comparisons; raises TooMuchToLookFor."""
         self._looks_left -= looks
         if self._looks_left < 0:
             raise TooMuchToLookFor
@@ -117,7 +117,7 @@ class DeclaredPaths:
     def declares(self, path: FieldPath) -> bool:
         """Whether the schema declares a path: each segment is a property of the object at the previous one.
 
-        Members of `properties` and matching `patternProperties` count, also behind a `$ref`. Of combined schemas
+        Members of `properties` and matching `patternProperties` count, also through a `$ref`. In combined schemas,
         `allOf` has to declare the rest of the path in all members, `anyOf` in at least one, `oneOf` in exactly one. An
         array ends a path.
 

@@ -59,7 +59,7 @@ class Document:
         return self.draft > 4  # noqa: PLR2004 - the draft
 
     def view(self, schema: Any) -> Node:
-        """The effective keywords: a boolean schema as equivalent keywords, none beside a reference."""
+        """The effective keywords: a boolean schema becomes equivalent keywords; a reference hides all others."""
         if not isinstance(schema, dict):
             return {"not": {}} if schema is False else {}
         if isinstance(reference := schema.get("$ref"), str):
@@ -73,7 +73,7 @@ class Document:
 
 
 def kind_of(node: Node) -> str:
-    """What a schema is, the first of these that applies; integers are numbers."""
+    """The kind of a schema, the first of these that applies; integers are numbers."""
     if "$ref" in node:
         return "reference"
     for keyword in ("enum", "const"):
@@ -101,7 +101,7 @@ def compositions(node: Node) -> tuple[str, ...]:
 
 
 def declared_types(node: Node) -> Sequence[str]:
-    """The types as the schema states them, none where it does not."""
+    """The types that the schema states; none if it states none."""
     declared = node.get("type", ())
     return [declared] if isinstance(declared, str) else declared
 
@@ -128,7 +128,7 @@ def without(node: Node, *keywords: str) -> Node:
 
 
 def enumerated_values(node: Node, keyword: str) -> frozenset[str]:
-    """The values that a schema enumerates and the type beside them permits, as text: 1 and 1.0 are the same."""
+    """The values that a schema enumerates and its type permits, as text: 1 and 1.0 are the same."""
     values = node["enum"] if keyword == "enum" else [node["const"]]
     permitted = permitted_types(node)
     return frozenset(to_string(value) for value in values if type_of(value) in permitted)

@@ -1,6 +1,6 @@
-"""Says of a path whether a schema declares it, excludes it or says nothing of it, and of which types its values are.
+"""Finds out whether a schema declares a path, excludes it or leaves it open, and the types of its values.
 
-For what people write about events: filters, columns and templates (reference schemas#paths).
+For paths that people write: in filters, columns and templates (reference schemas#paths).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +16,7 @@ from rioni.domain.schemas.walker import resolve
 
 
 class Item(Enum):
-    """Stands in a path for any item of an array."""
+    """A segment of a path that matches any item of an array."""
 
     ANY = "[]"
 
@@ -24,13 +24,13 @@ class Item(Enum):
 ANY_ITEM: Final = Item.ANY
 Segment: TypeAlias = str | int | Item
 TYPES = frozenset(("null", "boolean", "integer", "number", "string", "array", "object"))
-"""Of values; `number` has a fraction, `integer` has none."""
+"""The types of values; `number` has a fraction, `integer` has none."""
 DEPTH_MAX = 200
 """How many schemas may be inside each other, references followed."""
 
 
 class Standing(Enum):
-    """What a schema says of a path."""
+    """How a schema treats a path."""
 
     DECLARED = "declared"
     UNDECLARED = "undeclared"
@@ -40,15 +40,15 @@ class Standing(Enum):
 
 
 class PathFound(NamedTuple):
-    """What a schema says of a path."""
+    """How a schema treats a path, with the values that it allows there."""
 
     types: frozenset[str]
-    """The types that values at the path may have, of `TYPES`; none where the path is excluded."""
+    """The types that values at the path may have, of `TYPES`; none if the path is excluded."""
     is_declared: bool
     names: frozenset[str] = frozenset()
-    """Those that are declared where the first undeclared or excluded segment stands, for proposals."""
+    """The names declared at the place of the first undeclared or excluded segment, for proposals."""
     values: frozenset[str] | None = None
-    """The values that there may be, as canonical JSON; None where they are not enumerated."""
+    """The values that there may be, as canonical JSON; None if they are not enumerated."""
 
     @property
     def standing(self) -> Standing:
@@ -64,7 +64,7 @@ _STORED_METADATA = ("published_by", "received_at", "event_type", "flow_id", "par
 
 
 def path_in(schema: EffectiveSchema, path: Sequence[Segment]) -> PathFound:
-    """What a schema says of a path in the events that consumers get, with the members that the broker adds.
+    """Look up a path in the schema of the events that consumers get, with the members that the broker adds.
 
     Args:
         schema: the effective schema of the event type.
@@ -89,7 +89,7 @@ class _Search:
         self._found: dict[tuple[int, int], PathFound] = {}
 
     def at(self, node: Any, done: int, depth: int) -> PathFound:
-        """What a schema says of the rest of the path, of which so many segments are done."""
+        """Look up the rest of the path in a schema; `done` is the number of segments followed so far."""
         while isinstance(node, Mapping) and isinstance(reference := node.get("$ref"), str):
             self._matcher.search(1)
             node = resolve(self._root, reference)
@@ -118,7 +118,7 @@ class _Search:
         return found
 
     def _own(self, node: Mapping[str, Any], done: int, depth: int) -> PathFound:
-        """What the keywords of a schema object say that combine nothing."""
+        """Look up the rest of the path in a schema object, by its keywords other than combining ones."""
         rest = self._path[done:]
         types = _types(node)
         if not rest:

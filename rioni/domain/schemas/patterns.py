@@ -32,7 +32,7 @@ CURRENCIES = frozenset(
 _CURRENCY = f"^(?:{'|'.join(sorted(CURRENCIES))})$"
 
 PATTERNS = {"date-time": DATE_TIME, "iso-4217": _CURRENCY, "ISO-4217": _CURRENCY}
-"""What a schema's `format` is turned into."""
+"""The patterns that replace a schema's `format`."""
 
 MESSAGES = {
     DATE_TIME: "must be a valid date-time such as 2024-01-02T03:04:05.123Z",
@@ -56,16 +56,16 @@ def is_uuid(text: str) -> bool:
 
 PATTERN_BYTES_MAX = 1024
 PATTERNS_MAX = 128
-"""Different patterns in one schema."""
+"""The maximum number of different patterns in one schema."""
 PATTERNS_BYTES_MAX = 32 * 1024
-"""All of these together."""
+"""The maximum size of all patterns in one schema together."""
 PROGRAMS_BYTES_MAX = 12_000_000
-"""All of them compiled; one may take a quarter of it. PERF: three thousand like `((a{1,100}){1,50})`, 130 kB, took 7 s
-and 2.8 GB."""
+"""The maximum size of all patterns together, compiled; one may take a quarter of it. PERF: three thousand like
+`((a{1,100}){1,50})`, 130 kB, took 7 s and 2.8 GB."""
 DFA_BYTES_MIN = 2**16
-"""With less the library's engine would hardly ever get along without following each state by itself."""
+"""The minimum memory for the library's engine: with less it would mostly follow each state by itself."""
 STATE_NS = 0.15
-"""PERF: for each byte of a compiled expression, a character takes that long at worst."""
+"""PERF: the time that a character takes at worst, for each byte of a compiled expression."""
 COMPILED_BYTES_MIN = 10_000
 """PERF: memory of the engine for one expression, however small its program is."""
 COMPILED_COPIES = 2
@@ -74,7 +74,7 @@ _TRIALS = tuple(1 << power for power in range(10, 25))
 
 
 def options_for(patterns: int) -> jsonschema_rs.RegexOptions:
-    """How each of so many patterns is compiled: they share the memory for all."""
+    """The options for compiling each of `patterns` patterns, which share the memory limit."""
     return pattern_options(PROGRAMS_BYTES_MAX // max(patterns, 4))
 
 
@@ -95,5 +95,5 @@ def program_bytes(pattern: str) -> int:
 
 
 def compiled_bytes(patterns: int, programs_bytes: int) -> int:
-    """An estimate of the memory that so many compiled expressions take, whose programs have so many bytes together."""
+    """Estimate the memory of compiled expressions from their number and the total size of their programs."""
     return COMPILED_BYTES_MIN * patterns + COMPILED_COPIES * programs_bytes

@@ -1,4 +1,4 @@
-"""Reading JSON strictly: what RFC 8259 leaves to the reader is refused here (reference publishing#batch-format).
+"""Reads JSON strictly: refuses everything that RFC 8259 leaves to the reader (reference publishing#batch-format).
 
 Duplicate keys, `NaN` and `Infinity`, integers beyond 64 bits, numbers that are no finite double, lone surrogates,
 control characters in strings, trailing commas, comments, leading zeros, byte order marks: all of them are errors. This
@@ -20,8 +20,8 @@ class JsonError(ValueError):
     """The text is not JSON, or not strictly so.
 
     Args:
-        message: what is wrong, without the position.
-        position: the index of the character where it was noticed, None where it is not known.
+        message: the problem, without the position.
+        position: the index of the character at which it was noticed, None if unknown.
     """
 
     def __init__(self, message: str, position: int | None = None) -> None:
@@ -31,7 +31,7 @@ class JsonError(ValueError):
 
 
 def decode(text: bytes | str) -> Any:
-    """Read one JSON value with nothing behind it.
+    """Read one JSON value and check that nothing follows it.
 
     Raises:
         JsonError: the text is anything else.
@@ -63,10 +63,10 @@ def decode_at(text: str, start: int) -> tuple[Any, int]:
     """Read the JSON value that begins at an index.
 
     Returns:
-        The value, and the index behind it.
+        The value, and the index after it.
 
     Raises:
-        JsonError: no JSON value stands there; its position is `len(text)` where the text ends too early.
+        JsonError: no JSON value stands there; its position is `len(text)` if the text ends too early.
     """
     try:
         value, end = _DECODER.raw_decode(text, start)
@@ -104,7 +104,7 @@ def _refuse_surrogates(value: Any) -> None:
 
 
 def members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """The object of these members; raises JsonError where one is there twice."""
+    """The object of these members; raises JsonError if one occurs twice."""
     found = dict(pairs)
     if len(found) < len(pairs):
         seen: set[str] = set()

@@ -6,7 +6,7 @@ jsonschema-rs follows the drafts to the letter. Where the contract describes a l
 
 - `enum` and `const` are checked together with their siblings, such as `type`; combining keywords may stand together.
 - From draft 6 on `1.0` is an integer, as those drafts say; in draft 4, the default, it is not.
-- What fails inside `allOf` is reported by itself, in place of `only 1 subschema matches out of 2`.
+- What fails inside `allOf` is reported by itself, instead of `only 1 subschema matches out of 2`.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,22 +28,22 @@ VIOLATIONS_MAX = 100
 TEXT_CHARACTERS_MAX = 200
 """Values in messages are cut to this length."""
 WORK_MAX = 4_000
-"""Up to this product of the sizes of schema and event all violations are looked for: the library builds them, at about
-9 µs and 2.6 kB each, before it hands out the first."""
+"""The maximum product of the sizes of schema and event for which all violations are collected: the library builds them,
+at about 9 µs and 2.6 kB each, before it returns the first."""
 
 OCCURRED_AT = ["metadata", "occurred_at"]
 EXPLAINED_VALUES_MAX = 100_000
-"""PERF: the library copies what a violation is about, for so many values in 10 ms."""
+"""PERF: the library copies the value that violates the schema; with this many inner values it takes 10 ms."""
 
 
 Error = tuple[int, str]
-"""The index of the first event that is not valid, and what is wrong with it."""
+"""The index of the first event that is not valid, and its error."""
 
 
 class EventValidator:
     """Validates the events of one version of an event type.
 
-    PERF: 0.4 µs for a good event of 200 bytes, 0.3 µs within a batch. What is wrong with a bad one is looked for in a
+    PERF: 0.4 µs for a good event of 200 bytes, 0.3 µs within a batch. The errors of a bad one are searched in a
     second pass.
     """
 
@@ -64,11 +64,11 @@ class EventValidator:
         return self._work.patterns_bytes
 
     def first_error(self, events: Sequence[Mapping[str, Any]], sizes: Sequence[int], bytes_max: int) -> Error | None:
-        """Check the events of a batch, one after the other, for their size and against the schema.
+        """Check the events of a batch in order, for their size and against the schema.
 
         Args:
             events: the decoded events.
-            sizes: of their JSON, in bytes.
+            sizes: the sizes of their JSON, in bytes.
             bytes_max: maximum size of one event.
         """
         # In parts that don't block the process too long.
@@ -83,7 +83,7 @@ class EventValidator:
         return None
 
     def _error_of(self, event: Mapping[str, Any], size: int, bytes_max: int) -> str | None:
-        """The error of one event; what is too large or too expensive is not validated."""
+        """The error of one event; one that is too large or too expensive is not validated."""
         if size > bytes_max:
             return too_large(size, bytes_max)
         if self.takes_too_long(event, size):
@@ -122,7 +122,7 @@ class NoJsonSchema:
     """Refuses all events: their event type never had a schema that events in JSON could be validated against."""
 
     patterns_bytes = 0
-    """It has no patterns."""
+    """Zero, since it has no patterns."""
 
     def __init__(self, event_type: str) -> None:
         """Remember the name of the event type."""
@@ -150,7 +150,7 @@ def too_large(size: int, bytes_max: int) -> str:
 
 
 class _Violation(NamedTuple):
-    """One thing that is wrong: its line, behind it those of its causes, and how many violations that makes."""
+    """One violation: its line, followed by those of its causes, and how many violations that makes."""
 
     lines: list[str]
     weight: int = 1
@@ -166,13 +166,13 @@ _HINTS = {
         ": it is for event types with cleanup_policy compact or compact_and_delete"
     ),
 }
-"""What is added to lines about metadata as the contract defines it (reference schemas#metadata)."""
+"""Texts appended to lines about metadata as the contract defines it (reference schemas#metadata)."""
 
 
 def _lines(errors: Sequence[ValidationError]) -> list[str]:
-    """One violation by itself; several of them behind a line with their number.
+    """The lines of violations: a single one by itself; several after a line with their number.
 
-    The time of occurrence is looked at only when everything else is right (reference schemas#effective-schema, table of
+    The time of occurrence is checked only if everything else is right (reference schemas#effective-schema, table of
     metadata).
     """
     others = [error for error in errors if not _is_about_time(error)]
@@ -265,7 +265,7 @@ _TEXTS: Mapping[str, Callable[[Any, Any], str]] = {
     "contains": lambda _, __: "expected at least one array item to match 'contains' schema",
     "falseSchema": lambda _, __: "false schema always fails",
 }
-"""By keyword: from its value and the offending value to the text."""
+"""The texts of violations by keyword, made of its value and the offending value."""
 
 _EXPECTED = {
     "string": "String",

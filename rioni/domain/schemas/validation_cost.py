@@ -16,9 +16,9 @@ from rioni.domain.schemas.walker import edges, expanded_paths, walk
 
 
 PORTION_NS_MAX = 20_000_000
-"""What one call into the library may take."""
+"""The maximum time of one call into the library."""
 EVENT_NS_MAX = 40_000_000
-"""What one event may take, which can't be divided."""
+"""The maximum time of validating one event, which can't be divided."""
 PATH_NS = 6
 """PERF: a schema applied to a value takes 5 to 6 ns."""
 BYTES_PER_VALUE_MIN = 2
@@ -40,7 +40,7 @@ class ValidationCost:
         self._names_bytes = sum(self._costs.get(name, 0) for name in names)
         ns_per_byte = self.paths * PATH_NS / BYTES_PER_VALUE_MIN + sum(self._costs.values()) * STATE_NS
         self.portion_bytes = round(PORTION_NS_MAX / ns_per_byte)
-        """Events of this size together can't take too long, whatever they are."""
+        """Events of this size together can't take too long in any case."""
         self._meter: _CostMeter | None = None
 
     @property
@@ -76,8 +76,8 @@ class ValidationCost:
 class _CostMeter:
     """Adds up how much text of an event may meet which expressions, without running them.
 
-    Nothing fails but the count, so that all is counted: what the library skips depends on an order of its own, and
-    nothing is skipped where all violations are asked for.
+    Nothing fails but the count, so that all is counted: the library skips parts in an unspecified order, and skips
+    nothing if all violations are asked for.
     """
 
     def __init__(self, schema: EffectiveSchema, costs: Mapping[str, int]) -> None:
@@ -114,7 +114,7 @@ class _Applied:
         return {"definitions": definitions, "allOf": [self._used(self._root)]}
 
     def _used(self, node: Schema) -> Schema:
-        """A schema object where another one uses it: each that is referred to is written once."""
+        """A schema object as another one uses it: each target of references is written once."""
         name = self._names.get(id(node))
         return self._written(node) if name is None else {"$ref": f"#/definitions/{name}"}
 
@@ -146,7 +146,7 @@ def _is_reference(node: Schema) -> bool:
 
 
 def _places(node: Schema) -> Schema:
-    """The places of a schema object that other ones are applied at: what has one is not additional."""
+    """The properties, patterns and items that a schema object lists, with empty schemas: they are not additional."""
     found: Schema = {}
     if _is_reference(node):
         return found
@@ -177,7 +177,7 @@ class Size(NamedTuple):
 
 
 def size_of(event: Any) -> Size:
-    """Count what is inside a value."""
+    """Count the values inside a value."""
     count = characters = 0
     stack = [event]
     while stack:

@@ -41,10 +41,10 @@ class Edge(NamedTuple):
     """How one schema object uses another one."""
 
     step: str
-    """Which part of a value the other one applies to: `""` the same value, `.name` a property, `.` any property,
-    `[0` an item, `[` any item."""
+    """The part of a value to which the target applies: `""` the same value, `.name` a property, `.` any property, `[0`
+    an item, `[` any item."""
     path: tuple[str, ...]
-    """Where the other one stands, from this one; empty behind a reference."""
+    """The path from this schema object to the target; empty for a reference."""
     target: dict[str, Any]
 
 
@@ -53,7 +53,7 @@ _Uses = list[tuple[str, int]]
 
 
 class Pointer(NamedTuple):
-    """Where a schema object stands, written out only on demand.
+    """The location of a schema object, written out only on demand.
 
     PERF: 9,000 schema objects below 30 names of 3,000 characters, 170 kB in all, have 800 MB of pointers.
     """
@@ -146,7 +146,7 @@ def walk(root: dict[str, Any]) -> Iterator[tuple[Pointer, dict[str, Any]]]:
     """All schema objects, each once, with a pointer such as `#/properties/a`; definitions too, whether used or not.
 
     Yields:
-        an object before what it uses. A consumer may look at it, and must not change it before the end.
+        an object before those that it uses. A consumer may read it, but must not change it before the end.
 
     Raises:
         LookupError: a reference points nowhere.
@@ -278,7 +278,7 @@ def _is_reference(uses: _Uses) -> bool:
 
 
 def _greatest(steps: Mapping[str, int]) -> int:
-    """The cost of the costliest part: what applies to all properties, or items, and what applies to one of them."""
+    """The cost of the costliest property or item: schemas for all of them, and those for this one."""
     named = {".": 0, "[": 0}
     for step, amount in steps.items():
         if len(step) > 1 and amount > named[step[0]]:
@@ -287,7 +287,7 @@ def _greatest(steps: Mapping[str, int]) -> int:
 
 
 def _in_place_order(uses: Mapping[int, _Uses]) -> list[int]:
-    """All schema objects, each behind those that it applies to the same value."""
+    """All schema objects, each after those that it applies to the same value."""
     order: list[int] = []
     entered: set[int] = set()
     done: set[int] = set()

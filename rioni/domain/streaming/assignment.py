@@ -62,13 +62,13 @@ class StreamSlots:
 def check_commit(
     stream_id: str, cursors: Cursors, *, is_alive: bool, owner: Callable[[EventTypePartition], str | None]
 ) -> None:
-    """Check that a session lives and owns what it wants to commit (reference subscriptions#commit-checks).
+    """Check that a session lives and owns the partitions to commit (reference subscriptions#commit-checks).
 
     Args:
         stream_id: the session.
-        cursors: what it wants to commit.
+        cursors: the cursors to commit.
         is_alive: whether it is one of the subscription's.
-        owner: of a partition: empty or None if there is no owner, or no such partition.
+        owner: the owner of a partition: empty or None if there is no owner, or no such partition.
 
     Raises:
         Invalid: it has ended, or does not own a partition.
@@ -92,7 +92,7 @@ class Comparison(NamedTuple):
     """Cursors, compared with the stored offsets of their partitions."""
 
     advanced: Sequence[bool]
-    """For each cursor whether it is ahead of the stored offset, and of the cursors before it."""
+    """Whether each cursor is ahead of the stored offset, and of the cursors before it."""
     ahead: Mapping[EventTypePartition, str]
     """The offsets to store."""
     again: Collection[EventTypePartition]
@@ -100,7 +100,7 @@ class Comparison(NamedTuple):
 
 
 def compare(stored: Mapping[EventTypePartition, str], cursors: Cursors) -> Comparison:
-    """Compare cursors with the stored offsets of their partitions, one after the other."""
+    """Compare cursors with the stored offsets of their partitions, in order."""
     advanced: list[bool] = []
     ahead: dict[EventTypePartition, str] = {}
     again: set[EventTypePartition] = set()
@@ -122,7 +122,7 @@ def rebalance(partitions: Assignments, sessions: Iterable[Session]) -> Assignmen
     """Assign all partitions, moving as few as possible; total: never fails, whatever the sessions request.
 
     Direct requests always win; of several streams that request the same partition one gets it. The others are shared
-    by the automatic sessions, in equal numbers as far as possible; surplus sessions get none. A partition with a live
+    by the automatic sessions, as equally as possible; surplus sessions get none. A partition with a live
     owner is handed over: the owner keeps it until it releases it. Retired sessions keep theirs, and get no more.
     Balanced input is returned unchanged.
 

@@ -16,12 +16,12 @@ class Slice(NamedTuple):
     """Consecutive events of one chunk."""
 
     order: int
-    """Of the timeline."""
+    """The order of the timeline."""
     chunk: Chunk
     start: int
     """The position of the first event."""
     stop: int
-    """The position behind the last event."""
+    """The position after the last event."""
 
     @property
     def last(self) -> TimelinePosition:
@@ -38,9 +38,9 @@ class Buffer:
     def __init__(self) -> None:
         self._slices: list[Slice] = []
         self.count = 0
-        """Of events."""
+        """The number of events."""
         self.bytes = 0
-        """Of the chunks that are kept in memory for them."""
+        """The size of the chunks that are kept in memory for the events."""
 
     def add(self, order: int, chunks: Iterable[Chunk], first: int, visibility: Visibility) -> list[tuple[int, int]]:
         """Append the visible events of chunks from position `first` on; return the ranges of the others."""
@@ -77,7 +77,7 @@ class Buffer:
 
     @property
     def first(self) -> TimelinePosition | None:
-        """The place of the first event, None where there is none."""
+        """The place of the first event, None if there is none."""
         return TimelinePosition(self._slices[0].order, self._slices[0].start) if self._slices else None
 
     def take(self, count: int) -> Sequence[Slice]:
@@ -115,7 +115,7 @@ class Buffer:
         self.count = self.bytes = 0
 
     def first_recorded_at_ms(self) -> int | None:
-        """When the first event was stored, None where there is none."""
+        """When the first event was stored, None if there is none."""
         return self._slices[0].chunk.recorded_at_ms if self._slices else None
 
     def complete_before(self, recorded_at_ms: int) -> int:
@@ -141,15 +141,15 @@ class Ranges:
     def __init__(self) -> None:
         self._ranges: list[tuple[int, int, int]] = []
         self.count = 0
-        """Of events."""
+        """The number of events."""
 
     @property
     def first(self) -> TimelinePosition | None:
-        """The place of the first event, None where there is none."""
+        """The place of the first event, None if there is none."""
         return TimelinePosition(self._ranges[0][0], self._ranges[0][1]) if self._ranges else None
 
     def add(self, order: int, start: int, stop: int) -> None:
-        """Note events behind all others, up to position `stop - 1`."""
+        """Note events that follow all others, up to position `stop - 1`."""
         if self._ranges and self._ranges[-1][0] == order and self._ranges[-1][-1] == start:
             self._ranges[-1] = (order, self._ranges[-1][1], stop)
         else:
@@ -172,7 +172,7 @@ class Ranges:
         return before - self.count
 
     def take_before(self, place: TimelinePosition | None) -> TimelinePosition | None:
-        """Drop the ranges before an event that is in none of them, and return the last place; None for all ranges."""
+        """Drop the ranges before an event that no range contains, and return the last place; None for all ranges."""
         last = None
         while self._ranges and (place is None or TimelinePosition(*self._ranges[0][:2]) < place):
             order, start, stop = self._ranges.pop(0)
@@ -181,7 +181,7 @@ class Ranges:
         return last
 
     def cut(self, place: TimelinePosition) -> None:
-        """Drop the ranges behind an event that is in none of them."""
+        """Drop the ranges after an event that no range contains."""
         while self._ranges and TimelinePosition(*self._ranges[-1][:2]) > place:
             _, start, stop = self._ranges.pop()
             self.count -= stop - start

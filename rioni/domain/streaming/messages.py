@@ -34,12 +34,12 @@ class Reason(Enum):
 
     @property
     def label(self) -> str:
-        """What it is called in the API and in logs."""
+        """The name in the API and in logs."""
         return self.name.lower()
 
     @property
     def waits(self) -> bool:
-        """Whether the session stays for a while, so that what was sent can still be committed."""
+        """Whether the session stays for a while, so that sent events can still be committed."""
         return self in _WAITING
 
     @property
@@ -70,7 +70,7 @@ class NewEvents(NamedTuple):
 
     newest: Mapping[EventTypePartition, TimelinePosition]
     left_out: Mapping[EventTypePartition, tuple[TimelinePosition, int]] = MappingProxyType({})
-    """Events that are not read: of partitions the last place of them, and their number."""
+    """Events that are not read: for each partition the place of the last one, and their number."""
 
 
 class Run(NamedTuple):
@@ -78,9 +78,9 @@ class Run(NamedTuple):
 
     fetch: "Fetch"
     order: int
-    """Of the timeline that the chunks are from."""
+    """The order of the timeline that the chunks are from."""
     chunks: Sequence[Chunk]
-    """Empty where nothing follows."""
+    """The events that were read; empty if nothing follows."""
     expired_unread: int = 0
     """How many events of earlier timelines lay between that are gone."""
 
@@ -114,7 +114,7 @@ class End(NamedTuple):
 
     reason: Reason
     detail: str = ""
-    """Text for the client in place of the reason's own."""
+    """Text for the client that replaces the reason's own."""
 
 
 class VisibilityChanged(NamedTuple):
@@ -130,7 +130,7 @@ Input = Tick | NewEvents | Fetched | Coordinated | VisibilityChanged | End
 
 
 class Fetch(NamedTuple):
-    """Read the events behind a position."""
+    """Read the events after a position."""
 
     partition: EventTypePartition
     after: TimelinePosition
@@ -142,10 +142,10 @@ class Send(NamedTuple):
 
     partition: EventTypePartition
     place: TimelinePosition
-    """Of the last event of the batch, or of the last one before."""
+    """The place of the last event of the batch, or of the last one sent before."""
     slices: Sequence[Slice]
     info: str
-    """For humans; empty for none."""
+    """A text for humans; empty for none."""
     left_out: int = 0
     """How many events of the partition were left out since its last batch."""
 
@@ -170,7 +170,7 @@ class SendToDeadLetterQueue(NamedTuple):
 
     partition: EventTypePartition
     event: Slice
-    """This event alone."""
+    """A range that contains this event alone."""
 
 
 class Release(NamedTuple):

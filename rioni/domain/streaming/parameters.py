@@ -52,10 +52,10 @@ class StreamParameters(msgspec.Struct, frozen=True, kw_only=True):
     stream_keep_alive_limit: int = 0
     """Consecutive empty batches on every partition; 0 without end, a negative number ends the stream at once."""
     events_per_second_limit: int = 0
-    """Events that are looked at in a second; others are left out. 0 for all; of low-level streams alone."""
+    """The limit of events read per second; others are left out. 0 for all; for low-level streams only."""
     memory_bytes_max: int = 50_000_000
     max_uncommitted_events: int = 0
-    """0 without end: a low-level stream, where nothing is committed."""
+    """0 for no end: a low-level stream, which commits nothing."""
     batch_timespan_s: int = 0
     """0 for off."""
     commit_timeout_s: int = 60
@@ -68,7 +68,7 @@ def low_level_parameters(query: Mapping[str, Any], limits: StreamLimits) -> Stre
 
     Args:
         query: numbers, or the text of numbers, by name; None and absent are the same, other names are ignored.
-        limits: of the broker.
+        limits: the limits of the broker.
 
     Raises:
         Malformed: a value is not an integer.
@@ -104,7 +104,7 @@ def subscription_parameters(body: Mapping[str, Any], limits: StreamLimits) -> St
 
     Args:
         body: as for a low-level stream, and `partitions`, a list of objects with `event_type` and `partition`.
-        limits: of the broker.
+        limits: the limits of the broker.
 
     Raises:
         Malformed: a value has the wrong type.

@@ -49,10 +49,11 @@ class StreamPartition:
         """Hidden events: fetched, never sent, and not committed; only of a stream that commits."""
         self.sent_at_s = now_s
         self.committed_at_s = now_s
-        """Of the last commit or heartbeat, or of the first event sent after everything had been committed."""
+        """The time of the last commit or heartbeat, or of the first event sent after everything had been committed."""
         self.heartbeats = heartbeats
         self.release_at_s: float | None = None
-        """Being handed over: released when all is committed, at this time at the latest."""
+        """The time at which a partition being handed over is released at the latest, or once all is committed; else
+        None."""
         self.keep_alives = 0
         self.skipped = 0
         """Events lost to retention, still to be reported."""
@@ -113,17 +114,17 @@ class StreamPartition:
         return sum(stop - start for start, stop in filtered)
 
     def leave_out(self, last: TimelinePosition, count: int) -> None:
-        """Go on behind a place without reading the events before it."""
+        """Skip events up to a place without reading them."""
         self.fetched = last
         self.left_out += count
 
     def pass_hidden(self) -> None:
-        """Move behind the hidden events that follow the last event sent, where no event waits."""
+        """Move past the hidden events that follow the last event sent, if no event waits."""
         if not self.buffer.count:
             self.sent = self.fetched
 
     def commit(self, place: TimelinePosition, now_s: float) -> int:
-        """Take note of a committed place, which may be ahead of what was sent; return the number of events."""
+        """Take note of a committed place, which may be ahead of the sent events; return the number of events."""
         if place > self.sent:
             self.sent = place
             self.fetched = max(self.fetched, place)

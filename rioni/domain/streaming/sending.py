@@ -45,11 +45,11 @@ class Sender:
         self.sent = self.uncommitted = 0
         """How many events."""
         self.tracking = ""
-        """What is still to be said about failures."""
+        """Failure messages not yet sent."""
         self.begin_step(0.0)
 
     def begin_step(self, now_s: float) -> list[Output]:
-        """Begin another step; return what its outputs will be appended to."""
+        """Begin another step; return the list to which its outputs will be appended."""
         self.now_s = now_s
         self.outputs: list[Output] = []
         return self.outputs
@@ -80,7 +80,7 @@ class Sender:
             self._send(heaviest, min(heaviest.buffer.count, self._parameters.batch_limit, self.allowed), OVERFLOW)
 
     def say(self, text: str, fallback_partition: tuple[EventTypePartition, TimelinePosition] | None) -> None:
-        """Say something on any of the partitions; on another one, and at a place, if there is none of them."""
+        """Send a message on any of the partitions; without partitions, on the fallback partition at its place."""
         if self.round_robin:
             partition = self.round_robin[0]
             if not self._started:
@@ -97,7 +97,7 @@ class Sender:
             )
 
     def _send_batch(self, partition: StreamPartition, *, everything: bool) -> bool:
-        """Send a batch if one is due; say whether events were sent."""
+        """Send a batch if one is due; return whether events were sent."""
         if partition.release_at_s is not None:
             return False
         parameters = self._parameters
@@ -174,7 +174,7 @@ class Sender:
         return slices
 
     def _news(self, partition: StreamPartition) -> str:
-        """What is said with the first batch, and with the first one after a loss."""
+        """The messages for the first batch, and for the first one after a loss."""
         skipped = f"skipped events due to retention time passed, count: {partition.skipped}"
         news = ["Stream started"] * (not self._started) + [skipped] * bool(partition.skipped)
         self._started = True

@@ -1,11 +1,11 @@
-"""The state machine of one stream, of either API: what to fetch, send, release, and when to end.
+"""The state machine of one stream, of either API, which decides what to fetch, send and release, and when to end.
 
 Source: reference low-level-streams#flushing, streams#checks.
 
 It does no I/O and knows no clock. A stream of a subscription owns the partitions that `Coordinated` names, and may have
-only so many events uncommitted; a low-level stream reads fixed partitions without commits. Where the contract
+a limited number of events uncommitted; a low-level stream reads fixed partitions without commits. Where the contract
 criticises the original, this differs: partitions take turns, the window counts delivered events, the time to commit
-runs for each partition, what is being handed over is not sent any more, and every end has a reason.
+runs for each partition, a partition being handed over is not sent any more, and every end has a reason.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -40,10 +40,10 @@ EVENT_BYTES_GUESS = 1_000
 """Assumed size of an event when deciding how much to fetch for a small window."""
 
 AUTOCOMMIT_EVERY_S = 5.0
-"""How often a stream commits hidden events at most, as long as it goes on."""
+"""How often a stream commits hidden events at most while it runs."""
 
 IDLE_COMMIT_TIMEOUTS = 2
-"""A stream without any partition ends after so many commit timeouts."""
+"""A stream without any partition ends after this many commit timeouts."""
 
 
 class StreamMachine:
@@ -62,8 +62,8 @@ class StreamMachine:
         Args:
             parameters: its rules.
             now_s: monotonic time, as always here.
-            partitions: for a low-level stream what it reads, and the last place read in each.
-            visibility: what it delivers.
+            partitions: for a low-level stream, its partitions with the last place read in each.
+            visibility: the visibility of events for it.
             policy: the dead letter policy; None if uncommitted events are redelivered without limit.
         """
         self._parameters = parameters
@@ -71,7 +71,8 @@ class StreamMachine:
         self.memory_bytes_max = parameters.memory_bytes_max
         """How much may be buffered; can change at any time."""
         self.fallback_partition: tuple[EventTypePartition, TimelinePosition] | None = None
-        """On which partition, and at which place, to say why the stream ends when it owns none; can change too."""
+        """The partition and place for the message that explains the end if the stream owns no partition; can change
+        too."""
         self.filtered = 0
         """Number of skipped events."""
         self.expired_unread = 0

@@ -29,13 +29,13 @@ class Visibility(msgspec.Struct, frozen=True, kw_only=True):
     """The subscription's filter."""
 
     def ranges(self, chunk: Chunk, first: int = 0) -> Sequence[tuple[int, int]] | None:
-        """The visible events of a chunk; those before position `first` are not looked at.
+        """The visible events of a chunk; those before position `first` are ignored.
 
-        PERF: without headers and without a filter nothing is hidden, and no event is looked at. With a filter it pauses
+        PERF: without headers and without a filter nothing is hidden, and no event is evaluated. With a filter it pauses
         periodically, since each event of a chunk may take milliseconds.
 
         Returns:
-            Ranges of positions, the second one behind the last event, in order and none of them empty; None for all
+            Ranges of positions, the second one after the last event, in order and none of them empty; None for all
             events.
         """
         if chunk.headers is None and self.wanted is None:
@@ -77,17 +77,17 @@ class Visibility(msgspec.Struct, frozen=True, kw_only=True):
 K = TypeVar("K")
 
 FRAME_S = 0.1
-"""How long such a stream waits between two looks, so that what it costs does not grow with the rate of appends."""
+"""How long such a stream waits between two reads, so that its cost does not grow with the rate of appends."""
 
 
 class Sampling:
-    """Keeps to a number of events in a second; what was not used up can be within the next second."""
+    """Limits the events per second; an unused rest can be used within the next second."""
 
     def __init__(self, events_per_second: int, now_s: float) -> None:
         """Begin.
 
         Args:
-            events_per_second: looked at, at most; 1 or more.
+            events_per_second: the limit; 1 or more.
             now_s: monotonic time, as below.
         """
         self._per_s = events_per_second
@@ -96,7 +96,7 @@ class Sampling:
         self._turn = 0
 
     def left_out(self, unread: Mapping[K, int], read: int, now_s: float) -> dict[K, int]:
-        """How many of the oldest unread events to leave out, of those partitions where there are too many.
+        """How many of the oldest unread events to leave out, for partitions with too many.
 
         Partitions with few events lose none to those with many; among equal ones they take turns.
 

@@ -43,7 +43,7 @@ class OffsetRange(NamedTuple):
 
 
 OffsetRanges = Sequence[OffsetRange]
-"""Of timelines of one partition, by order; the last one is the active one."""
+"""The ranges of the timelines of one partition, by order; the last one is the active one."""
 
 
 def offset_ranges_of(
@@ -53,7 +53,7 @@ def offset_ranges_of(
 
     Args:
         timelines: by order, the last one is active; of those that have been cleaned up nothing can be read.
-        bounds: what a topic holds; asked for the others only.
+        bounds: returns the bounds of a topic; called for the others only.
     """
     found: list[list[OffsetRange]] = [[] for _ in range(timelines[-1].partitions)]
     for timeline in timelines:
@@ -74,18 +74,18 @@ def begin(ranges: OffsetRanges) -> TimelinePosition:
 
 
 def newest(ranges: OffsetRanges) -> TimelinePosition:
-    """The place of the last event that was written; before the first one where there never was any."""
+    """The place of the last event that was written; before the first one if there never was any."""
     last = next((offset_range for offset_range in reversed(ranges) if offset_range.newest > BEFORE_FIRST), ranges[0])
     return TimelinePosition(last.order, last.newest)
 
 
 def end(ranges: OffsetRanges) -> TimelinePosition:
-    """The position behind which no event is written yet."""
+    """The end of the partition: no event is written after this place yet."""
     return TimelinePosition(ranges[-1].order, ranges[-1].newest)
 
 
 def available(ranges: OffsetRanges) -> dict[str, str]:
-    """The members of an answer that say what can be read (reference cursors#partition-list)."""
+    """The members of an answer that describe the readable range (reference cursors#partition-list)."""
     oldest = begin(ranges)
     return {
         "oldest_available_offset": format_offset(oldest.order, oldest.position + 1),
@@ -94,11 +94,11 @@ def available(ranges: OffsetRanges) -> dict[str, str]:
 
 
 def place_since(ranges: OffsetRanges, offset_at_time: Callable[[OffsetRange], int]) -> TimelinePosition:
-    """The place before the first event that was stored at some time or later; the end where there is none.
+    """The place before the first event that was stored at some time or later; the end if there is none.
 
     Args:
-        ranges: of the timelines that can be read.
-        offset_at_time: the first such position in a timeline; behind its newest where there is none.
+        ranges: the ranges of the timelines that can be read.
+        offset_at_time: the first such position in a timeline; after its newest if there is none.
     """
     for offset_range in ranges[:-1]:
         if (
@@ -117,13 +117,13 @@ def readable_place(
 
     Args:
         event_type: named in the error.
-        partition: as the client names it.
+        partition: the partition as the client names it.
         offset: in any accepted form.
         partitions: the offset ranges of the timelines that are not cleaned up, of all partitions by number.
 
     Raises:
         InvalidCursor: partition or offset can't be read.
-        UnavailableCursor: what follows has expired, or the position does not exist yet.
+        UnavailableCursor: the following events have expired, or the position does not exist yet.
     """
     number = partition_number(partition, len(partitions))
     if number is None:
@@ -147,7 +147,7 @@ def readable_place(
 
 
 def beyond_end(key: EventTypePartition, committed: str, newest: TimelinePosition) -> str:
-    """The warning about a committed cursor that lies behind the last event of its partition.
+    """The warning about a committed cursor that lies beyond the last event of its partition.
 
     Args:
         key: the partition.
@@ -161,15 +161,15 @@ def beyond_end(key: EventTypePartition, committed: str, newest: TimelinePosition
 
 
 def distance(initial: TimelinePosition, final: TimelinePosition, ranges: OffsetRanges) -> int:
-    """How many positions lie behind `initial` up to and including `final`; negative if `final` comes first.
+    """How many positions follow `initial`, up to and including `final`; negative if `final` comes first.
 
     Args:
         initial: exclusive.
         final: inclusive.
-        ranges: of all timelines that the places may be in.
+        ranges: those of all timelines that the places may be in.
 
     Raises:
-        Invalid: a position is in none of them.
+        Invalid: no timeline contains a position.
     """
     return _count(final, ranges) - _count(initial, ranges)
 
@@ -180,7 +180,7 @@ def shifted(place: TimelinePosition, shift: int, ranges: OffsetRanges) -> Timeli
     Args:
         place: the last position read.
         shift: how far.
-        ranges: of all timelines of the partition.
+        ranges: the ranges of all timelines of the partition.
 
     Raises:
         Invalid: there is no such place: not written yet, expired, or before everything.
@@ -219,11 +219,11 @@ def _count(place: TimelinePosition, ranges: OffsetRanges) -> int:
 def start_places(
     subscription: Subscription, ranges: Mapping[str, Sequence[OffsetRanges]]
 ) -> dict[EventTypePartition, TimelinePosition]:
-    """The places behind which it would begin to read now.
+    """The last places before the events that the subscription would begin to read now.
 
     Args:
-        subscription: what it asks for counts.
-        ranges: what the partitions of event types hold, by number; of others nothing is said.
+        subscription: its `read_from` and `initial_cursors` decide.
+        ranges: the ranges of the partitions of event types, by number; other event types are left out.
     """
     found = {}
     for name, of_partitions in ranges.items():
@@ -242,5 +242,5 @@ def start_places(
 def start_offsets(
     subscription: Subscription, event_type: str, ranges: Sequence[OffsetRanges]
 ) -> dict[EventTypePartition, str]:
-    """The same for one event type, as offsets."""
+    """The start places in one event type, as offsets."""
     return {key: place.offset for key, place in start_places(subscription, {event_type: ranges}).items()}

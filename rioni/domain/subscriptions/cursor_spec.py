@@ -35,7 +35,7 @@ class CursorSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_end(self) -> bool:
-        """Whether it is behind the last event."""
+        """Whether it is the place after the last event."""
         return self.offset is not None and self.offset.upper() == END
 
     @property
@@ -74,7 +74,7 @@ def timestamp_violations(named: CursorSpec, path: str) -> Iterator[tuple[str, st
 def for_each_partition(
     names: Sequence[CursorSpec], partitions: Mapping[str, int]
 ) -> Iterator[tuple[tuple[str, str], CursorSpec]]:
-    """The same places with event type and partition each, which also stand before them.
+    """Yield the places with an event type and partition each, preceded by both as a pair.
 
     Args:
         names: without violations.

@@ -15,7 +15,7 @@ from rioni.domain.timelines.position import EventTypePartition, TimelinePosition
 SEND_COUNT = "nakadi.zalando.org/subscription-max-event-send-count"
 """The annotation with the maximum number of deliveries of an uncommitted event."""
 POLICY = "nakadi.zalando.org/subscription-unprocessable-event-policy"
-"""The annotation that selects what is done with the event then."""
+"""The annotation that selects the treatment of the event then."""
 SKIP_EVENT, DEAD_LETTER_QUEUE = "SKIP_EVENT", "DEAD_LETTER_QUEUE"
 
 SEND_COUNT_MIN, SEND_COUNT_MAX = 2, 10
@@ -66,9 +66,9 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     event_type: str
     partition: str
     offset: str
-    """Of the event in its own partition."""
+    """The offset of the event in its own partition."""
     error: Mapping[str, str]
-    """`message` says why it is here; `reason` is what its consumer gave as the reason, if it did."""
+    """`message` explains why the event is here; `reason` is the one that its consumer gave, if it did."""
     event: msgspec.Raw
     """The event itself, byte by byte."""
 
@@ -79,7 +79,7 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def reason(self) -> str:
-        """Why it is here, in the words of its consumer where there are any; empty where that is not known."""
+        """Why it is here, in the words of its consumer if it gave any; empty if that is not known."""
         return self.error.get("reason") or self.error.get("message", "")
 
 
@@ -122,7 +122,7 @@ class Failures(NamedTuple):
     """Failures of a partition when a stream gets it."""
 
     times: int = 0
-    """Since the last commit that advanced it."""
+    """The number of failures since the last commit that advanced it."""
     failed: TimelinePosition | None = None
     """The last event of those that were sent last."""
     search_until: TimelinePosition | None = None
@@ -141,7 +141,7 @@ class PoisonSearch:
         Args:
             failures: at the time when the stream gets the partition.
             committed: the start position.
-            policy: of the subscription.
+            policy: the policy of the subscription.
             batch_limit: maximum number of events to search.
         """
         self.until = failures.search_until

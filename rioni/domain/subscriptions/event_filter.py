@@ -33,15 +33,15 @@ from rioni.domain.subscriptions.filter_tree import Node, tree
 # `rioni.domain.subscriptions.filter_reading` bounds what the rest takes.
 
 ESCAPED_BYTES_MAX = 32_768
-"""Of an event, for a filter that asks for a member whose name JSON has to escape."""
+"""The maximum size of an event, for a filter on a member whose name JSON has to escape."""
 KEPT_BYTES_MAX = 32_000_000
-"""Of compiled filters that no stream uses at the moment."""
+"""The maximum size of compiled filters that no stream uses at the moment."""
 FILTER_BYTES, FILTER_BYTES_PER_CHARACTER = 3_000, 60
 """PERF: of a compiled filter; its patterns are compiled when they run."""
 
 
 class EventFilter:
-    """A compiled expression, evaluated as the specification of CEL says (reference values-cel).
+    """A compiled expression, evaluated according to the specification of CEL (reference values-cel).
 
     Args:
         expression: CEL over `event`, the whole event, and `metadata`, short for `event.metadata`; true or false.
@@ -61,7 +61,7 @@ class EventFilter:
         self.source = expression
         self.cost = reading.cost
         self.calls_event = reading.calls_event
-        """Whether it calls a function or macro of the event itself, of which it has no members then."""
+        """Whether it calls a function or macro on the event itself; then it reads no single members."""
         if reason := self.cost.refusal:
             raise invalid_filter(reason)
         self.failures = 0
@@ -84,9 +84,9 @@ class EventFilter:
     def matches(self, event: bytes) -> bool:
         """Whether the event is wanted. PERF: 8 µs for one member, 15 µs with the metadata; 5 ms at most.
 
-        An expression that fails, as where the event lacks a member, does not match: `has(event.member)` asks for that;
-        `failures` counts these. An event that can't be evaluated is wanted, since nothing is dropped unseen: too much
-        of it would have to be looked at, or it has values that CEL has not.
+        An expression that fails, for example because the event lacks a member, does not match: `has(event.member)` asks
+        for that; `failures` counts these. An event that can't be evaluated is wanted, since nothing is dropped unseen:
+        too much of it would have to be looked at, or it has values that CEL has not.
 
         Args:
             event: its JSON.
@@ -166,7 +166,7 @@ class EventFilter:
         return self._program.eval(data={"event": members, "metadata": members.get("metadata", {})})
 
     def _check_result(self) -> None:
-        """Reject expressions that are not boolean whatever the event has."""
+        """Reject expressions that are not boolean for any event."""
         try:
             result = self._evaluate({})
         except RuntimeError as ex:
@@ -178,7 +178,7 @@ class EventFilter:
 
 
 class Outcome(NamedTuple):
-    """What a filter says of an event."""
+    """The result of a filter for an event."""
 
     is_wanted: bool
     failure: str = ""
@@ -190,7 +190,7 @@ _TOO_LARGE = Outcome(is_wanted=True, failure="the event is too large for this fi
 _NOT_CARRIED = "INVALID_ARGUMENT: Integer value"
 """How the error begins of a number that is neither an int nor a uint."""
 _ESCAPED = re.compile(r'[\x00-\x1f"\\]')
-"""In the name of a member: a struct of msgspec can't have it."""
+"""Characters in the name of a member that a struct of msgspec can't have."""
 _UNUSUAL = re.compile(rb"[0-9]{19}|\\u0000")
 _NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 
@@ -216,7 +216,7 @@ def _decoded(value: msgspec.Raw) -> Any:
 
 
 class _NotCarried(ValueError):
-    """A value of the event is none of CEL; its text says which."""
+    """The event has a value that CEL can't represent; the message describes it."""
 
 
 def checked_filter(expression: str) -> EventFilter:
@@ -236,7 +236,7 @@ def checked_tree(expression: str) -> Node:
 
 
 def load_filters() -> None:
-    """Import what filters need.
+    """Import the libraries that filters need.
 
     Under gevent native threads must not import: they would wait for each other on locks that gevent has patched.
     """
@@ -290,7 +290,7 @@ def explained(text: str) -> str:
 
 
 _used: WeakValueDictionary[str, EventFilter] = WeakValueDictionary()
-"""Those that streams use, and those that are kept."""
+"""The filters that streams use, and those that are kept."""
 _kept: CompiledCache[EventFilter] = CompiledCache(KEPT_BYTES_MAX)
 
 
@@ -309,12 +309,12 @@ def event_filter(expression: str) -> EventFilter:
 # --- Why an event matches a filter, or does not: the value of each part of the expression ---
 
 PARTS_MAX = 10
-"""Of an expression with more parts the rest is one."""
+"""The maximum number of parts; the rest of a longer expression is one part."""
 _OPEN, _CLOSE = frozenset("([{"), frozenset(")]}")
 
 
 def parts(expression: str) -> Sequence[str]:
-    """What `||` joins at the top of an expression, or else what `&&` joins; the expression itself if nothing does."""
+    """The operands of `||` at the top of an expression, or else of `&&`; the expression itself if there is neither."""
     for operator in ("||", "&&"):
         found = [*_split(expression, operator)]
         if len(found) > 1:
@@ -326,7 +326,7 @@ class ExplainedFilter:
     """A filter and its parts, compiled once and not shared: a compiled filter serves one thread at a time.
 
     Args:
-        expression: as of an `EventFilter`.
+        expression: the expression, as for an `EventFilter`.
 
     Raises:
         Invalid: it is not a filter.
@@ -342,7 +342,7 @@ class ExplainedFilter:
         return self._filter.outcome(event)
 
     def explain(self, event: bytes) -> list[tuple[str, Outcome | None]]:
-        """The parts of the expression with what they say of an event; None for what is no filter by itself."""
+        """The parts of the expression with their results; None for a part that is not a filter by itself."""
         return [(part, None if compiled is None else compiled.outcome(event)) for part, compiled in self._parts]
 
 

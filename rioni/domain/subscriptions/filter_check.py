@@ -19,7 +19,7 @@ from rioni.domain.subscriptions.filter_tree import Call, Constant, Macro, Many, 
 FINDINGS_MAX = 5
 Path = tuple[Segment, ...]
 Kinds = frozenset[str] | None
-"""Of a value: types of JSON with `number` for all numbers, and those of CEL; None if they are not known."""
+"""The kinds of a value: types of JSON with `number` for all numbers, and those of CEL; None if they are not known."""
 
 _COMPARISONS = frozenset({"_==_", "_!=_", "_<_", "_<=_", "_>_", "_>=_"})
 _ORDERED = frozenset({"number", "string", "boolean", "timestamp", "duration", "bytes"})
@@ -41,7 +41,7 @@ _TAKES: Mapping[str, frozenset[str]] = {
     **dict.fromkeys(("uint", "double"), frozenset({"number", "string"})),
     "string": frozenset({"boolean", "number", "string", "timestamp", "duration", "bytes"}),
 }
-"""What the arguments of functions may be."""
+"""The kinds that functions accept as arguments."""
 _GIVES: Mapping[str, frozenset[str]] = {
     **dict.fromkeys((*_COMPARISONS, "@in", "contains", "startsWith", "endsWith", "matches"), _BOOLEAN),
     **dict.fromkeys(("_&&_", "_||_", "!_", "bool"), _BOOLEAN),
@@ -52,10 +52,10 @@ _GIVES: Mapping[str, frozenset[str]] = {
 
 
 class Findings(NamedTuple):
-    """What is wrong with a filter, for one event type."""
+    """The problems of a filter, for one event type."""
 
     errors: dict[tuple[str, str], str]
-    """Parts that can be true for none of its events: the texts, by the path and what is said of it."""
+    """Parts that can be true for none of its events: the texts, by the path and the kind of problem."""
     warnings: list[str]
 
 
@@ -64,10 +64,10 @@ def check_filter(expression: str, schemas: Mapping[str, EffectiveSchema | None])
 
     Args:
         expression: the filter.
-        schemas: of each event type; None where it is not a JSON schema: nothing is known of its paths then.
+        schemas: the schema of each event type; None if it is not a JSON schema: its paths are unknown then.
 
     Returns:
-        Warnings: paths that no schema declares, and what only some of the event types exclude.
+        Warnings: paths that no schema declares, and parts that only some of the event types exclude.
 
     Raises:
         Invalid: it is no filter, or all event types exclude a path or a comparison.
@@ -85,7 +85,7 @@ def check_filter(expression: str, schemas: Mapping[str, EffectiveSchema | None])
 
 
 def filter_warnings(expression: str, schemas: Mapping[str, EffectiveSchema | None]) -> Sequence[str]:
-    """The warnings for a filter that is in use, whatever its event types say today."""
+    """The warnings for a filter that is in use, whatever the current schemas of its event types are."""
     try:
         return check_filter(expression, schemas)
     except Invalid as ex:
@@ -95,13 +95,13 @@ def filter_warnings(expression: str, schemas: Mapping[str, EffectiveSchema | Non
 def newly_excluded(
     expression: str, event_type: str, before: EffectiveSchema | None, after: EffectiveSchema | None
 ) -> Sequence[str]:
-    """What of a filter in use can be true for no event any more after a change of a schema, and could be before.
+    """The parts of a filter in use that can be true for no event after a change of a schema, but could be before.
 
     Args:
         expression: the filter.
         event_type: the name.
-        before: the schema; None where it is not a JSON schema: nothing is said then.
-        after: the same.
+        before: the schema; None if it is not a JSON schema: the result is empty then.
+        after: the new schema, in the same form.
     """
     if before is None or after is None:
         return []
@@ -121,10 +121,10 @@ class _Check:
         self._event_type, self._schema = event_type, schema
         self._found = Findings({}, [])
         self._variables: dict[str, Path | None] = {"event": (), "metadata": ("metadata",)}
-        """The paths of variables; None for one that stands for something else."""
+        """The paths of variables; None for a variable with another value."""
 
     def findings(self, root: Node) -> Findings:
-        """What is wrong."""
+        """Find the problems of an expression."""
         try:
             kinds = self._kinds(root)
             if kinds is not None and kinds.isdisjoint(_BOOLEAN):
@@ -136,7 +136,7 @@ class _Check:
         return self._found
 
     def _kinds(self, node: Node) -> Kinds:
-        """The kinds of values that an expression may have; notes what is wrong inside."""
+        """The kinds of values that an expression may have; notes problems inside it."""
         path = self._path(node)
         if path is not None:
             return self._look_up(path)
@@ -302,7 +302,7 @@ class _Check:
         )
 
     def _equal(self, path: Path | None, values: Sequence[Node]) -> None:
-        """Note that a path has none of these values, where the schema enumerates its own."""
+        """Note that a path has none of these values, if the schema enumerates its own."""
         if not path or (own := path_in(self._schema, path).values) is None:
             return
         texts = [to_string(each.value) for each in values if isinstance(each, Constant)]

@@ -21,28 +21,29 @@ from rioni.domain.schemas.patterns import PATTERN_BYTES_MAX, STATE_NS, options_f
 EVALUATION_NS_MAX = 5_000_000
 """Time limit of one evaluation."""
 EVENT_BYTES_MAX = 65_536
-"""Of the members that an expression asks for."""
+"""The maximum size of the members that an expression asks for."""
 TOKEN_NS = 2_500
-"""PERF: of the thread, for each token, however small the event is."""
+"""PERF: time of the thread for each token, however small the event is."""
 STEP_NS = 150
-"""PERF: for a value in the event and a step of the expression."""
+"""PERF: time for a value in the event and a step of the expression."""
 PATTERN_NS = 30_000
-"""PERF: compiling a short pattern, which happens whenever it is evaluated."""
+"""PERF: time for compiling a short pattern, which happens whenever it is evaluated."""
 PROGRAM_BYTE_NS = 12
-"""PERF: the same, for each byte of the compiled pattern."""
+"""PERF: time for compiling a pattern, for each byte of the compiled pattern."""
 SEARCH_NS = 0.02
-"""PERF: looking for a text of the event in another one, for the product of their lengths."""
+"""PERF: time for searching a text of the event in another one, for the product of their lengths."""
 VALUE_NS = 1_000
-"""PERF: handing one value to CEL; numbers take a fifth of that."""
+"""PERF: time for passing one value to CEL; numbers take a fifth of that."""
 BYTE_NS = 16
-"""PERF: decoding a byte, looking for what CEL has not, and handing it over."""
+"""PERF: time for decoding a byte, checking that CEL can represent it, and passing it on."""
 STEP_BYTE_NS = 0.8
-"""PERF: for a byte in the event and a step of the expression: comparing, copying, searching."""
+"""PERF: time for a byte in the event and a step of the expression: comparing, copying, searching."""
 SKIPPED_BYTE_NS = 0.7
-"""PERF: for a byte of members that an expression does not ask for."""
+"""PERF: time for a byte of members that an expression does not use."""
 
 VALUES_ORDINARY, BYTES_ORDINARY = 50, 500
-"""Of the members that an expression asks for, in an ordinary event: it must be possible to evaluate those."""
+"""The number and size of the members that an expression asks for, in an ordinary event: evaluating it must be
+possible."""
 
 
 class FilterCost(NamedTuple):
@@ -59,7 +60,7 @@ class FilterCost(NamedTuple):
     patterns: tuple[int, ...] = ()
     """The size in bytes of each compiled pattern."""
     inner_patterns: tuple[int, ...] = ()
-    """Those in macros, which are compiled for each value."""
+    """The size in bytes of each pattern in a macro, which is compiled for each value."""
 
     @property
     def refusal(self) -> str:
@@ -79,7 +80,7 @@ class FilterCost(NamedTuple):
         return round(EVALUATION_NS_MAX / SKIPPED_BYTE_NS)
 
     def values_max(self, event_bytes: int, asked_bytes: int) -> int:
-        """How many values the members may have that are asked for, so that the bound holds; not above zero for none.
+        """How many values the members that the expression uses may have within the limit; not above zero for none.
 
         Args:
             event_bytes: the size of the event.
@@ -169,7 +170,7 @@ _END = Token("end", "")
 
 
 def tokens(expression: str, *, spaces: bool = False) -> Iterator[Token]:
-    """What an expression is made of, with white space and comments or without.
+    """Yield the tokens of an expression, with white space and comments or without.
 
     Raises:
         Invalid: a string is written in a form that filters may not have.
@@ -193,17 +194,17 @@ class Reading:
         evaluate: gives the value of an expression without variables, None if it has none.
 
     Raises:
-        Invalid: it has what filters may not have.
+        Invalid: it has a form that filters may not have.
     """
 
     def __init__(self, expression: str, evaluate: Callable[[str], Any]) -> None:
         self.members: set[str] = set()
-        """Of the event."""
+        """The members of the event that the expression reads."""
         self.calls_event = False
         self._tokens = [_END, _END, *tokens(expression), _END, _END, _END]
         self._literal = evaluate
         self._scopes: list[str | None] = []
-        """For each open bracket the variable of its macro, None where it is not a macro's."""
+        """The variable of each open bracket's macro, None if it is not a macro's."""
         self._patterns: list[int] = []
         self._inner_patterns: list[int] = []
         """Bytes of each compiled pattern, and of each in a macro."""
@@ -216,7 +217,7 @@ class Reading:
 
     @property
     def cost(self) -> FilterCost:
-        """What the expression may take."""
+        """The maximum cost of the expression."""
         return FilterCost(
             tokens=sum(token is not _END for token in self._tokens),
             steps=self._steps,

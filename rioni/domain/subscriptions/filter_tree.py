@@ -27,7 +27,7 @@ class Select(NamedTuple):
 
 
 class Call(NamedTuple):
-    """A function or an operator, such as `_==_`; a method's first argument is what it is called on."""
+    """A function or an operator, such as `_==_`; a method's first argument is the value that it is called on."""
 
     function: str
     arguments: tuple["Node", ...]
@@ -127,7 +127,7 @@ def _one(data: bytes, wanted: int) -> Any:
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
-    """The fields of a message of protocol buffers: numbers, and what is inside of others as bytes."""
+    """The fields of a message of protocol buffers: numbers, and the contents of other fields as bytes."""
     place = 0
     while place < len(data):
         key, place = _varint(data, place)

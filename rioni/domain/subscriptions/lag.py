@@ -24,7 +24,8 @@ class Lag(NamedTuple):
     events: int
     """How many events follow its cursors, those that retention has removed included."""
     since_ms: int | None = NEVER
-    """When the first of them that is there was stored, `NEVER` if there is none; None if that is unknown."""
+    """When the first unconsumed event that still exists was stored, `NEVER` if there is none; None if that is
+    unknown."""
 
     def seconds(self, now_ms: int) -> int | None:
         """The age of the first unconsumed event; 0 if there is none, None if unknown."""
@@ -46,7 +47,7 @@ def unconsumed_of(
     """How many events of each partition follow the committed one; those that retention has removed still count.
 
     Args:
-        timelines: of the event type.
+        timelines: the timelines of the event type.
         newest: the places of the last events, by number.
         cursors: the committed offsets; nothing is known of partitions without one, or with one beyond the last event.
     """
@@ -61,7 +62,7 @@ def unconsumed_of(
 def cursor_errors(
     timelines: Timelines, newest: Sequence[TimelinePosition], cursors: Mapping[EventTypePartition, str]
 ) -> dict[EventTypePartition, str]:
-    """For each partition that is committed beyond its last event a sentence that says so; arguments as above."""
+    """A sentence for each partition that is committed beyond its last event; arguments are those of `unconsumed_of`."""
     return {
         key: beyond_end(key, cursors[key], newest[int(key.partition)])
         for key in partitions_of(timelines)
@@ -86,13 +87,13 @@ class _Advances(NamedTuple):
 
 
 class EndTimes:
-    """When partitions of topics had which end, for topics that are looked at soon after each append."""
+    """The times at which partitions of topics had their ends, for topics that are checked soon after each append."""
 
     def __init__(self) -> None:
         self._topics: dict[str, list[_Advances]] = {}
 
     def see(self, topic: str, ends: Sequence[int], now_ms: int) -> None:
-        """Note the positions behind the last events of a topic's partitions."""
+        """Note the positions after the last events of a topic's partitions."""
         known = self._topics.pop(topic, None)
         if known is None:
             known = []
@@ -105,7 +106,7 @@ class EndTimes:
             _note(known[number], end, now_ms)
 
     def at_ms(self, topic: str, number: int, position: int) -> int | None:
-        """About when an event was stored; None if that was before the topic was looked at, or too long ago."""
+        """About when an event was stored; None if that was before the topic was first checked, or too long ago."""
         known = self._topics.get(topic, ())
         if number >= len(known):
             return None
@@ -114,7 +115,7 @@ class EndTimes:
         return times_ms[found] if 0 < found < len(ends) else None
 
     def forget(self, topic: str) -> None:
-        """Forget a topic that is no longer looked at."""
+        """Forget a topic that is no longer checked."""
         self._topics.pop(topic, None)
 
     def forget_all(self) -> None:
@@ -160,7 +161,7 @@ class FollowedPartitions:
 
         Args:
             lagging: the partitions that lag, by subscription.
-            subscriptions: those that exist.
+            subscriptions: the existing subscriptions.
         """
         self._followed = {
             each: lagging.get(each.subscription, {}).get(each.partition, Lag(0))

@@ -122,7 +122,7 @@ class CursorsReset(DomainEvent, frozen=True, kw_only=True):
     cursors: tuple[InitialCursor, ...]
     """Offsets in their canonical form."""
     previous: tuple[InitialCursor, ...] = ()
-    """What was committed before, of the same partitions; empty in logs of before this was recorded."""
+    """The cursors committed before in the same partitions; empty in log entries older than this field."""
 
 
 class DeadLettersRedriven(DomainEvent, frozen=True, kw_only=True):
@@ -134,7 +134,7 @@ class DeadLettersRedriven(DomainEvent, frozen=True, kw_only=True):
     id: str
     wanted: DeadLetterFilter
     forced: bool
-    """Also those that were published again before."""
+    """Whether dead letters that were published again before were included."""
     redriven: int
     """How many there were."""
 
@@ -160,7 +160,7 @@ def evolve(state: Subscription | None, event: DomainEvent) -> Subscription | Non
 
 
 class SubscriptionKey(msgspec.Struct, frozen=True, kw_only=True):
-    """Which subscription holds a natural key."""
+    """The subscription that holds a natural key."""
 
     natural_key: str
     subscription_id: str
@@ -253,13 +253,13 @@ def new(
 
     Args:
         spec: the submission.
-        subscription_id: of the subscription.
+        subscription_id: the id of the subscription.
         now: the time of its creation.
-        initial_cursors: what those of the submission stand for.
+        initial_cursors: the cursors meant by those of the submission.
 
     Raises:
-        Invalid: an attribute of the authorization section stands there twice, the filter can't be used, or the
-            annotations about dead letters are not what they have to be.
+        Invalid: an attribute occurs twice in the authorization section, the filter can't be used, or the
+            annotations about dead letters are not valid.
     """
     check_authorization(spec.authorization)
     if problem := policy_error(spec.annotations or {}):
@@ -310,7 +310,7 @@ def check_authorization(authorization: SubscriptionAuthorization | None) -> None
     """Check the authorization section for duplicates.
 
     Raises:
-        Invalid: an attribute stands twice in one list.
+        Invalid: an attribute occurs twice in one list.
     """
     if authorization is not None:
         check_duplicates((("admins", authorization.admins), ("readers", authorization.readers)))

@@ -40,7 +40,7 @@ class LastActivity(msgspec.Struct, frozen=True):
     first_ms: int
     last_ms: int
     amount: int
-    """Of events, cursors or ended streams, from the first time on."""
+    """The number of events, cursors or ended streams, from the first time on."""
 
 
 class Activity(Protocol):
@@ -99,7 +99,7 @@ def unused(
     Args:
         event_types: any.
         subscriptions: all.
-        active: what clients used lately: ids of subscriptions, and `resource_of` event types.
+        active: the resources that clients used lately: ids of subscriptions, and `resource_of` event types.
         created_before: a time as `rfc3339` writes it; younger event types are not counted as unused.
     """
     consumed = {name for each in subscriptions if each.id in active for name in each.event_types} | NAMES

@@ -22,7 +22,7 @@ class ChainHead(msgspec.Struct, frozen=True):
     first: int
     """The position of the first event, or of the first that the chain covers; it moves when events expire."""
     next: int
-    """The position behind the last event."""
+    """The position after the last event."""
     hash: str
     """The hash of the last chunk, in hexadecimal; empty before the first, and in a store without chains."""
 
@@ -85,7 +85,7 @@ class Ranged(Protocol):
 
 
 class AnchoredPartition(NamedTuple):
-    """A partition, as the key of what the log says about it."""
+    """A partition, as the key of the log's records about it."""
 
     storage: str
     topic: str

@@ -1,6 +1,6 @@
 """Consistency of the stores of one installation: a common id, anchors in the stores, and marks in the registry.
 
-The registry keeps a mark of every store: how far it had got when it was last looked at. Every store carries an anchor:
+The registry keeps a mark of every store: how far it had got when it was last checked. Every store carries an anchor:
 which installation it belongs to, and how far the internal log had got. A store that is behind its mark, and a log that
 is behind an anchor, come from an older backup; see `docs/operating/backup.md`.
 """
@@ -37,7 +37,7 @@ class Anchored(Protocol):
         """Store an anchor durably, if it has changed, and return marks for the registry; blocks on the disk.
 
         Args:
-            anchor: of this installation.
+            anchor: the anchor of this installation.
             everything: whether to return all marks, not only those that may have changed since the last call.
 
         Raises:
@@ -50,13 +50,13 @@ class Marked(Protocol):
     """An external store: it carries no anchor, but has an id of its own."""
 
     def take_ends(self) -> tuple[str, Mapping[str, Mapping[int, int]]] | None:
-        """What this process has appended since the last call; the caller keeps what it can't record.
+        """Return the ends of partitions appended to since the last call; the caller keeps those that it can't record.
 
         Blocks on the servers the first time.
 
         Returns:
-            The id of the servers that keep the events, and for each topic and partition the position behind the last
-            event. None where nothing was appended.
+            The id of the servers that keep the events, and for each topic and partition the position after the last
+            event. None if nothing was appended.
 
         Raises:
             Unavailable: the servers do not answer; nothing was taken.

@@ -1,4 +1,4 @@
-"""What commands beside the broker tell of themselves, archives and backups, and the port that stores it.
+"""Reports of commands that run outside the broker, archives and backups, and the port that stores them.
 
 It is no part of the internal log: it changes every few seconds, and may be lost.
 """
@@ -15,35 +15,35 @@ ARCHIVE, BACKUP = "archive", "backup"
 KINDS = (ARCHIVE, BACKUP)
 RUNNING, DONE, FAILED, INTERRUPTED = "running", "done", "failed", "interrupted"
 STATES = (RUNNING, DONE, FAILED)
-"""What jobs tell of themselves."""
+"""The states that jobs report."""
 
 HEARTBEAT_S = 20
-"""A job that runs tells something at least so often."""
+"""The maximum time between two reports of a running job."""
 SILENT_S = 90
-"""A job that has told nothing for so long was interrupted."""
+"""A job without a report for this long was interrupted."""
 
 KEPT_MAX = 100
-"""Jobs of a kind that are remembered, those that have told something last."""
+"""How many jobs of a kind are remembered, the last ones to report."""
 KEPT_PER_CLIENT_MAX = 20
-"""Likewise of one client, so that none displaces those of the others."""
+"""How many jobs of one client are remembered per kind, so that none displaces those of the others."""
 
 NAME_CHARACTERS_MAX, DETAIL_CHARACTERS_MAX = 500, 1_000
 COUNT_MAX = 2**53
 
 
 class JobReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What a job tells of itself."""
+    """The report of a job about itself."""
 
     kind: str
     name: str
-    """What it writes to."""
+    """The target that it writes to."""
     state: str
     phase: str = ""
     done: int = 0
     total: int = 0
-    """What the phase has done, and what it has to do."""
+    """How much of the phase is done, and its total."""
     detail: str = ""
-    """The result, or what is wrong."""
+    """The result, or the reason of a failure."""
 
 
 class Job(JobReport, frozen=True, kw_only=True):
@@ -51,9 +51,9 @@ class Job(JobReport, frozen=True, kw_only=True):
 
     id: str
     client: str
-    """Who reports it; empty for commands on the host of the broker."""
+    """The client that reports it; empty for commands on the host of the broker."""
     realm: str | msgspec.UnsetType = msgspec.UNSET
-    """In which the client's name is unique; absent where there is none, and for jobs of releases before 0.1.1."""
+    """The realm in which the client's name is unique; absent without one, and for jobs of releases before 0.1.1."""
     started_at: str
     """RFC 3339 in UTC with milliseconds and `Z`."""
     updated_at: str
@@ -66,14 +66,14 @@ class JobStore(Protocol):
         """All that are remembered, in any order."""
 
     def put(self, job: Job) -> None:
-        """Keep a job in place of the one with the same id."""
+        """Keep a job, replacing the one with the same id."""
 
     def remove(self, ids: Collection[str]) -> None:
         """Forget jobs; unknown ids are ignored."""
 
 
 def shown(job: Job, now_ms: int) -> Job:
-    """A job as it is now: interrupted, if it has told nothing for too long."""
+    """A job as it is now: interrupted, if its last report is too old."""
     updated_ms = parsed_ms(job.updated_at) or 0
     if job.state == RUNNING and now_ms - updated_ms > 1_000 * SILENT_S:
         return msgspec.structs.replace(job, state=INTERRUPTED)
@@ -81,7 +81,7 @@ def shown(job: Job, now_ms: int) -> Job:
 
 
 def newest_first(jobs: Collection[Job]) -> list[Job]:
-    """Jobs in the order in which they have told something last."""
+    """Jobs in the order of their last reports, the newest first."""
     return sorted(jobs, key=lambda job: (job.updated_at, job.id), reverse=True)
 
 

@@ -63,7 +63,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     blacklist: tuple[tuple[str, str], ...] = ()
     """Pairs of a blacklist type and a name, sorted."""
     features: tuple[str, ...] = ("repartitioning",)
-    """The features that are on, sorted; the default is what is on in a new broker."""
+    """The features that are on, sorted; the default is the features of a new broker."""
 
 
 class AdminsChanged(DomainEvent, frozen=True, kw_only=True):
@@ -117,7 +117,7 @@ class LossAccepted(DomainEvent, frozen=True, kw_only=True):
 
     setting: str = SETTINGS
     findings: tuple[str, ...]
-    """What was found, a sentence each."""
+    """The inconsistencies that were found, a sentence each."""
     reason: str
     """The operator's."""
 

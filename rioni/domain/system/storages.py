@@ -39,7 +39,7 @@ def check_configuration(configuration: Mapping[str, Any]) -> None:
     """Check the known members of a configuration; null means absent.
 
     Raises:
-        Invalid: the values of some are not what they should be; names these members, not the values.
+        Invalid: some values are not valid; the message names these members, not the values.
     """
     wrong = [
         name
@@ -59,7 +59,7 @@ def _reads(read: Reader, value: Any) -> bool:
 
 
 def _addresses(value: Any) -> str | None:
-    """Addresses, separated by commas, without the users that stand in front of an `@`."""
+    """Addresses, separated by commas, without the users in front of an `@`."""
     if not isinstance(value, str):
         return None
     items = [_USER.sub(lambda found: found[1] or "", item.strip()) for item in value.split(",")]
@@ -155,7 +155,7 @@ class DefaultStorageChanged(DomainEvent, frozen=True, kw_only=True):
 
 
 class StorageMoved(DomainEvent, frozen=True, kw_only=True):
-    """What the storage holds lies in another kind of store from now on, in the same topics at the same positions."""
+    """The storage is of another type from now on; its events lie there in the same topics at the same positions."""
 
     TOPIC = "storage.moved"
     KEY = "id"
@@ -189,7 +189,7 @@ def evolve(state: StorageEntry | None, event: DomainEvent) -> StorageEntry | Non
 
 
 def check_storage(storage: StorageEntry) -> None:
-    """Check what a client submits.
+    """Check the submission of a client.
 
     Raises:
         Invalid: the id could not name a file, there is no such type of storage, or its configuration can't be read.

@@ -24,9 +24,9 @@ class SystemEvent(msgspec.Struct, frozen=True, kw_only=True):
     occurred_at: str
     """RFC 3339."""
     flow_id: str
-    """Of the request that caused it; empty where there was none."""
+    """The flow id of the request that caused it; empty if there was none."""
     members: Mapping[str, Any]
-    """Its content, `metadata` left out; values may be `msgspec.Raw`."""
+    """The event's content without `metadata`; values may be `msgspec.Raw`."""
 
     def json(self) -> bytes:
         """The event as JSON, with the members of the metadata that a publisher gives."""
@@ -40,7 +40,7 @@ def derived_eid(source: UUID, part: str) -> str:
     """The eid of an event, deterministic, so that a retry after a crash yields the same one.
 
     Args:
-        source: what the event reports on.
+        source: the event to report on.
         part: names it among the events that report on the same.
     """
     return str(uuid5(source, part))
@@ -62,7 +62,7 @@ AUDIT_LOG = "nakadi.audit.log"
 AUDIT_FEATURE = "audit_log_collection"
 KPI_FEATURE = "kpi_collection"
 ACCESS_FEATURE = "access_log_enabled"
-"""With the one before it every request is reported."""
+"""The feature that reports every request, if `KPI_FEATURE` is on as well."""
 DEAD_LETTER_QUEUE = "nakadi.dead.letter.queue"
 
 RETENTION_MS = 345_600_000
@@ -74,9 +74,9 @@ class Ownership(msgspec.Struct, frozen=True, kw_only=True):
 
     application: str = "stups_nakadi"
     readers: Attribute
-    """Their readers."""
+    """The readers of system event types."""
     admins: Attribute
-    """Their administrator and writer besides the broker; readers have to trust it."""
+    """The administrator and writer of system event types besides the broker; readers have to trust it."""
 
 
 class SystemEventType(NamedTuple):
@@ -179,19 +179,19 @@ _KPI: Mapping[str, tuple[Mapping[str, Any], int, str]] = {
         "compatible",
     ),
 }
-"""For each event type its fields with their Avro types, the expected parallelism, the compatibility mode."""
+"""The fields of each event type with their Avro types, the expected parallelism, the compatibility mode."""
 
 _KPI_AUDIENCES = dict.fromkeys(
     ("nakadi.event.type.log", "nakadi.batch.published", "nakadi.data.streamed"), "component-internal"
 )
-"""As in Nakadi; the others have none."""
+"""The audiences of KPI event types, as in Nakadi; the others have none."""
 
 NAMES = frozenset((AUDIT_LOG, DEAD_LETTER_QUEUE, *_KPI))
-"""Of all of them, whether they exist or not."""
+"""The names of all system event types, whether they exist or not."""
 
 
 def kpis(ownership: Ownership, limits: Limits) -> list[SystemEventType]:
-    """The event types of what is measured, and of what happens to event types and subscriptions."""
+    """The event types for KPIs, and for changes of event types and subscriptions."""
     return [
         SystemEventType(
             name,
@@ -262,6 +262,6 @@ def _statistic(parallelism: int) -> Statistic:
 
 
 def wants_dead_letters(subscription: Subscription) -> bool:
-    """Whether what a subscription can't process shall go to the dead letter queue."""
+    """Whether events that a subscription can't process shall go to the dead letter queue."""
     policy = policy_of(subscription.annotations)
     return policy is not None and policy.keeps

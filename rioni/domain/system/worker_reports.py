@@ -1,4 +1,4 @@
-"""What a worker tells the others about itself, so that each can show all of them (reference operations#nodes)."""
+"""The report of a worker about itself to the others, so that each can show all of them (reference operations#nodes)."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,7 +8,7 @@ import msgspec
 
 EVERY_S = 10
 EXPIRED_S = 30
-"""A worker that has not told anything for so long is not shown: it hangs, or can't reach the others."""
+"""A worker without a report for this long is not shown: it hangs, or can't reach the others."""
 
 
 class WorkerReport(msgspec.Struct, frozen=True):
@@ -34,7 +34,7 @@ class WorkerReport(msgspec.Struct, frozen=True):
 
 
 def encoded(report: WorkerReport) -> bytes:
-    """A report as it is told."""
+    """Encode a report for the other workers."""
     return msgspec.json.encode(report)
 
 
@@ -42,9 +42,9 @@ def current(told: Mapping[str, bytes], now_ms: int) -> Sequence[Sequence[WorkerR
     """The workers of each node by number, the nodes by host name and port.
 
     Args:
-        told: what each living worker has told last. What another version of the broker tells and this one does not
-            understand is left out.
-        now_ms: leaves out what is expired.
+        told: the last report of each living worker. Reports of other versions of the broker that this one does not
+            understand are left out.
+        now_ms: the time; expired reports are left out.
     """
     nodes: defaultdict[str, list[WorkerReport]] = defaultdict(list)
     for report in _decoded(told.values()):

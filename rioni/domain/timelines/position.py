@@ -65,7 +65,7 @@ def parse_offset(offset: str, *, partition: str, oldest_order: int) -> TimelineP
         The place, or None for BEGIN: the oldest available place is not known here.
 
     Raises:
-        InvalidCursor: the text is none of these.
+        InvalidCursor: the text has another form.
     """
     if canonical := _CANONICAL.fullmatch(offset):
         return TimelinePosition(int(canonical[1], 16), int(canonical[2]))

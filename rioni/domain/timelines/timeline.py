@@ -25,9 +25,9 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
     created_at: str
     switched_at: str
     cleaned_up_at: str | None = None
-    """When its events were removed; None as long as they are there."""
+    """When its events were removed; None while they exist."""
     latest_position: tuple[int, ...] | None = None
-    """For each partition the last position; None while the timeline is active."""
+    """The last position of each partition; None while the timeline is active."""
 
 
 class Switch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -48,7 +48,8 @@ class Timelines(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     timelines: tuple[Timeline, ...]
     switch: Switch | None = None
     digested: dict[int, tuple[int, ...]] = {}
-    """Of closed timelines, by order: for each partition the position up to which the log has digests of its records."""
+    """Digested positions of closed timelines, by order: for each partition, the position up to which the log has
+    digests of its records."""
 
     @property
     def active(self) -> Timeline:
@@ -76,7 +77,7 @@ class Timelines(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return closed_at is not None and retention_ms is not None and milliseconds(closed_at) + retention_ms < now_ms
 
     def following(self, number: int, after: TimelinePosition) -> Iterator[tuple[Timeline, int]]:
-        """Where to look for what follows a place in a partition: timelines by order, each with its first position."""
+        """The timelines to read for the events after a place in a partition: by order, each with its first position."""
         for timeline in self.timelines:
             if timeline.order < after.order or timeline.cleaned_up_at is not None:
                 continue
@@ -85,7 +86,7 @@ class Timelines(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
                 yield timeline, first
 
     def distance(self, number: int, initial: TimelinePosition, final: TimelinePosition) -> int:
-        """How many events of a partition there ever were behind a place up to and including a later one."""
+        """How many events a partition ever had after a place, up to and including a later one."""
         lengths = (
             each.latest_position[number] + 1
             for each in self.timelines
@@ -94,7 +95,7 @@ class Timelines(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return sum(lengths) + final.position - initial.position
 
     def is_beyond_end(self, place: TimelinePosition, newest: TimelinePosition) -> bool:
-        """Whether a committed position lies behind the last event, so that nothing is delivered until events pass it.
+        """Whether a committed position lies beyond the last event, so that nothing is delivered until events pass it.
 
         Args:
             place: the last place read.
@@ -111,7 +112,7 @@ class Timelines(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return max(0, self.distance(number, committed, self._end(newest)))
 
     def _end(self, newest: TimelinePosition) -> TimelinePosition:
-        """The place behind which events come that are not written yet: always in the active timeline."""
+        """The place after which the next events are written: always in the active timeline."""
         order = self.active.order
         return newest if newest.order == order else TimelinePosition(order, BEFORE_FIRST)
 
@@ -156,7 +157,7 @@ class TimelineCloseStarted(DomainEvent, frozen=True, kw_only=True):
 
     event_type: str
     timeline_id: str
-    """Of the next timeline."""
+    """The id of the next timeline."""
 
 
 class TimelineSwitched(DomainEvent, frozen=True, kw_only=True):
@@ -168,11 +169,11 @@ class TimelineSwitched(DomainEvent, frozen=True, kw_only=True):
     event_type: str
     timeline: Timeline
     latest_position: tuple[int, ...]
-    """Of the timeline that is closed: for each partition the last position."""
+    """The last position of each partition of the closed timeline."""
 
 
 class TimelineSwitchAborted(DomainEvent, frozen=True, kw_only=True):
-    """Events are stored where they were before the switch began."""
+    """A switch was aborted: events are stored in the same timeline as before it."""
 
     TOPIC = "timeline.switch-aborted"
     KEY = "event_type"
@@ -194,7 +195,7 @@ class TimelineCleanedUp(DomainEvent, frozen=True, kw_only=True):
 
 
 class TimelineDigested(DomainEvent, frozen=True, kw_only=True):
-    """Records of a closed timeline were read, and what they are was written down."""
+    """Records of a closed timeline were read, and their digests were recorded."""
 
     TOPIC = "timeline.digested"
     KEY = "event_type"
@@ -205,7 +206,7 @@ class TimelineDigested(DomainEvent, frozen=True, kw_only=True):
     topic: str
     blocks: tuple[DigestedBlock, ...]
     next: tuple[int, ...]
-    """For each partition the position up to which all records are in a block, or had expired."""
+    """The position of each partition up to which all records are in a block, or had expired."""
 
 
 class TimelinesRepartitioned(DomainEvent, frozen=True, kw_only=True):
@@ -284,10 +285,10 @@ def _repartitioned(timeline: Timeline, partitions: int) -> Timeline:
 
 
 def describe_change(topic: str, before: Timelines | None, after: Timelines | None) -> str:
-    """What a change of timelines has done.
+    """Describe the effect of a change of timelines.
 
     Args:
-        topic: of the domain event.
+        topic: the topic of the domain event.
         before: the timelines before it.
         after: the timelines after it.
     """

@@ -36,7 +36,7 @@ class TopicCreationStarted(DomainEvent, frozen=True, kw_only=True):
 
 
 class TopicCreationEnded(DomainEvent, frozen=True, kw_only=True):
-    """The topic belongs to a timeline, or was abandoned: other events of the same command say which."""
+    """The topic belongs to a timeline, or was abandoned: other events of the same command show which."""
 
     TOPIC = "topic-creation.ended"
     KEY = "topic"
@@ -115,11 +115,11 @@ class DigestedBlock(msgspec.Struct, frozen=True):
     first: int
     """The position at which the block begins."""
     next: int
-    """The position behind the block."""
+    """The position after the block."""
     records: int
-    """The number of records in it: less than positions where Kafka's own entries took some."""
+    """The number of records in it: less than positions if Kafka's own entries took some."""
     digest: str
-    """In hexadecimal."""
+    """The digest in hexadecimal."""
 
 
 class BlockDigest:
@@ -150,7 +150,7 @@ class BlockDigest:
         self.size += len(data)
 
     def end(self, next_: int) -> DigestedBlock:
-        """Return the block, given the position behind it."""
+        """Return the block, given the position after it."""
         return DigestedBlock(self._partition, self._first, next_, self.records, self._hash.hexdigest())
 
 
@@ -169,7 +169,7 @@ class DigestsTopics(Protocol):
             topic: an existing topic.
             partition: its number.
             first: the position of the first record.
-            stop: the position at which the block ends; behind the last record at most.
+            stop: the position at which the block ends; at most the one after the last record.
             bytes_max: the block ends soon after it has this size.
 
         Returns:

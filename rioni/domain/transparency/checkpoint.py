@@ -57,9 +57,9 @@ def parse_checkpoint(text: str) -> Checkpoint:
 
 
 def leaf(fields: Fields) -> bytes:
-    """Return what the tree holds of an entry of the log: everything but the data, of which it has the SHA-256.
+    """Return the leaf of an entry of the log in the tree: everything but the data, which its SHA-256 replaces.
 
-    The fields stand in the order of `rioni.domain.hash_chain`, each behind its length as four bytes, big-endian:
+    The fields are in the order of `rioni.domain.hash_chain`, each after its length as four bytes, big-endian:
     numbers in decimal, text in UTF-8, the digest as 32 bytes.
 
     Raises:
@@ -79,9 +79,9 @@ class Cosignature(NamedTuple):
     witness: str
     """The name of its key."""
     size: int
-    """Of the tree."""
+    """The size of the tree."""
     text: str
-    """Of the checkpoint."""
+    """The text of the checkpoint."""
     signature: str
     """The line of the signed note."""
 
@@ -90,7 +90,7 @@ class Cosignatures(Protocol):
     """Keeps the newest cosignature of each witness. Calls block on the database; all raise Unavailable."""
 
     def add(self, cosignature: Cosignature) -> None:
-        """Keep a cosignature in place of an older one; one of a smaller tree changes nothing."""
+        """Keep a cosignature, replacing an older one; one of a smaller tree changes nothing."""
 
     def all(self) -> Sequence[Cosignature]:
         """Return the newest one of each witness, by name."""

@@ -24,7 +24,7 @@ class LogKey(NamedTuple):
 
     verifier: Verifier
     signature: str = ""
-    """Of the key before, as a line of a signed note; empty for the first key, and after a key that was lost."""
+    """The signature by the previous key, as a line of a signed note; empty for the first key, and after a lost key."""
 
 
 class SigningKey(NamedTuple):
@@ -32,7 +32,7 @@ class SigningKey(NamedTuple):
 
     private: Ed25519PrivateKey
     signature: str = ""
-    """Of the key before, as in `LogKey`."""
+    """The signature by the previous key, as in `LogKey`."""
     lost: str = ""
     """The verifier key of the key before, if that was lost."""
 
@@ -106,20 +106,20 @@ class LogKeys(msgspec.Struct, frozen=True, kw_only=True):
     """The state of the keys."""
 
     keys: tuple[RecordedKey, ...] = ()
-    """In the order in which they were added; the last one signs."""
+    """The keys in the order in which they were added; the last one signs."""
 
 
 class LogKeyAdded(DomainEvent, frozen=True, kw_only=True):
-    """From now on checkpoints are signed with this key."""
+    """A key was added, which signs checkpoints from now on."""
 
     TOPIC = "log-keys.added"
     KEY = "name"
 
     name: str = LOG_KEYS
     verifier: str
-    """As in `RecordedKey`."""
+    """The verifier key, as in `RecordedKey`."""
     signature: str = ""
-    """As in `RecordedKey`."""
+    """The signature by the key before it, as in `RecordedKey`."""
 
 
 def evolve(state: LogKeys | None, event: DomainEvent) -> LogKeys:

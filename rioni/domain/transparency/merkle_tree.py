@@ -18,14 +18,14 @@ EMPTY_ROOT: bytes = sha256(b"").digest()
 """The root of a tree without leaves."""
 
 PROOF_HASHES_MAX = 64
-"""More than any proof in a tree of 2^63 leaves has."""
+"""The maximum number of hashes in a proof: more than any proof in a tree of 2^63 leaves has."""
 
 Node = Callable[[int, int], bytes]
 """Returns the hash of a complete subtree by its level and index."""
 
 
 class InvalidProof(Invalid):
-    """A proof does not show what it is meant to show."""
+    """A proof is not valid for its claim."""
 
 
 def leaf_hash(leaf: bytes) -> bytes:
@@ -52,7 +52,7 @@ class Frontier:
     def __init__(self) -> None:
         self.size = 0
         self._subtrees: list[bytes] = []
-        """From the largest one to the smallest."""
+        """The roots of complete subtrees, from the largest to the smallest."""
 
     def append(self, leaf: bytes) -> None:
         """Add a leaf, given by its hash."""
@@ -235,7 +235,7 @@ _NUMBER_CHARACTERS_MAX = 34
 
 
 class Tile(NamedTuple):
-    """Which tile, or bundle of entries."""
+    """The coordinates of a tile, or of a bundle of entries."""
 
     level: int
     number: int
@@ -260,10 +260,10 @@ def tile_path(tile: Tile, kind: str | None = None) -> str:
 
 
 def parse_tile(level: str, rest: str) -> Tile:
-    """Read the path of a tile behind `tile/`.
+    """Read the path of a tile, without its prefix `tile/`.
 
     Args:
-        level: the first part: a level, or `entries`, which stands for level 0.
+        level: the first part: a level, or `entries`, which means level 0.
         rest: the others: number and width.
 
     Raises:

@@ -52,7 +52,7 @@ class Signature(NamedTuple):
 
     name: str
     id: bytes
-    """Of the key."""
+    """The id of the key."""
     data: bytes
 
     def __str__(self) -> str:

@@ -30,7 +30,7 @@ class Shape:
         return "'integer'" in repr(self.schema)
 
     def __call__(self, members: Any) -> None:
-        """Check a body, and make `1.0` an integer where one belongs; raises JsonSchemaValueException."""
+        """Check a body, and convert `1.0` to an integer if one is expected; raises JsonSchemaValueException."""
         self._check(members)
         if self._has_integers:
             _as_integers(self.schema, members)
@@ -59,7 +59,7 @@ def _item(title: str, **properties: Any) -> dict[str, Any]:
 
 STRING = _nullable("string")
 INTEGER = _nullable("integer", minimum=-(2**63), maximum=2**63 - 1)
-"""Of 64 bits: what reads the log, in whatever language, has room for it."""
+"""An integer of 64 bits, which readers of the log in any language can represent."""
 STRINGS = _nullable("array", items={"type": "string"})
 STRING_MAP = _nullable("object", additionalProperties={"type": "string"})
 ATTRIBUTES = _nullable("array", items=_item("SubmittedAttribute", data_type=STRING, value=STRING))

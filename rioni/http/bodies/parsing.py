@@ -34,14 +34,14 @@ T = TypeVar("T")
 
 
 CURSORS_MAX = 1_000
-"""PERF: arithmetic with so many takes 10 ms."""
+"""PERF: arithmetic with this many cursors takes 10 ms."""
 VIOLATIONS_MAX = 100
-"""How many are told; a body may hold thousands."""
+"""How many violations are reported; a body may hold thousands."""
 _NOT_ABSENT = ("partition_strategy", "consumer_group")
 """The members for which null differs from absent."""
 _ATTRIBUTE_MEMBERS = ("data_type", "value")
 _UNIQUE = json.JSONDecoder(object_pairs_hook=unique_members, parse_int=len, parse_float=len)
-"""Raises JsonError where an object has a member twice; numbers are not looked at."""
+"""Raises JsonError if an object has a member twice; numbers are not parsed."""
 
 
 def event_type_spec(body: bytes) -> EventTypeSpec:
@@ -141,7 +141,7 @@ def place_of_pair(item: Mapping[str, Any]) -> CursorSpec:
 
 
 def cursors(body: bytes) -> list[dict[str, Any]]:
-    """Read a list of cursors, which may say how far to shift them.
+    """Read a list of cursors, each optionally with a shift.
 
     Raises:
         Malformed: not JSON, or a wrong JSON type.
@@ -187,7 +187,7 @@ def feature(body: bytes) -> tuple[str, bool]:
 
 
 def storage(body: bytes) -> StorageEntry:
-    """Read a storage; what its configuration holds is checked when it is created.
+    """Read a storage; its configuration is checked when it is created.
 
     Raises:
         Malformed: not JSON, or a wrong JSON type.
@@ -231,7 +231,7 @@ def redrive(subscription_id: str, body: bytes) -> RedriveDeadLetters:
     Raises:
         Malformed: not JSON, or a wrong JSON type.
         InvalidCursor: an offset is invalid.
-        InvalidFields: the place to go on at lacks its partition or offset.
+        InvalidFields: the place to continue at lacks its partition or offset.
     """
     members = _read(body, body_schemas.REDRIVE)
     _require([*_gaps(members, "after", ("partition", "offset"))])
@@ -287,7 +287,7 @@ def stream_ticket(body: bytes) -> str:
 
 
 def job_report(body: bytes) -> JobReport:
-    """What a job tells of itself.
+    """Read the report of a job about itself.
 
     Raises:
         Malformed: not JSON, a wrong JSON type, an unknown literal, or a text that is too long.

@@ -26,23 +26,24 @@ from rioni.http.caller import client_key
 WORKER_BYTES_MAX, CLIENT_BYTES_MAX = 200_000_000, 100_000_000
 RETRY_AFTER_S = 1
 LARGE_BYTES = 1_000_000
-"""After bodies of this size memory is returned to the system."""
+"""The size of bodies after which memory is returned to the system."""
 JSON_BYTES_MAX = 262_144
 DEFINITION_BYTES_MAX = 2_000_000
-"""Of an event type: a schema of the largest size fits, whatever way its characters are escaped."""
+"""The limit for the body of an event type: a schema of the largest size fits, however its characters are escaped."""
 
 READ_BYTES = 65_536
 INFLATED_STEP_BYTES = 131_072
-"""PERF: inflating so much takes 1 ms; the steps of a turn are followed by a pause, in which other greenlets run."""
+"""PERF: inflating this many bytes takes 1 ms; the steps of a turn are followed by a pause, in which other greenlets
+run."""
 TURN_WAIT_S = 30.0
 """Time limit of waiting for the steps of other requests."""
 TURN_RETRY_AFTER_S = 5
 RATIO_MAX, RATIO_BYTES_MIN = 200, 10_000_000
 """PERF: gzip makes a fiftieth of events that differ in an id and a time, and a thousandth of one byte repeated."""
 GZIP_MEMBERS_MAX = 1_000
-"""gzip allows several compressed parts one after the other (RFC 1952, 2.2); tools make one, or one for each 64 kB."""
+"""gzip allows several compressed parts in a row (RFC 1952, 2.2); tools make one, or one for each 64 kB."""
 GZIP_BYTES = 40_000
-"""Memory of the library for one body, beside the output."""
+"""Memory of the library for one body, in addition to the output."""
 ZSTD_WINDOW_BYTES_MAX = 2**23
 ZSTD_STEP_BYTES = 32
 """PERF: four bytes of Zstandard can become 128 kB, so these become 1 MB at most."""
@@ -105,7 +106,7 @@ def _too_large(bytes_max: int) -> TooLarge:
 
 
 def hold(req: falcon.Request, size: int) -> None:
-    """Count received bytes of a request's body; raises what `BodyBudget.reserve` raises."""
+    """Count received bytes of a request's body; raises as `BodyBudget.reserve` does."""
     context = req.context
     budget: BodyBudget | None = getattr(context, "bodies", None)
     if budget is not None:
@@ -201,7 +202,7 @@ class Inflater:
         """Yield the pieces of a body without its content coding.
 
         Args:
-            pieces: as received from the client.
+            pieces: the pieces as received from the client.
             coding: the header `Content-Encoding`; other codings than gzip and zstd are ignored.
             reserve: called with the bytes of memory that inflating takes, before it does; may raise.
 
@@ -275,7 +276,7 @@ class _Ratio:
         self.received = self._inflated = 0
 
     def checked(self, piece: bytes) -> bytes:
-        """Count what has been inflated; raises TooLarge where the ratio is above the limit."""
+        """Count inflated bytes; raises TooLarge if the ratio is above the limit."""
         self._inflated += len(piece)
         if self._inflated > RATIO_BYTES_MIN and self._inflated > RATIO_MAX * self.received:
             raise TooLarge(
@@ -286,7 +287,7 @@ class _Ratio:
 
 
 def _window_bytes(beginning: bytes) -> int:
-    """The memory that a Zstandard frame needs, as its header says; the largest allowed where that is not known."""
+    """The memory that a Zstandard frame needs, from its header; the largest allowed if that is unknown."""
     if len(beginning) < _ZSTD_HEADER_BYTES_MAX:
         return ZSTD_WINDOW_BYTES_MAX
     try:

@@ -26,9 +26,10 @@ HEAD_BYTES_MAX = 2_048
 END = b"\r\n\r\n"
 
 _VARYING = re.compile(rb"\r\n((?i:content-length|x-flow-id)): ([!-~]{1,64})(?=\r\n)")
-"""The headers whose values may differ, in the form that clients send. Other forms are part of what must be the same."""
+"""The headers whose values may differ, in the form that clients send. Headers in other forms belong to the parts that
+must match."""
 _VARIABLES = {"CONTENT-LENGTH": "CONTENT_LENGTH", "X-FLOW-ID": "HTTP_X_FLOW_ID"}
-"""The same headers in the WSGI environment."""
+"""The headers whose values may differ, with their names in the WSGI environment."""
 _OF_CONNECTION = {"wsgi.input", "wsgi.early_hints", "gunicorn.socket", "REMOTE_ADDR", "REMOTE_PORT"}
 _PARSED = ("method", "uri", "path", "query", "fragment", "version")
 
@@ -37,15 +38,15 @@ class Head(NamedTuple):
     """The head of a request, as it was received."""
 
     fixed: tuple[bytes, ...]
-    """What must be the same: all but the varying values."""
+    """The parts of a head that must match: everything but the varying values."""
     values: Sequence[str]
     """The varying values."""
     length: int
-    """In bytes, with the empty line that ends it."""
+    """The length in bytes, with the empty line that ends the head."""
 
 
 def head_of(received: bytearray) -> Head | None:
-    """Take the head from the beginning of what was received; None if it is incomplete or too long."""
+    """Take the head from the beginning of the received bytes; None if it is incomplete or too long."""
     end = received.find(END, 0, HEAD_BYTES_MAX)
     if end < 0:
         return None
@@ -56,7 +57,7 @@ def head_of(received: bytearray) -> Head | None:
 
 
 class KnownHead:
-    """What gunicorn has parsed from a head, and the WSGI environment that it has made of it."""
+    """The attributes that gunicorn has parsed from a head, and the WSGI environment that it has made of it."""
 
     __slots__ = ("_environ", "_headers", "_parsed", "_places")
 
@@ -64,7 +65,7 @@ class KnownHead:
         """Keep a parsed request.
 
         Raises:
-            ValueError: the varying headers can't be told apart.
+            ValueError: the varying headers can't be distinguished.
         """
         places = [(place, name) for place, (name, _) in enumerate(req.headers) if name in _VARIABLES]
         if [req.headers[place][1] for place, _ in places] != values or len({name for _, name in places}) < len(values):
@@ -74,7 +75,7 @@ class KnownHead:
         self._environ: dict[str, Any] = {}
 
     def fill(self, req: Any, values: Sequence[str]) -> None:
-        """Set what gunicorn's parser would set."""
+        """Set the attributes that gunicorn's parser would set."""
         req.__dict__.update(self._parsed)
         req.headers = headers = self._headers.copy()
         for (place, name), value in zip(self._places, values, strict=True):
@@ -102,7 +103,7 @@ class KnownHeads:
         self._heads: dict[tuple[bytes, ...], KnownHead] = {}
 
     def get(self, head: Head) -> KnownHead | None:
-        """Return what is known of a head."""
+        """Return the known head that matches a head."""
         return self._heads.get(head.fixed)
 
     def add(self, head: Head, req: Any) -> KnownHead | None:
@@ -137,7 +138,7 @@ def create(req: Any, sock: Any, client: Any, server: Any, cfg: Any) -> tuple[Any
 
 HTTP_1_1 = (1, 1)
 HEADERS_BYTES_MAX = 65_536
-"""Of all headers together. PERF: reading them takes the square of their length, here up to 20 ms."""
+"""The limit for all headers together. PERF: reading them takes the square of their length, here up to 20 ms."""
 REST_BYTES_MAX = 200_000_000
 """Limit of draining a body that is not wanted: more than any accepted body."""
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[\w.~!$&'()*+,;=%-]*)(:[0-9]*)?", re.ASCII)
@@ -159,7 +160,7 @@ class BoundedRequest(Request):  # type: ignore[misc]  # gunicorn has no types
     """A request whose headers are bounded in sum; gunicorn would allow the product of its two other limits."""
 
     known_head: KnownHead | None = None
-    """What is remembered of its head, if anything."""
+    """The known head that matches this request's, if any."""
     _known_heads = KnownHeads()
 
     def parse(self, unreader: Any) -> Any:
@@ -168,7 +169,7 @@ class BoundedRequest(Request):  # type: ignore[misc]  # gunicorn has no types
         return super().parse(unreader)
 
     def _parse_python(self, unreader: Any, buf: bytearray) -> Any:
-        """Parse what was received, or find that the same was parsed before; returns what follows the head."""
+        """Parse the received bytes, or reuse the result for an equal head; returns the bytes after the head."""
         head = head_of(buf)
         if head is not None and (known := self._known_heads.get(head)) is not None:
             self.known_head = known
@@ -192,11 +193,11 @@ class ClosingReader:
 
     @property
     def at_end(self) -> bool:
-        """Whether the whole body was read, as its length says; False where it has none. PERF: saves a read."""
+        """Whether the whole body was read, by its declared length; False if it has none. PERF: saves a read."""
         return getattr(self._reader, "length", None) == 0
 
     def read(self, size: int) -> bytes:
-        """Read at most `size` bytes; raises what gunicorn raises."""
+        """Read at most `size` bytes; raises as gunicorn does."""
         try:
             data: bytes = self._reader.read(size)
         except Exception:
@@ -208,7 +209,8 @@ class ClosingReader:
 def discard_rest(req: Any) -> bool:
     """Drain the body of a request that was answered before its end, so that the client gets the answer.
 
-    Closing a connection of which something is unread resets it, and the client may lose what it has not read by then.
+    Closing a connection with unread data resets it, and the client may lose the part of the answer that it has not
+    read.
 
     Returns:
         Whether the next request can follow. It can't if reading failed, or the body goes on for more than

@@ -21,10 +21,10 @@ from rioni.domain.errors import Unavailable
 
 BACKLOG = 2_048
 UNSENT_BYTES_MAX = 262_144
-"""What the kernel takes of an answer before it is sent: the rest is in the budget of answers.
+"""How many bytes of an answer the kernel takes before they are sent: the rest is in the budget of answers.
 
-By itself it takes up to 4 MB for each client that does not read (`net.ipv4.tcp_wmem`). A smaller buffer (`SO_SNDBUF`)
-would also bound what is under way, and so the rate to clients that are far away.
+By default it takes up to 4 MB for each client that does not read (`net.ipv4.tcp_wmem`). A smaller buffer (`SO_SNDBUF`)
+would also limit the bytes in flight, and so the rate to clients that are far away.
 """
 
 
@@ -32,7 +32,7 @@ def listen(host: str, port: int) -> socket.socket:
     """Listen; connections that are accepted have the options of this socket.
 
     Raises:
-        Unavailable: the port is taken or not allowed, or the address is none of this machine.
+        Unavailable: the port is taken or not allowed, or the address is not one of this machine.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
@@ -106,10 +106,10 @@ class BalancedServer(StreamServer):
         """Create the server; the further arguments are those of `StreamServer`.
 
         Args:
-            counts: of all workers.
-            number: of this one.
-            args: of `StreamServer`.
-            kwargs: of `StreamServer`.
+            counts: the connection counts of all workers.
+            number: the number of this worker.
+            args: arguments of `StreamServer`.
+            kwargs: keyword arguments of `StreamServer`.
         """
         self._counts, self._number = counts, number
         self._connections = self._least = 0
@@ -171,7 +171,7 @@ class TlsSocket(ssl.SSLSocket):
     """A TLS connection with the read, write and shutdown behaviour of a plain one."""
 
     def recv(self, size: int = 1024, flags: int = 0) -> bytes:
-        """Read; raises ConnectionResetError where the client breaks the protocol."""
+        """Read; raises ConnectionResetError if the client breaks the protocol."""
         try:
             return super().recv(size, flags)
         except ssl.SSLError as ex:
@@ -185,11 +185,11 @@ class TlsSocket(ssl.SSLSocket):
             raise ConnectionResetError(errno.ECONNRESET, str(ex)) from ex
 
     def shutdown(self, how: int) -> None:
-        """Shut down the connection below; that of `ssl` would let what is sent afterwards go out in plain text."""
+        """Shut down the connection below; that of `ssl` would let later data go out in plain text."""
         socket.socket.shutdown(self, how)
 
     def close(self) -> None:
-        """Close, and say so first (close_notify) where that needs no waiting: clients tell it from a cut by that."""
+        """Close, after a close_notify if it needs no waiting: it lets clients distinguish the end from a cut."""
         with contextlib.suppress(OSError, ValueError):
             self.settimeout(0)
             self.unwrap()
@@ -207,7 +207,7 @@ class Tls:
             key: PEM file with its private key, without a passphrase.
 
         Raises:
-            Unavailable: a file can't be used; the text says which, and why.
+            Unavailable: a file can't be used; the message names it, with the reason.
         """
         self._certificate, self._key = certificate, key
         self._seen = self._stamp()

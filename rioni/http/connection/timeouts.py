@@ -17,16 +17,17 @@ from rioni.http.connection.listener import Tls
 SMALL_BYTES = 65_536
 """Bytes that the kernel mostly accepts at once."""
 RECEIVED_BYTES = 65_536
-"""At a time. PERF: gunicorn copies what it has not passed on yet with each read, and would ask for a whole body."""
+"""The most that is read at a time. PERF: with each read gunicorn copies what it has not passed on yet, and it would ask
+for a whole body."""
 
 
 class Deadlines(NamedTuple):
     """Time limits of a client."""
 
     header_s: float
-    """From the first byte of a request to the end of its headers."""
+    """The time limit from the first byte of a request to the end of its headers."""
     body_s: float
-    """For the body; also the longest pause within one that takes longer, and for reading an answer."""
+    """The time limit for the body; also the longest pause within one that takes longer, and for reading an answer."""
     body_bytes_per_s: float
     """Minimum upload rate; each received byte extends the body timeout."""
 
@@ -34,7 +35,7 @@ class Deadlines(NamedTuple):
 class DeadlineSocket:
     """The socket of a client, with time-outs for reading and writing.
 
-    Reading raises ConnectionResetError in the headers, where no answer is possible yet, and TimeoutError in a body.
+    Reading raises ConnectionResetError in the headers, when no answer is possible yet, and TimeoutError in a body.
     """
 
     def __init__(self, sock: Any, deadlines: Deadlines, monotonic_s: Callable[[], float]) -> None:
@@ -52,7 +53,7 @@ class DeadlineSocket:
 
         Args:
             tls: the certificate.
-            timeout: `timeout(seconds)` ends what is done within it, with TimeoutError.
+            timeout: `timeout(seconds)` ends its block with TimeoutError after that time.
 
         Raises:
             OSError: there was no handshake, or not in time.
@@ -62,7 +63,7 @@ class DeadlineSocket:
             self._sock.do_handshake()
 
     def expect_body(self, *, answered: bool = False) -> None:
-        """Apply the deadline of the body from now on; or of what is left of it once the request is answered."""
+        """Apply the deadline of the body from now on; or of the rest of the body once the request is answered."""
         self._in_body, self._begin_s, self._received_bytes = True, self._monotonic_s(), 0
         self._answered = answered
 
@@ -87,13 +88,13 @@ class DeadlineSocket:
             self._sock.shutdown(socket.SHUT_RD)
 
     def cut(self) -> None:
-        """End the connection in both directions, at once: what is under way on it fails."""
+        """End the connection in both directions, at once: reads and writes in progress fail."""
         self._ended = True
         with contextlib.suppress(OSError):
             self._sock.shutdown(socket.SHUT_RDWR)
 
     def recv(self, size: int) -> bytes:
-        """Read what has come, at most so many bytes, and never more than `RECEIVED_BYTES`."""
+        """Read the available bytes, up to `size` and never more than `RECEIVED_BYTES`."""
         patience_s = self._patience_s()
         if patience_s is not None and patience_s <= 0:
             raise self._too_slow()
@@ -161,7 +162,7 @@ ROOM = 0.01
 
 
 class OpenConnections:
-    """Those of one worker, by the address that they come from."""
+    """The open connections of one worker, by client address."""
 
     def __init__(self, connections_max: int) -> None:
         """Start with none.
@@ -171,7 +172,7 @@ class OpenConnections:
         """
         self._kept_max = connections_max - int(connections_max * ROOM)
         self.count = 0
-        """Of all addresses."""
+        """The number of connections from all addresses."""
         self._of_addresses: dict[str, dict[DeadlineSocket, None]] = {}
 
     def __iter__(self) -> Iterator[DeadlineSocket]:
@@ -179,9 +180,10 @@ class OpenConnections:
         return iter([sock for each in self._of_addresses.values() for sock in each])
 
     def add(self, sock: DeadlineSocket, address: str) -> None:
-        """Count a connection; where there are too many, end one that waits, of an address that has as many or more.
+        """Count a connection; if there are too many, end a waiting one of an address that has as many or more.
 
-        Addresses with the most are looked at first. Where all others are served, the new one ends if it is of these.
+        Addresses with the most connections are checked first. If all others are being served, the new one ends if it is
+        of these addresses.
         """
         own = self._of_addresses.setdefault(address, {})
         own[sock] = None

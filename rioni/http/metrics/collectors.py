@@ -23,7 +23,7 @@ LATENCY_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1,
 
 
 class _About(NamedTuple):
-    """What Prometheus is told of a metric."""
+    """The description of a metric for Prometheus."""
 
     name: str
     help: str
@@ -207,7 +207,7 @@ class Metrics:
         return registry
 
     def without_tables(self) -> Collector:
-        """The same without what has a table of its own, `event_types` and `lags`."""
+        """The metrics, except `event_types` and `lags`, which have tables."""
         if MULTIPROCESS_FOLDER not in os.environ:
             return self._registry
         return MultiProcessCollector(None)  # type: ignore[no-untyped-call]  # prometheus_client leaves it out

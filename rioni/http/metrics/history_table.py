@@ -24,7 +24,7 @@ EVERY_S = 10
 SAMPLES = 360
 """An hour."""
 SERIES_MAX = 4_000
-"""Each takes 3.2 kB, 13 MB in all."""
+"""The maximum number of series, each of which takes 3.2 kB, 13 MB in all."""
 NAMES_MAX = 5_000
 """Known without decoding them again; each takes 700 bytes, 4 MB in all. PERF: saves 3 of 5 ms of each read."""
 READS_MAX = 3
@@ -52,7 +52,7 @@ class History(NamedTuple):
 
     times_ms: Sequence[int]
     values: Mapping[Series, Sequence[float]]
-    """Not a number where there is no value."""
+    """The values of each series; NaN if there was no value at a time."""
 
 
 class HistoryTable:
@@ -62,7 +62,7 @@ class HistoryTable:
         """Open the table; continues the one that a dead process has left.
 
         Args:
-            folder: where all processes share it; None for a process without others.
+            folder: the folder in which all processes share it; None for a process without others.
             series_max: how many series have a column at the same time; further ones are left out.
         """
         self._columns = series_max
@@ -81,7 +81,7 @@ class HistoryTable:
         Args:
             now_ms: the time of the values.
             values: by series. Those that are zero have no column of their own unless they had other values. It is not a
-                number where there is no value now; series that are left out are gone.
+                number if there is no value now; series that are left out are removed.
         """
         # Odd while it is written.
         version, rows = _HEAD.unpack_from(self._table)
@@ -134,7 +134,7 @@ class HistoryTable:
     def read(self, wanted: Callable[[Series], bool], series_max: int, *, largest: bool = False) -> tuple[History, int]:
         """The values of some series, and how many there are.
 
-        PERF: 1.5 ms where all columns are used, and 15 us for each series.
+        PERF: 1.5 ms if all columns are used, and 15 us for each series.
 
         Args:
             wanted: chooses the series.

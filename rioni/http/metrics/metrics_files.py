@@ -20,16 +20,16 @@ from rioni.files.locks import try_lock
 # process counts in its own memory, and other workers don't show its counts in `/metrics` until it is replaced.
 
 INITIAL_BYTES = 65_536
-"""Of a file of `prometheus_client`."""
+"""The initial size of a file of `prometheus_client`."""
 
 _OF_ENTRY = 64
-"""What an entry of such a file takes beside its key, and a little more."""
+"""The bytes that an entry of such a file takes in addition to its key, rounded up."""
 
 _log = structlog.get_logger("rioni.server")
 
 
 def allocated(file: IO[bytes], size: int) -> bool:
-    """Give a file this length at least, and blocks for it; False, and nothing changed, where the disk has no room."""
+    """Allocate at least this length for a file, with its blocks; False, changing nothing, if the disk is full."""
     before = os.fstat(file.fileno()).st_size
     try:
         os.posix_fallocate(file.fileno(), 0, max(size, before))
@@ -46,7 +46,7 @@ def in_memory() -> IO[bytes]:
 
 
 def mapped(path: Path, size: int) -> mmap.mmap:
-    """Map a file of a fixed size, made where it doesn't exist; memory of this process where the disk has no room."""
+    """Map a file of a fixed size, made if it doesn't exist; memory of this process if the disk has no room."""
     with path.open("a+b") as file:
         if allocated(file, size):
             return mmap.mmap(file.fileno(), size)

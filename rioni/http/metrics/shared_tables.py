@@ -66,7 +66,7 @@ class EventTypeCounts(Collector):
     def add(
         self, name: str, *, events: int = 0, bytes_: int = 0, deleted: int = 0, duplicates: int = 0, refused: int = 0
     ) -> None:
-        """Count for an event type; for `OTHERS` where the table is full. PERF: 1 µs."""
+        """Count for an event type; for `OTHERS` if the table is full. PERF: 1 µs."""
         if name not in self._row_of:
             if self._free:
                 self._add_row(name)
@@ -97,7 +97,7 @@ class EventTypeCounts(Collector):
         return totals
 
     def collect(self) -> Iterator[CounterMetricFamily]:
-        """The same as `prometheus_client` asks for them."""
+        """Yield the sums as counters for `prometheus_client`."""
         totals = self.totals()
         for index, (metric, description) in enumerate(_METRICS):
             family = CounterMetricFamily(metric, description, labels=["event_type"])
@@ -160,24 +160,24 @@ _UNKNOWN = -1
 
 
 class Shown(NamedTuple):
-    """What the table holds."""
+    """The contents of the table."""
 
     as_of_ms: int = 0
     """All changes before this time are included; 0 before the first look."""
     lags: Mapping[str, Lag] = {}
     others: Lag | None = None
-    """The sum of events, and the oldest of them, of all further subscriptions; None if there are none."""
+    """The sum of events, and the oldest of them, of all further subscriptions; None without any."""
 
 
 class LagTable(Collector):
-    """The table: two halves, of which one is shown while the other one is written."""
+    """The table: two halves, one of which is shown while the other one is written."""
 
     def __init__(self, folder: Path | None, rows: int) -> None:
         """Open the table.
 
         Args:
-            folder: where all processes share it; None for a process without others.
-            rows: of subscriptions that are shown each by itself.
+            folder: the folder in which all processes share it; None for a process without others.
+            rows: the rows of subscriptions that are shown each by itself.
         """
         self._rows = rows
         self._half = _HEAD.size + rows * _LAG_ROW.size
@@ -194,7 +194,7 @@ class LagTable(Collector):
 
         Args:
             find: returns a subscription, or raises SubscriptionNotFound, so that it is not shown.
-            clock: tells the age of events.
+            clock: gives the time for the age of events.
         """
         self._find, self._clock = find, clock
 
@@ -202,7 +202,7 @@ class LagTable(Collector):
         """Replace the content; for one process at a time. PERF: 1 us for each row, and 2 ms to choose of 10,000.
 
         Args:
-            lags: of all subscriptions.
+            lags: the lags of all subscriptions.
             events: the sum of their events.
             as_of_ms: see `Shown`.
             now_s: on the monotonic clock.

@@ -28,7 +28,7 @@ RECHECK_S = 30.0
 """Interval at which a stream rechecks its token: including caches, a revoked token ends its streams within 60 s."""
 
 SCOPES_KEPT_MAX = 1_024
-"""More than there are routes and methods; clients may invent methods."""
+"""How many scopes are kept: more than there are routes and methods; clients may invent methods."""
 
 EVENT_TYPE_WRITE = "nakadi.event_type.write"
 CONFIG_WRITE = "nakadi.config.write"
@@ -126,7 +126,7 @@ class Authentication:
         """Authenticate the header `Authorization`.
 
         Raises:
-            Unauthenticated: it holds no token, or an invalid one; the text says which.
+            Unauthenticated: it holds no token, or an invalid one; the message distinguishes these.
             TokensUnavailable: no token source is available.
         """
         if self.policy.mode is Mode.OFF:
@@ -143,12 +143,12 @@ class Authentication:
 
         Args:
             text: the ticket.
-            path: of the stream.
-            resume: what the client returns of the last id that it has received; empty if there is none.
-            tickets: of the installation.
+            path: the path of the stream.
+            resume: the proof from the last id that the client has received; empty if it has none.
+            tickets: the tickets of the installation.
 
         Raises:
-            Unauthenticated: it opens no stream at the path now, or the token behind it is no longer valid.
+            Unauthenticated: it opens no stream at the path now, or its token is no longer valid.
             TokensUnavailable: no token source is available.
             TooManyStreams: the client uses too many tickets.
             Unavailable: the use can't be noted.

@@ -24,7 +24,7 @@ _REFUSED = "rioni.refused_prefix"
 
 
 def below_base_path(app: Wsgi, config: Config) -> Wsgi:
-    """A WSGI application below its base path; the same application where there can be none."""
+    """A WSGI application below its base path; the same application if no setting allows one."""
     if not config.base_path and not config.trusted_proxies:
         return app
     trusted = networks(config.trusted_proxies)

@@ -1,9 +1,9 @@
 """Rejects cross-site requests of browsers, and DNS rebinding.
 
 A web page may let its visitor's browser send requests to any address that the browser reaches, a broker on localhost
-among them. Browsers say so in `Sec-Fetch-Site` and `Origin`, which pages can't change (Fetch standard, chapters 3.2 and
-Fetch Metadata). A page that rebinds its own host name to the broker's address passes for the broker's own site; the
-`Host` header still has the page's name. Clients that are no browsers send neither of the first two.
+among them. Browsers announce this in `Sec-Fetch-Site` and `Origin`, which pages can't change (Fetch standard, chapters
+3.2 and Fetch Metadata). A page that rebinds its own host name to the broker's address passes for the broker's own site;
+the `Host` header still has the page's name. Clients that are no browsers send neither of the first two.
 """
 
 from functools import lru_cache
@@ -32,7 +32,7 @@ _PORTS = {"http": 80, "https": 443}
 
 
 class HostMiddleware:
-    """Rejects requests of browsers for other hosts, on whatever path."""
+    """Rejects requests of browsers for other hosts, on any path."""
 
     def __init__(self, config: Config) -> None:
         self._names = frozenset((config.host.lower(), *_items(config.allowed_hosts)))
@@ -110,7 +110,8 @@ def _is_own_site(origin: str | None, site: str | None, host: str) -> bool:
     """Whether a page of this broker, or no page, sends the request.
 
     Browsers that send `Sec-Fetch-Site` know better than a comparison with `Host`, which a proxy may have changed. Those
-    that do not (older ones, and all to an address that is neither local nor HTTPS) send `Origin` with what has effects.
+    that do not (older ones, and all to an address that is neither local nor HTTPS) send `Origin` with requests that
+    have effects.
     """
     if site is not None:
         return site in OWN_SITE

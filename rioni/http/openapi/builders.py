@@ -1,7 +1,7 @@
 """Builders of OpenAPI operations, parameters and responses.
 
-An operation says only what is its own. What holds for all of them (flow id, span context, bodies that are too large or
-of another type, problems that any request may meet) is added by `document`.
+An operation describes only its specifics. Whatever applies to all operations (flow id, span context, bodies that are
+too large or of another type, problems that any request may meet) is added by `document`.
 """
 
 import re
@@ -16,7 +16,7 @@ Json = dict[str, Any]
 
 JSON = "application/json"
 MAY_BE_EMPTY = "x-may-be-empty"
-"""Marks an answer that has its body or none, which OpenAPI can't say."""
+"""Marks an answer that may have a body or none, which OpenAPI can't express."""
 STRING: Json = {"type": "string"}
 INTEGER: Json = {"type": "integer"}
 BOOLEAN: Json = {"type": "boolean"}
@@ -44,7 +44,7 @@ PROBLEMS: Mapping[int, str] = {
     501: "The feature is switched off.",
     503: "A dependency is missing or writing is switched off: the same request may succeed later.",
 }
-"""What a problem of each status means, unless an operation says it more precisely."""
+"""The meaning of a problem of each status, unless an operation has a more precise description."""
 
 
 def operation(
@@ -58,17 +58,17 @@ def operation(
     problems: Iterable[int] | Mapping[int, str] = (),
     deprecated: bool = False,
 ) -> Json:
-    """One method of one path.
+    """Describe one method of one path.
 
     Args:
         tag: the part of the API that it belongs to.
-        summary: what it does, as a short imperative; unique, since links are made of it.
-        answers: what succeeds, by status.
-        description: what else a client must know; paragraphs are separated by empty lines, `code` by backticks.
-        parameters: of path, query and header.
-        body: of the request; see `body`.
-        problems: statuses of its own that it may answer with a problem; as a mapping with their meanings here.
-        deprecated: there is something better.
+        summary: its effect, as a short imperative; unique, since links are made of it.
+        answers: the successful answers, by status.
+        description: further text for clients; paragraphs are separated by empty lines, `code` by backticks.
+        parameters: the parameters of path, query and header.
+        body: the body of the request; see `body`.
+        problems: further statuses that it may answer with a problem; as a mapping, with their meanings here.
+        deprecated: whether clients should use another operation.
     """
     own = problems if isinstance(problems, Mapping) else dict.fromkeys(problems, "")
     described: Json = {
@@ -93,11 +93,11 @@ def answer(
     """A response of an operation: without a schema it has no body.
 
     Args:
-        description: when, and what it means.
-        schema: of the body.
-        example: of the body.
+        description: the condition and meaning of the response.
+        schema: the schema of the body.
+        example: an example of the body.
         media: the type of the body.
-        headers: names of `components/headers`, beside those of every answer.
+        headers: names of `components/headers`, in addition to those of every answer.
     """
     described: Json = {
         "description": description,
@@ -109,7 +109,7 @@ def answer(
 
 
 def problem(status: int, description: str = "") -> Json:
-    """A problem: without a description of its own the one of `components` for this status."""
+    """A problem response; refers to the shared component for the status unless `description` is given."""
     if not description:
         return reference("responses", problem_name(status))
     example = {"title": HTTPStatus(status).phrase, "status": status, "detail": "…"}
@@ -161,7 +161,7 @@ def header(name: str, description: str, schema: Json = STRING, example: Any = No
 
 
 def reference(kind: str, name: str) -> Json:
-    """A part that stands below `components`."""
+    """A reference to a part below `components`."""
     return {"$ref": f"#/components/{kind}/{name}"}
 
 

@@ -58,11 +58,11 @@ _UNAVAILABLE = {
     "oldest_available_offset": "Of the first event that can be read there.",
     "newest_available_offset": "Of the last one.",
 }
-"""What a problem tells programs about a cursor that has expired, or does not exist yet."""
+"""The members of a problem that describe a cursor that has expired, or does not exist yet, for programs."""
 
 
 def _request(shape: body_schemas.Shape, words: Notes, required: Iterable[str] = (), description: str = "") -> Json:
-    """What a body may be: the shape that checks its types, with words and what the rules require."""
+    """The schema of a request body: the shape that checks its types, with descriptions and required members."""
     noted = described(shape.schema, words)
     noted |= {"required": [*required]} if required else {}
     return noted | ({"description": description} if description else {})
@@ -82,7 +82,7 @@ _TIMELINE: Json = {
 
 
 def schemas() -> Json:
-    """All schemas by name, but for those within others that have a title."""
+    """All schemas by name, except those within others that have a title."""
     return _answered() | _accepted() | _composed()
 
 

@@ -1,4 +1,4 @@
-"""The description of the API as one OpenAPI 3.1 document: what `GET /openapi.json` answers, and `/docs` shows."""
+"""The description of the API as one OpenAPI 3.1 document, which `GET /openapi.json` returns and `/docs` shows."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -28,7 +28,7 @@ from rioni.http.openapi.paths import (
 # Gives the schemas within others places of their own: generators of clients make a type for each, with its name.
 
 _ABOUT = frozenset(("description", "default", "example", "examples"))
-"""What is said of a member, not of the type that it shares with others."""
+"""The keywords that describe a member, not the type that it shares with others."""
 _VERBATIM = frozenset(("default", "enum", "example", "examples"))
 """Keywords whose values are no schemas."""
 _WHOLE_NUMBERS: Json = {"format": "int64"}
@@ -38,8 +38,8 @@ _ANYTHING: Json = {"additionalProperties": {}}
 class NamedSchemas:
     """Collects the schemas with a title, which is their name, and leaves references in their places.
 
-    Whole numbers are said to have 64 bits, and objects of which nothing is said to have any members: generators take
-    the first for 32 bits and the second for empty.
+    Whole numbers are declared to have 64 bits, and objects without keywords to allow any members: generators take the
+    first for 32 bits and the second for empty.
     """
 
     def __init__(self) -> None:
@@ -61,7 +61,7 @@ class NamedSchemas:
         return part
 
     def members_of(self, component: Json) -> Json:
-        """A schema that has its place, and name, already: only what is within it is collected."""
+        """A schema that has its place, and name, already: only schemas inside it are collected."""
         return dict(self.referring({key: value for key, value in component.items() if key != "title"}))
 
     def _value(self, key: str, value: Any) -> Any:
@@ -193,14 +193,14 @@ def _paths() -> Iterator[tuple[str, Json]]:
 
 
 def _references(paths: Json) -> Iterator[str]:
-    """The references that stand for whole responses."""
+    """The references to whole responses."""
     for methods in paths.values():
         for operation in methods.values():
             yield from (response["$ref"] for response in operation["responses"].values() if "$ref" in response)
 
 
 def _completed(path: str, method: str, operation: Json) -> Json:
-    """An operation with what holds for all of its kind."""
+    """An operation with the parts common to all of its kind."""
     if method == "get" and path in audit.HISTORICAL:
         operation = audit.in_the_past(operation)
     responses: dict[int, Json] = {status: problem(status) for status in _EVERYWHERE}

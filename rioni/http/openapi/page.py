@@ -27,7 +27,7 @@ DEPTH_MAX = 4
 """How deep the members of members are shown."""
 
 SUBMITTED = "Submitted"
-"""What the names of schemas begin with that only bodies of requests have; they are shown there."""
+"""The prefix of the names of schemas that occur only in bodies of requests; they are shown there."""
 STREAM = Frames.MEDIA_TYPE
 _FOLDER = files("rioni.http.openapi")
 _STYLE = _FOLDER.joinpath("page.css").read_text()
@@ -119,7 +119,7 @@ class _Resolver:
         self._document = document
 
     def part(self, part: Json) -> Json:
-        """What a reference leads to, or the part itself."""
+        """The target of a reference, or the part itself."""
         while "$ref" in part:
             found: Any = self._document
             for name in part["$ref"].removeprefix("#/").split("/"):
@@ -143,7 +143,7 @@ class _Resolver:
         return " or ".join(kinds)
 
     def component_of(self, schema: Json) -> str:
-        """The name of the schema in `components` that this one, or each item of it, is; empty if there is none."""
+        """The name of the schema in `components` that this one, or each item of it, refers to; empty without one."""
         return str(schema.get("items", schema).get("$ref", "")).rpartition("/")[2]
 
     def members(self, schema: Json, prefix: str = "", depth: int = 0) -> Iterator[Member]:
@@ -168,7 +168,7 @@ class _Resolver:
                 yield from self.members(member, path, depth + 1)
 
     def inlined(self, schema: Json) -> Json:
-        """A schema with what its name stands for, where that is shown in the place: literals and bodies of requests."""
+        """A schema with its reference resolved, if its contents are shown in place: literals and bodies of requests."""
         if "items" in schema:
             return schema | {"items": self.inlined(schema["items"])}
         reference: Json = next((each for each in schema.get("anyOf", (schema,)) if "$ref" in each), {})
@@ -193,7 +193,7 @@ def _parts(document: Json, resolve: _Resolver) -> Iterator[Json]:
 
 
 def _shown(path: str, method: str, operation: Json, resolve: _Resolver) -> Json:
-    """An operation without what is the same for all of them."""
+    """An operation without the parts that all operations share."""
     body = operation.get("requestBody", {}).get("content", {}).get(JSON, {})
     shown = operation | {
         "path": path,
@@ -212,7 +212,7 @@ def _shown(path: str, method: str, operation: Json, resolve: _Resolver) -> Json:
 # --- `/openapi.json` and `/docs`: the description of the API, for machines and for people ---
 
 BASE_PATHS_CACHED = 8
-"""Each takes 0.5 MB."""
+"""How many base paths are cached; each takes 0.5 MB."""
 
 
 # PERF: the page takes 40 ms on the first request; the document a tenth of that.

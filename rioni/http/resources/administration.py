@@ -49,7 +49,7 @@ class BlacklistResource(Resource):
     """`/settings/blacklist`."""
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """List what is blocked."""
+        """List blocked applications and event types."""
         blacklist = _shown_settings(req, resp, self._dependencies).blacklist
         body = {
             f"{side.lower()}s": {
@@ -197,7 +197,7 @@ class NodesResource(Resource):
     """All nodes."""
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """Show what the workers of each node have told last."""
+        """Show the last reports of the workers of each node."""
         settings_for(req, self._dependencies)
         nodes = current(self._dependencies.coordinator.announced(), self._dependencies.clock.now_ms())
         resp.set_header("Cache-Control", "no-store")
@@ -233,7 +233,7 @@ def _worker(report: WorkerReport) -> dict[str, Any]:
 
 
 class RightsResource(Resource):
-    """What the caller may do with the broker, and with an event type or a subscription."""
+    """The rights of the caller to the broker, and to an event type or a subscription."""
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """List them."""

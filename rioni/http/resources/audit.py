@@ -1,4 +1,4 @@
-"""`/audit`: who changed what, when and from where, and which requests were refused (reference audit)."""
+"""`/audit`: changes with their authors, times and clients, and refused requests (reference audit)."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -33,7 +33,7 @@ def rendered(rows: Iterable[Mapping[str, Any]], *, states: bool) -> list[bytes]:
     PERF: 30 µs for 1 kB of states, 5 ms for two of 256 kB: call it in a thread pool.
 
     Args:
-        rows: of the audit log, `before` and `after` as JSON text.
+        rows: the rows of the audit log, `before` and `after` as JSON text.
         states: whether to add both.
     """
     return [orjson.dumps(_item(row, states=states)) for row in rows]
@@ -64,7 +64,7 @@ def _item(row: Mapping[str, Any], *, states: bool) -> dict[str, Any]:
 NDJSON = "application/x-ndjson"
 ENTRIES_PER_PAGE = 250
 EXPORT_S = 3_600
-"""How long an export may take; what is left is named in a last line."""
+"""How long an export may take; after that, its last line links to the rest."""
 
 
 class AuditExport:
@@ -88,12 +88,12 @@ class AuditExport:
         """Start with nothing read.
 
         Args:
-            dependencies: of the process.
+            dependencies: the dependencies of the process.
             wanted: the filters.
-            place: where to begin, and the order.
-            caller: whose rights are checked again before each page.
-            client: what it counts for.
-            href: where the entries after a position are.
+            place: the place at which to begin, and the order.
+            caller: the caller, whose rights are checked again before each page.
+            client: the key of the client that it counts for.
+            href: returns the link to the entries after a position.
             states: whether to show both states of each entry.
         """
         self._dependencies, self._wanted, self._states = dependencies, wanted, states
@@ -140,7 +140,7 @@ class AuditExport:
 PAGE_MAX = 1_000
 PAGE_DEFAULT = 20
 EXPORTS_MAX = 8
-"""Exports at the same time in each worker process: each may hold states of 2 MB, and what it makes of them.
+"""Exports at the same time in each worker process: each may hold states of 2 MB, and their rendered form.
 
 As with bodies in flight, a client may have as many as leave the same number for others: one that does not read its
 exports is not in the way of another one.

@@ -57,16 +57,16 @@ class RedriveResource(Resource):
 
 
 class RedrivePreviewResource(Resource):
-    """Says what a redrive would do."""
+    """Previews a redrive."""
 
     def on_post(self, req: falcon.Request, resp: falcon.Response, subscription_id: str) -> None:
-        """Answer the numbers; a path of its own, since an older broker would ignore a member and publish."""
+        """Preview a redrive; it has a separate path since an older broker would ignore a member and publish."""
         command = parsed(partial(parsing.redrive, subscription_id), read_json(req), self._dependencies)
         resp.data = msgspec.json.encode(self._dependencies.dead_letters.preview(command, subject_of(req)))
 
 
 def _after(req: falcon.Request) -> Cursor | None:
-    """The place in the queue behind which a page begins; None for its beginning.
+    """The place in the queue after which a page begins; None for its beginning.
 
     Raises:
         Malformed: it is not in the form that links have.

@@ -45,7 +45,7 @@ def filter_from(req: falcon.Request) -> EventTypeFilter:
     """The filters of a query string, except `unused_days`.
 
     Raises:
-        Malformed: a value is none of those that there are, or no attribute.
+        Malformed: a value is not one of the known ones, or not an attribute.
     """
     attributes = [(f"{each}s", attribute(req, each)) for each in ("admin", "reader", "writer")]
     return EventTypeFilter(
@@ -61,7 +61,7 @@ def filter_from(req: falcon.Request) -> EventTypeFilter:
 
 
 def unused_days_from(req: falcon.Request) -> int | None:
-    """For how many days event types must be unused to be selected; None if they need not be.
+    """The number of days for which event types must be unused to be selected; None if they need not be.
 
     Raises:
         Malformed: it is no number, or out of range, or the request asks about the past.
@@ -74,10 +74,10 @@ def unused_days_from(req: falcon.Request) -> int | None:
 
 
 def unused_for(days: int, event_types: Sequence[EventType], dependencies: Dependencies) -> list[EventType]:
-    """Those of some event types that were not used for so many days; blocks on the disk.
+    """The event types, out of some, that were not used for `days` days; blocks on the disk.
 
     Raises:
-        Unavailable: what clients did can't be read.
+        Unavailable: the activity of clients can't be read.
     """
     active = dependencies.activity.active_within(days)
     before = rfc3339(dependencies.clock.now_ms() - days * DAY_MS)
@@ -219,7 +219,7 @@ class RegistryResource:
 
 
 def _page(req: falcon.Request) -> tuple[int, int | None]:
-    """Offset and limit; no limit if no page is asked for.
+    """Offset and limit; no limit if no page is requested.
 
     Raises:
         Malformed: they are no numbers, or out of range.
@@ -233,7 +233,7 @@ def _page(req: falcon.Request) -> tuple[int, int | None]:
 
 
 def _link(req: falcon.Request, resp: falcon.Response, offset: int, limit: int, *, more: bool) -> None:
-    """Say where the neighbours of a page are, as far as there are any (RFC 8288)."""
+    """Link to the previous and the next page, if they exist (RFC 8288)."""
     places = {}
     if offset > 0:
         places["prev"] = max(0, offset - limit)

@@ -124,7 +124,7 @@ class _Reader(HttpClient):
     API = "lola"
     ACTION = READ
     filter: str | None
-    """Which events it wants; None for all."""
+    """The filter for events; None for all."""
 
     def visibility(self) -> Visibility:
         return self.dependencies.access.visibility(self.subject, wanted=self.filter)
@@ -196,7 +196,7 @@ def _cursors(header: str) -> list[tuple[str, str]]:
 
 
 RESULTS_MAX = 5_000
-"""PERF: writing so many results takes 1 ms; more are written in a thread."""
+"""PERF: writing this many results takes 1 ms; more are written in a thread."""
 READ_FIRST_BYTES_MAX = 65_536
 """Bodies of at most this length are read before authorization."""
 
@@ -300,7 +300,7 @@ def _encoded(results: Sequence[ItemResult], dependencies: Dependencies) -> bytes
 
 
 def _encoded_in_parts(results: Sequence[ItemResult]) -> bytes:
-    """The same as in one call, in which no other thread could run."""
+    """Encode results as a single call would, but in parts, so that other threads can run in between."""
     starts = range(0, len(results), RESULTS_MAX)
     return (
         b"[" + b",".join([msgspec.json.encode(results[start : start + RESULTS_MAX])[1:-1] for start in starts]) + b"]"
@@ -310,7 +310,7 @@ def _encoded_in_parts(results: Sequence[ItemResult]) -> bytes:
 def _report(
     req: falcon.Request, dependencies: Dependencies, command: PublishEvents | DeleteEvents, published: Published
 ) -> None:
-    """Record what was stored: as activity of the client and, if it is the whole batch, for KPI events."""
+    """Record the stored events: as activity of the client and, if they are the whole batch, for KPI events."""
     subject = subject_of(req)
     if published.events:
         # It may have been deleted meanwhile.

@@ -19,10 +19,10 @@ from rioni.http.dependencies import Dependencies, Resource
 
 
 EVENTS_MAX = 20
-"""So that the parts of a filter take about a second at the most."""
+"""The maximum number of events, so that the parts of a filter take about a second at the most."""
 EVENT_TYPES_MAX = 100
 FILTERS_MAX = 50
-"""Of subscriptions to an event type that are compared with a change of its schema."""
+"""How many filters of subscriptions to an event type are compared with a change of its schema."""
 WARNINGS_MAX = 5
 
 
@@ -56,7 +56,7 @@ def warning(text: str) -> str:
 def warn_of_filter(
     resp: falcon.Response, dependencies: Dependencies, expression: str | None, event_types: Sequence[str]
 ) -> None:
-    """Add a header with what a subscription's filter asks for and no schema declares."""
+    """Add a header with the warnings for a subscription's filter, such as members that no schema declares."""
     if not expression:
         return
     dependencies.registry.refresh()
@@ -66,7 +66,7 @@ def warn_of_filter(
 
 
 class SchemaChange:
-    """Looks at the filters of subscriptions that read what a change of a schema excludes (reference #filter-check)."""
+    """Checks subscriptions' filters for members that a change of a schema excludes (reference #filter-check)."""
 
     def __init__(self, dependencies: Dependencies, name: str) -> None:
         """Begin before the change."""
@@ -74,7 +74,7 @@ class SchemaChange:
         self._before = self._event_type()
 
     def warnings(self) -> Sequence[str]:
-        """What readers lose by the change that was made; blocks until it is found out."""
+        """The events that readers lose by the change that was made, as warnings; blocks until they are found."""
         self._dependencies.registry.refresh()
         before, after = self._before, self._event_type()
         if before is None or after is None or before.schema == after.schema:

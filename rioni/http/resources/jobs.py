@@ -26,7 +26,7 @@ class JobsResource(Resource):
     """The jobs that are remembered."""
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """All of them, or those of a kind; those first that have told something last."""
+        """List all jobs, or those of a kind, the last ones to report first."""
         check_history(req, self._dependencies)
         kind = req.get_param("kind")
         if kind is not None and kind not in KINDS:
@@ -38,7 +38,7 @@ class JobResource(Resource):
     """One job."""
 
     def on_put(self, req: falcon.Request, resp: falcon.Response, job_id: str) -> None:
-        """Note what a job of the client tells of itself."""
+        """Record the report of a job of the client."""
         try:
             UUID(job_id)
         except ValueError:

@@ -32,7 +32,7 @@ TEXT = "text/plain"
 MEDIA_TYPES = (falcon.MEDIA_JSON, OPEN_METRICS, TEXT)
 """Formats in the order of preference if a client accepts several equally."""
 FORM_VERSION = "4.0.0"
-"""Of the JSON object: its members are those of Dropwizard Metrics, which clients of the API know."""
+"""The version of the JSON object: its members are those of Dropwizard Metrics, which clients of the API know."""
 
 
 def rendered_metrics(registry: CollectorRegistry, accept: str) -> tuple[bytes, str]:
@@ -42,7 +42,7 @@ def rendered_metrics(registry: CollectorRegistry, accept: str) -> tuple[bytes, s
     not prefer JSON.
 
     Raises:
-        NotAcceptable: the client accepts none of the three.
+        NotAcceptable: the client does not accept any of the three.
     """
     # What a wildcard covers is not named: Prometheus' own requests end in `*/*`, as those of most other clients begin.
     named = ",".join(part for part in accept.split(",") if "*" not in part.partition(";")[0])
@@ -68,7 +68,7 @@ def _quality(media: str, accept: str) -> float:
 
 
 def _json_object(families: Iterable[Metric]) -> dict[str, Any]:
-    """Each member is called like a series in Prometheus' text format: `name{label="value"}`."""
+    """Each member is named like a series in Prometheus' text format: `name{label="value"}`."""
     gauges: dict[str, Any] = {}
     counters: dict[str, Any] = {}
     histograms: dict[str, dict[str, Any]] = defaultdict(lambda: {"buckets": {}})
@@ -177,7 +177,7 @@ class MetricsResource(Resource):
 SERIES_MAX, SERIES_DEFAULT = 1_000, 100
 STEP_MAX_S = EVERY_S * SAMPLES
 LABELS = ("event_type", "subscription")
-"""What series can be chosen by."""
+"""The labels by which series can be chosen."""
 PARTITION_LABELS = ("subscription", "event_type", "partition")
 ORDERS = ("name", "largest")
 
@@ -186,7 +186,7 @@ class MetricsHistoryResource(Resource):
     """Values of the node, of all its worker processes together."""
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """Show the series that are asked for, each value for as long as the step."""
+        """Show the requested series, each value for the length of the step."""
         step_s = integer_within(req, "step", EVERY_S, EVERY_S, STEP_MAX_S)
         limit = integer_within(req, "limit", SERIES_DEFAULT, 1, SERIES_MAX)
         begin_ms = since_ms(req)
@@ -209,7 +209,7 @@ class MetricsHistoryResource(Resource):
 
 
 def _chooser(req: falcon.Request) -> Callable[[Series], bool]:
-    """Whether a series is asked for.
+    """Whether a series is requested.
 
     Raises:
         Malformed: there are no series of a name.

@@ -34,7 +34,7 @@ class PartitionsResource(Resource):
     """All partitions."""
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
-        """List partitions; those named by `cursors` come last and tell how many events are unconsumed."""
+        """List partitions; those named by `cursors` come last, with their numbers of unconsumed events."""
         partitions = _partitions(self._dependencies, req, name)
         cursors = _cursors(req.get_param("cursors"))
         asked = [partition for partition, _ in cursors]

@@ -22,7 +22,7 @@ class StreamTicketsResource(Resource):
     """Makes tickets."""
 
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """Make one for a stream; whether the caller may read that, the stream says."""
+        """Make a ticket for a stream; permission to read it is checked when the stream is opened."""
         path = without_base_path(parsing.stream_ticket(read_json(req)), req.root_path)
         if not STREAM_PATH.fullmatch(path):
             raise InvalidFields([("path", "must be /event-types/{name}/events or /subscriptions/{id}/events")])

@@ -75,10 +75,10 @@ def wanted_frames(
 
     Args:
         req: has the accepted media types.
-        places: where a low-level stream begins.
-        created_at: of the event type of a low-level stream.
-        stream_id: of a subscription's stream.
-        proof: makes what the client proves with that the stream was its own; see `Resumption`.
+        places: the places at which a low-level stream begins.
+        created_at: the creation time of the event type of a low-level stream.
+        stream_id: the id of a subscription's stream.
+        proof: makes the proof by which the client can show that the stream was its own; see `Resumption`.
     """
     writer = _writer(req)
     if issubclass(writer, ServerSentEvents):
@@ -143,7 +143,7 @@ def stream_counters(metrics: Metrics, api: str) -> StreamCounters:
 class HttpClient(StreamClient, ABC):
     """The HTTP client of a stream; counts against its quota until `on_close`.
 
-    PERF: one object with methods in place of a function for each question: that took 2 kB more for each stream.
+    PERF: one object with methods instead of a function for each question, which took 2 kB more for each stream.
     """
 
     __slots__ = (
@@ -185,14 +185,14 @@ class HttpClient(StreamClient, ABC):
 
         Args:
             req: carries the client's socket and token.
-            dependencies: of this process.
-            counters: of the API.
-            parameters: of the stream; who commits, and reads nothing for the commit timeout, is cut off, and holds its
-                partitions no longer.
+            dependencies: the dependencies of this process.
+            counters: the counters of the API.
+            parameters: those of the stream; a client that commits but reads nothing for the commit timeout is cut off
+                and loses its partitions.
             release_slot: releases the client's slots.
             source: the name of the event type, or the id of the subscription.
-            stream_id: of a subscription's stream.
-            places: where a low-level stream begins.
+            stream_id: the id of a subscription's stream.
+            places: the places at which a low-level stream begins.
         """
         self.dependencies, self._counters, self._parameters, self._release_slot = (
             dependencies,
@@ -213,7 +213,7 @@ class HttpClient(StreamClient, ABC):
         created_at = "" if event_type is None else event_type.created_at
         self._frames = wanted_frames(req, places=places, created_at=created_at, stream_id=stream_id, proof=self._proof)
         self._measured = ""
-        """What the stream is called in KPI events, once there is one."""
+        """The id of the stream in KPI events, once there is one."""
         counters.streams.inc()
         self._record_activity(0)
 
@@ -344,8 +344,7 @@ TCP_ESTABLISHED = 1
 def is_disconnected(connection: socket.socket) -> bool:
     """Whether a client has disconnected, by the state of its TCP connection; a half-closed one counts as well.
 
-    PERF: the state of the connection costs 1 us and never blocks, as a look at what there is to receive does under
-    gevent.
+    PERF: the state of the connection costs 1 us and never blocks, unlike a look at the received data under gevent.
     """
     try:
         return connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] != TCP_ESTABLISHED

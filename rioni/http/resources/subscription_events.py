@@ -211,9 +211,9 @@ class SubscriptionEventsResource(Resource):
         return DeadLetterHandler(policy=policy, handle=handle)
 
     def _end_former(self, subscription_id: str, seen: LastEvent, subject: Subject) -> None:
-        """End the stream that a browser had before, after a commit for it of what the browser has seen.
+        """End the stream that a browser had before, after committing the events that the browser has seen.
 
-        Its connection may be broken without anybody having noticed; it would keep the slot until its commit timeout.
+        Its connection may be broken without the broker having noticed; it would keep the slot until its commit timeout.
         """
         dependencies, former = self._dependencies, seen.stream_id
         if former not in dependencies.coordinator.topology(subscription_id).sessions:
@@ -224,7 +224,7 @@ class SubscriptionEventsResource(Resource):
                 dependencies.coordinator.leave(subscription_id, former)
 
     def _commit(self, subscription_id: str, stream_id: str, seen: LastEvent, subject: Subject) -> None:
-        """Commit what a browser has seen, as far as its partitions are this stream's."""
+        """Commit the events that a browser has seen, in the partitions that are this stream's."""
         if not seen.cursors:
             return
         topology = self._dependencies.coordinator.topology(subscription_id)

@@ -43,7 +43,7 @@ class SubscriptionStatsResource(Resource):
     def on_get(self, req: falcon.Request, resp: falcon.Response, subscription_id: str) -> None:
         """Show all partitions with their readers and their lag; with `show_time_lag` also in seconds.
 
-        With `show_initial_lag` what waits for a subscription that was never streamed counts, too.
+        With `show_initial_lag`, events that wait for a subscription that was never streamed count, too.
         """
         dependencies = self._dependencies
         dependencies.registry.refresh()
@@ -106,7 +106,7 @@ def _assignment(
     age_s: int | None = None,
     error: str | None = None,
 ) -> dict[str, Any]:
-    """What is known of a partition, members in the order that clients know."""
+    """The known members of a partition, in the order that clients know."""
     assignment = topology.partitions.get(key, Assignment())
     session = topology.sessions.get(assignment.session)
     members = {
@@ -242,7 +242,7 @@ def _parse_token(token: str) -> TokenPosition | None:
 
 
 def _token_places(found: list[str], place: TokenPosition | None, limit: int) -> tuple[list[str], dict[str, str]]:
-    """Cut a page that was asked for with one item too many, and say where its neighbours begin."""
+    """Cut a page that was read with one item too many; return it with the places of its neighbours."""
     more = len(found) > limit
     forward = place is None or place.forward
     if more:

@@ -18,7 +18,7 @@ from rioni.projections import log_tree
 TEXT = "text/plain; charset=utf-8"
 BINARY = "application/octet-stream"
 IMMUTABLE = "private, max-age=31536000, immutable"
-"""For complete tiles: they never change. Private, since not everybody may read them."""
+"""The caching header for complete tiles, which never change. Private, since not everybody may read them."""
 
 
 class CheckpointResource(Resource):

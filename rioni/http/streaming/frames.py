@@ -39,7 +39,7 @@ class FrameWriter(Protocol):
 class Frames:
     """Writes the batches of one stream in JSON.
 
-    PERF: what stays the same for a partition is made once; a batch costs as many steps as it has chunks.
+    PERF: the constant parts for a partition are made once; a batch costs as many steps as it has chunks.
     """
 
     __slots__ = ("_fixed", "_token")
@@ -97,7 +97,7 @@ class Frames:
 
 LENGTH_BYTES = 4
 EVENTS_AT_ONCE = 200
-"""PERF: encoding so many takes about a millisecond; then other greenlets may run."""
+"""PERF: encoding this many events takes about a millisecond; then other greenlets may run."""
 
 
 class AvroFrames:
@@ -132,7 +132,7 @@ class AvroFrames:
 
 
 class LengthPrefixedAvroFrames(AvroFrames):
-    """Writes each batch behind its length."""
+    """Writes each batch after its length."""
 
     MEDIA_TYPE: ClassVar[str] = f"{MEDIA_TYPE}; framing=length"
 

@@ -26,8 +26,8 @@ class LowLevelStream(StreamRunner):
         Args:
             parameters: those of a low-level stream.
             start: the partitions to read, and the last place read in each.
-            ports: of this process.
-            client: of the stream.
+            ports: the ports of this process.
+            client: the client of the stream.
         """
         super().__init__(parameters, start, client.frames(None), start.keys(), ports, client, ())
         self._start = self._begins = start
@@ -47,7 +47,7 @@ class LowLevelStream(StreamRunner):
     def _left_out(
         self, sampling: Sampling, newest: Mapping[EventTypePartition, TimelinePosition]
     ) -> dict[EventTypePartition, tuple[TimelinePosition, int]]:
-        """What is not read of partitions: the last place of it, and the number of events."""
+        """The events to skip: for each partition, the place of the last one and their number."""
         fetched = self._machine.fetched()
         read = sum(self._distance(key, self._begins[key], place) for key, place in fetched.items())
         unread = {key: self._distance(key, place, newest[key]) for key, place in fetched.items()}

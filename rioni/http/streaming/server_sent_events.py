@@ -24,11 +24,11 @@ from rioni.http.streaming.frames import Frames
 MEDIA_TYPE = "text/event-stream"
 LAST_EVENT_ID = "Last-Event-ID"
 RETRY_MS = 1_000
-"""After which time a browser connects again."""
+"""Milliseconds after which a browser connects again."""
 RETRY_REFUSED_S = 3
-"""The same after a refusal that names no time."""
+"""Seconds after which a browser connects again if a refusal names no time."""
 ID_BYTES_MAX = 7_000
-"""An id comes back as a header, of which many proxies take 8 kB; a longer one of a subscription's stream is cut."""
+"""An id is returned in a header, of which many proxies accept 8 kB; a longer one of a subscription's stream is cut."""
 LOW_LEVEL_PARTITIONS_MAX = 250
 """The broker itself takes 16,448 bytes of a header; a low-level stream needs all of its cursors."""
 PASSING = (Conflict, TooManyStreams, Unavailable)
@@ -44,7 +44,7 @@ def wants_events(req: falcon.Request) -> bool:
 
 
 def _weight(accept: str, media_type: str) -> float:
-    """With which weight a client names a media type; 0 if it does not."""
+    """The weight with which a client names a media type; 0 if it does not."""
     for wish in accept.split(","):
         name, _, parameters = wish.partition(";")
         if name.strip() == media_type:
@@ -57,15 +57,15 @@ class LastEvent(NamedTuple):
     """The id of the last event that a client has received."""
 
     cursors: Sequence[Mapping[str, Any]] = ()
-    """With `partition` and `offset` each, of a subscription with `event_type` too."""
+    """Cursors with `partition` and `offset` each, of a subscription with `event_type` too."""
     created_at: str = ""
-    """Of the event type of a low-level stream; empty if the id does not say it."""
+    """Creation time of the event type of a low-level stream; empty if the id does not contain it."""
     stream_id: str = ""
     """The stream of a subscription that wrote the id; empty if the id does not name it."""
     proof: str = ""
     """Shows that the client was sent the id; see `Resumption`."""
     resume: str = ""
-    """The same for the ticket that has opened the stream; see `StreamTickets`."""
+    """Shows that the client was sent the id, for the ticket that has opened the stream; see `StreamTickets`."""
 
 
 def last_event(req: falcon.Request) -> LastEvent:
@@ -92,12 +92,12 @@ def last_event(req: falcon.Request) -> LastEvent:
 
 
 def sends_refusal(req: falcon.Request, resp: falcon.Response, error: RioniError, problem: bytes) -> bool:
-    """Send a refusal that passes as an event, to a client that would stop otherwise; say whether that was done.
+    """Send a refusal that passes as an event, to a client that would stop otherwise; return whether it was sent.
 
     Args:
-        req: asks for a stream.
-        resp: is completed.
-        error: why there is no stream now.
+        req: the request for a stream.
+        resp: the response to complete.
+        error: the reason for the refusal.
         problem: the error as JSON.
     """
     if not (isinstance(error, PASSING) and req.method == "GET" and req.path.endswith("/events") and wants_events(req)):
@@ -139,11 +139,12 @@ class ServerSentEvents:
 
         Args:
             token: makes the cursor tokens of a subscription's stream; None for a low-level stream.
-            places: for a low-level stream, where it begins to read each partition.
-            created_at: for a low-level stream, of its event type: with another one of its name the id means nothing.
-            stream_id: for a subscription's stream; sent in an event of its own, since scripts see no headers.
+            places: for a low-level stream, the place at which it begins to read each partition.
+            created_at: for a low-level stream, the creation time of its event type: ids of another one of its name are
+                invalid.
+            stream_id: for a subscription's stream; sent in a separate event, since scripts see no headers.
             proof: goes into ids, for a client that resumes; empty if nothing can be proven.
-            resume: makes what goes into ids of a stream that a ticket has opened, each time anew; None for others.
+            resume: makes a new proof for each id of a stream that a ticket has opened; None for other streams.
         """
         self._lines = Frames(token)
         self._low_level = token is None
@@ -155,7 +156,7 @@ class ServerSentEvents:
         self._resume = resume
 
     def begin(self) -> bytes:
-        """The time after which to reconnect, and an id: what comes after a break is not lost, even before any event."""
+        """The time after which to reconnect, and an id, so that a break before the first event loses nothing."""
         beginning = b"retry: %d\n%b" % (RETRY_MS, self._id())
         if self._stream_id:
             beginning += b"event: stream\ndata: %b\n" % orjson.dumps({"stream_id": self._stream_id})

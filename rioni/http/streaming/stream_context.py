@@ -35,7 +35,7 @@ LOADING_WAIT_S = 75.0
 """Time-out of waiting for another stream's read, whose own deadlines are shorter."""
 
 SHARED_BYTES_MAX = 65_536
-"""What was read is kept for the others up to this length: where streams meet, at the end of a partition, it is short.
+"""Reads up to this length are kept for other streams: those at the end of a partition, where streams meet, are short.
 """
 
 
@@ -50,7 +50,7 @@ class CachedUntilNotified(Generic[T]):
         Args:
             compute: computes the result.
             key: invalidates it; callers must watch it.
-            signals: of this process.
+            signals: the signals of this process.
             clock: for the lifetime.
         """
         self._compute, self._key, self._signals, self._clock = compute, key, signals, clock
@@ -69,13 +69,13 @@ class CachedUntilNotified(Generic[T]):
 
 
 class SharedCall:
-    """Calls a function once at a time for all callers, in a thread of its own; they wait for it together, and briefly.
+    """Calls a function once at a time for all callers, in a separate thread; they wait for it together, and briefly.
 
     Under gevent the thread is a greenlet.
     """
 
     def __init__(self, function: Callable[[], None]) -> None:
-        """Share a function, which may block up to deadlines of its own."""
+        """Share a function, which may block until its deadlines."""
         self._function = function
         self._until_s = 0.0
         self._called: Future[None] | None = None
@@ -85,7 +85,7 @@ class SharedCall:
 
         Raises:
             Unavailable: it has not ended within `CALL_WAIT_S` of its start; it goes on.
-            Exception: what it raised.
+            Exception: the one that it raised.
         """
         if self._called is None or self._called.done():
             self._called, self._until_s = Future(), time.monotonic() + CALL_WAIT_S
@@ -164,9 +164,9 @@ class TailCache:
         """Begin.
 
         Args:
-            stores: of the storages.
+            stores: the stores of the storages.
             signals: notified of `topic:<topic>` after every append.
-            clock: of this process.
+            clock: the clock of this process.
         """
         self._ports = stores, signals, clock
         self._tails: WeakValueDictionary[str, PartitionTail] = WeakValueDictionary()
@@ -203,7 +203,7 @@ class StreamMemory:
         self.streams -= 1
 
     def share(self) -> int:
-        """How many bytes each of the open streams may hold now; what it holds already it sends sooner."""
+        """How many bytes each of the open streams may hold now; a stream that holds more sends sooner."""
         return self._bytes_max // max(1, self.streams)
 
 
@@ -244,14 +244,14 @@ class StreamClient:
         return None
 
     def visibility(self) -> Visibility:
-        """Which events the broker delivers now; called after `ended`."""
+        """The visibility of events for the client now; called after `ended`."""
         return Visibility()
 
     def on_begin(self) -> None:
         """Called once when the response begins.
 
-        PERF: whatever needs a deep stack below that of the request costs each stream another page of memory for good,
-        and logging does.
+        PERF: any call that needs a deep stack below that of the request costs each stream another page of memory for
+        good, and logging does.
         """
 
     def on_batch(self, event_type: str, events: int, size: int) -> None:

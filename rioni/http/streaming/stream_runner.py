@@ -57,7 +57,7 @@ CHECKS_PER_S_MAX = 1_000
 less often."""
 
 CHECK_CLIENT_BUSY_EVERY_S = 0.05
-"""The same for a stream that never waits."""
+"""Interval at which a stream that never waits checks its client's connection and permissions."""
 
 CHECK_EVENTS_EVERY_S = 5.0
 """How often a stream looks for new events and assignments without having been woken: notifications may be lost."""
@@ -67,7 +67,8 @@ _failures = FailureLog(_log)
 
 _FAILED = "A stream failed"
 _COORDINATION, _EVENTS = "coordination", "events"
-"""What a stream needs a store for: where one stream failed, another one that gets there says that it works again."""
+"""The purposes of a stream's calls to stores: a failure is logged as over when any stream succeeds with the same
+purpose."""
 
 
 class StreamRunner(ABC):
@@ -93,7 +94,7 @@ class StreamRunner(ABC):
         self._fetches: dict[EventTypePartition, Fetch] = {}
         self._started = self._done = self._closed = self._client_gone = False
         self._needs = _COORDINATION
-        """What it is asking a store for."""
+        """The purpose of the current call to a store."""
         self._tails = self._current_tails({key.event_type for key in partitions})
         self._keys = (*keys, *client.keys)
         self._waiter = self._new_waiter()
@@ -105,7 +106,7 @@ class StreamRunner(ABC):
         return self
 
     def __next__(self) -> bytes:
-        """Wait for the next batches; the first item is what comes before all of them, mostly empty."""
+        """Wait for the next batches; the first item precedes all of them, and is mostly empty."""
         if not self._started:
             self._started = True
             self._client.on_begin()
@@ -124,7 +125,7 @@ class StreamRunner(ABC):
         return b"".join(pieces)
 
     def close(self) -> None:
-        """End the stream; the session of a client that has gone stays as long as it may still commit."""
+        """End the stream; the session of a client that has gone stays while it may still commit."""
         if self._closed:
             return
         self._closed = True
@@ -154,7 +155,7 @@ class StreamRunner(ABC):
 
     @abstractmethod
     def _retire(self) -> None:
-        """Give way to the next stream, as the client has gone; only what was sent can still be committed."""
+        """Give way to the next stream, as the client has gone; only events already sent can still be committed."""
 
     @abstractmethod
     def _leave(self) -> None:
@@ -323,7 +324,7 @@ class StreamRunner(ABC):
 
 
 def _places_in(event_type: str, fetches: Mapping[EventTypePartition, Fetch]) -> dict[int, TimelinePosition]:
-    """Behind which places of an event type something is fetched, by the number of the partition."""
+    """The places after which events of an event type are fetched, by the number of the partition."""
     return {int(key.partition): fetch.after for key, fetch in fetches.items() if key.event_type == event_type}
 
 

@@ -24,30 +24,30 @@ from rioni.domain.ports.interprocess import ConnectionQuota
 
 PARAMETER = "ticket"
 LIFETIME_S = 60
-"""Within which a ticket opens its stream."""
+"""Seconds within which a ticket opens its stream."""
 RECONNECTS_S = 86_400
-"""Within which the stream of a ticket is resumed; a page asks for another ticket then."""
+"""Seconds within which the stream of a ticket can be resumed; after that a page asks for another ticket."""
 RESUME_S = 900
 """How old the id may be with which a stream is resumed: streams send new ones with each keep-alive."""
 TICKET_CHARACTERS_MAX = 6_000
-"""So that lines with it pass proxies, which take 8 kB."""
+"""The maximum length of a ticket, so that lines with it pass proxies, which take 8 kB."""
 OPENED_MAX = 500
 """How many tickets a client uses within their lifetime, on one worker."""
 MARGIN_S = 60
-"""By which the clocks of nodes may differ."""
+"""Seconds by which the clocks of nodes may differ."""
 REFUSED = "the ticket is not one for this stream, has expired, or was used before"
 
 _NONCE_BYTES, _PROOF_CHARACTERS = 12, 32
 
 
 class Ticket(msgspec.Struct, frozen=True, array_like=True):
-    """What a ticket holds, sealed so that only brokers of the installation can read it."""
+    """The contents of a ticket, sealed so that only brokers of the installation can read it."""
 
     id: str
     path: str
-    """Of the stream; a ticket opens no other."""
+    """The path of the stream; a ticket opens no other."""
     token: str
-    """Of the client that asked for the ticket: each use checks it again."""
+    """The token of the client that asked for the ticket: each use checks it again."""
     issued_at_ms: int
 
 
@@ -58,10 +58,9 @@ class StreamTickets:
         """Prepare.
 
         Args:
-            secret: returns what all workers and nodes know, and nobody else does; may block on the disk, and raise
-                Unavailable.
-            slots: remember over all workers and nodes which tickets were used.
-            clock: tells their age.
+            secret: returns the secret of all workers and nodes; may block on the disk, and raise Unavailable.
+            slots: remember the used tickets across all workers and nodes.
+            clock: gives the time for their age.
         """
         self._secret, self._slots, self._clock = secret, slots, clock
         self._used: deque[tuple[float, str, str]] = deque()
@@ -75,8 +74,8 @@ class StreamTickets:
         """Make a ticket; return it, and the milliseconds since the epoch at which it expires.
 
         Args:
-            path: of the stream.
-            token: of the caller; empty while authentication is off.
+            path: the path of the stream.
+            token: the token of the caller; empty while authentication is off.
 
         Raises:
             Invalid: path and token are too long together.
@@ -97,8 +96,8 @@ class StreamTickets:
 
         Args:
             text: the ticket.
-            path: of the request.
-            resume: what the client returns of the last id that it has received; empty if there is none.
+            path: the path of the request.
+            resume: the proof from the last id that the client has received; empty if it has none.
 
         Raises:
             Unauthenticated: it does not open this stream now.
@@ -117,10 +116,10 @@ class StreamTickets:
 
         Args:
             ticket: opens a stream for the first time.
-            client: whose it is.
+            client: the key of the ticket's client.
 
         Raises:
-            Unauthenticated: it was used before, on whatever worker.
+            Unauthenticated: it was used before, on any worker.
             TooManyStreams: the client uses too many tickets at once.
             Unavailable: the use can't be noted.
         """
@@ -133,7 +132,7 @@ class StreamTickets:
             raise Unauthenticated(REFUSED)
 
     def resume(self, ticket: Ticket) -> str:
-        """What goes into ids, and proves with a ticket that its client was sent the stream."""
+        """The part of ids that proves, with a ticket, that its client was sent the stream."""
         return self._resume(ticket, self._clock.now_ms())
 
     def _forget(self) -> None:
@@ -193,8 +192,7 @@ class Resumption:
         """Prepare.
 
         Args:
-            secret: returns what all workers and nodes know, and nobody else does; may block on the disk, and raise
-                Unavailable.
+            secret: returns the secret of all workers and nodes; may block on the disk, and raise Unavailable.
         """
         self._secret = secret
 
@@ -206,7 +204,7 @@ class Resumption:
         """The proof that a client was sent a stream.
 
         Args:
-            name: of the stream, never reused.
+            name: the name of the stream, never reused.
             subject: the client.
         """
         bound = json.dumps([name, subject.key]).encode()

@@ -33,7 +33,8 @@ from rioni.projections.queries.timeline_reader import newest_consistent
 
 
 GIVES_WAY_AFTER_S = 2.0
-"""How long the session of a client that has gone stays beside other streams, so that its last commits come in time."""
+"""How long the session of a client that has gone stays if there are other streams, so that its last commits come in
+time."""
 
 _log = structlog.get_logger(__name__)
 _failure_log = FailureLog(_log)
@@ -47,7 +48,8 @@ class DeadLetterHandler:
 
     policy: Policy
     handle: Callable[[EventTypePartition, Slice, int], None]
-    """Given a partition, one event, and its number of attempts, stores the event if the policy says so; blocks."""
+    """Called with a partition, one event, and its number of attempts; stores the event if the policy requires it;
+    blocks."""
 
 
 class SubscriptionStream(StreamRunner):
@@ -66,12 +68,12 @@ class SubscriptionStream(StreamRunner):
         """Begin; the session, which must have joined, is the stream's from now on.
 
         Args:
-            subscription_id: what is read.
+            subscription_id: the subscription to read.
             stream_id: the session.
             parameters: those of a subscription's stream.
             partitions: all that the subscription has; should there be more some day, the stream ends.
-            ports: of this process.
-            client: of the stream.
+            ports: the ports of this process.
+            client: the client of the stream.
             dead_letters: applies the dead letter policy; None if uncommitted events are redelivered without limit.
         """
         keys = (SUBSCRIPTION + subscription_id, f"stream:{stream_id}")
@@ -86,7 +88,7 @@ class SubscriptionStream(StreamRunner):
         self._begun_at: Mapping[EventTypePartition, str] = ports.coordinator.cursors(subscription_id)
         self._retired_at_s: float | None = None
         self._unchecked: dict[EventTypePartition, str] = {}
-        """The cursors of partitions that the stream was given, as long as it is not known whether they exist."""
+        """The cursors of partitions that the stream was given, until it is known whether they exist."""
         # If it ends before any position is known: a position before all that can be committed.
         self._machine.fallback_partition = min(partitions), TimelinePosition(FIRST_ORDER, BEFORE_FIRST)
 
@@ -122,9 +124,9 @@ class SubscriptionStream(StreamRunner):
         self._step(new_events)
 
     def _check_cursors(self, new_events: NewEvents) -> None:
-        """End where a partition that the stream was given is committed beyond its last event: it would wait in silence.
+        """End if a partition that the stream was given is committed beyond its last event: it would wait in silence.
 
-        Not where the client itself commits ahead while it streams, which the API allows.
+        Not if the client itself commits ahead while it streams, which the API allows.
         """
         for key, offset in list(self._unchecked.items()):
             if key not in new_events.newest:
@@ -199,7 +201,7 @@ class SubscriptionStream(StreamRunner):
             self._ports.coordinator.retire(self._subscription_id, self._stream_id)
 
     def _gives_way(self, topology: Topology, retired_at_s: float) -> bool:
-        """Whether others wait for what the client that has gone had, or it has had the time for its last commits."""
+        """Whether others wait for the partitions of the client that has gone, or its time for last commits is over."""
         if any(each.session == self._stream_id and each.next_session for each in topology.partitions.values()):
             return True
         until_s = retired_at_s + GIVES_WAY_AFTER_S

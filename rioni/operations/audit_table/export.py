@@ -28,7 +28,7 @@ DELTA = "delta"
 
 
 class TableOrder(NamedTuple):
-    """Which table to export to, and where Spark runs."""
+    """The table to export to, and the Spark to use."""
 
     folder: Path
     format: str
@@ -42,7 +42,7 @@ class TableOrder(NamedTuple):
 
 
 class TableReport(NamedTuple):
-    """What an export has added."""
+    """The result of an export."""
 
     added: int
     """Entries."""
@@ -51,10 +51,10 @@ class TableReport(NamedTuple):
 
 
 def export_table(config: Config, order: TableOrder, progress: Progress) -> TableReport:
-    """Add to a table what the log has more, up to a checkpoint that is signed for it; the broker may run. Blocks.
+    """Add to a table the entries that the log has more, up to a checkpoint signed for it; the broker may run. Blocks.
 
     Each export adds one manifest, which is written after its files and in one step: however an export ends, each entry
-    is in the table once, and the next one continues behind it.
+    is in the table once, and the next export continues after it.
 
     Args:
         config: names the data and the signing key.
@@ -63,7 +63,7 @@ def export_table(config: Config, order: TableOrder, progress: Progress) -> Table
 
     Raises:
         Conflict: the folder holds something else, or another export is running.
-        CorruptLog: the log is not what was written, or not the one that the table was made from.
+        CorruptLog: the log was changed, or is not the one that the table was made from.
         NotFound: the log has no signing key yet.
         Unavailable: the data, the key, Spark or the folder can't be used.
     """
@@ -122,7 +122,7 @@ def _signed(config: Config, manifest: Manifest) -> Manifest:
 
 
 def _check_continues(connection: Connection, order: TableOrder, note: Note, manifests: Sequence[Manifest]) -> None:
-    """Check that a table is of this format, and that the log begins with what the table has."""
+    """Check that a table is of this format, and that the log begins with the entries of the table."""
     if not manifests:
         return
     newest, checkpoint = manifests[-1], parse_checkpoint(note.text)

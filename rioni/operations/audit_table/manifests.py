@@ -31,7 +31,7 @@ class TableFile(msgspec.Struct, frozen=True, kw_only=True):
     """A file with entries of one day."""
 
     path: str
-    """In the folder of the table."""
+    """The path in the folder of the table."""
     first: int
     last: int
     """The first and the last position in it."""
@@ -42,29 +42,29 @@ class TableFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """What one export has added."""
+    """The content of one export."""
 
     version: int = 1
     format: str
     """`parquet`, `delta` or `jsonl`."""
     number: int
-    """From 1 on."""
+    """The number of the export, from 1 on."""
     first: int
     last: int
     """The first and the last position of the export."""
     origin: str
     """The name of the log."""
     hash: str
-    """Of the last entry in the hash chain, hexadecimal."""
+    """The hash of the last entry in the hash chain, hexadecimal."""
     checkpoint: str
-    """Of the log with this last entry, as a signed note."""
+    """The checkpoint of the log with this last entry, as a signed note."""
     keys: tuple[str, ...]
     """The verifier keys that the log names, each with the signature of the one before it."""
     files: tuple[TableFile, ...]
     previous: str
     """The SHA-256 of the manifest before this one, hexadecimal; empty in the first one."""
     signature: str = ""
-    """Of the log's key; see `rioni.operations.verify_export.statement`."""
+    """The signature of the log's key; see `rioni.operations.verify_export.statement`."""
 
     @property
     def head(self) -> LogHead:
@@ -130,7 +130,7 @@ class TableFolder:
         return found
 
     def digest(self) -> str:
-        """Return the SHA-256 of the newest manifest; empty where there is none."""
+        """Return the SHA-256 of the newest manifest; empty if the table has no manifest."""
         paths = self._paths()
         return hashlib.sha256(paths[-1].read_bytes()).hexdigest() if paths else ""
 

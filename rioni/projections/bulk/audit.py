@@ -1,4 +1,4 @@
-"""Exports the audit log to Parquet, a folder per day, with the head of the log beside it."""
+"""Exports the audit log to Parquet, a folder per day, together with the head of the log."""
 
 import shutil
 from collections.abc import Iterable, Iterator
@@ -30,7 +30,7 @@ from rioni.sql.engines import open_engine
 
 
 HEAD_FILE = "_head.json"
-"""Where the head stands; Parquet readers skip names that begin with an underscore."""
+"""The file that contains the head; Parquet readers skip names that begin with an underscore."""
 
 ROWS_PER_BATCH = 1_000
 
@@ -39,7 +39,7 @@ AUDITED = Generation("export", [AUDIT_LOG])
 
 
 class ExportReport(NamedTuple):
-    """What an export wrote."""
+    """The result of an export."""
 
     rows: int
     head: LogHead
@@ -56,12 +56,12 @@ def export(url: str, scratch: Path, target: Path, *, wanted: AuditFilter, progre
         url: the database, as SQLAlchemy writes it.
         scratch: a folder for temporary files; made if missing.
         target: a folder that does not exist or is empty.
-        wanted: which changes to export.
+        wanted: a filter of the changes to export.
         progress: called periodically.
 
     Raises:
         Conflict: the target is not empty.
-        CorruptLog: the log is not what was written; names the position.
+        CorruptLog: the log is not what was written; the message names the position.
         Unavailable: Java is missing.
     """
     _check_empty(target)
@@ -109,7 +109,7 @@ def audit_rows(_number: int, log: Iterable[LogRow], *, schema: pa.Schema) -> Ite
 
 
 def _with_client_parts(rows: DataFrame) -> DataFrame:
-    """What `rioni.domain.events.client_parts` and `realm_of` give, in three columns."""
+    """Add the results of `rioni.domain.events.client_parts` and `realm_of`, as three columns."""
     text = f.substring_index("client", REALM_MARK, 1)
     parts = {
         "client": f.substring_index(text, " ", 1),

@@ -1,4 +1,4 @@
-"""The rows of the audit table: the entries of the log with what they changed, folded and written by executors.
+"""The rows of the audit table: the entries of the log with their changes, folded and written by executors.
 
 Executors import this module: it needs neither SQLAlchemy nor anything that serves requests.
 """
@@ -25,7 +25,7 @@ from rioni.projections.stream_fold import StreamFold
 
 
 ENTRIES = "entries"
-"""The column in which the last row of a task says how many entries of the log it has read."""
+"""The column in which the last row of a task has the number of entries of the log that the task has read."""
 DAY = "day"
 """The column by which files are divided into folders: the day in UTC when the entry was recorded."""
 
@@ -34,7 +34,7 @@ NUMBERS = ("position", "version")
 TABLE_SCHEMA = pa.schema(
     [(name, pa.int64() if name in NUMBERS else pa.string()) for name in (*LOG_COLUMNS, *DERIVED)],
 )
-"""The columns of the files: all fields of the log that its hashes cover, and what follows from them."""
+"""The columns of the files: all fields of the log that its hashes cover, and values derived from them."""
 ROWS_SCHEMA = TABLE_SCHEMA.append(pa.field(DAY, pa.string())).append(pa.field(ENTRIES, pa.int64()))
 FILES_SCHEMA = pa.schema(
     [(name, pa.string() if name in {"path", "sha256"} else pa.int64()) for name in ("path", "first", "last", "rows")]
@@ -44,7 +44,7 @@ FILES_SCHEMA = pa.schema(
 ROWS_PER_BATCH = 1_000
 CHARACTERS_PER_BATCH = 8_000_000
 ROWS_HELD_MAX = 1_000
-"""Of a stream, until it is known whether it has a new entry."""
+"""How many rows of a stream are held until it is known whether it has a new entry."""
 FILE_ROWS_MAX = 50_000
 JSON_COLUMNS = ("changes", "state")
 
@@ -53,7 +53,7 @@ class WrittenFile(NamedTuple):
     """A file of the table."""
 
     path: str
-    """In the folder of the table."""
+    """The path in the folder of the table."""
     first: int
     """The first and the last position; all in between that are not in another file of the same export."""
     last: int
@@ -64,9 +64,9 @@ class WrittenFile(NamedTuple):
 
 
 def entries_behind(_number: int, log: Iterable[LogRow], *, after: int) -> Iterator[pa.RecordBatch]:
-    """Fold the log into the rows of entries behind a position: the function that Spark maps.
+    """Fold the log into the rows of entries after a position: the function that Spark maps.
 
-    PERF: streams that have no entry behind it are read, so that the hash chain is checked, and not folded.
+    PERF: streams that have no entry after it are read, so that the hash chain is checked, and not folded.
 
     Yields:
         Batches as in `ROWS_SCHEMA`; the last row of a task has its number of entries and nothing else.
@@ -151,13 +151,13 @@ class _Parquet:
 
 
 SUFFIXES = {"parquet": ".parquet", "delta": ".parquet", "jsonl": ".jsonl"}
-"""Of files, by the format of the table."""
+"""The suffixes of files, by the format of the table."""
 
 
 def write_files(batches: Iterable[pa.RecordBatch], *, folder: str, form: str) -> Iterator[pa.RecordBatch]:
     """Write rows that are sorted by day and position into a new file for each day: the function that Spark maps.
 
-    A file has a name of its own, complete or not: what a killed or repeated task leaves is in no manifest.
+    Each file has a unique name, complete or not: files left by a killed or repeated task are in no manifest.
 
     Yields:
         Batches as in `FILES_SCHEMA`.

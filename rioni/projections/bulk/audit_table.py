@@ -1,4 +1,4 @@
-"""Lets Spark write entries of the log, with what they changed, into the files of a table."""
+"""Lets Spark write entries of the log, with their changes, into the files of a table."""
 
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -45,7 +45,7 @@ def write_entries(
     progress: Progress,
     options: SparkOptions = HERE,
 ) -> tuple[LogHead, Sequence[WrittenFile]]:
-    """Write the entries behind one position, up to another one, into new files of a table.
+    """Write the entries after one position, up to another one, into new files of a table.
 
     Their states are folded from the whole log up to there, whose hash chain is checked on the way. Only the names of
     files are collected. Blocks for seconds at least.
@@ -54,15 +54,15 @@ def write_entries(
         url: the database, as SQLAlchemy writes it.
         scratch: a folder for temporary files; made if missing. With executors on other machines and a log in SQLite
             they have to see it too.
-        folder: of the table; all executors see it under this path.
+        folder: the folder of the table; all executors see it under this path.
         form: `parquet`, `delta` or `jsonl`.
         after: the last entry that the table has.
         upto: the last entry to write.
         progress: called periodically, from this thread.
-        options: of Spark.
+        options: the options of Spark.
 
     Returns:
-        The end of what was written, and the files in the order of their positions.
+        The last entry that was written, and the files in the order of their positions.
 
     Raises:
         CorruptLog: the log is not what was written, or not the one that the table was made from.

@@ -30,10 +30,10 @@ CHARACTERS_PER_RUN = 64_000_000
 
 CHARACTERS_PER_BATCH = 4_000_000
 ROWS_PER_BATCH = 10_000
-"""What the driver loads in one transaction, at most: some hundredths of a second."""
+"""The most that the driver loads in one transaction: this takes some hundredths of a second."""
 
 FILE_SUFFIX = ".db"
-"""Of a file that is complete."""
+"""The suffix of a complete file."""
 
 
 class Target(NamedTuple):
@@ -42,7 +42,7 @@ class Target(NamedTuple):
     name: str
     """The read model."""
     schema: pa.Schema
-    """Its columns."""
+    """The columns of the table."""
     key: Sequence[str]
     """The columns of its primary key."""
     copy: str
@@ -50,16 +50,16 @@ class Target(NamedTuple):
 
 
 DONE_SCHEMA = pa.schema([("task", pa.int64())])
-"""What a task yields: its number. How many rows it wrote stands beside them."""
+"""The schema of a task's result: its number, next to the numbers of rows that it wrote."""
 
 ENTRIES = "log"
-"""The name under which a task reports how many entries it has folded, beside the tables and their rows."""
+"""The name under which a task reports how many entries it has folded; its other reports are rows per table."""
 
 
 def rows_of(log: Iterable[LogRow], custom: Sequence[Projection] = ()) -> Iterator[tuple[str, Row]]:
     """Fold a log that is sorted by stream and version into the rows of the read models, as pairs of table and row.
 
-    One stream is open at a time; what it deletes again is never seen.
+    One stream is open at a time; rows that it deletes again never appear.
 
     Args:
         log: the entries.
@@ -84,13 +84,13 @@ def rows_of(log: Iterable[LogRow], custom: Sequence[Projection] = ()) -> Iterato
 
 
 class Sink(Protocol):
-    """Where the rows of one task go."""
+    """The destination of the rows of one task."""
 
     def write(self, target: Target, rows: Sequence[Sequence[Any]], characters: int) -> None:
-        """Write some rows, which hold so much text; blocks."""
+        """Write some rows, which have this many characters; blocks."""
 
     def close(self, report: Mapping[str, int]) -> None:
-        """Finish, so that all rows count, and with them how many there are of each table."""
+        """Finish: make all rows valid, together with the report of their number in each table."""
 
 
 def write_rows(
@@ -151,10 +151,10 @@ class _Buffer:
 class FileSink:
     """Writes the rows of a task into an SQLite file in a folder, from which the driver copies them.
 
-    The file gets its name, the number of the task, when it is complete and on disk. Its tables are called as the read
-    models are; `batches` says which of their rows the driver copies in one transaction, `report` how many there are.
+    The file gets its name, the number of the task, when it is complete and on disk. Its tables are called like the read
+    models; `batches` lists the rows that the driver copies in one transaction, `report` the numbers of rows.
 
-    PERF: copying from file to file takes half of the CPU of inserting what Python has read from another format.
+    PERF: copying from file to file takes half of the CPU of inserting rows that Python has read from another format.
     """
 
     def __init__(self, folder: str, task: int) -> None:
@@ -197,7 +197,7 @@ class CopySink:
     """Writes into PostgreSQL by COPY, all rows of a task in one transaction that also notes the task.
 
     A task that failed leaves nothing. The note comes first, so that of two attempts at a task the second one waits for
-    the first one, and adds nothing where that has committed.
+    the first one, and adds nothing if that has committed.
     """
 
     def __init__(self, database: Database, rebuild: str, task: int) -> None:

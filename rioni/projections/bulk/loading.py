@@ -1,4 +1,4 @@
-"""Loads what Spark's executors have folded into the tables of a generation."""
+"""Loads the rows that Spark's executors have folded into the tables of a generation."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +15,7 @@ from rioni.sql.engines import libpq_url, turn
 
 
 def database(engine: Engine) -> Database:
-    """Where the log is, for the executors."""
+    """The location of the log, for the executors."""
     if engine.dialect.name == "sqlite":
         return Database("sqlite", str(Path(engine.url.database or "").resolve()))
     return Database("postgresql", libpq_url(engine.url))
@@ -45,15 +45,15 @@ def _copy(engine: Engine, table: Table) -> str:
 
 
 def load_file(engine: Engine, generation: Generation, rebuild: str, path: Path) -> None:
-    """Copy what a task has written into the tables, one short transaction per batch; commands are not blocked.
+    """Copy the rows that a task has written into the tables, one short transaction per batch; commands are not blocked.
 
     How many batches are loaded is noted with each of them, so a file is loaded once, however often that is begun.
 
     Args:
-        engine: of the rebuild, on SQLite.
+        engine: the engine of the rebuild, on SQLite.
         generation: to load.
         rebuild: its id.
-        path: of the file, whose name is the number of the task.
+        path: the path of the file, whose name is the number of the task.
     """
     task = int(path.stem)
     with engine.connect() as connection:

@@ -1,4 +1,4 @@
-"""Rebuilds read models from the internal log with Spark: in place of the live ones, or beside them."""
+"""Rebuilds read models from the internal log with Spark: to replace the live ones, or as a separate generation."""
 
 import shutil
 import time
@@ -47,7 +47,7 @@ from rioni.sql.engines import Turn, open_engine, snapshot, writing
 
 
 Alone = Callable[[], AbstractContextManager[Callable[[], None]]]
-"""Keeps other rebuilds of the database out; what it yields raises Unavailable where it does so no longer."""
+"""Keeps other rebuilds of the database out; it yields a function that raises Unavailable if that is no longer so."""
 
 POLL_S = 0.1
 FOLDER_PREFIX = "rebuild-"
@@ -55,16 +55,16 @@ KEYS_NAMED_MAX = 10
 
 
 class Order(NamedTuple):
-    """What to rebuild."""
+    """The scope and mode of a rebuild."""
 
     tables: Collection[str] | None = None
-    """Of which read models; None for all."""
+    """The names of the read models; None for all."""
     into: str | None = None
     """The name of the generation that is built; None for one that replaces the live read models."""
     upto: int | None = None
     """The last entry of the log that counts; None for the end. Only for a generation with a name."""
     incremental: bool = False
-    """Whether a generation with a name is continued where it ends, after the log before was checked."""
+    """Whether a generation with a name is continued at its end, after the log up to there was checked."""
     dry_run: bool = False
     """Whether the result is only compared."""
     differences_max: int | None = KEYS_NAMED_MAX
@@ -76,9 +76,9 @@ class RebuildReport(NamedTuple):
 
     id: str
     entries: int
-    """How many entries of the log were folded in bulk; what came behind them was caught up."""
+    """How many entries of the log were folded in bulk; later ones were caught up."""
     rows: Mapping[str, int]
-    """For each table how many rows were built in bulk."""
+    """The number of rows that were built in bulk, by table."""
     differences: int
     """How many differences between the live read models and the log were reported."""
     seconds: float
@@ -98,22 +98,22 @@ def rebuild(
     """Build read models anew, compare them with the live ones, and unless ordered otherwise replace these.
 
     Commands go on meanwhile; the log is locked only for the swap. Blocks for seconds at least. Until the swap, which is
-    one transaction, the live read models are not touched, whatever happens. A rebuild that was killed, or whose Java
+    one transaction, the live read models are never touched. A rebuild that was killed, or whose Java
     process was, is resumed by the next one with the same order.
 
     Args:
         url: the database, as SQLAlchemy writes it.
         scratch: a folder for temporary files, about twice the size of the log; made if missing. With executors on other
             machines and a log in SQLite they have to see it too.
-        order: what to rebuild.
+        order: the scope and mode of the rebuild.
         progress: called periodically, from this thread.
-        found: called with each difference. Those of a part of the log are not looked for.
+        found: called with each difference; none are searched if only a part of the log counts.
         alone: keeps other rebuilds of the database out.
-        turn: what every other writer to the database holds while it writes.
-        options: of Spark.
+        turn: the lock that every other writer to the database holds while it writes.
+        options: the options of Spark.
 
     Raises:
-        CorruptLog: the log is not what was written; names the position.
+        CorruptLog: the log is not what was written; the message names the position.
         Conflict: another rebuild is running, or a generation can't be continued.
         NotFound: there is no such generation to continue.
         Unavailable: Java or PySpark is missing, Java was killed, the connection was lost that kept other rebuilds out,
@@ -192,7 +192,7 @@ class _Rebuild:
         )
 
     def _usable(self, interrupted: Rebuild) -> bool:
-        """Whether what an interrupted rebuild has built is still there, and the log is the same."""
+        """Whether the result of an interrupted rebuild is still there, and the log is the same."""
         if interrupted.plan.incremental:
             return False
         with snapshot(self._engine) as connection:
@@ -206,7 +206,7 @@ class _Rebuild:
         )
 
     def _clean_up(self) -> None:
-        """Remove what other rebuilds have left behind."""
+        """Remove the files of other rebuilds."""
         for leftover in self._scratch.glob(f"{FOLDER_PREFIX}*"):
             if leftover != self._folder:
                 shutil.rmtree(leftover)
@@ -214,7 +214,7 @@ class _Rebuild:
             create(self._engine, self._generation)
 
     def _build(self) -> Mapping[str, int]:
-        """Fill the tables with what the log says up to the head; return the number of rows of each."""
+        """Fill the tables from the log up to the head; return the number of rows of each."""
         if self._loaded():
             return {}
         for part in self._folder.glob("*.part"):
@@ -232,7 +232,7 @@ class _Rebuild:
             return self._generation.projector.fold_version(connection) is not None
 
     def _fold(self) -> None:
-        """Let Spark fold the tasks that are not done, and load meanwhile what it has written."""
+        """Let Spark fold the tasks that are not done, and meanwhile load the rows that it has written."""
         done, total = {*self._record.tasks(), *self._files()}, self._record.plan.tasks
         here = self._database_of_executors()
         write = partial(
@@ -275,13 +275,13 @@ class _Rebuild:
         path.unlink()
 
     def _database_of_executors(self) -> Database:
-        """Where executors read the log: on other machines they need a copy of an SQLite file that changes."""
+        """The log's database for executors: on other machines a copy, if it is an SQLite file, which changes."""
         if self._database.kind != "sqlite" or runs_here(self._spark):
             return self._database
         return copy_log(self._database, self._head, self._folder / "log.copy")
 
     def _check_log(self) -> None:
-        """Check the hash chain of the log up to where the generation was checked before."""
+        """Check the hash chain of the log up to the entry at which the generation was checked before."""
         self._progress("check", 0, self._head.position)
         with damage_named(self._database):
             entries = count_entries(self._spark, self._database_of_executors(), self._head)

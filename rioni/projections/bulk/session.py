@@ -59,7 +59,7 @@ _SETTINGS = {
 }
 
 _HERE = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-"""Of a session without other machines."""
+"""Spark settings of a session without other machines."""
 
 CONNECT = "sc://"
 DEFAULT_PORTS = {"spark": 7077, "sc": 15002}
@@ -70,16 +70,16 @@ SUBMITTED = "PYSPARK_GATEWAY_PORT"
 
 
 class SparkOptions(NamedTuple):
-    """Where Spark runs."""
+    """The Spark master and settings."""
 
     master: str = ""
-    """As of `spark-submit`, or `sc://host:port` of a server of Spark Connect; empty for this machine."""
+    """The master, as for `spark-submit`, or `sc://host:port` of a Spark Connect server; empty for this machine."""
     settings: Mapping[str, str] = MappingProxyType({})
     """Further settings of Spark, by name."""
 
 
 HERE = SparkOptions()
-"""This machine, with all of its cores."""
+"""The options for this machine, with all of its cores."""
 
 
 @contextmanager
@@ -91,11 +91,11 @@ def spark_session(scratch: Path, options: SparkOptions = HERE) -> Iterator[Spark
 
     Args:
         scratch: a folder for Spark's files; made if missing.
-        options: where Spark runs. `spark-submit` has said that already.
+        options: the master and settings of Spark. Under `spark-submit`, its own master and settings apply.
 
     Raises:
-        Unavailable: there is no suitable Java, or no such server; says what to do. Or Java has ended, or Spark has
-            failed, within the block.
+        Unavailable: there is no suitable Java, or no such server; the message has advice. Or Java has ended, or Spark
+            has failed, within the block.
         Conflict: the running session has another master, or another value of a setting.
     """
     with warnings.catch_warnings():
@@ -134,7 +134,7 @@ def spark_session(scratch: Path, options: SparkOptions = HERE) -> Iterator[Spark
 
 
 def _running(options: SparkOptions) -> SparkSession:
-    """The session that runs already, if it is as the options say."""
+    """The session that runs already, after checking that it matches the options."""
     session = SparkSession.builder.getOrCreate()
     wanted = {**options.settings, **({"spark.master": options.master} if options.master else {})}
     for name, value in wanted.items():
@@ -223,7 +223,7 @@ def _join(options: SparkOptions) -> SparkSession:
 
 
 def _launch(scratch: Path, options: SparkOptions) -> tuple[Any, SparkConf]:
-    """Start Java; return what talks to it, and the configuration of the context to be made."""
+    """Start Java; return the gateway to it, and the configuration of the context to be made."""
     scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     conf = SparkConf(loadDefaults=False).setAll(list(_SETTINGS.items()))
@@ -244,7 +244,7 @@ def _launch(scratch: Path, options: SparkOptions) -> tuple[Any, SparkConf]:
 
 
 def _stop(gateway: Any) -> None:
-    """Stop Spark and wait until its Java process has ended: PySpark would keep it as long as this process lives."""
+    """Stop Spark and wait until its Java process has ended: PySpark would keep it until this process ends."""
     # PySpark has no public way to end Java.
     if (context := SparkContext._active_spark_context) is not None:  # noqa: SLF001
         if gateway.proc.poll() is None:
@@ -275,7 +275,7 @@ def _end(log: Path) -> str:
 
 
 def _why_java_fails(log: Path) -> str:
-    """Find out what is wrong with Java; asked only after it failed, so that a good start loses no time."""
+    """Find out what is wrong with Java; called only after a failure, so that a good start loses no time."""
     need = f"Spark needs Java {JAVA_VERSION_MIN} or newer"
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
@@ -297,7 +297,7 @@ def _why_java_fails(log: Path) -> str:
 
 
 def _output(*command: str) -> str:
-    """What a command says, on either stream, whether it fails or not."""
+    """The output of a command on both streams, whether it fails or not."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired) as ex:

@@ -38,11 +38,11 @@ MapTask = Callable[[int, Iterable[LogRow]], Iterator[pa.RecordBatch]]
 """Called with the number of a task and the entries of its streams."""
 
 TASKS_ELSEWHERE = 8
-"""How many tasks there are at least with Spark Connect, which does not say how many run at once."""
+"""The minimum number of tasks with Spark Connect, which does not report how many run at once."""
 
 
 class Database(NamedTuple):
-    """Where the log is, in the words of the database's own client."""
+    """The location of the log, in the terms of the database's own client."""
 
     kind: str
     """`sqlite` or `postgresql`."""
@@ -55,7 +55,7 @@ def read_head(database: Database, position: int | None = None) -> LogHead:
 
     Args:
         database: which holds the log.
-        position: of the entry that is to count as the last one.
+        position: the position of the entry that is to count as the last one.
 
     Raises:
         CorruptLog: the entry at this position is missing.
@@ -91,13 +91,13 @@ def map_log(
         spark: the session.
         database: which holds the log.
         head: the end of the log.
-        function: called once in each task, with its number and the entries of its streams.
-        schema: of what the function yields.
-        count: the number of tasks; by default as `tasks` says.
+        function: called once in each task, with the task's number and the entries of its streams.
+        schema: the schema of the batches that the function yields.
+        count: the number of tasks; by default the result of `tasks`.
         skip: the numbers of tasks that are done already.
 
     Raises:
-        CorruptLog: the log does not end as `head` says; while it runs: an entry is missing, or is not what was written.
+        CorruptLog: the log does not end with `head`; while it runs: an entry is missing, or is not what was written.
     """
     check_end(database, head)
     count = count or tasks(spark, head)
@@ -147,7 +147,7 @@ def map_task(
     head: LogHead,
     function: MapTask,
 ) -> Iterator[pa.RecordBatch]:
-    """Read the streams of some tasks, of so many in all: the function that Spark maps."""
+    """Read the streams of some of the `count` tasks: the function that Spark maps."""
     for batch in numbers:
         for number in batch.column(0).to_pylist():
             begin, end = (prefix(each * PREFIXES // count) for each in (number, (number + 1) % count))
@@ -155,17 +155,17 @@ def map_task(
 
 
 def prefix(number: int) -> str:
-    """The beginning of the ids of streams that a number stands for; empty for 0."""
+    """The beginning of the ids of streams, from its number; empty for 0."""
     return f"{number:0{PREFIX_DIGITS}x}" if number else ""
 
 
 def tasks(spark: SparkSession, head: LogHead) -> int:
-    """In how many tasks a log is read."""
+    """The number of tasks in which a log is read."""
     return min(PREFIXES, max(_parallel(spark), ceil(head.position / ENTRIES_PER_TASK)))
 
 
 def _parallel(spark: SparkSession) -> int:
-    """How many tasks run at once, as far as that is known."""
+    """How many tasks run at once, or a default if that is unknown."""
     if is_remote():
         return int(spark.conf.get("spark.default.parallelism", None) or TASKS_ELSEWHERE)
     return spark.sparkContext.defaultParallelism
@@ -181,7 +181,7 @@ def check_count(entries: int, head: LogHead) -> None:
     """Check how many entries the tasks have read: one that is in the table, but not in its index, is not read.
 
     Raises:
-        CorruptLog: there are not as many as the head says.
+        CorruptLog: the tasks have not read as many entries as the log has.
     """
     if entries != head.position:
         raise CorruptLog(f"The log is damaged: {entries} of {head.position} entries were found by their streams.")
@@ -191,7 +191,7 @@ def check_end(database: Database, head: LogHead) -> None:
     """Check the number of entries and the last one. Blocks on the database.
 
     Raises:
-        CorruptLog: an entry is missing, or the log does not end as `head` says.
+        CorruptLog: an entry is missing, or the log does not end with `head`.
     """
     mark = _mark(database)
     with closing(connect(database)) as connection:
@@ -217,13 +217,13 @@ def _first_missing(cursor: Any) -> int:
 def read_streams(database: Database, begin: str, end: str, head: LogHead) -> Iterator[LogRow]:
     """Read the entries of the streams from one id up to another one, in the order of streams and versions.
 
-    Without a second id up to the last stream, whatever its id: damaged ids are found too.
+    Without a second id, up to the last stream with any id: damaged ids are found too.
 
     PERF: by an index, so that Spark need not sort the log, which took a third of the CPU of a rebuild. Blocks on the
     database.
 
     Raises:
-        CorruptLog: an entry is not the one that was written behind its predecessor, or that is missing.
+        CorruptLog: an entry is not the one that was written after its predecessor, or its predecessor is missing.
     """
     columns, mark = ", ".join([f"l.{name}" for name in LOG_COLUMNS]), _mark(database)
     before, ends = (f"AND l.stream < {mark} ", (end,)) if end else ("", ())
@@ -264,7 +264,7 @@ def damage_named(database: Database) -> Iterator[None]:
     Of several tasks that come upon the same damage, any one may fail first: so the chain is read once more, in order.
 
     Raises:
-        CorruptLog: the first break of the chain; where there is none, as an executor raised it.
+        CorruptLog: the first break of the chain; if there is none, the damage that an executor reported.
     """
     try:
         yield

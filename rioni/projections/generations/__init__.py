@@ -1,1 +1,1 @@
-"""Generations of the read models: tables beside the live ones, folded from the same log, that can take their place."""
+"""Generations of the read models: copies of the live tables, folded from the same log, that can replace them."""

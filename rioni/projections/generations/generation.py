@@ -32,9 +32,9 @@ from rioni.sql.log_tables import GENERATIONS, HEAD, LOG, TRACKING
 
 
 WORKING = "new"
-"""Where a rebuild works that replaces the live read models."""
+"""The generation in which a rebuild works that replaces the live read models."""
 PREVIOUS = "previous"
-"""What was live before."""
+"""The generation that was live before."""
 RESERVED = ("live", WORKING, PREVIOUS)
 
 NAME = re.compile("[a-z][a-z0-9_]{0,19}")
@@ -55,11 +55,12 @@ MODELS: Mapping[str, Sequence[str]] = {
 
 
 class Generation:
-    """The tables of some read models beside the live ones.
+    """A second set of tables of some read models, separate from the live ones.
 
     Args:
         name: part of the names of the tables.
-        tables: which ones, by default all; the states always belong to them, since the fold continues from them.
+        tables: names of read models, by default all; the states are always included, since the fold continues from
+            them.
     """
 
     def __init__(self, name: str, tables: Collection[str] | None = None) -> None:
@@ -68,19 +69,19 @@ class Generation:
         self.tables: Mapping[str, Table] = {
             each: _beside(live, name, metadata) for each, live in live_tables().items() if each in wanted
         }
-        """For each live table the one that may take its place."""
+        """The tables that may replace the live ones, by the names of these."""
         self.tracking_name = f"{TRACKING_NAME}__{name}"
         self.projector = GenerationProjector(self.tables, self.tracking_name)
-        """The live projection, writing into these tables; it keeps their position under a name of its own."""
+        """The live projection, writing into these tables; it keeps their position under a separate name."""
 
     @property
     def complete(self) -> bool:
-        """Whether it has all read models but for those of users, which have positions of their own."""
+        """Whether it has all read models except those of users, which have separate positions."""
         return self.tables.keys() >= READ_MODELS.tables.keys()
 
 
 class Known(NamedTuple):
-    """What is recorded of a generation."""
+    """The record of a generation."""
 
     name: str
     tables: Sequence[str]
@@ -90,7 +91,7 @@ class Known(NamedTuple):
     fold: int
     """The version of the fold that wrote it."""
     checked: LogHead
-    """Up to where the log was checked, and what it was there."""
+    """The position up to which the log was checked, and its hash there."""
 
 
 def models_named(names: str) -> list[str]:
@@ -137,7 +138,7 @@ def known(connection: Connection) -> list[Known]:
 
 
 def find(connection: Connection, name: str) -> Known:
-    """What is recorded of a generation; raises NotFound if there is none of this name."""
+    """The record of a generation; raises NotFound if no generation has this name."""
     found = {each.name: each for each in known(connection)}
     if name not in found:
         listed = "; `rioni projections list` shows those that there are."
@@ -146,7 +147,7 @@ def find(connection: Connection, name: str) -> Known:
 
 
 def create(engine: Engine, generation: Generation) -> None:
-    """Make the tables anew, without indexes; what had this name before is removed."""
+    """Make the tables anew, without indexes; an earlier generation of this name is removed."""
     with writing(engine) as connection:
         remove(connection, generation.name)
         for table in generation.tables.values():
@@ -154,7 +155,7 @@ def create(engine: Engine, generation: Generation) -> None:
 
 
 def remove(connection: Connection, name: str) -> list[str]:
-    """Remove the tables and the record of a generation, as far as they are there, in the caller's transaction.
+    """Remove the tables and the record of a generation, if they exist, in the caller's transaction.
 
     Only for the holder of the rebuild lock.
 
@@ -179,7 +180,7 @@ def record(connection: Connection, generation: Generation, created_at: str, chec
 
 
 def finish_load(engine: Engine, generation: Generation, position: int) -> None:
-    """Note which position rows show that were loaded in bulk, and make indexes where these can be renamed. Blocks."""
+    """Note the position that the rows loaded in bulk show, and make indexes if the database can rename them. Blocks."""
     with writing(engine) as connection:
         if engine.dialect.name != "sqlite":
             for table in generation.tables.values():
@@ -204,7 +205,7 @@ def catch_up(engine: Engine, generation: Generation) -> None:
 
 
 def catch_up_within(connection: Connection, generation: Generation, limit: int | None = None) -> int:
-    """Apply the entries behind the position in the caller's transaction; return how many there were."""
+    """Apply the entries after the position in the caller's transaction; return how many there were."""
     after = generation.projector.position(connection)
     query = select(LOG).where(LOG.c.position > after).order_by(LOG.c.position).limit(limit)
     rows = [_log_row(row) for row in connection.execute(query)]

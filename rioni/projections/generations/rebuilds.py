@@ -1,4 +1,4 @@
-"""What is recorded of rebuilds: their progress, for operators, and what their tasks have written, to resume them."""
+"""Records of rebuilds: their progress, for operators, and the rows written by their tasks, to resume them."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -27,7 +27,7 @@ Progress = Callable[[str, int, int], None]
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What a rebuild builds. An interrupted one is resumed by one with the same plan, but for the end of the log."""
+    """The scope of a rebuild. It resumes an interrupted one with the same plan, apart from the end of the log."""
 
     generation: str
     tables: Sequence[str]
@@ -36,11 +36,11 @@ class Plan(msgspec.Struct, frozen=True):
     fold: int
     """The version of the fold."""
     upto: int | None
-    """The position that was asked for; None for the end of the log."""
+    """The requested position; None for the end of the log."""
     position: int
     """The last entry that is folded in bulk."""
     hash: str
-    """Its hash, hexadecimal."""
+    """The hash of this entry, hexadecimal."""
     tasks: int
 
     @property
@@ -49,7 +49,7 @@ class Plan(msgspec.Struct, frozen=True):
         return LogHead(self.position, bytes.fromhex(self.hash))
 
     def continues(self, other: "Plan") -> bool:
-        """Whether what was built for another plan serves this one."""
+        """Whether a rebuild with another plan can be continued with this one."""
         unchanged = msgspec.structs.replace(self, position=other.position, hash=other.hash, tasks=other.tasks)
         return unchanged == other
 
@@ -61,13 +61,13 @@ class Rebuild(NamedTuple):
     started_at: str
     updated_at: str
     state: str
-    """`running`, `done`, `failed`, or `interrupted` if its process ended without a word."""
+    """`running`, `done`, `failed`, or `interrupted` if its process ended without reporting that."""
     phase: str
     done: int
     total: int
-    """What the phase has done, and what it has to do."""
+    """How much of the phase is done, and its total."""
     detail: str
-    """Of the result or the failure."""
+    """Details of the result or of the failure."""
     plan: Plan
 
 
@@ -78,7 +78,7 @@ def newest(connection: Connection) -> list[Rebuild]:
 
 
 def find(connection: Connection, rebuild: str) -> Rebuild:
-    """One rebuild; raises NotFound if there is none of this id."""
+    """Return a rebuild by its id; raises NotFound if there is no such rebuild."""
     row = connection.execute(select(REBUILDS).where(REBUILDS.c.id == rebuild)).first()
     if row is None:
         raise NotFound(f"There is no rebuild {rebuild}, or it is forgotten: the last {KEPT_MAX} are known.")
@@ -93,9 +93,9 @@ class Record:
     """The record of a running rebuild. All methods block on the database.
 
     Args:
-        engine: of the rebuild, whose lock the caller holds.
-        id: of the rebuild.
-        plan: what it builds.
+        engine: the engine of the rebuild, whose lock the caller holds.
+        id: the id of the rebuild.
+        plan: the plan of the rebuild.
         resumed: whether an interrupted rebuild goes on.
     """
 
@@ -112,7 +112,7 @@ class Record:
             self._note(phase=phase, done=done, total=total)
 
     def finish(self, state: str, detail: str) -> None:
-        """Note the end; what the tasks have written is forgotten."""
+        """Note the end, and forget the record of the tasks."""
         with writing(self._engine) as connection:
             connection.execute(delete(REBUILD_TASKS).where(REBUILD_TASKS.c.rebuild == self.id))
         self._note(state=state, detail=detail)
@@ -133,9 +133,9 @@ def begin(engine: Engine, plan: Plan, usable: Callable[[Rebuild], bool]) -> Reco
     """Resume an interrupted rebuild of the same plan, or record a new one; only for the holder of the rebuild lock.
 
     Args:
-        engine: of the rebuild.
-        plan: what is to be built.
-        usable: says whether all that an interrupted rebuild has built is still there.
+        engine: the engine of the rebuild.
+        plan: the plan of the rebuild.
+        usable: returns whether everything that an interrupted rebuild has built is still there.
     """
     with engine.connect() as connection:
         dead = [each for each in newest(connection) if each.state == RUNNING]
@@ -165,7 +165,7 @@ def begin(engine: Engine, plan: Plan, usable: Callable[[Rebuild], bool]) -> Reco
 
 
 def running(connection: Connection) -> Rebuild | None:
-    """The rebuild that runs, or was interrupted and can be resumed; None if there is none."""
+    """The rebuild that runs, or was interrupted and can be resumed; None without one."""
     row = connection.execute(select(REBUILDS).where(REBUILDS.c.state == RUNNING)).first()
     return None if row is None else _rebuild(row)
 

@@ -34,22 +34,22 @@ from rioni.sql.log_tables import GENERATIONS, HEAD, TRACKING
 
 
 def promote(engine: Engine, name: str, now: str) -> Known:
-    """Bring a generation up to date and make it live; what was live is kept as `previous`. Blocks.
+    """Bring a generation up to date and make it live; the former live one is kept as `previous`. Blocks.
 
     Commands wait for the swap alone: a moment, on SQLite some seconds for a million entries.
 
     Args:
-        engine: of the rebuild, whose lock the caller holds.
-        name: of the generation.
+        engine: the engine of the rebuild, whose lock the caller holds.
+        name: the name of the generation.
         now: the time, RFC 3339.
 
     Returns:
-        What is recorded of it.
+        The record of the generation.
 
     Raises:
-        NotFound: there is none of this name.
+        NotFound: no generation has this name.
         Conflict: another version of the fold has written it, or its tables are those of another release.
-        CorruptLog: the log behind its position is damaged.
+        CorruptLog: the log after its position is damaged.
     """
     with snapshot(engine) as connection:
         found = find(connection, name)
@@ -61,7 +61,7 @@ def promote(engine: Engine, name: str, now: str) -> Known:
 
 
 def rollback(engine: Engine, now: str) -> Known:
-    """Make live again what was live before; what is live now is kept. As `promote`."""
+    """Roll back to the previous generation, keeping the current one. Raises as `promote`."""
     return promote(engine, PREVIOUS, now)
 
 
@@ -69,8 +69,8 @@ def swap(engine: Engine, generation: Generation, *, kept_at: str | None = None) 
     """Put the tables of a generation in the place of the live ones, up to date, in one transaction.
 
     Args:
-        engine: of the rebuild.
-        generation: which one; it is gone afterwards.
+        engine: the engine of the rebuild.
+        generation: the generation; it no longer exists afterwards.
         kept_at: the time, RFC 3339, if the tables that were live are kept as `previous`; else they are dropped.
 
     Raises:
@@ -182,17 +182,17 @@ Values = Mapping[str, Any]
 
 
 class Difference(NamedTuple):
-    """A row of the live read models that is not what the log says."""
+    """A row of the live read models that differs from the log."""
 
     table: str
     key: tuple[str | int, ...]
     """The row's primary key."""
     kind: str
-    """What the live row is: `missing`, `changed` or `extra`."""
+    """The kind of difference: `missing`, `changed` or `extra`."""
     live: Values
-    """The columns of the live row that differ; all of them where it is extra."""
+    """The columns of the live row that differ; all of them if it is extra."""
     rebuilt: Values
-    """The same columns as the log says they are; all of them where the row is missing."""
+    """These columns rebuilt from the log; all of them if the row is missing."""
 
 
 def compare(engine: Engine, generation: Generation, keys_max: int | None) -> Iterator[Difference]:
@@ -201,7 +201,7 @@ def compare(engine: Engine, generation: Generation, keys_max: int | None) -> Ite
     Writers are not blocked.
 
     Args:
-        engine: of the rebuild.
+        engine: the engine of the rebuild.
         generation: to compare.
         keys_max: how many differences to yield per table and kind; None for all.
 
@@ -251,7 +251,7 @@ def _difference(table: str, keys: list[str], kind: str, row: Values) -> Differen
 
 
 _LIVE = "live:"
-"""Before the names of a live row's columns, where it stands beside the rebuilt one."""
+"""The prefix of the names of a live row's columns, in a result that also has the rebuilt row."""
 
 
 def _absent(here: Table, there: Table) -> Select[Any]:

@@ -40,7 +40,7 @@ def first_since(connection: Connection, time: str) -> int:
 
     Args:
         connection: to the read models.
-        time: as `rioni.domain.timestamps.rfc3339` writes it.
+        time: the time, as `rioni.domain.timestamps.rfc3339` writes it.
     """
     return _first(connection, _RECORDED_AT, head(connection), lambda recorded_at: recorded_at >= time)
 
@@ -58,18 +58,18 @@ def recorded_within(connection: Connection, since: str | None, until: str | None
 
 
 def last_until(connection: Connection, time: str) -> int:
-    """The position of the last entry recorded at a time or earlier, 0 if there is none; see `first_since`."""
+    """The position of the last entry recorded at a time or earlier, 0 without one; see `first_since`."""
     return _first(connection, _RECORDED_AT, head(connection), lambda recorded_at: recorded_at > time) - 1
 
 
 def last_in_log_until(connection: Connection, time: str) -> int:
-    """As `last_until`, from the log itself: for what does not trust the read models."""
+    """The result of `last_until`, from the log itself: for code that does not trust the read models."""
     end = connection.scalar(select(func.max(LOG.c.position))) or 0
     return _first(connection, _RECORDED_IN_LOG, end, lambda recorded_at: recorded_at > time) - 1
 
 
 def in_log_within(connection: Connection, since: str | None, until: str | None) -> tuple[int, int]:
-    """As `recorded_within`, from the log itself; without an end the last position that there is."""
+    """The result of `recorded_within`, from the log itself; without an end, the last position."""
     end = connection.scalar(select(func.max(LOG.c.position))) or 0
     first, last = 1, end
     if since is not None:
@@ -98,9 +98,9 @@ def _first(connection: Connection, recorded_at: Select[str], end: int, is_behind
 # --- Pages of the audit trail: filtered by index, bounded in entries looked at and in bytes ---
 
 SCANNED_MAX = 5_000
-"""Entries of one index that a page may look at. PERF: with other filters beside it each takes 2 to 5 µs."""
+"""Entries of one index that a page may read. PERF: with further filters each takes 2 to 5 µs."""
 PAGE_BYTES_MAX = 2_000_000
-"""States of the entries of a page, before and after together; the first entry has its place whatever its size."""
+"""States of the entries of a page, before and after together; the first entry is included whatever its size."""
 ROWS_AT_FIRST = 8
 """Each state may have 256 kB and more: the size of the first rows decides how many are read at a time."""
 
@@ -113,7 +113,7 @@ _C = AUDIT_LOG.c
 
 
 class AuditQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Which entries are asked for; None asks for all."""
+    """A filter of audit entries; None matches all."""
 
     resource: tuple[str, str] | None = None
     """Kind and key."""
@@ -123,26 +123,26 @@ class AuditQuery(msgspec.Struct, frozen=True, kw_only=True):
     """The topic of the domain event."""
     actor: str | None = None
     realm: str | None = None
-    """Of the actor, who must be named, too."""
+    """The realm of the actor, who must be named, too."""
     flow_id: str | None = None
     since: str | None = None
-    """As `rioni.domain.timestamps.rfc3339` writes it; included."""
+    """The start of the period, as `rioni.domain.timestamps.rfc3339` writes it; included."""
     until: str | None = None
-    """Likewise; not included."""
+    """The end of the period, as `rioni.domain.timestamps.rfc3339` writes it; not included."""
 
 
 class Place(NamedTuple):
-    """Where a page is: behind a position or, turned back, before it, in one of the two orders."""
+    """The place of a page: after a position or, turned back, before it, in one of the two orders."""
 
     ascending: bool = False
     after: int | None = None
-    """Positions behind this one, in the order of the page; None for all."""
+    """Start of the page: positions after this one, in the order of the page; None for all."""
     before: int | None = None
     """Positions before this one, in the order of the page: those next to it. Used if `after` is None."""
 
 
 class AuditPage(NamedTuple):
-    """A page, complete in what lies between its links."""
+    """A page, which has all entries between its links."""
 
     rows: Sequence[Row]
     """Columns of the audit log; `before` and `after` as JSON text."""
@@ -155,12 +155,12 @@ class AuditPage(NamedTuple):
 
 
 def page(connection: Connection, wanted: AuditQuery, place: Place, limit: int) -> AuditPage:
-    """The entries that match, next to a place; fewer than there could be where a bound is reached.
+    """The entries that match, next to a place; fewer than there could be if a limit is reached.
 
     Args:
         connection: to the read models.
         wanted: the filters.
-        place: where, and in which order.
+        place: the place and the order.
         limit: how many entries at most.
     """
     newest = head(connection)
@@ -189,7 +189,7 @@ def page(connection: Connection, wanted: AuditQuery, place: Place, limit: int) -
 def _matching(
     connection: Connection, wanted: AuditQuery, among: range, limit: int, *, descending: bool
 ) -> tuple[Sequence[int], int | None]:
-    """The positions of the next entries that match, and the last one that was looked at if there may be more."""
+    """The positions of the next entries that match, and the last one that was checked if there may be more."""
     conditions = _conditions(wanted)
     has_realm = wanted.realm is not None
     assert conditions or not has_realm, "a realm without an actor"
@@ -247,7 +247,7 @@ def _on(condition: Condition, columns: Any) -> ColumnElement[bool]:
 
 
 def of_realm(client: ColumnElement[str], realm: str) -> ColumnElement[bool]:
-    """Whether clients are of a realm, with or without its slash; of none where it is empty."""
+    """Whether clients are of a realm, with or without its slash; an empty one matches clients without a realm."""
     if not (realm := normalize_realm(realm)):
         return ~client.contains(REALM_MARK)
     end = f"{REALM_MARK}{realm}"
@@ -255,7 +255,7 @@ def of_realm(client: ColumnElement[str], realm: str) -> ColumnElement[bool]:
 
 
 def _count(connection: Connection, condition: Condition, within: ColumnElement[bool]) -> int:
-    """How many entries fulfil a condition, counted no further than one beyond what a page looks at."""
+    """How many entries fulfil a condition, counted up to one more than a page may read."""
     some = select(_C.position).where(_on(condition, _C), within).limit(SCANNED_MAX + 1).subquery()
     return connection.scalar(select(func.count()).select_from(some)) or 0
 
@@ -279,13 +279,13 @@ def _read(connection: Connection, found: Sequence[int]) -> Iterator[Row]:
 # --- Queries over the audit log: who changed what, when, from where, with both states ---
 
 ENTRIES_PER_READ = 500
-"""With the states before and after, each of which may have 256 kB."""
+"""The number of entries read at once, with the states before and after, each of which may have 256 kB."""
 
 Begin = Callable[[], AbstractContextManager[Connection]]
 
 
 class AuditFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which entries are asked for; None asks for all."""
+    """A filter of audit entries; None matches all."""
 
     since: str | None = None
     """RFC 3339, included."""
@@ -293,7 +293,7 @@ class AuditFilter(msgspec.Struct, frozen=True, kw_only=True):
     """RFC 3339, not included."""
     actor: str | None = None
     realm: str | None = None
-    """Of the actor."""
+    """The realm of the actor."""
     resource: str | None = None
     """A natural key such as an event type's name, or `<kind>:<key>`."""
 
@@ -301,12 +301,12 @@ class AuditFilter(msgspec.Struct, frozen=True, kw_only=True):
 def entries(begin: Begin, wanted: AuditFilter, *, after: int = 0) -> Iterator[dict[str, Any]]:
     """Yield the entries after a log position that match, in order, `before` and `after` as JSON text.
 
-    The address of the client, what it calls itself, and the realm of its subject are `client`, `user_agent`, `realm`.
+    The address of the client, its user agent, and the realm of its subject are `client`, `user_agent`, `realm`.
 
     Args:
         begin: begins a transaction that reads. There are many short ones, so that slow consumers of the entries don't
             keep a transaction open.
-        wanted: which ones.
+        wanted: a filter of the entries.
         after: the position.
     """
     with begin() as connection:
@@ -318,7 +318,7 @@ def entries(begin: Begin, wanted: AuditFilter, *, after: int = 0) -> Iterator[di
 
 
 def resources(connection: Connection) -> list[tuple[str, str]]:
-    """The kind and the key of whatever has entries."""
+    """The kinds and the keys of all resources with entries."""
     columns = AUDIT_LOG.c
     rows = connection.execute(select(columns.resource_type, columns.resource).distinct())
     return [(row.resource_type, row.resource) for row in rows]
@@ -342,6 +342,6 @@ def _page(begin: Begin, wanted: AuditFilter, after: int, last: int | None) -> li
 
 
 def with_client_parts(row: Mapping[str, Any]) -> dict[str, Any]:
-    """An entry whose client is three members: its address `client`, `user_agent`, and `realm`, empty where unknown."""
+    """An entry whose client is three members: its address `client`, `user_agent`, and `realm`, empty if unknown."""
     client, user_agent = client_parts(row["client"])
     return {**row, "client": client, "user_agent": user_agent, "realm": realm_of(row["client"])}

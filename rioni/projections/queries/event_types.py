@@ -24,7 +24,7 @@ def body_of(connection: Connection, name: str, at: Moment | None = None) -> str:
     """The JSON of an event type, now or at a moment of the past.
 
     Raises:
-        EventTypeNotFound: there is none of this name.
+        EventTypeNotFound: there is no event type of this name.
     """
     if at is None:
         body = connection.scalar(select(EVENT_TYPES.c.body).where(EVENT_TYPES.c.name == name))
@@ -81,7 +81,7 @@ def past_event_types(connection: Connection, at: Moment) -> list[EventType]:
 
 
 def _cut(names: list[str], limit: int | None) -> tuple[list[str], bool]:
-    """A page of names, of which there may be one more, and whether there is."""
+    """Cut a page of names that may have one too many; return it, and whether it had."""
     return names[:limit], limit is not None and len(names) > limit
 
 
@@ -98,7 +98,7 @@ def timelines_at(connection: Connection, name: str, at: Moment) -> tuple[Timelin
     There are none between the entries of the event type's creation.
 
     Raises:
-        EventTypeNotFound: there was none of this name.
+        EventTypeNotFound: there was no event type of this name.
     """
     event_type = msgspec.json.decode(body_of(connection, name, at), type=EventType)
     body = past.state(connection, "timeline", name, at)

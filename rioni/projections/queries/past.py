@@ -1,4 +1,4 @@
-"""States of the past: what each resource was at a position of the log, from the audit trail."""
+"""States of the past: the state of each resource at a position of the log, from the audit trail."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -12,22 +12,22 @@ from rioni.projections.tables import AUDIT_LOG, STATES
 
 KEYS_PER_READ = 250
 ROWS_AT_ONCE = 16
-"""Of these in memory: each has a state, which may have 600 kB; most have 1 kB."""
+"""How many rows are in memory at once: each has a state, which may have 600 kB; most have 1 kB."""
 
 _C = AUDIT_LOG.c
 
 
 class Moment(NamedTuple):
-    """A position of the log, and what of its state to show."""
+    """A position of the log, and whether to show resources that were deleted later."""
 
     position: int
     """The last entry that counts."""
     deleted: bool = True
-    """Whether to show what no longer exists today; what was created later under its name is something else."""
+    """Whether to show resources that no longer exist today; one created later under the same name is another one."""
 
 
 def _state_of(kind: Any, key: Any) -> ScalarSelect[Any]:
-    """The state behind the last entry of a resource up to a position."""
+    """The state after the last entry of a resource up to a position."""
     return (
         select(_C.after)
         .where(_C.resource_type == kind, _C.resource == key, _C.position <= bindparam("at"))
@@ -45,7 +45,7 @@ CREATIONS = ("event-type.created", "subscription.created", "storage.created")
 
 
 def _created_later(kind: Any, key: Any) -> ColumnElement[bool]:
-    """Whether what has this key today was created behind a position: what had it then was another resource."""
+    """Whether today's resource with this key was created after a position: then an earlier one was another."""
     created = _CREATED.c
     return exists().where(
         created.resource_type == kind,
@@ -70,12 +70,12 @@ _SUBSCRIPTIONS = (
 
 
 def state(connection: Connection, kind: str, key: str, at: Moment) -> str | None:
-    """The state of a resource as JSON; None where it did not exist, or must not be shown.
+    """The state of a resource as JSON; None if it did not exist, or must not be shown.
 
     Args:
         connection: to the read models.
-        kind: of the resource.
-        key: of the resource.
+        kind: the kind of the resource.
+        key: the key of the resource.
         at: when.
     """
     if not at.deleted and not _exists(connection, kind, key, at):
@@ -96,7 +96,7 @@ def states(
 
     Args:
         connection: to the read models.
-        kind: of the resources.
+        kind: the kind of the resources.
         at: when.
         start: the first key; None for all.
         inclusive: whether the first key itself counts.
@@ -125,7 +125,7 @@ def _keys_and(
     inclusive: bool = True,
     descending: bool = False,
 ) -> Iterator[tuple[str, Any]]:
-    """Yield the keys of a kind, each with what a column made of its state says; those without are left out."""
+    """Yield the keys of a kind with the values of a column made of their states, except keys without a value."""
     key = STATES.c.key
     while True:
         query: Select[Any] = select(key, column(_state_of(STATES.c.kind, key)).label("body")).where(
@@ -201,13 +201,13 @@ def state_behind(connection: Connection, position: int) -> str:
 
 
 def changed_between(connection: Connection, first: int, last: int) -> list[tuple[str, str]]:
-    """The kinds and keys of all resources that entries behind the first position, up to the last, are about."""
+    """The kinds and keys of all resources with entries after the first position, up to the last."""
     changed = select(_C.resource_type, _C.resource).where(_C.position > first, _C.position <= last).distinct()
     return sorted((kind, key) for kind, key in connection.execute(changed))
 
 
 def _exists(connection: Connection, kind: str, key: str, at: Moment) -> bool:
-    """Whether what had this key at a moment is there today."""
+    """Whether the resource that had this key at a moment exists today."""
     return connection.scalar(_EXISTS, {"kind": kind, "key": key, "at": at.position}) is not None
 
 

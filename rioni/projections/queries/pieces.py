@@ -5,11 +5,11 @@ from typing import TypeVar
 
 
 PIECE_BYTES = 262_144
-"""From here on a piece is full; its last body may have 600 kB."""
+"""The size at which a piece is full; its last body may have 600 kB."""
 ROWS_AT_FIRST = 4
-"""Their size decides how many are read next."""
+"""The number of rows read first; their size decides how many are read next."""
 ROWS_MAX = 64
-"""Those that are too many for the piece after all are read again for the next one."""
+"""The maximum number of rows read at once; rows that don't fit into the piece are read again for the next one."""
 
 K = TypeVar("K")
 B = TypeVar("B", str, bytes)

@@ -69,7 +69,7 @@ def body_like(connection: Connection, event_type: str, submitted: SubmittedSchem
     Raises:
         EventTypeNotFound: there is no such event type.
         NotFound: it has no such version.
-        Invalid: the submitted schema is said to be Avro, and is not.
+        Invalid: the submitted schema is declared as Avro, and is not.
     """
     event_type_body(connection, event_type)
     wanted = _meaning(submitted.type, submitted.schema or "")

@@ -24,7 +24,7 @@ def get(connection: Connection, storage_id: str, at: Moment | None = None) -> St
     """One storage, now or at a moment of the past.
 
     Raises:
-        NotFound: there is none of this id.
+        NotFound: there is no storage with this id.
     """
     if at is None:
         body = connection.scalar(select(STORAGES.c.body).where(STORAGES.c.id == storage_id))

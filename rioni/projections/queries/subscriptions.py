@@ -19,13 +19,13 @@ SUBSCRIPTION = "subscription"
 
 
 class SubscriptionFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which subscriptions are asked for (reference subscriptions#list)."""
+    """A filter of subscriptions (reference subscriptions#list)."""
 
     owning_application: str | None = None
     event_types: tuple[str, ...] = ()
     """All of them must be subscribed to."""
     reader: Attribute | None = None
-    """Must be listed explicitly among the readers."""
+    """An attribute that must be listed explicitly among the readers."""
 
 
 class TokenPosition(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,7 +40,7 @@ def get(connection: Connection, subscription_id: str, at: Moment | None = None) 
     """The subscription, now or at a moment of the past.
 
     Raises:
-        SubscriptionNotFound: there is none of this id.
+        SubscriptionNotFound: there is no subscription with this id.
     """
     if at is None:
         body = connection.scalar(select(SUBSCRIPTIONS.c.body).where(SUBSCRIPTIONS.c.id == subscription_id))
@@ -72,7 +72,7 @@ def page_by_id(
     limit: int,
     at: Moment | None = None,
 ) -> list[str]:
-    """The ids of at most `limit` subscriptions in their order, from a place on or up to it; likewise."""
+    """The ids of at most `limit` subscriptions by id, from a place on or up to it, now or at a moment of the past."""
     forward = place is None or place.forward
     if at is not None:
         found = _past_page_by_id(connection, wanted, place, limit, at)

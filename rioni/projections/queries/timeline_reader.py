@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 def offset_ranges_of(timelines: Timelines, stores: EventStores) -> Sequence[OffsetRanges]:
-    """What every partition holds, by number; of the timelines that are not cleaned up. May block on the disk.
+    """The ranges of every partition, by number, in the timelines that are not cleaned up. May block on the disk.
 
     Raises:
         NotFound: the event type has been deleted.
@@ -38,14 +38,14 @@ def newest_of(timelines: Timelines, stores: EventStores) -> Sequence[TimelinePos
     """The places of the last event of every partition, by number; raises as `offset_ranges_of`. Does not block.
 
     Appends of other processes may be missing until this process is notified of them.
-    PERF: every stream asks whenever it is woken; only the active timeline has to be looked at.
+    PERF: every stream calls it whenever it is woken; only the active timeline has to be read.
     """
     active = timelines.active
     return newest_in(timelines, stores.of(active.storage_id).newest(active.topic, active.partitions))
 
 
 def newest_consistent(timelines: Timelines, stores: EventStores) -> Sequence[TimelinePosition]:
-    """The same, including all appends of other processes; may block on a server, and raises as `offset_ranges_of`."""
+    """The last places as in `newest_of`, but with all appends of other processes; may block on a server."""
     active = timelines.active
     return newest_in(timelines, [bounds.newest for bounds in stores.of(active.storage_id).bounds(active.topic)])
 
@@ -64,10 +64,10 @@ def position_at_time(
     """The place in a partition before the first event that was stored at this time or later; blocks on the disk.
 
     Args:
-        timelines: of the event type.
-        stores: of the storages.
-        number: of the partition.
-        ranges: of the partition, in `timelines.readable`.
+        timelines: the timelines of the event type.
+        stores: the stores of the storages.
+        number: the number of the partition.
+        ranges: the ranges of the partition, in `timelines.readable`.
         recorded_at_ms: a time that nothing was stored at since means the end.
 
     Raises:
@@ -89,7 +89,7 @@ def position_at_time(
 
 
 def recorded_at_ms_after(timelines: Timelines, stores: EventStores, number: int, after: TimelinePosition) -> int | None:
-    """When the first event behind a place was stored; None where nothing follows. Blocks on the disk.
+    """When the first event after a place was stored; None if nothing follows. Blocks on the disk.
 
     Raises:
         NotFound: the event type has been deleted.
@@ -108,16 +108,16 @@ def ages_s(
     cursors: Mapping[EventTypePartition, str],
     now_ms: int,
 ) -> dict[EventTypePartition, int | None]:
-    """Ages of the first unconsumed events in whole seconds; 0 where all is consumed, None where unknown.
+    """Ages of the first unconsumed events in whole seconds; 0 if all is consumed, None if unknown.
 
     Blocks on the disk, and is not to be run in a pool as a whole: stores leave the hub by themselves, and may begin to
     follow a topic.
 
     Args:
-        timelines: of the event type.
-        stores: of the storages.
+        timelines: the timelines of the event type.
+        stores: the stores of the storages.
         unconsumed: how many events each partition of it has that are not consumed.
-        cursors: what is committed, at least of these partitions.
+        cursors: the committed offsets, at least of these partitions.
         now_ms: the time.
     """
     found: dict[EventTypePartition, int | None] = {}
@@ -139,15 +139,15 @@ def read_after(
     bytes_max: int,
     prefetch: Callable[[], Mapping[int, TimelinePosition]] = dict,
 ) -> tuple[int, Sequence[Chunk]]:
-    """The next chunks of a partition, all from one timeline, and the order of that; none where nothing follows.
+    """The next chunks of a partition, all from one timeline, with its order; no chunks if nothing follows.
 
     Args:
-        timelines: of the event type.
-        stores: of the storages.
-        number: of the partition.
-        after: the last place read; what retention has removed behind it is passed over.
+        timelines: the timelines of the event type.
+        stores: the stores of the storages.
+        number: the number of the partition.
+        after: the last place read; events after it that retention has removed are skipped.
         bytes_max: as for `EventStore.read`.
-        prefetch: the places behind which the caller reads next, by the number of the partition.
+        prefetch: returns the places after which the caller reads next, by the number of the partition.
 
     Raises:
         NotFound: the event type has been deleted.
@@ -161,7 +161,7 @@ def read_after(
 
 
 def _in_topic(timelines: Timelines, topic: str, places: Mapping[int, TimelinePosition]) -> dict[int, int]:
-    """Of some partitions the first positions behind a place, where these are in a topic."""
+    """The first positions after places in partitions, by partition, for those that are in the given topic."""
     found = {}
     for number, after in places.items():
         timeline, first = next(timelines.following(number, after), (None, 0))

@@ -33,7 +33,7 @@ _SELECT_CHANGED = """
 """
 
 Ends = dict[str, list[int]]
-"""For each topic the next position of every partition, by number."""
+"""The next position of every partition of each topic, by number."""
 
 
 class Found(NamedTuple):
@@ -43,9 +43,9 @@ class Found(NamedTuple):
     """None if it has not been anchored yet."""
     sequence: int = 0
     ends: Ends = {}  # noqa: RUF012 - never changed
-    """Of an event store."""
+    """The end positions of an event store."""
     version: int = 0
-    """Of the file's schema."""
+    """The version of the file's schema."""
 
 
 def read_anchor(connection: sqlite3.Connection) -> tuple[Anchor | None, int]:

@@ -28,7 +28,7 @@ FORMAT_NAME = "format"
 
 
 class BackupError(RioniError):
-    """A backup can't be made or used; the text says why, and what to do."""
+    """A backup can't be made or used; the message says why, and what to do."""
 
 
 def check_name(name: str, where: Path) -> None:
@@ -48,8 +48,8 @@ def open_file(folder: Path, name: str, flags: int = os.O_RDONLY) -> int:
     """Open a file of a folder; return its descriptor.
 
     Args:
-        folder: that the operator has named; it may be a link itself.
-        name: of the file, without a path.
+        folder: the folder that the operator has named; it may be a link itself.
+        name: the name of the file, without a path.
         flags: as those of `os.open`. A file to be written must not have other names: they would change with it.
 
     Raises:
@@ -86,7 +86,7 @@ def opened(folder: Path, name: str) -> Iterator[IO[bytes]]:
 
 @contextlib.contextmanager
 def created(folder: Path, name: str) -> Iterator[IO[bytes]]:
-    """Create a file that only its owner may read, in place of any other of that name; raises as `open_file`."""
+    """Create a file that only its owner may read, replacing any other of that name; raises as `open_file`."""
     (folder / name).unlink(missing_ok=True)
     with open(open_file(folder, name, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
         yield file
@@ -117,12 +117,12 @@ def _refused(path: Path, kind: str) -> BackupError:
 
 ATTEMPTS_MAX = 100
 PAUSE_S = 0.02
-"""Between attempts: readers, who keep a log from being emptied, finish in some milliseconds."""
+"""Seconds between attempts: readers, who keep a log from being emptied, finish in some milliseconds."""
 
 BUSY_TIMEOUT_MS = 5_000
 
 WAL_BYTES_MAX = 8 * 2**30
-"""Up to this length a write-ahead log may grow during a copy."""
+"""The length to which a write-ahead log may grow during a copy."""
 
 
 class Snapshot:
@@ -155,7 +155,7 @@ class Snapshot:
         """Read from the file.
 
         Raises:
-            Unavailable: so much was written since that the copy should be repeated at another time.
+            Unavailable: too much was written since; the copy should be repeated at another time.
         """
         log = Path(f"{self.path}-wal")
         if log.exists() and log.stat().st_size > WAL_BYTES_MAX:
@@ -178,7 +178,7 @@ def snapshots(paths: Sequence[Path]) -> Iterator[list[Snapshot]]:
     """Freeze files at one instant; writers wait for some milliseconds.
 
     Args:
-        paths: of files in WAL mode, whose writers hold the lock `<path>-lock`.
+        paths: the paths of files in WAL mode, whose writers hold the lock `<path>-lock`.
 
     Raises:
         Unavailable: a lock is not released, readers keep a write-ahead log from being emptied, or a file can't be

@@ -25,11 +25,11 @@ BLOCK_BYTES = 2**18
 """Files are compared and written in blocks of this length."""
 
 FORMAT = 1
-"""Of the manifest."""
+"""The format of the manifest."""
 
 MANIFEST = "backup.json"
 MANIFEST_BYTES_MAX = 2**24
-"""Of a manifest with files of some 100,000 storages."""
+"""The maximum size of a manifest: enough for the files of some 100,000 storages."""
 _UNFINISHED = "backup.unfinished"
 _UNDO = "undo"
 _HEADER = struct.Struct("<qq")
@@ -65,11 +65,11 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Undo(msgspec.Struct, frozen=True):
-    """What leads back to the backup before."""
+    """The record that leads back to the previous backup."""
 
     manifest_id: _Id
     sizes: dict[str, _Length | None]
-    """For each file its length before; None for files that did not exist."""
+    """The previous length of each file; None for files that did not exist."""
 
 
 class Source(Protocol):
@@ -77,11 +77,11 @@ class Source(Protocol):
 
     @property
     def path(self) -> Path:
-        """Where it is."""
+        """The path of the file."""
 
     @property
     def size(self) -> int:
-        """Its length in bytes."""
+        """The length in bytes."""
 
     def read(self, offset: int, length: int) -> bytes:
         """Read from it."""
@@ -129,7 +129,7 @@ def recover(folder: Path) -> None:
     """Return to the last complete backup after an interruption; can be interrupted itself.
 
     Raises:
-        BackupError: what was saved is damaged or forged; nothing was changed.
+        BackupError: the saved blocks are damaged or forged; nothing was changed.
         OSError: the folder can't be written.
     """
     undo = folder / _UNDO
@@ -177,7 +177,7 @@ def update(folder: Path, sources: Mapping[str, Source], before: Manifest | None,
     """Make the files of a folder equal to others; return the number of bytes written.
 
     Args:
-        folder: of the backup; `recover` was called.
+        folder: the folder of the backup; `recover` was called.
         sources: by the name of the file.
         before: the manifest of the folder.
         progress: called with the number of bytes compared and their total.
@@ -219,7 +219,7 @@ def update(folder: Path, sources: Mapping[str, Source], before: Manifest | None,
 
 
 def commit(folder: Path, manifest: Manifest) -> None:
-    """Replace the manifest, and remove what no longer belongs to the backup."""
+    """Replace the manifest, and remove files that no longer belong to the backup."""
     write_durably(folder / MANIFEST, json.dumps(msgspec.to_builtins(manifest), indent=2).encode() + b"\n")
     recover(folder)
     (folder / _UNFINISHED).unlink(missing_ok=True)
@@ -244,7 +244,7 @@ def describe(path: Path) -> FileEntry:
 
 
 def _differences(folder: Path, name: str, source: Source) -> Iterator[tuple[int, bytes]]:
-    """Yield offset and present content of each block that differs, also of those behind the new end."""
+    """Yield offset and present content of each block that differs, also of those after the new end."""
     with contextlib.ExitStack() as files:
         here = None
         with contextlib.suppress(FileNotFoundError):
@@ -288,7 +288,7 @@ def _saved_blocks(file: IO[bytes], size: int) -> Iterator[tuple[int, bytes]]:
 
 
 def _check_saved(folder: Path, name: str, size: int | None) -> None:
-    """Check that a file can be restored by what was saved; raises BackupError."""
+    """Check that a file can be restored from its saved blocks; raises BackupError."""
     if size is None:
         return
     try:
@@ -326,7 +326,7 @@ def _write_all(fd: int, block: bytes, offset: int) -> None:
 
 
 def write_durably(path: Path, content: bytes) -> None:
-    """Write a file that exists completely or not at all, whatever happens."""
+    """Write a file that exists completely or not at all, even after a crash."""
     new = path.with_name(f"{path.name}.new")
     with created(path.parent, new.name) as file:
         file.write(content)
@@ -336,6 +336,6 @@ def write_durably(path: Path, content: bytes) -> None:
 
 
 def flush(file: IO[bytes]) -> None:
-    """Make what was written to a file durable; blocks on the disk."""
+    """Make writes to a file durable; blocks on the disk."""
     file.flush()
     os.fsync(file.fileno())

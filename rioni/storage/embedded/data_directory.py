@@ -28,7 +28,7 @@ def set_aside(path: Path, *, quietly: bool = False) -> str:
     """Rename a file or folder; return its new name, empty if there was none.
 
     Args:
-        path: of what is in the way.
+        path: the path of the file or folder in the way.
         quietly: whether the caller logs it.
 
     Raises:
@@ -73,11 +73,12 @@ _OWN = re.compile(
     r".*\.db(-.*)?|lock|leadership|format.*|restore.*|before-restore-.*|migrated\.json.*|scratch|signals"
     r"|spools|workers|.*\.damaged-.*"
 )
-"""Names of what brokers make in a data directory; of the signing key a mode that is too wide is an error instead."""
+"""Names of the files and folders that brokers make in a data directory; not the signing key, for which too wide a mode
+is an error."""
 
 
 class DataDirectoryError(RioniError):
-    """The data directory can't be used; the text says why, and what to do."""
+    """The data directory can't be used; the message says why, and what to do."""
 
 
 class DataDirectory:
@@ -91,7 +92,7 @@ class DataDirectory:
         """Create or check the directory and lock it; doesn't block.
 
         Args:
-            path: of the directory; missing parents are created.
+            path: the path of the directory; missing parents are created.
             restoring: whether it is locked to restore a backup, or to finish that.
 
         Raises:
@@ -103,7 +104,7 @@ class DataDirectory:
         self.secret = os.urandom(32)
         """Known to the run that holds the lock alone, forked processes included."""
         self.changes = SharedChangeFlags()
-        """What processes forked from this one have changed."""
+        """The changes made by processes forked from this one."""
         self._lock_fd = -1
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -237,7 +238,7 @@ class DataDirectory:
         os.pwrite(self._lock_fd, f"{os.getpid()}\n".encode(), 0)
 
     def _clear_places(self) -> None:
-        """Move aside what is in the place of a lock or of a folder that may be lost."""
+        """Move aside anything that is in the place of a lock or of a folder that may be lost."""
         for path in (self.signals, self.scratch, self.spools, self.workers, self.scratch / "metrics"):
             if path.exists() and not path.is_dir():
                 set_aside(path)
@@ -271,14 +272,14 @@ class DataDirectory:
 
 
 def check_marker(data: Path, ignored: Collection[str] = frozenset(_IGNORED)) -> None:
-    """Check that a directory says that it is a data directory of this format, or is empty; blocks on the disk.
+    """Check that a directory is marked as a data directory of this format, or is empty; blocks on the disk.
 
     Args:
         data: the directory, which exists.
         ignored: names of entries that an empty one may have.
 
     Raises:
-        DataDirectoryError: it is not.
+        DataDirectoryError: it is neither.
         OSError: it can't be read.
     """
     marker = data / "format"

@@ -45,10 +45,10 @@ class EmbeddedActivity:
     """The port `Activity` on SQLite. A forked process must open its own."""
 
     def __init__(self, path: Path) -> None:
-        """Open the file, creating it where it doesn't exist; blocks.
+        """Open the file, creating it if it doesn't exist; blocks.
 
         Raises:
-            RioniError: the file can't be used; the text says why.
+            RioniError: the file can't be used; the message says why.
         """
         self._database = ActivityDatabase(path)
 
@@ -71,7 +71,7 @@ class EmbeddedActivity:
         return {client: LastActivity(*figures) for client, *figures in rows}
 
     def of_any(self, actions: Collection[str], resource: str) -> Mapping[ActivityKey, LastActivity]:
-        """Return what any client did with a resource by these actions; see the port."""
+        """Return the activity of all clients on a resource by these actions; see the port."""
         rows = self._database.fetch(
             "SELECT deed, resource, client, first_ms, last_ms, amount FROM sightings "
             "WHERE deed IN (SELECT value FROM json_each(?)) AND resource = ?",
@@ -110,7 +110,7 @@ class EmbeddedJobs:
     """The port `JobStore` on SQLite. A forked process must have its own.
 
     Args:
-        path: of the file, which is opened when it is first needed, and created where it doesn't exist.
+        path: the path of the file, which is opened when it is first needed, and created if it doesn't exist.
     """
 
     def __init__(self, path: Path) -> None:
@@ -169,13 +169,13 @@ class EmbeddedConnectionQuota:
         """Open the file, creating it if it doesn't exist; blocks.
 
         Args:
-            path: of the database; further files are created beside it.
+            path: the path of the database; further files are created next to it.
             worker: the id of this process.
             is_alive: whether the process with an id is alive.
             pool: the pool that waits for the disk.
 
         Raises:
-            RioniError: the file can't be used; the text says why.
+            RioniError: the file can't be used; the message says why.
         """
         self._worker, self._is_alive, self._pool = worker, is_alive, pool
         self._database = SlotsDatabase(path)
@@ -237,11 +237,11 @@ def _full(connection: sqlite3.Connection, slots: Mapping[str, int]) -> list[str]
 _log = structlog.get_logger("rioni.storage")
 
 HEADER_BYTES = 100
-"""Of a file of SQLite."""
+"""The size of the header of an SQLite file."""
 
 
 def renew_damaged(directory: DataDirectory) -> None:
-    """Read the files that may be lost, and make those anew that are damaged; what is in their place is moved aside.
+    """Read the files that may be lost, and make damaged ones anew; the damaged files are moved aside.
 
     Blocks on the disk. Call it while no worker process runs.
 
@@ -264,7 +264,7 @@ def renew_damaged(directory: DataDirectory) -> None:
 
 
 def _renew_names(path: Path) -> None:
-    """Of Kafka's idempotency index, which has no class of its own here; its tables are made when it is opened."""
+    """Renew the idempotency index of Kafka if it is damaged; its tables are made when it is opened."""
     if not path.exists():
         return
     try:

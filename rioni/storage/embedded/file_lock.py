@@ -42,7 +42,7 @@ class FileLock:
         """Create the lock without opening the file.
 
         Args:
-            path: of the file, created if it doesn't exist.
+            path: the path of the file, created if it doesn't exist.
         """
         self._path = path
         self._idle: deque[_Waiter] = deque()
@@ -101,7 +101,7 @@ class FileLock:
 
 
 class _Waiter:
-    """A native helper thread that waits for locks, one after the other."""
+    """A native helper thread that waits for one lock at a time."""
 
     def __init__(self, idle: deque["_Waiter"], given_up: set["_Order"]) -> None:
         self._idle, self._given_up = idle, given_up

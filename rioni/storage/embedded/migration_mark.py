@@ -12,14 +12,14 @@ class MigrationMark(msgspec.Struct, frozen=True, kw_only=True):
     """The content of `migrated.json`."""
 
     cluster: str
-    """Where everything is now, for people."""
+    """The cluster that has everything now, for people."""
     complete: bool
     """Whether the cluster counts; else its last step may be missing, which `rioni migrate` does."""
     migrated_at: str
     position: int
-    """Of the last entry of the log that was moved."""
+    """The position of the last entry of the log that was moved."""
     hash: str
-    """Of this entry, hexadecimal."""
+    """The hash of this entry, hexadecimal."""
     events: int
     subscriptions: int
 
@@ -48,10 +48,10 @@ def write_mark(data: Path, mark: MigrationMark) -> None:
 
 
 def check_not_migrated(data: Path) -> None:
-    """Check that a data directory is what counts.
+    """Check that a data directory was not migrated to a cluster.
 
     Raises:
-        DataDirectoryError: a cluster counts; the text says which one.
+        DataDirectoryError: it was, at least in part; the message names the cluster.
     """
     if (mark := read_mark(data)) is None:
         return

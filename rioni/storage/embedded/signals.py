@@ -32,7 +32,7 @@ pending keys together after this time, and then with increasing delays: the proc
 RETRY_DOUBLINGS_MAX = 6
 
 RESOLUTION_NS = 1_000_000_000
-"""More than the resolution of any file system's timestamps."""
+"""A time longer than the resolution of any file system's timestamps."""
 
 CLOSE_WAIT_S = 5.0
 """How long closing waits for the listener, which never blocks."""

@@ -1,6 +1,6 @@
 """Keeps lines in files until they are processed; the files survive the process that wrote them.
 
-Writes are not synced: what the kernel has not written when the power fails is lost.
+Writes are not synced: lines that the kernel has not written when the power fails are lost.
 """
 
 import errno
@@ -27,8 +27,8 @@ class FileSpool:
         """Start without a file; the first line creates one.
 
         Args:
-            directory: of all spools; created if missing.
-            kind: of the lines; spools of one kind take over each other's files.
+            directory: the directory of all spools; created if missing.
+            kind: the kind of the lines; spools of one kind take over each other's files.
             file_bytes_max: size at which the next file is started.
         """
         directory.mkdir(mode=0o700, exist_ok=True)

@@ -47,11 +47,11 @@ class SQLiteFile:
     upgrades: Mapping[int, str] = {}
     """SQL that upgrades each older schema version to the next one."""
     contents: str
-    """What the file holds, as error texts call it: they say "The {contents} is closed"."""
+    """A noun for the contents of the file in error texts, such as "The {contents} is closed"."""
     synchronous = "FULL"
     """SQLite's pragma of that name: with FULL a commit waits for the disk, with NORMAL it survives the process only."""
     full_disk = "Free space"
-    """What to do if the disk is full."""
+    """The advice if the disk is full."""
 
     def __init__(self, path: Path) -> None:
         """Open the file, creating it if it doesn't exist; blocks on the disk.
@@ -103,7 +103,7 @@ class SQLiteFile:
                 raise
 
     def probe(self) -> None:
-        """Write to the file durably, without changing what it holds; blocks and raises as `writing` does."""
+        """Write to the file durably, without changing its contents; blocks and raises as `writing` does."""
         with self.writing() as connection:
             # It rewrites the first page, whatever the number was before.
             connection.execute(f"PRAGMA user_version = {self.schema_version}")

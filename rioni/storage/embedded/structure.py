@@ -13,14 +13,15 @@ from rioni.storage.sql.read_only import read_only_uri
 T = TypeVar("T")
 
 FINDINGS_MAX = 5
-"""Of SQLite's own check: the first ones say where, further ones follow from them."""
+"""The maximum number of findings of SQLite's own check: the first ones locate the damage, further ones follow from
+them."""
 
 
 class Table(NamedTuple):
-    """What decides how a table is read and written."""
+    """The parts of a table's definition that affect how it is read and written."""
 
     columns: dict[str, int]
-    """By name the place in the primary key, 0 for none."""
+    """The place of each column in the primary key, 0 for none."""
     indexes: Counter[tuple[bool, tuple[str | None, ...]]]
     """How many there are, by whether they are unique, and their columns. A rebuild may change names."""
     triggers: dict[str, str]
@@ -28,7 +29,7 @@ class Table(NamedTuple):
 
 
 def page_findings(path: Path) -> Iterator[str]:
-    """Yield what SQLite finds in the pages of an existing file, indexes and unused ones included.
+    """Yield the findings of SQLite in the pages of an existing file, indexes and unused ones included.
 
     Nothing is written; blocks on the disk.
 
@@ -43,12 +44,12 @@ def page_findings(path: Path) -> Iterator[str]:
 def table_findings(path: Path, schema: str, version: int | None = None) -> Iterator[str]:
     """Yield a sentence for each table, index or trigger of an existing file that is not as this release makes it.
 
-    Tables that this release does not know are none of its business. Nothing is written; blocks on the disk.
+    Tables that this release does not know are ignored. Nothing is written; blocks on the disk.
 
     Args:
-        path: of the file.
+        path: the path of the file.
         schema: the statements that make such a file.
-        version: `user_version` of such a file; None where the version is kept elsewhere.
+        version: `user_version` of such a file; None if the version is kept elsewhere.
 
     Raises:
         sqlite3.Error: the file can't be read.
@@ -73,10 +74,10 @@ def table_findings(path: Path, schema: str, version: int | None = None) -> Itera
 def type_findings(path: Path, schema: str) -> Iterator[str]:
     """Yield a sentence for each value of another type than its column, which SQLite stores all the same.
 
-    NULL is none of these: the check of the pages finds it where it must not be. Blocks on the disk.
+    NULL is ignored: the check of the pages finds it in columns that forbid it. Blocks on the disk.
 
     Args:
-        path: of the file.
+        path: the path of the file.
         schema: the statements that make such a file.
 
     Raises:
@@ -122,7 +123,7 @@ def unusable_tables(path: Path, schema: str, version: int) -> str:
     """Return why the tables of an existing file can't be used, as the rest of a sentence; empty if they can.
 
     Args:
-        path: of the file.
+        path: the path of the file.
         schema: the statements that make such a file.
         version: `user_version` of such a file.
 
@@ -137,7 +138,7 @@ def unusable_tables(path: Path, schema: str, version: int) -> str:
 
 
 def _both(path: Path, schema: str, read: Callable[[sqlite3.Connection], T]) -> tuple[T, T, int]:
-    """What is read of a database with the schema, and of the file; and the file's `user_version`."""
+    """Read a database made from the schema, and the file; return both results and the file's `user_version`."""
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.executescript(schema)
         wanted = read(connection)

@@ -46,7 +46,7 @@ class Appender:
             connection: how to reach the brokers.
             clock: supplies the times when events are recorded.
             pool: the pool that waits for Kafka.
-            publish: receives what was written, in the writer's thread, outside the pool.
+            publish: receives the written events, in the writer's thread, outside the pool.
             timeout_s: how long an append waits for Kafka.
             measurements: records the duration of appends, and failures.
         """

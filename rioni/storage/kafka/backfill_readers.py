@@ -230,7 +230,7 @@ class _Reading:
         return sum(self._runs[place].end == self._runs[place].begin for place in self._wanted)
 
     def _take_over(self, wait_s: float) -> bool:
-        """Consume what has arrived, or wait for the next message; return False on timeout."""
+        """Consume messages that have arrived, or wait for the next one; return False on timeout."""
         consumer = self._loader.consumer
         messages = consumer.consume(MESSAGES_MAX, 0) or _next(consumer, wait_s)
         for message in messages:

@@ -39,7 +39,7 @@ SILENCE = {
     KafkaError._RESOLVE,  # noqa: SLF001 - likewise
     KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001 - likewise
 }
-"""Error codes of the client itself where no broker answers."""
+"""Error codes of the client itself if no broker answers."""
 
 MOVED = {
     KafkaError._NOENT,  # noqa: SLF001 - as the client calls it
@@ -58,7 +58,7 @@ OUT_OF_RANGE = KafkaError._AUTO_OFFSET_RESET  # noqa: SLF001
 """Error code for an offset that does not exist in a partition."""
 
 RECONNECT_MAX_MS = 1_000
-"""So soon a client notices that brokers are back; with Kafka's default it may take ten seconds."""
+"""The time within which a client notices that brokers are back; with Kafka's default it may take ten seconds."""
 
 SILENCE_MIN_S, SILENCE_MAX_S = 2.0, 60.0
 """Bounds of the socket timeout; below the minimum, fetches that only wait for events would fail."""
@@ -109,7 +109,7 @@ class Connection(msgspec.Struct, frozen=True):
         """Return the number of replicas of a new topic and its min.insync.replicas, given the number of brokers.
 
         Raises:
-            Unavailable: Kafka names no broker at present, so nothing says how many copies there can be.
+            Unavailable: Kafka names no broker at present, so the possible number of copies is unknown.
         """
         if brokers < 1:
             raise Unavailable("Kafka names none of its brokers as alive. Try again later.")
@@ -154,7 +154,7 @@ def connection_of(
         settings: from the broker's settings; a storage can't set them.
 
     Raises:
-        Unavailable: it is invalid; the text says what is expected.
+        Unavailable: it is invalid; the message says what is expected.
     """
     given = {name: value for name, value in configuration.items() if name in _OF_STORAGES}
     if default_servers is not None:
@@ -188,7 +188,7 @@ def translate_errors(question: Callable[[], T], topic: str) -> T:
 
 
 def to_unavailable(error: KafkaError) -> Unavailable:
-    """Translate an error of Kafka to the broker's error, which says whether Kafka has answered."""
+    """Translate an error of Kafka to the broker's error, which distinguishes silence from a rejection."""
     what = "Kafka rejected the request"
     if error.code() in SILENCE:
         what = "Kafka does not answer"

@@ -155,7 +155,7 @@ class ProduceBatch(Job):
 
 
 class Delivery:
-    """Idempotent producers, one of which receives new batches; not thread-safe."""
+    """A set of idempotent producers, one of which receives new batches; not thread-safe."""
 
     def __init__(
         self, connection: Connection, timeout_s: float, keep: "Keep | None" = None, **settings: object
@@ -165,8 +165,8 @@ class Delivery:
         Args:
             connection: how to reach the brokers.
             timeout_s: the timeout of a batch.
-            keep: is handed over producers that have not answered in time, with the batches that were awaited too long.
-            settings: of the producers, in addition to the defaults.
+            keep: receives the producers that have not answered in time, with the batches that were awaited too long.
+            settings: the settings of the producers, in addition to the defaults.
         """
         self._timeout_s, self._request_timeout_s, self._keep = timeout_s, connection.request_timeout_s, keep
         self._settings = connection.client(
@@ -205,7 +205,7 @@ class Delivery:
 
         Args:
             group: all batches under way.
-            awaited: those to wait for.
+            awaited: the batches to wait for.
             wait_s: timeout.
         """
         until_s = time.monotonic() + wait_s

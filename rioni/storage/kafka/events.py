@@ -55,7 +55,7 @@ class KafkaEventStore:
             clock: supplies the times when events are recorded.
             signals: notified with `topic:<topic>` after appends here, and after appends by others to topics read here.
             pools: the pools that wait for Kafka.
-            cache_memory: holds chunks of this store, and maybe of others; by default memory of its own.
+            cache_memory: holds chunks of this store, and maybe of others; by default separate memory.
             append_timeout_s: how long an append waits for Kafka.
             measurements: records durations, failures and lags.
         """
@@ -235,7 +235,7 @@ class KafkaEventStore:
     def recorded_at_ms(self, topic: str, partition: int, first: int) -> int | None:
         """Return when the event at a position, or the next existing one, was stored; None after the newest.
 
-        Reads beside what streams read: nothing is followed or cached for it.
+        Reads separately from streams: nothing is followed or cached for it.
         """
         place = TopicPartitionRef(self._topics.name(topic), partition)
         return until_known(lambda: self._pools.read(self._times.recorded_at_ms, place, first))

@@ -69,7 +69,7 @@ def read_options(path: Path | None) -> Options:
 
 
 def options_of(options: Options, bootstrap_servers: str) -> Mapping[str, str]:
-    """Return the options of the table that lists all of these brokers; empty if there is none.
+    """Return the options of the table that lists all of these brokers; empty if no table does.
 
     Clients that may create storages choose their brokers, and must not obtain credentials for other brokers that way.
     """
@@ -163,7 +163,7 @@ def opener(
         database: the URL of the database of the idempotency index; None if nothing will be appended.
         request_timeout_s: timeout of all requests except appends.
         refuses_late: whether created topics reject records with old timestamps.
-        pools: returns the pools where the store of a storage blocks.
+        pools: returns the pools in which the store of a storage blocks.
         options: further ones of `KafkaEventStore`.
 
     Raises:

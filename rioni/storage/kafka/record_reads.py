@@ -31,7 +31,7 @@ METADATA_TIMEOUT_S = 2.0
 
 
 class DigestReader:
-    """Reads blocks of records with one consumer, which goes on where the last block ended; for one caller at a time."""
+    """Reads blocks of records with one consumer, which continues after the last block; for one caller at a time."""
 
     def __init__(self, connection: Connection) -> None:
         """Prepare; connects when it is first used."""
@@ -76,7 +76,7 @@ class DigestReader:
         self._consumer.assign([TopicPartition(*place, first)])
 
     def _read(self, block: BlockDigest, place: TopicPartitionRef, positions: range, bytes_max: int) -> int:
-        """Add records to a block; return the position behind it."""
+        """Add records to a block; return the position after it."""
         position = consumed = positions.start
         timeout_s = self._connection.request_timeout_s
         deadline_s = time.monotonic() + timeout_s
@@ -103,7 +103,7 @@ class DigestReader:
 
 
 def _take(block: BlockDigest, message: Message, stop: int) -> int:
-    """Add a record to a block unless it lies behind it; return up to where the partition has been consumed."""
+    """Add a record to a block unless it lies after it; return up to where the partition has been consumed."""
     if (error := message.error()) is None:
         offset: Any = message.offset()
         if offset < stop:

@@ -77,7 +77,7 @@ def chunks_of(records: Sequence[Record], begin: int, end: int) -> list[Chunk]:
     events.
 
     Args:
-        records: of one partition, in order.
+        records: the records of one partition, in order.
         begin: the requested position.
         end: the position after the records found.
     """

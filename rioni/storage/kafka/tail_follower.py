@@ -107,8 +107,8 @@ class TailFollower:
         self._places: dict[TopicPartitionRef, tuple[str, Tail]] = {}
         self._changes: deque[_Change] = deque()
         self._read: dict[TopicPartitionRef, Tail] = {}
-        """What the consumer reads, as of the last change of its assignment, which may be of tails that are replaced by
-        now: their messages do not continue the new ones."""
+        """The assignment of the consumer when it last changed. Some of its tails may be replaced by now: their messages
+        do not continue the new ones."""
         self._thread: threading.Thread | None = None
         self._closed = False
 

@@ -27,7 +27,7 @@ def verify(store: EventStore, timeline: Timeline, *, compacted: bool) -> Iterato
     """Yield all damage of a timeline; reads all of it, without blocking appends and other reads.
 
     Args:
-        store: of the timeline's storage.
+        store: the store of the timeline's storage.
         timeline: one that is not deleted.
         compacted: whether events may be missing in between.
 

@@ -29,15 +29,15 @@ RETURN_WAIT_S = 10.0
 RETURN_LOOK_EVERY_S = 0.1
 
 CLOCK_BEHIND_MAX_MS = 10_000
-"""How far the clock may be behind the last entry without a warning: commands take their time before they wait for the
-lock of the head, and the clocks of nodes differ a little."""
+"""How far the clock may lag the last entry without a warning: commands take their time before they wait for the lock of
+the head, and the clocks of nodes differ a little."""
 WARN_EVERY_S = 60.0
 
 _log = structlog.get_logger("rioni.storage")
 
 
 class SqlEventLog:
-    """Implements the port `EventLog`. A forked process must create its own, with an engine of its own.
+    """Implements the port `EventLog`. A forked process must create its own, with its own engine.
 
     Args:
         engine: from `rioni.storage.sql.engines.create_engine`, migrated.
@@ -156,7 +156,7 @@ class SqlEventLog:
             return connection.scalar(_SELECT_LAST_RECORDED_AT) or ""
 
     def _note_behind(self, recorded_at: str, clock: str) -> None:
-        """Warn that the clock is behind the last entry of the log; at most once in `WARN_EVERY_S`."""
+        """Warn that the clock lags the last entry of the log; at most once in `WARN_EVERY_S`."""
         behind_ms = milliseconds(recorded_at) - milliseconds(clock)
         if behind_ms > CLOCK_BEHIND_MAX_MS and (now_s := time.monotonic()) >= self._warn_at_s:
             self._warn_at_s = now_s + WARN_EVERY_S

@@ -34,7 +34,7 @@ NAME = "rioni at"
 TRUST_S = 2.0
 """How long a listener trusts a connection without an answer; no node serves older state than this."""
 HEARTBEAT_S = 0.5
-"""Without notifications it queries after this time."""
+"""Seconds without notifications after which it queries."""
 RETRY_S = 0.5
 CLOSE_WAIT_S = 5.0
 """How long closing waits for a server that hangs."""
@@ -57,7 +57,7 @@ class PostgresLogListener:
         Args:
             engine: creates the connection, which is not one of the pool.
             on_news: called after each change.
-            newest_format: of the log, readable by this process.
+            newest_format: the newest format of the log, readable by this process.
         """
         self._engine, self._on_news, self._newest_format = engine, on_news, newest_format
         # The driver is an extra, and can't be imported here.
@@ -252,7 +252,7 @@ class _Known(NamedTuple):
     """The change mark before the query."""
     position: int
     until_s: float
-    """On the monotonic clock: when to query again, whatever the mark is."""
+    """The monotonic time at which to query again, even with an unchanged mark."""
 
 
 class PostgresqlHead:

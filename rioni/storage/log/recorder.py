@@ -253,7 +253,7 @@ class UnreadableEntry(Unavailable):
     """An entry of the log can't be read by this version of the broker.
 
     Args:
-        position: of the entry.
+        position: the position of the entry.
         reason: why it can't be read.
     """
 
@@ -269,8 +269,8 @@ class NotReadByAll(Unavailable):
     """An event can't be written while nodes of an older release that could not read it are running.
 
     Args:
-        topic: of the event.
-        number: of the log format in use until they are upgraded.
+        topic: the topic of the event.
+        number: the number of the log format in use until they are upgraded.
     """
 
     def __init__(self, topic: str, number: int) -> None:
@@ -286,7 +286,7 @@ class LogMapper:
 
     Args:
         topics: the event class of each topic that may occur in the log.
-        formats: of the log.
+        formats: the formats of the log.
     """
 
     def __init__(self, topics: Mapping[str, type[DomainEvent]], formats: Formats = FORMATS) -> None:
@@ -297,7 +297,7 @@ class LogMapper:
 
         Args:
             entry: the entry to store.
-            number: of the current log format.
+            number: the number of the current log format.
 
         Raises:
             NotReadByAll: the format can't represent it.
@@ -343,7 +343,7 @@ def decoding_error(topics: Mapping[str, type[DomainEvent]], topic: str, data: by
 
 
 class _Undecodable(ValueError):
-    """The data of an entry can't be read; the text says why."""
+    """The data of an entry can't be read; the message says why."""
 
 
 def _decoded(topics: Mapping[str, type[DomainEvent]], topic: str, data: bytes) -> DomainEvent:

@@ -34,11 +34,11 @@ Work = Callable[[Engine, int, int], Result]
 def map_ranges(
     work: Work[Result], engine: Engine, ranges: Sequence[tuple[int, int]], processes: int
 ) -> Iterator[Result]:
-    """Yield what a function returns for each range, in their order; blocks on the database.
+    """Yield the result of a function for each range, in their order; blocks on the database.
 
     Args:
         work: reads the database.
-        engine: of the database. Other processes open it for reading.
+        engine: the engine of the database. Other processes open it for reading.
         ranges: positions as `work` takes them.
         processes: how many to use at most, this one included, which works as well: others take a second to start.
 
@@ -117,7 +117,7 @@ class Finding(NamedTuple):
     remedy: str
     """Recommended action."""
     stream: str = ""
-    """The stream of the affected entry, where there is one."""
+    """The stream of the affected entry, if there is one."""
 
     def __str__(self) -> str:
         return f"position {self.position}: {self.text}; {self.remedy}"
@@ -127,20 +127,20 @@ class Segment(NamedTuple):
     """The entries found in a range of positions, checked."""
 
     first: int
-    """Position of the first entry; 0 if there is none."""
+    """Position of the first entry; 0 without entries."""
     last: int
     """Position of the last entry."""
     hash: bytes | None
     """Stored hash of the last entry; None if it is no hash at all."""
     findings: list[Finding]
-    """Of the entries, and of gaps between them, by position."""
+    """The findings about the entries, and about gaps between them, by position."""
 
 
 def segments(engine: Engine, topics: Topics, after: int, upto: int, processes: int) -> Iterator[Segment]:
     """Check the entries after one position up to another, and yield segments in order; blocks on the database.
 
     Args:
-        engine: of the database. Other processes open it for reading.
+        engine: the engine of the database. Other processes open it for reading.
         topics: all event classes that may occur in the log; other processes import them.
         after: the position before the first one to check.
         upto: the last position to check.
@@ -219,11 +219,10 @@ def _check_intact(
         position: before the first row.
         previous: the hash of the entry there.
         topics: all event classes.
-        versions: of the streams, as the rows before have shown; updated.
+        versions: the versions of the streams, as the rows before have shown; updated.
 
     Returns:
-        The positions of entries of which only the predecessor in their stream is left to be looked up; None if
-        something is wrong.
+        The positions of entries whose predecessor in their stream is still to be looked up; None if something is wrong.
     """
     unknown = []
     for row in rows:
@@ -259,7 +258,7 @@ def _orphans(connection: Connection, positions: Sequence[int]) -> set[int]:
 def _check_rows(
     rows: Sequence[Any], position: int, previous: bytes | None, topics: Topics, orphans: Collection[int]
 ) -> Iterator[Finding]:
-    """Yield what is wrong with entries, and the gaps between them.
+    """Yield the errors of entries, and the gaps between them.
 
     Args:
         rows: in the order of their positions.

@@ -45,7 +45,7 @@ def verify(
     the end was cut off together with the head, only a previously exported head can reveal it.
 
     Args:
-        engine: of the database.
+        engine: the engine of the database.
         topics: all event classes that may occur in the log.
         from_position: the last position known to be correct; checking starts after it.
         processes: how many to use at most, for a long log.

@@ -56,14 +56,14 @@ def _old(kind: ColumnElement[bool], kept: int) -> Delete:
 
 
 _OLD = {True: _old(DENIALS.c.actor != "", KEPT_OF_KNOWN_MAX), False: _old(DENIALS.c.actor == "", KEPT_MAX)}
-"""By whether the subject is known."""
+"""Statements that delete superfluous records, by whether the subject is known."""
 
 
 class SqlDenials:
     """The port `DenialStore`.
 
     Args:
-        engine: of a migrated database; closed by its owner.
+        engine: the engine of a migrated database; closed by its owner.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -122,7 +122,7 @@ class SqlEndedSessions:
     """The port `EndedSessionStore`.
 
     Args:
-        engine: of a migrated database; closed by its owner.
+        engine: the engine of a migrated database; closed by its owner.
         holder_characters: with which ids of one holder begin.
         kept_max: the bound.
     """

@@ -13,7 +13,7 @@ class SqlCosignatures:
     """The port `Cosignatures`.
 
     Args:
-        engine: of a migrated database; closed by its owner.
+        engine: the engine of a migrated database; closed by its owner.
     """
 
     def __init__(self, engine: Engine) -> None:

@@ -118,8 +118,8 @@ def connect(arguments: Sequence[Any], parameters: dict[str, Any]) -> Any:
     After that the connection is closed, and OperationalError raised.
 
     Args:
-        arguments: of `psycopg.connect`.
-        parameters: of `psycopg.connect`.
+        arguments: the arguments of `psycopg.connect`.
+        parameters: the parameters of `psycopg.connect`.
     """
     connection = _connection_class().connect(*arguments, **parameters)
     # The timeout may come from the URL, or from the settings of the role or the database.

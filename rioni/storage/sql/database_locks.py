@@ -50,7 +50,7 @@ class ClusterIdentity(NamedTuple):
     """Identity of brokers that may use a database together."""
 
     key: str
-    """The same for all members, and different for all others."""
+    """The key, which is the same for all members, and different for all others."""
     name: str
     """How other brokers' errors describe the holder of the lock."""
 

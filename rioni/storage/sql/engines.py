@@ -176,7 +176,7 @@ def writing(engine: Engine, *, durable: bool = True) -> Iterator[Connection]:
     """Open a write transaction, committed at the end of the block; on SQLite the only one.
 
     Args:
-        engine: of the database.
+        engine: the engine of the database.
         durable: whether the commit waits for the disk; without it a crash of PostgreSQL's machine may lose the last
             seconds. Commits to SQLite always wait.
 
@@ -234,8 +234,8 @@ def _discard_failed(engine: Engine, failure: exc.DBAPIError | None = None) -> No
     """Reopen the file and discard the failed transaction; connections open before are not used again.
 
     Args:
-        engine: of an SQLite file, whose lock is held.
-        failure: of the COMMIT; None if an earlier one failed, and its outcome is still unknown.
+        engine: the engine of an SQLite file, whose lock is held.
+        failure: the error of the COMMIT; None if an earlier one failed, and its outcome is still unknown.
 
     Raises:
         CommitOutcomeUnknown: the disk still fails, after this failure.
@@ -264,7 +264,7 @@ def _discard_failed(engine: Engine, failure: exc.DBAPIError | None = None) -> No
 
 @contextlib.contextmanager
 def reading(engine: Engine) -> Iterator[Connection]:
-    """Open a read transaction on one snapshot of the database, whatever others commit meanwhile.
+    """Open a read transaction on one snapshot of the database, which later commits of others do not affect.
 
     Raises:
         Unavailable: the database can't be reached.
@@ -330,7 +330,7 @@ def translate_errors(engine: Engine | None = None) -> Iterator[None]:
     """Translate drivers' errors, except those caused by bugs.
 
     Args:
-        engine: of the database, whose file errors name.
+        engine: the engine of the database, whose file errors name.
 
     Raises:
         TransactionConflict: the transaction conflicted with another.

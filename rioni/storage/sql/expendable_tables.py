@@ -64,7 +64,7 @@ class SqlActivity:
     """The port `Activity` on PostgreSQL.
 
     Args:
-        engine: of a migrated PostgreSQL database; closed by its owner.
+        engine: the engine of a migrated PostgreSQL database; closed by its owner.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -99,7 +99,7 @@ class SqlActivity:
             return {client.decode(): LastActivity(*figures) for client, *figures in connection.execute(query)}
 
     def of_any(self, actions: Collection[str], resource: str) -> Mapping[ActivityKey, LastActivity]:
-        """Return what any client did with a resource by these actions; see the port."""
+        """Return the activity of all clients on a resource by these actions; see the port."""
         columns = SIGHTINGS.c
         query = select(columns.deed, columns.client, columns.first_ms, columns.last_ms, columns.amount).where(
             columns.deed.in_(actions), columns.resource == resource.encode()
@@ -139,7 +139,7 @@ class SqlJobs:
     """The port `JobStore` on PostgreSQL.
 
     Args:
-        engine: of a migrated PostgreSQL database; closed by its owner.
+        engine: the engine of a migrated PostgreSQL database; closed by its owner.
     """
 
     def __init__(self, engine: Engine) -> None:

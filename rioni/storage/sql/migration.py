@@ -19,8 +19,8 @@ WAIT_S = 600
 _LOCK = 0x52696F6E69
 SCRIPTS = Path(__file__).parent / "migrations"
 NEW_SQLITE = SCRIPTS / "new_sqlite.sql"
-"""What all scripts together make of an empty SQLite database, an empty line behind each statement. A test compares them
-and writes it anew: `python -m tests.support.new_sqlite`."""
+"""The statements by which all scripts together build an empty SQLite database, with an empty line after each. A test
+compares them and writes it anew: `python -m tests.support.new_sqlite`."""
 
 _REVISION = re.compile(r"[0-9]{4}")
 
@@ -59,7 +59,7 @@ def upgrade(engine: Engine, revision: str = LATEST) -> None:
 
 
 def _create(engine: Engine) -> None:
-    """Make the tables of an empty SQLite database. PERF: 3 ms; the migrations, one after the other, take 70."""
+    """Make the tables of an empty SQLite database. PERF: 3 ms; running all migrations takes 70."""
     with writing(engine) as connection:
         found = _revision(connection)
         if found is None:

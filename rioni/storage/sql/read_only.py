@@ -1,4 +1,4 @@
-"""Opens databases read-only: nothing is created, changed or migrated, not even beside an SQLite file."""
+"""Opens databases read-only: nothing is created, changed or migrated, not even next to an SQLite file."""
 
 import contextlib
 import shutil
@@ -18,7 +18,7 @@ from rioni.storage.sql.engines import create_engine
 
 @contextlib.contextmanager
 def read_only_engine(url: str) -> Iterator[Engine]:
-    """Provide an engine without write access; works beside a running broker, and on a read-only file system.
+    """Provide an engine without write access; works while a broker runs, and on a read-only file system.
 
     Args:
         url: as for `rioni.storage.sql.engines.create_engine`.
@@ -60,12 +60,12 @@ def engine_for_reading(url: URL) -> Engine:
 def read_only_uri(path: Path) -> Iterator[str]:
     """Provide a URI for reading an SQLite file without changing it or its directory.
 
-    While a broker runs, or after it was killed, the write-ahead log and its index exist beside the file, and readers
+    While a broker runs, or after it was killed, the write-ahead log and its index exist next to the file, and readers
     share them. Without an index, as in a copy, SQLite would have to create it: a non-empty log is then read from a
     temporary copy, and a file without one is read as immutable.
 
     Args:
-        path: of an existing file in WAL mode.
+        path: the path of an existing file in WAL mode.
     """
     log, index = Path(f"{path}-wal"), Path(f"{path}-shm")
     with contextlib.ExitStack() as opened:

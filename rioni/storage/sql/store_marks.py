@@ -99,7 +99,7 @@ def raise_marks(engine: Engine, numbers: Mapping[str, Mapping[int, int]], ids: M
     """Raise numeric marks, never lowering them, and store ids that have not been recorded yet; blocks.
 
     Args:
-        engine: of a database that has an installation id.
+        engine: the engine of a database that has an installation id.
         numbers: for each numeric mark its minimum numbers, by index.
         ids: other marks by key.
 

@@ -1,6 +1,6 @@
-"""Tells the nodes of a cluster which topics events were appended to, by NOTIFY of PostgreSQL.
+"""Notifies the nodes of a cluster of the topics that events were appended to, by NOTIFY of PostgreSQL.
 
-Kafka tells only those who read a topic, which is too much of an effort for all topics of all subscriptions.
+Kafka informs only readers of a topic, and reading all topics of all subscriptions takes too much effort.
 """
 
 from collections.abc import Collection, Iterator
@@ -17,13 +17,13 @@ CHANNEL = "rioni_topics"
 PAYLOAD_BYTES_MAX = 7_900
 """PostgreSQL allows 8,000."""
 PAYLOADS_MAX = 20
-"""Of one call; with more topics than fit, the others are told to look at all."""
+"""The maximum number of payloads of one call; if the topics don't fit, the other nodes are notified of all topics."""
 ALL = "*"
-"""Stands for all topics; not a valid name of one."""
+"""The payload for all topics; not a valid name of one."""
 
 
 class PostgresTopicNews:
-    """A connection of its own, opened by the first call, for one process of each node."""
+    """A separate connection, opened by the first call, for one process of each node."""
 
     def __init__(self, engine: Engine) -> None:
         """Connect later.
@@ -38,16 +38,16 @@ class PostgresTopicNews:
         self._connection: Any = None
 
     def exchange(self, topics: Collection[str]) -> Collection[str] | None:
-        """Tell the other nodes of appends, and learn of theirs; blocks on the server.
+        """Notify the other nodes of appends, and receive their notifications; blocks on the server.
 
         Args:
-            topics: those that this node has appended to since the last call.
+            topics: the topics that this node has appended to since the last call.
 
         Returns:
             The topics that other nodes have appended to; None if any may be among them, as at first.
 
         Raises:
-            Unavailable: the server can't be reached; `topics` may not have been told.
+            Unavailable: the server can't be reached; the other nodes may not be notified of `topics`.
         """
         try:
             connected = self._connection is not None
@@ -78,7 +78,7 @@ class PostgresTopicNews:
         return connection
 
     def _payloads(self) -> Iterator[str]:
-        """What others have told, as far as it has arrived."""
+        """Notifications received from other nodes so far."""
         for notice in self._connection.notifies(timeout=0):
             node, _, payload = notice.payload.partition("\n")
             if node != self._node:

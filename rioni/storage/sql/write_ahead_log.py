@@ -35,7 +35,7 @@ def discard_failed_commit(connection: sqlite3.Connection, busy_timeout_ms: int) 
 
     Args:
         connection: opened after the failed one.
-        busy_timeout_ms: of the connection.
+        busy_timeout_ms: the busy timeout of the connection.
 
     Raises:
         sqlite3.Error: the disk still fails; the outcome stays unknown.

@@ -68,7 +68,7 @@ def read_issuers(path: Path) -> tuple[Issuer, ...]:
     """Read a file of `[[issuer]]` tables.
 
     Raises:
-        TokensUnavailable: the file can't be used; the text says why.
+        TokensUnavailable: the file can't be used; the message says why.
     """
     try:
         issuers = msgspec.convert(read_toml(path), _File).issuer

@@ -32,7 +32,7 @@ FETCH_FOR_ANY_S = 1.0
 FRESH_S = 600.0
 """Age at which keys are refetched: revoked keys are rejected from then on."""
 FETCH_WAIT_S = 10.0
-"""How long a request waits for another one to fetch the first keys, which has shorter deadlines of its own."""
+"""How long a request waits for another one to fetch the first keys, which has shorter deadlines."""
 STALE_S = 86_400.0
 """How long keys are used while the issuer is unreachable."""
 KEYS_MAX = 100
@@ -59,7 +59,7 @@ class KeySet:
 
         Args:
             issuer: queried for the URL of its keys if `jwks` is None.
-            jwks: that URL.
+            jwks: the URL of its keys, or None.
             get: fetches from the issuer.
             clock: determines the age of the keys.
         """
@@ -157,7 +157,7 @@ KID_CHARACTERS_MAX = 256
 SEGMENTS = 3
 TYPES = frozenset(("jwt", "at+jwt", "application/at+jwt"))
 FOREIGN_KEYS = frozenset(("jku", "x5u", "jwk", "x5c", "crit", "b64"))
-"""Header members by which a token would choose its own key, or change what is signed."""
+"""Header members by which a token would choose its own key, or change the signed content."""
 SECONDS_MAX = 2**40
 
 
@@ -172,7 +172,7 @@ class WebTokens:
         Args:
             issuers: the accepted issuers with their restrictions.
             get: fetches the keys.
-            clock: of this process.
+            clock: the clock of this process.
             attribute_of: returns the principal of a token.
         """
         self._issuers = {each.issuer: (each, KeySet(each.issuer, each.jwks, get, clock)) for each in issuers}
@@ -197,7 +197,7 @@ class WebTokens:
         return info if info and issuer.may_stand_for(self._attribute_of(info), info.realm) else None
 
     def is_over(self, token: str) -> bool:
-        """See the port: what the token itself says; its signature is not checked."""
+        """See the port: decided by the claims of the token itself; its signature is not checked."""
         if len(token) > CHARACTERS_MAX or (parts := _parts(token)) is None:
             return False
         end_s, claimed = parts.claims.get("exp"), parts.claims.get("iss")

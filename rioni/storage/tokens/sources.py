@@ -28,9 +28,10 @@ ACCEPTED_MAX = 10_000
 REFUSED_MAX = 1_000
 """Separate from the accepted ones, which a flood of bad tokens must not evict."""
 QUESTIONS_MAX = 16
-"""Of known tokens, which the source has accepted before, and as many of all others: strangers leave room for them."""
+"""Lookups at a time for known tokens, which the source has accepted before, and as many for all others: strangers leave
+room for known ones."""
 QUESTIONS_OF_CLIENT_MAX = 8
-"""Of these of all others, which a client asks at a time: it leaves room for other clients."""
+"""Lookups at a time of one client for other than known tokens: it leaves room for other clients."""
 WAITING_MAX = 1_000
 """Maximum number of requests of each kind waiting for a lookup; further ones are rejected at once."""
 WAIT_S = 5.0
@@ -170,14 +171,14 @@ def sources_of_tokens(
 
     Args:
         config: the settings of the sources.
-        clock: of this process.
+        clock: the clock of this process.
         policy: determines the principal of a token.
         pool: the pool for reading files.
         only_remote: whether the feature `remote_tokeninfo` is on.
         get: how issuers and token info services are asked.
 
     Raises:
-        TokensUnavailable: a file or a URL can't be used; the text says why.
+        TokensUnavailable: a file or a URL can't be used; the message says why.
     """
     sources: list[Tokens] = []
     if config.auth_tokens is not None:

@@ -164,7 +164,7 @@ class CircuitBreaker:
 # --- Something of its own for each client: what one of them uses up or breaks is none of the others' ---
 
 CLIENTS_MAX = 1_000
-"""Those that were seen last; one that comes back later begins anew."""
+"""How many clients are remembered, the last seen ones; a client that returns later begins anew."""
 
 
 class ByClient(Generic[T]):

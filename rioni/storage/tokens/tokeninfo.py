@@ -20,7 +20,7 @@ OK = 200
 REFUSED = frozenset((400, 401, 403, 413, 414, 422, 431))
 """Status codes for an invalid token, one that is too long for the service among them."""
 ERRORS = 500
-"""Status codes from here on say that the service does not work."""
+"""Status codes from here on mean that the service does not work."""
 KNOWN_MAX = 10_000
 
 _failures = FailureLog(structlog.get_logger("rioni.tokens"))
@@ -62,7 +62,7 @@ class TokenInfoService:
         return info
 
     def is_over(self, _token: str) -> bool:
-        """See the port: the service tells nothing of a token that it refuses."""
+        """See the port: the service gives no details of a token that it refuses."""
         return False
 
     def _ask(self, token: str) -> Response:

@@ -57,7 +57,7 @@ class TokensFile:
         """Read the file.
 
         Args:
-            path: of the file.
+            path: the path of the file.
             clock: determines when to check the file again.
             pool: the pool that waits for the disk.
 
@@ -119,7 +119,7 @@ def _read(path: Path) -> Mapping[bytes, TokenInfo]:
 
 
 def parsed(content: bytes) -> Mapping[bytes, TokenInfo]:
-    """The tokens of the content of a file, by their SHA-256; raises ValueError with what is wrong."""
+    """The tokens of the content of a file, by their SHA-256; raises ValueError with the reason if it is invalid."""
     entries = msgspec.convert(parse_toml(content), _File).token
     for number, entry in enumerate(entries, 1):
         if not is_uid(entry.uid):
@@ -148,13 +148,13 @@ def new_token(uid: str, scopes: Sequence[str], realm: str, expires: datetime | N
     """Make a random token.
 
     Args:
-        uid: who shows it.
-        scopes: what it is for.
-        realm: in which the uid is unique.
-        expires: with an offset; None for never.
+        uid: the uid of its holder.
+        scopes: the scopes that it grants.
+        realm: the realm in which the uid is unique.
+        expires: the time of expiry, with an offset; None for never.
 
     Raises:
-        Invalid: a file with this entry would be refused; the text says why.
+        Invalid: a file with this entry would be refused; the message says why.
     """
     token = secrets.token_urlsafe(TOKEN_BYTES)
     sha256 = hashlib.sha256(token.encode()).hexdigest()

@@ -25,7 +25,7 @@ class SubscriptionAssignment(msgspec.Struct, frozen=True, omit_defaults=True):
     """The content of a subscription's node; the version of the node is its epoch."""
 
     shares: tuple[PartitionAssignment, ...]
-    """In a constant order; new partitions are appended."""
+    """The assignments of the partitions in a constant order; new partitions are appended."""
     sessions: Mapping[str, tuple[EventTypePartition, ...]] = msgspec.field(default_factory=dict)
     """The partitions requested by each stream. Streams without an ephemeral node are dead."""
     reset: str = ""
@@ -80,8 +80,8 @@ class AssignmentUpdate:
 
         Args:
             subscription_id: id of the subscription.
-            assignment: the stored assignment; None if there is none.
-            version: of the node.
+            assignment: the stored assignment, if any.
+            version: the version of the node.
             living: the names of the existing ephemeral nodes, read after the assignment.
         """
         self._id, self._before, self.version = subscription_id, assignment, version

@@ -1,9 +1,9 @@
 """Coordinates the streams of a cluster: sessions, assignments and committed cursors in ZooKeeper.
 
 The assignment of each subscription is stored in one node, written only with the version last seen; the progress of each
-partition is stored in a node of its own. Every stream has an ephemeral node, which ends with the ZooKeeper session of
-its process. A commit is written only if the assignment is the one that it was checked against, and the node of its
-stream exists: a stream that has lost a partition can not commit it, however late it notices.
+partition is stored in a separate node. Every stream has an ephemeral node, which ends with the ZooKeeper session of its
+process. A commit is written only if the assignment is the one that it was checked against, and the node of its stream
+exists: a stream that has lost a partition can not commit it, however late it notices.
 """
 
 import threading
@@ -225,7 +225,7 @@ class ZooKeeperCoordinator:
         offset: str,
         search_until: str | None = None,
     ) -> None:
-        """Record what is about to be sent; see the port."""
+        """Record the delivery attempt that is about to begin; see the port."""
         self._commits.record_delivery_attempt(subscription_id, stream_id, partition, offset, search_until)
 
     @run_on_hub
@@ -313,12 +313,12 @@ class ZooKeeperCoordinator:
 
     @run_on_hub
     def announce(self, about: bytes) -> None:
-        """Show the other processes what this one does; see the port."""
+        """Show the other processes the state of this one; see the port."""
         self._session.announce(about)
 
     @run_on_hub
     def announced(self) -> Mapping[str, bytes]:
-        """Return what the living processes showed last; see the port."""
+        """Return the last state that each living process showed; see the port."""
         return self._session.announced()
 
     @run_on_hub

@@ -20,7 +20,7 @@ class ZooKeeperLeadership:
         self._requesting = self._closed = False
 
     def held(self) -> bool:
-        """Whether this worker is the leader, as far as known; if not, it tries to become it. Never blocks."""
+        """Whether this worker is the leader to its knowledge; if not, it tries to become it. Never blocks."""
         if self._worker == self._session.worker:
             return self._session.is_session_safe()
         self._apply()

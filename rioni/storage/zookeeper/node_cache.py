@@ -103,7 +103,7 @@ class NodeCache:
     def cached(self, paths: Sequence[str]) -> list[Node | None]:
         """Return the cached nodes, possibly stale: for callers that verify them afterwards.
 
-        PERF: repeated commits from the same process need not read what it has written itself.
+        PERF: repeated commits from the same process need not read its own writes.
         """
         # Taken before waiting: meanwhile a node that is known may be invalidated, and its rereading not be done.
         known = {path: self._newest(path) for path in paths if path in self._written or self._is_good(path)}

@@ -56,14 +56,14 @@ class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
         return msgspec.structs.replace(self, reason_offset=offset, reason=reason) if offset > self.offset else self
 
     def attempted(self, offset: str, term: int, search_until: str | None) -> "Progress":
-        """Return the progress with what the owner of a term is about to send."""
+        """Return the progress with the delivery attempt that the owner of a term is about to make."""
         known = self.settled(term)
         if search_until is None:
             return msgspec.structs.replace(known, sent=offset, term=term)
         return msgspec.structs.replace(known, failures=0, sent=offset, term=term, search_until=search_until)
 
     def delivery_failure(self, term: int) -> DeliveryFailure | None:
-        """Return the delivery failure as defined by the port; None if there is none."""
+        """Return the delivery failure as defined by the port; None without a failure."""
         known = self.settled(term)
         if known.failures > 0 or known.search_until > known.offset:
             return DeliveryFailure(known.failures, known.sent, known.search_until, known.reason_offset, known.reason)

@@ -66,7 +66,7 @@ class _Entry(msgspec.Struct, frozen=True):
     pid: int
     position: int
     about: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-    """What it has announced, as JSON."""
+    """The announcement of the worker, as JSON."""
 
 
 class ZooKeeperSession:
@@ -93,7 +93,7 @@ class ZooKeeperSession:
         self._connected = threading.Event()
         self._position = 0
         self._about: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-        """What this process shows the others, as JSON."""
+        """The announcement of this process to the others, as JSON."""
         self._registered = False
         self.worker = _new_name()
         """The id of this session; another session never has it."""
@@ -176,7 +176,7 @@ class ZooKeeperSession:
         """Return when all earlier changes on any node are visible here; concurrent callers share one request.
 
         Args:
-            patient: whether to wait for a connection if there is none.
+            patient: whether to wait for a missing connection.
 
         Raises:
             Unavailable: as `request`.
@@ -188,7 +188,7 @@ class ZooKeeperSession:
     def watched(self, request: Request, done: Callable[[Any], None]) -> None:
         """Send a request, and pass its result to `done`, after all earlier notifications; never blocks.
 
-        `done` and the watches of requests run one after the other, and must not block.
+        `done` and the watches of requests run in sequence, and must not block.
         """
 
         def arrived(result: Any) -> None:
@@ -209,12 +209,12 @@ class ZooKeeperSession:
 
     @property
     def connected(self) -> bool:
-        """Whether a server is connected, as far as known."""
+        """Whether a server is connected, by the last known state."""
         return self._connected.is_set()
 
     @property
     def registered(self) -> bool:
-        """Whether a server is connected, and this session is in the registry of workers, as far as known."""
+        """Whether a server is connected, and this session is registered as a worker, by the last known state."""
         return self.connected and self._registered
 
     @property
@@ -232,7 +232,7 @@ class ZooKeeperSession:
         return self._registered and self.safe_for_s() > 0
 
     def safe_for_s(self) -> float:
-        """For how many more seconds the session is certainly alive; negative if that time is over."""
+        """Seconds for which the session is certainly alive; negative if that time is over."""
         return self._answered_at_s + SAFE_SHARE * self.timeout_s - self._clock.monotonic()
 
     def listen(self, listener: Callable[[], None]) -> None:
@@ -263,7 +263,7 @@ class ZooKeeperSession:
             self._publish_entry()
 
     def announced(self) -> dict[str, bytes]:
-        """Return what the living workers have announced, by their names.
+        """Return the announcements of the living workers, by their names.
 
         Raises:
             Unavailable: as `request`.

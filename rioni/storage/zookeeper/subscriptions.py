@@ -218,7 +218,7 @@ class SubscriptionCache:
         return _standings(keys, self._node_cache.cached([cursor_path(subscription_id, key) for key in keys]))
 
     def wrote(self, subscription_id: str, key: EventTypePartition, standing: Standing) -> None:
-        """Cache what this process has written."""
+        """Cache the writes of this process."""
         node = Node(standing.progress.encoded(), standing.version)
         self._node_cache.wrote(cursor_path(subscription_id, key), node)
 

@@ -49,7 +49,7 @@ class AssignmentWriter:
                 transaction.
 
         Raises:
-            RioniError: what `apply` raises.
+            RioniError: `apply` raises it.
             Unavailable: ZooKeeper does not accept the change.
         """
         self._group.submit(_Change(subscription_id, apply), CHANGE_TIMEOUT_S)
@@ -237,7 +237,7 @@ class Commits:
     def record_delivery_attempt(
         self, subscription_id: str, stream_id: str, partition: EventTypePartition, offset: str, until: str | None
     ) -> None:
-        """Record what is about to be sent; see the port `Coordinator`."""
+        """Record the delivery attempt that is about to begin; see the port `Coordinator`."""
         self._group.submit(_Attempt(subscription_id, stream_id, partition, offset, until), COMMIT_TIMEOUT_S)
 
     def record_failure_reasons(

@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 
 ENDS_WITHIN_S = 5.0
-"""How long killed processes may take to be gone, so that their folders can be removed."""
+"""Seconds that killed processes may take to be gone, so that their folders can be removed."""
 LOOK_EVERY_S = 0.005
 LISTEN = "listen"
 MEMORY, MEMORY_BYTES_MIN = "/dev/shm", 1_000_000_000  # noqa: S108 - only as a parent of folders with random names
-"""PERF: where temporary files are in memory, brokers begin 50 ms sooner, and changes do not wait for a disk. Used where
-so much is free there, unless `TMPDIR` says where temporary files belong."""
+"""PERF: where temporary files are in memory, brokers begin 50 ms sooner, and changes do not wait for a disk. Used if
+this much is free there, unless `TMPDIR` names a folder for temporary files."""
 
 # NOTE: as they are before patching. This process only waits and forks; no event loop runs in it.
 _close, _select, _sleep, _socket, _waitpid = os.close, select.select, time.sleep, socket.socket, os.waitpid
@@ -94,7 +94,7 @@ def _loaded() -> dict[str, tuple[int, int]]:
 
 
 def _load_again(listener: socket.socket) -> None:
-    """Begin anew in this process, with the modules as they are now; the brokers that run go on."""
+    """Start this process again, with the modules as they are now; the brokers that run go on."""
     listener.set_inheritable(True)
     command = [sys.executable, "-P", "-m", "rioni.testing.server", str(listener.fileno()), LISTEN]
     os.execv(sys.executable, command)  # noqa: S606 - no shell
@@ -115,7 +115,7 @@ class _Brokers:
     def __init__(self) -> None:
         self._run: Callable[[int, str], None] | None = None
         self._folders: dict[int, str] = {}
-        """By process."""
+        """The folders, by process."""
 
     def load(self) -> None:
         """Load the server; takes most of the time of a start."""

@@ -37,7 +37,7 @@ class MovableClock:
         self._ahead_ms = memoryview(mmap.mmap(-1, 8)).cast("q")
 
     def advance(self, milliseconds: int) -> None:
-        """Move ahead by so much."""
+        """Move ahead by `milliseconds`."""
         assert milliseconds >= 0, "no broker can deal with time that goes back"
         self._ahead_ms[0] += milliseconds
 
@@ -94,10 +94,10 @@ DEFAULTS = {
 }
 READ_BYTES = 65_536
 DROPPED_WITHIN_S = 10.0
-"""How long streams may take to see that their connection is gone, usually a second. What is published before would
-count as sent on it, and its partition would wait for a commit."""
+"""Seconds that streams may take to see that their connection is gone, usually a second. Events published before that
+would count as sent on it, and their partition would wait for a commit."""
 LOG_CHARACTERS = 4_000
-"""How much of its log is shown when a broker can't begin."""
+"""The most characters of its log that are shown when a broker can't begin."""
 
 
 def run(control: int, folder: str) -> None:
@@ -143,7 +143,7 @@ def _first_line(control: int) -> dict[str, Any]:
 
 
 def _write_to(log: Path) -> None:
-    """Let this process, and all that it forks, write to a file what they say."""
+    """Let this process, and all that it forks, write their output to a file."""
     fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     for standard in (sys.stdout.fileno(), sys.stderr.fileno()):
         os.dup2(fd, standard)
@@ -151,14 +151,14 @@ def _write_to(log: Path) -> None:
 
 
 class ControlledApplication(Application):
-    """Serves what `rioni serve` does, and does what the tests ask for on the control socket."""
+    """Serves the application of `rioni serve`, and does what the tests ask for on the control socket."""
 
     def __init__(self, control: int, folder: str, *args: Any) -> None:
-        """Keep what the workers need.
+        """Keep the arguments that the workers need.
 
         Args:
             control: see `run`.
-            folder: likewise.
+            folder: see `run`.
             args: of the base class.
         """
         self._control, self._folder = control, folder
@@ -168,7 +168,7 @@ class ControlledApplication(Application):
         super().__init__(*args)
 
     def load(self) -> WsgiApp:
-        """As the base class; requests meet faults."""
+        """Load the application as the base class does; requests meet faults."""
         return self._faults.around(super().load())
 
     def begun(self, gunicorn_worker: Any) -> None:
@@ -191,7 +191,7 @@ class ControlledApplication(Application):
             worker.run_background_jobs()
 
     def _obey(self, gunicorn_worker: Any) -> None:
-        """Do what the tests ask for; they end when they close the socket, or with their process."""
+        """Do the requests of the tests; they end when they close the socket, or with their process."""
         with contextlib.suppress(OSError), socket.socket(fileno=os.dup(self._control)) as sock:
             for text in _lines(sock):
                 sock.sendall(self._answer(text, gunicorn_worker))

@@ -25,24 +25,24 @@ class BadFault(Exception):
 
 
 class Fault(msgspec.Struct, kw_only=True):
-    """What is to happen to the next requests that it applies to."""
+    """A fault that happens to the next requests that it applies to."""
 
     status: int | None = None
     """Answer with this status, and do nothing else."""
     retry_after_s: int | None = None
-    """Of the answer with an error."""
+    """Seconds that the answer with an error asks to wait."""
     delay_s: float = 0
-    """Answer so much later."""
+    """Answer this many seconds later."""
     drop: bool = False
-    """Close the connection in place of an answer."""
+    """Close the connection instead of answering."""
     processed: bool = False
-    """Whether what is dropped is only the answer of a request that was processed."""
+    """Whether only the answer is dropped, of a request that was processed."""
     count: int = 1
     """The number of requests."""
     method: str | None = None
-    """Only requests with this verb."""
+    """The verb of the requests; None for all."""
     path: str = "*"
-    """Only requests for a path like this one, where `*` is any text."""
+    """The path of the requests, in which `*` is any text."""
 
     def applies_to(self, method: str, path: str) -> bool:
         """Whether a request is one of those."""
@@ -56,7 +56,7 @@ class Faults:
         self._faults: list[Fault] = []
 
     def add(self, fault: Fault) -> None:
-        """Add a fault behind the others.
+        """Add a fault after the others.
 
         Raises:
             BadFault: it can't happen, or there are too many of them.

@@ -50,7 +50,7 @@ def _admins_advice(role: str) -> str:
 
 
 def auth_mode(ready: Health) -> str | None:
-    """The setting `auth_mode`, as the broker tells; None where it does not."""
+    """The setting `auth_mode`, as the broker reports it; None if it does not."""
     access = ready.checks.get("access")
     found = re.match(r"auth_mode (\w+)", access.detail) if access else None
     return found[1] if found else None
@@ -158,9 +158,9 @@ def listed(names: Sequence[str]) -> str:
 
 CONSUMERS = "Consumers"
 RETENTION_RATIO = 0.5
-"""Of the retention time: events older than that are soon lost for a consumer that has not read them."""
+"""A fraction of the retention time: events older than that are soon lost for a consumer that has not read them."""
 LATE_S = 600
-"""A consumer that is further behind, and falls back, is too slow."""
+"""A consumer is too slow if it lags by more than this, and its lag grows."""
 WITHOUT_STREAMS_S = 3_600
 """Consumers that are deployed come back sooner."""
 NEVER_AFTER = timedelta(days=7)
@@ -168,7 +168,7 @@ NEVER_AFTER = timedelta(days=7)
 
 @check(CONSUMERS, ERROR)
 def cursors(subscriptions: Subscriptions) -> Iterator[Finding]:
-    """Whether committed cursors lie behind the end of their partition, so that nothing is delivered."""
+    """Whether committed cursors lie beyond the end of their partition, so that nothing is delivered."""
     for each in [each for each in subscriptions.items if any(lag.error for lag in each.lags)]:
         broken = next(lag for lag in each.lags if lag.error)
         yield error(
@@ -179,7 +179,7 @@ def cursors(subscriptions: Subscriptions) -> Iterator[Finding]:
 
 @check(CONSUMERS)
 def expiring_lag(subscriptions: Subscriptions, event_types: list[EventTypeFacts]) -> Iterator[Finding]:
-    """Whether consumers are so far behind that retention is about to remove what they have not read."""
+    """Whether consumers lag so far that retention is about to remove events that they have not read."""
     limits_s = {each.name: each.retention_ms / 1_000 for each in event_types if each.retention_ms}
 
     def expires(lag: Lag) -> bool:
@@ -197,7 +197,7 @@ def expiring_lag(subscriptions: Subscriptions, event_types: list[EventTypeFacts]
 
 @check(CONSUMERS)
 def growing_lag(subscriptions: Subscriptions) -> Iterator[Finding]:
-    """Whether consumers that stream fall further behind."""
+    """Whether the lag of consumers that stream keeps growing."""
 
     def grows(lag: Lag) -> bool:
         return lag.streamed and (lag.growth or 0) > 0 and (lag.lag_s or 0) > LATE_S
@@ -261,7 +261,7 @@ def unused_subscriptions(subscriptions: Subscriptions) -> Iterator[Finding]:
 
 @check(CONSUMERS)
 def dead_letters(subscriptions: Subscriptions) -> Iterator[Finding]:
-    """Whether dead letters wait to be looked at."""
+    """Whether dead letters wait to be examined."""
     for each in [each for each in subscriptions.items if each.dead_letter_at is not None]:
         yield warning(
             f"Subscription {each} has dead letters, the first one since {each.dead_letter_at:%Y-%m-%d %H:%M} UTC.",

@@ -28,9 +28,9 @@ class Answer(msgspec.Struct, frozen=True):
     """The answer to a request that costs the broker nothing."""
 
     seconds: float
-    """How long it took, connecting included."""
+    """Seconds that it took, connecting included."""
     clock_offset_s: float | None = None
-    """How much later it is there than here; exact to a second."""
+    """Seconds by which the clock there is ahead of the one here; exact to a second."""
 
 
 class Reach(msgspec.Struct, frozen=True):
@@ -50,9 +50,9 @@ class Access(msgspec.Struct, frozen=True):
     client: str
     """The version of this package."""
     broker: str = ""
-    """That of the broker; empty where it does not say."""
+    """The version of the broker; empty if the broker does not report it."""
     status: int = 200
-    """401 or 403 where the token is refused."""
+    """The status of the answer: 401 or 403 if the token is refused."""
     detail: str = ""
     token_error: str = ""
     """Why there is no token although there should be."""
@@ -99,7 +99,7 @@ def answer(site: Site, reach: Reach) -> Answer:
 
 @source
 def access(site: Site) -> Access:
-    """Ask `/version`, which needs a token where there is authentication."""
+    """Ask `/version`, which needs a token if there is authentication."""
     response = site.client.request("GET", "/version", accept=(401, 403))
     found = msgspec.json.decode(response.content, type=dict[str, object])
     if not response.is_success:
@@ -126,7 +126,7 @@ def certificate(site: Site) -> Certificate:
 
 
 def described(shown: x509.Certificate, host: str, problem: str = "") -> Certificate:
-    """What there is to know of a certificate.
+    """The facts about a certificate.
 
     Args:
         shown: the certificate.
@@ -148,7 +148,7 @@ def described(shown: x509.Certificate, host: str, problem: str = "") -> Certific
 
 
 def _handshake(parts: SplitResult, context: ssl.SSLContext) -> bytes:
-    """The certificate of a server, in DER; raises OSError, and ssl.SSLError where it is not trusted."""
+    """The certificate of a server, in DER; raises OSError, and ssl.SSLError if it is not trusted."""
     address = (parts.hostname or "", parts.port or HTTPS_PORT)
     with (
         socket.create_connection(address, timeout=REQUEST_S) as plain,
@@ -163,7 +163,7 @@ GROUP = "Connection"
 SLOW_S = 1.0
 CLOCK_WARNING_S = 5.0
 CLOCK_ERROR_S = 30.0
-"""What Kafka and tokens tolerate."""
+"""The largest difference between clocks that Kafka and tokens tolerate."""
 EXPIRES_SOON = timedelta(days=21)
 _CERTIFICATE = "Renew it; the broker reads the files again when they change: docs/operating/security.md#tls"
 
@@ -218,7 +218,7 @@ def clock(answer: Answer) -> Iterator[Finding]:
 
 @check(GROUP, ERROR)
 def token(access: Access) -> Iterator[Finding]:
-    """Whether there is a token where one is needed, and whether the broker accepts it."""
+    """Whether there is a token if one is needed, and whether the broker accepts it."""
     if access.token_error:
         yield error(access.token_error, "`rioni context show` tells where the token comes from.")
     if access.status != 200:  # noqa: PLR2004 - OK

@@ -15,7 +15,7 @@ from rioni.cli.doctor.model import NotLookedAt, Site, source
 
 
 FILES_MAX = 1_000
-"""Files of a data directory that are looked at."""
+"""The most files of a data directory that are examined."""
 LOG_BYTES_MAX = 1_000_000
 """The last part of a log file that is read."""
 FSYNCS = 20
@@ -55,7 +55,7 @@ class Disk(msgspec.Struct, frozen=True):
     total_bytes: int
     free_inodes: int
     total_inodes: int
-    """0 where the file system has no limit."""
+    """The number of inodes; 0 if the file system has no limit."""
 
 
 class FileSystem(msgspec.Struct, frozen=True):
@@ -77,7 +77,7 @@ class LogFile(msgspec.Struct, frozen=True):
 
     path: str
     text: str = ""
-    """Its last part, from the beginning of a line on."""
+    """The last part of the file, from the beginning of a line on."""
     error: str = ""
     """Why it can't be read."""
 
@@ -109,7 +109,7 @@ def data_directory(site: Site) -> DataDirectory:
 
 @source
 def disk(site: Site) -> Disk:
-    """Ask the file system what is free."""
+    """Ask the file system for its free space."""
     found = os.statvfs(site.beside_the_broker().data)
     return Disk(found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize, found.f_favail, found.f_files)
 
@@ -177,7 +177,7 @@ def logs(site: Site) -> list[LogFile]:
 
 @source
 def last_lines(site: Site) -> list[LogFile]:
-    """As `logs`, but without any there are none."""
+    """Read the end of each log file that was named; an empty list if none was."""
     return [end_of(path) for path in site.scope.logs]
 
 

@@ -17,7 +17,7 @@ LINES_SHOWN = 3
 LINE_CHARACTERS_MAX = 300
 DISK_FULL_BYTES = 16 * 2**20
 DISK_LOW_BYTES = 2**30
-"""As `/readyz` has them."""
+"""The limits of free space that `/readyz` has, too."""
 LOW_RATIO = 0.1
 INODES_MIN = 1_000
 INODES_RATIO = 0.05
@@ -26,7 +26,7 @@ OPEN_FILES_MIN = 4_096
 OPEN_FILES_RATIO = 0.8
 SWAPPED_BYTES = 100 * 2**20
 WAL_BYTES = 256 * 2**20
-"""SQLite starts it anew at some MB where no reader stays in its way."""
+"""SQLite starts it anew at some MB if no reader stays in its way."""
 FSYNC_WARNING_MS = 20.0
 NETWORK = frozenset(
     {
@@ -128,7 +128,7 @@ def data(data_directory: DataDirectory) -> Iterator[Finding]:
 
 @check(GROUP, ERROR)
 def registry(data_directory: DataDirectory, config: Config) -> Iterator[Finding]:
-    """Whether the database of the registry is where the others are."""
+    """Whether the data directory has the database of the registry, if it has others."""
     if config.database is None and data_directory.stores and REGISTRY not in data_directory.stores:
         yield error(
             f"{data_directory.path} has {listed(data_directory.stores)}, but no {REGISTRY}: no broker starts on it.",
@@ -173,7 +173,7 @@ def inodes(disk: Disk) -> Iterator[Finding]:
 
 @check(GROUP)
 def file_system_kind(file_system: FileSystem) -> Iterator[Finding]:
-    """Whether the file system of the data directory keeps what is written, and has locks."""
+    """Whether the file system of the data directory keeps the data that are written, and has locks."""
     where = f"The data directory is on {file_system.kind} ({file_system.mount_point})"
     if file_system.kind in NETWORK:
         yield warning(

@@ -27,10 +27,10 @@ class Conflict(msgspec.Struct, frozen=True):
     """A requirement that is not met."""
 
     package: str
-    """Who requires it."""
+    """The package that has the requirement."""
     requirement: str
     installed: str = ""
-    """Empty where it is missing."""
+    """The version that is installed; empty if the package is missing."""
 
 
 class Installation(msgspec.Struct, frozen=True):
@@ -51,13 +51,13 @@ class Pins(msgspec.Struct, frozen=True):
 
     file: str
     wanted: int
-    """How many installed packages the file names."""
+    """The number of installed packages that the file names."""
     different: list[Conflict]
 
 
 @source
 def installation(site: Site) -> Installation:
-    """Compare all requirements of Rioni, direct or not, with what is installed."""
+    """Compare all requirements of Rioni, direct or not, with the installed packages."""
     del site
     packages: dict[str, str] = {}
     conflicts: list[Conflict] = []
@@ -85,7 +85,7 @@ def installation(site: Site) -> Installation:
 
 @source
 def pins(site: Site) -> Pins:
-    """Compare what is installed with a file of constraints."""
+    """Compare the installed packages with a file of constraints."""
     if site.scope.constraints is None:
         raise NotLookedAt("no file with the versions of packages was named: --constraints", wanted=False)
     return compared(site.scope.constraints)
@@ -105,7 +105,7 @@ def compared(file: Path) -> Pins:
 
 
 def _requirements(package: str) -> Iterator[Requirement]:
-    """What a package needs here, without its extras."""
+    """The requirements of a package on this machine, without those of its extras."""
     try:
         texts = importlib.metadata.requires(package) or []
     except importlib.metadata.PackageNotFoundError:

@@ -23,11 +23,11 @@ LISTENING = "0A"
 _NOT_SYNCHRONISED = 5
 """TIME_ERROR of adjtimex."""
 _TIMEX_BYTES = 512
-"""More than the structure of adjtimex has anywhere."""
+"""A size larger than the structure of adjtimex has anywhere."""
 
 
 class Process(msgspec.Struct, frozen=True):
-    """A process of the broker; what this user may not see is None."""
+    """A process of the broker; facts that this user may not see are None."""
 
     pid: int
     open_files: int | None = None
@@ -53,7 +53,7 @@ class Port(msgspec.Struct, frozen=True):
     listening: bool
     """Whether a process accepts connections there."""
     pid: int | None = None
-    """That process, if it is not the broker and this user may see it."""
+    """The id of that process, if it is not the broker and this user may see it."""
     command: str = ""
     broker: bool = False
     """Whether a broker runs on the data directory."""
@@ -67,9 +67,9 @@ class Memory(msgspec.Struct, frozen=True):
     swap_total_bytes: int = 0
     swap_free_bytes: int = 0
     limit_bytes: int | None = None
-    """None where the group has none, or can't be seen."""
+    """The limit of the group; None if the group has none, or can't be seen."""
     used_bytes: int | None = None
-    """By the group."""
+    """The memory that the group uses."""
     killed: int = 0
     """Processes of the group that were killed for want of memory."""
 
@@ -92,7 +92,7 @@ def processes(site: Site) -> Processes:
 
 @source
 def port(site: Site) -> Port:
-    """Look who listens on the broker's port."""
+    """Find the process that listens on the broker's port."""
     host = site.beside_the_broker()
     if host.config is None or not host.config.port:
         raise NotLookedAt("the port is not known")
@@ -171,7 +171,7 @@ def _listeners(number: int) -> Iterator[str]:
 
 
 def _owner_of(inodes: set[str], site: Site) -> int | None:
-    """The process with such a socket; None where this user may not see it."""
+    """The process with such a socket; None if this user may not see it."""
     wanted = {f"socket:[{inode}]" for inode in inodes}
     for folder in PROC.iterdir():
         if not site.deadline.left_s:
@@ -182,7 +182,7 @@ def _owner_of(inodes: set[str], site: Site) -> int | None:
 
 
 def _open_files(process: Path) -> Iterator[str]:
-    """What a process has open, as far as this user may see it; files that it closes meanwhile are left out."""
+    """The files that a process has open, if this user may see them, without those that it closes meanwhile."""
     with contextlib.suppress(OSError):
         for each in (process / "fd").iterdir():
             with contextlib.suppress(OSError):
@@ -201,7 +201,7 @@ def _text(path: Path) -> str:
 SERVERS_MAX = 16
 CONNECT_S = 2.0
 PORTS = {"postgresql": 5432, "http": 80, "https": 443}
-"""By scheme, where a URL names none."""
+"""Ports by scheme, for URLs that name none."""
 
 
 class Server(msgspec.Struct, frozen=True):

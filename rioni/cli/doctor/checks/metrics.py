@@ -23,7 +23,7 @@ class Series(msgspec.Struct, frozen=True):
 
     @property
     def growth(self) -> float:
-        """What came between the two looks; a counter that began anew has grown by all that it has."""
+        """The growth between the two polls; a counter that began anew has grown by its whole value."""
         return self.value - self.before if self.value >= self.before else self.value
 
 
@@ -32,7 +32,7 @@ class Metrics(msgspec.Struct, frozen=True):
 
     series: list[Series]
     seconds: float
-    """Between the two looks."""
+    """Seconds between the two polls."""
     text: str = ""
     """The second one, as the broker has sent it."""
 
@@ -69,7 +69,7 @@ def metrics(site: Site) -> Metrics:
 
 
 def compared(first: str, second: str, seconds: float) -> Metrics:
-    """The metrics of two answers in Prometheus' text format; raises NotLookedAt where they are not in that format."""
+    """The metrics of two answers in Prometheus' text format; raises NotLookedAt if they are not in that format."""
     before = {_key(name, labels): value for name, labels, value in _samples(first)}
     series = [
         Series(name, labels, value, before.get(_key(name, labels), 0.0)) for name, labels, value in _samples(second)
@@ -97,7 +97,7 @@ STALL_S = 1.0
 """Streams and requests of a worker wait that long."""
 SERVER_ERROR_RATIO = 0.01
 REQUESTS_MIN = 100
-"""Fewer say nothing about shares."""
+"""The fewest requests from which shares are computed: fewer prove nothing."""
 PUBLISH_S = "1.0"
 REQUEST_S = "5.0"
 """Bounds of buckets of the histograms."""

@@ -1,4 +1,4 @@
-"""Event types, who uses them, their timelines, and subscriptions with their lag."""
+"""Event types, their users, their timelines, and subscriptions with their lag."""
 
 import random
 from collections.abc import Iterable, Iterator
@@ -17,16 +17,16 @@ from rioni.domain.subscriptions.dead_letters import policy_of
 
 
 EVENT_TYPES_MAX = 200
-"""How many event types are looked at each by itself; of more, these are chosen at random."""
+"""The most event types that are examined one by one; of more, these are chosen at random."""
 LISTED_MAX = 1_000
-"""How many subscriptions are listed."""
+"""The most subscriptions that are listed."""
 SUBSCRIPTIONS_MAX = 200
-"""How many of them are looked at each by itself; of more, these are chosen at random."""
+"""The most subscriptions that are examined one by one; of more, these are chosen at random."""
 LAGGING_MAX = 50
-"""For how many that lag the age of the lag is asked for, which reads an event of each partition."""
+"""The most lagging subscriptions whose age of the lag is asked for, which reads an event of each partition."""
 UNUSED_DAYS = 30
 RESERVE_S = 2.0
-"""What is left of the time when looking at one after the other ends."""
+"""Seconds left until the deadline at which examining one resource after the other ends."""
 EVERYBODY = Attribute("*", "*")
 OWN = "nakadi."
 """What the names of the broker's own event types begin with."""
@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 class EventTypeFacts(msgspec.Struct, frozen=True):
-    """What matters of an event type."""
+    """The facts about an event type that checks need."""
 
     name: str
     owner: str
@@ -43,7 +43,7 @@ class EventTypeFacts(msgspec.Struct, frozen=True):
     authorization: bool
     """Whether it has such a section."""
     open_to: list[str]
-    """Whom it lets everybody be: `admins`, `writers`."""
+    """The lists that include everybody: `admins`, `writers`."""
     retention_ms: int | None
 
     @property
@@ -57,7 +57,7 @@ class Unused(msgspec.Struct, frozen=True):
 
     names: list[str]
     days: int
-    """For how long."""
+    """The days for which they were not used."""
 
 
 class Overdue(msgspec.Struct, frozen=True):
@@ -69,31 +69,31 @@ class Overdue(msgspec.Struct, frozen=True):
 
 
 class Overdues(msgspec.Struct, frozen=True):
-    """All of these."""
+    """All overdue timelines."""
 
     timelines: list[Overdue]
     partial: str = ""
 
 
 class Lag(msgspec.Struct, frozen=True):
-    """How far a subscription is behind in a partition."""
+    """The lag of a subscription in a partition."""
 
     event_type: str
     partition: str
     streamed: bool
     """Whether a stream reads it."""
     unconsumed: int | None
-    """Of a subscription that was never streamed what it would begin with; None if that was not asked for."""
+    """Unconsumed events; if it was never streamed, those from where it would begin; None if that was not asked for."""
     growth: int | None = None
-    """How many more between two looks; None where it was looked at once."""
+    """The growth between the two polls; None if it was polled once."""
     lag_s: int | None = None
     """Age of the first unconsumed event."""
     error: str = ""
-    """What is wrong with the cursor."""
+    """The error of the cursor; empty if the cursor is valid."""
 
 
 class SubscriptionFacts(msgspec.Struct, frozen=True):
-    """What matters of a subscription."""
+    """The facts about a subscription that checks need."""
 
     id: str
     owner: str
@@ -113,7 +113,7 @@ class Subscriptions(msgspec.Struct, frozen=True):
 
     items: list[SubscriptionFacts]
     seconds: float = 0.0
-    """Between two looks at the lag."""
+    """Seconds between the two polls of the lag."""
     partial: str = ""
 
 
@@ -124,7 +124,7 @@ def event_types(site: Site) -> list[EventTypeFacts]:
 
 
 def facts_of(event_type: EventType) -> EventTypeFacts:
-    """What matters of an event type."""
+    """Return the facts about an event type that checks need."""
     section = event_type.authorization
     lists = {"admins": section.admins, "writers": section.writers} if section else {}
     return EventTypeFacts(
@@ -175,7 +175,7 @@ def _overdue(site: Site, name: str) -> list[Overdue]:
 
 @source
 def subscriptions(site: Site) -> Subscriptions:
-    """Look at the lag of subscriptions, twice where there is one; of many, some that are chosen at random."""
+    """Poll the lag of subscriptions, and once more of those that lag; of many, some that are chosen at random."""
     began = datetime.now(UTC)
     listed = list(islice(site.client.subscriptions.list(), LISTED_MAX))
     statistics: dict[str, list[SubscriptionStatistics]] = {}
@@ -200,7 +200,7 @@ def subscriptions(site: Site) -> Subscriptions:
 
 
 def _stats(site: Site, subscription_id: str, *, again: bool = False) -> list[SubscriptionStatistics] | None:
-    """The statistics; at the second look with ages, and with the lag of what was never streamed."""
+    """The statistics; at the second poll with ages, and with the lag of subscriptions that were never streamed."""
     try:
         return list(site.client.subscriptions.stats(subscription_id, show_time_lag=again, show_initial_lag=again))
     except errors.NotFound:
@@ -208,7 +208,7 @@ def _stats(site: Site, subscription_id: str, *, again: bool = False) -> list[Sub
 
 
 def _dead_letter(site: Site, subscription_id: str) -> datetime | None:
-    """When the oldest dead letter that was not redriven was kept; the event itself is not looked at."""
+    """When the oldest dead letter that was not redriven was kept; the event itself is not read."""
     try:
         letters = site.client.subscriptions.dead_letters(subscription_id, limit=1, only_open=True)
     except (errors.NotFound, errors.Forbidden):

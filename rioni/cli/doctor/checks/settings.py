@@ -20,14 +20,14 @@ from rioni.files.extras import requirement
 
 FILES_WITH_SECRETS = ("tls_key", "kafka_options", "zookeeper_options", "log_signing_key")
 SIGNING_KEY = "log-signing.key"
-"""In the data directory, where the setting names no other."""
+"""The name of the file in the data directory, if the setting names no other."""
 
 
 class Shown(msgspec.Struct, frozen=True):
     """Whether there are settings, and what may be shown of them."""
 
     origin: str
-    """Whose they are."""
+    """The owner of the settings, in words."""
     error: str = ""
     """Why they can't be used."""
     values: Mapping[str, tuple[str, str]] = {}
@@ -40,7 +40,7 @@ class SecretFile(msgspec.Struct, frozen=True):
     setting: str
     path: str
     mode: int = 0
-    """Its permissions."""
+    """The permissions of the file."""
     error: str = ""
     """Why it can't be looked at."""
 

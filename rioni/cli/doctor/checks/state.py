@@ -28,17 +28,17 @@ class LogState(msgspec.Struct, frozen=True):
     """The internal log, and what proves that it was only extended."""
 
     head: int
-    """Its last position."""
+    """The last position of the log."""
     recorded_at: datetime | None = None
-    """When the last entry was recorded; None where there is none."""
+    """When the last entry was recorded; None if the log is empty."""
     size: int = 0
     """Entries that the newest checkpoint covers."""
     checkpoint_error: str = ""
     """Why there is no checkpoint."""
     cosigned_size: int | None = None
-    """Entries that the newest checkpoint covers that a witness has cosigned; None if there is none."""
+    """Entries covered by the newest checkpoint that a witness has cosigned; None if no checkpoint was cosigned."""
     cosigned_at: datetime | None = None
-    """When the last witness did."""
+    """When the last witness cosigned."""
     checkpoint: str = ""
     """The newest checkpoint itself."""
 
@@ -77,13 +77,13 @@ def features(site: Site) -> list[Feature]:
 
 @source
 def blacklist(site: Site) -> Blacklist:
-    """Ask what is blocked."""
+    """Ask for the entries of the blacklist."""
     return site.client.settings.blacklist()
 
 
 @source
 def admins(site: Site) -> Admins:
-    """Ask who administers the broker."""
+    """Ask for the administrators of the broker."""
     return site.client.settings.admins()
 
 
@@ -143,7 +143,7 @@ def _cosigned_at(note: Note) -> datetime | None:
 GROUP = "Broker"
 COSIGNED_WITHIN = timedelta(days=1)
 REBUILD_SILENT = timedelta(minutes=10)
-"""A rebuild that runs tells of its progress every few seconds."""
+"""The time without a report after which a rebuild is suspect: one that runs reports progress every few seconds."""
 DENIED_WITHIN = timedelta(hours=1)
 DENIED_MAX = 100
 """Refusals of one client within that time that look like a wrong configuration or an attack."""

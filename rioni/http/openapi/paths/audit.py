@@ -1,4 +1,4 @@
-"""OpenAPI operations of the audit trail, and what reads of the past add to others."""
+"""OpenAPI operations of the audit trail, and the additions to others for reads of the past."""
 
 from typing import Any
 
@@ -41,7 +41,7 @@ HISTORICAL = frozenset(
         "/storages/{storage_id}",
     )
 )
-"""What can be read as it was."""
+"""The paths that can be read as they were in the past."""
 
 _STATE: Json = {"type": ["object", "null"], "description": "Null where there was none."}
 _CHANGE = structure(
@@ -174,7 +174,7 @@ PATHS: Json = {
 
 
 def in_the_past(described: Json) -> Json:
-    """An operation that also shows what was."""
+    """An operation that can also show the state at a past moment."""
     moment = query(
         "as_of",
         "Show what was: a position of the log, or an RFC 3339 time, which means the last entry recorded until then.",

@@ -16,7 +16,7 @@ class Advance(NamedTuple):
     """The cursors of a subscription advanced by a transaction."""
 
     revision: int
-    """Of the subscription, after the transaction."""
+    """The revision of the subscription, after the transaction."""
     offsets: Mapping[EventTypePartition, str]
     """The new offsets of the cursors that advanced."""
     beats: Mapping[EventTypePartition, int]
@@ -38,9 +38,9 @@ class Changes:
         """
         self._connection, self._worker = connection, worker
         self.keys: set[str] = set()
-        """The notification keys of what has changed."""
+        """The notification keys of the changes."""
         self.advances: dict[str, Advance] = {}
-        """By subscription; complete after `finish`."""
+        """Advances by subscription; complete after `finish`."""
         self._cursors: dict[str, _Cursors] = {}
         self._stream_slots: dict[str, StreamSlots] = {}
         self._ended: list[tuple[str, str]] = []
@@ -88,7 +88,7 @@ class Changes:
         offset: str,
         search_until: str | None,
     ) -> None:
-        """Record what is about to be sent."""
+        """Record the delivery attempt that is about to begin."""
         self._settle(subscription_id)
         tables.note_attempt(self._connection, subscription_id, stream_id, partition, offset, search_until)
 

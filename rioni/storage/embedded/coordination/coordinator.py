@@ -73,13 +73,13 @@ class EmbeddedCoordinator:
         """Open the file, creating it if it doesn't exist, and end the sessions of dead processes; blocks.
 
         Args:
-            path: of the database; further files are created beside it.
+            path: the path of the database; further files are created next to it.
             clock: used for deadlines only.
             signals: notified with `subscription:<id>` after every change.
             pool: the pool that waits for the disk.
 
         Raises:
-            RioniError: the file can't be used; the text says why.
+            RioniError: the file can't be used; the message says why.
         """
         self._clock, self._signals, self._pool = clock, signals, pool
         self._database = CoordinationDatabase(path)
@@ -188,7 +188,7 @@ class EmbeddedCoordinator:
         offset: str,
         search_until: str | None = None,
     ) -> None:
-        """Record what is about to be sent; see the port."""
+        """Record the delivery attempt that is about to begin; see the port."""
         self._change(
             lambda changes: changes.record_delivery_attempt(subscription_id, stream_id, partition, offset, search_until)
         )
@@ -254,11 +254,11 @@ class EmbeddedCoordinator:
         return self._workers.own
 
     def announce(self, about: bytes) -> None:
-        """Show the other processes what this one does; see the port."""
+        """Show the other processes the state of this one; see the port."""
         self._pool(self._workers.show, about)
 
     def announced(self) -> Mapping[str, bytes]:
-        """Return what the living processes showed last; see the port."""
+        """Return the last state that each living process showed; see the port."""
         return self._pool(self._workers.shown)
 
     def is_alive(self, worker: str) -> bool:

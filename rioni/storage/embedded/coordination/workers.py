@@ -11,7 +11,8 @@ from rioni.files.locks import lock, try_lock
 # Detects which worker processes are alive: each locks a file of its own; the kernel releases it when it dies.
 
 _ABOUT, _UNFINISHED = ".about", ".unfinished"
-"""How the names of further files of a process end: what it shows the others, and that while it is written."""
+"""The suffixes of further files of a process: the value that it shows the others, and that value while it is
+written."""
 
 
 class WorkerRegistry:
@@ -21,7 +22,7 @@ class WorkerRegistry:
         """Register this process; the caller prevents concurrent checks.
 
         Args:
-            directory: of the lock files; created if it doesn't exist.
+            directory: the directory of the lock files; created if it doesn't exist.
         """
         directory.mkdir(mode=0o700, exist_ok=True)
         self._directory = directory
@@ -40,14 +41,14 @@ class WorkerRegistry:
         return {entry.name for entry in self._directory.iterdir() if not entry.suffix}
 
     def show(self, about: bytes) -> None:
-        """Show the other processes something, in place of what was shown before; blocks on the disk."""
+        """Replace the value that this process shows the others; blocks on the disk."""
         if not self.ended:
             file = self._directory / self.own
             file.with_suffix(_UNFINISHED).write_bytes(about)
             file.with_suffix(_UNFINISHED).replace(file.with_suffix(_ABOUT))
 
     def shown(self) -> Mapping[str, bytes]:
-        """What each living process has shown last, by its id; blocks on the disk."""
+        """The value that each living process showed last, by process id; blocks on the disk."""
         shown = {}
         for worker in self.known():
             # A process may end meanwhile.

@@ -95,7 +95,7 @@ class _Batch(Job):
 
 
 SPLIT_EVENTS_MAX = 10_000
-"""PERF: splitting so many into pieces takes 1 ms; larger batches are split in a thread."""
+"""PERF: splitting this many events into pieces takes 1 ms; larger batches are split in a thread."""
 
 Publish = Callable[[Iterable[tuple[int, Chunk]], Iterable[str]], None]
 """Receives the chunks that are now durable, by partition id, and the topics that have grown."""
@@ -163,7 +163,7 @@ class Appender:
         return publish
 
     def _write_together(self, group: Sequence[_Batch], complete: Callable[[], None]) -> Callable[[], None]:
-        """Write a group of batches, to which `complete` may add as long as others hold the lock."""
+        """Write a group of batches, to which `complete` may add while others hold the lock."""
         written: list[tuple[int, Chunk]] = []
         targets: dict[tuple[str, int], _Target] = {}
         with self._noting(targets), self._database.writing() as connection:
@@ -194,7 +194,7 @@ class Appender:
 
     @contextlib.contextmanager
     def _noting(self, targets: Mapping[tuple[str, int], _Target]) -> Iterator[None]:
-        """After a commit with unknown outcome, store what lets the next start determine it."""
+        """After a commit with unknown outcome, store a note from which the next start determines it."""
         try:
             yield
         except CommitOutcomeUnknown:

@@ -59,13 +59,13 @@ def content_digest(chunk: Chunk, ends: bytes, headers: bytes, kept: bytes = b"")
     """Return the digest of a chunk's content when it was appended.
 
     Args:
-        chunk: as it is now.
+        chunk: the chunk as it is now.
         ends: its ends, as they are stored.
         headers: its headers, as they are stored.
-        kept: what `kept_digests` returned at the last compaction; empty before the first.
+        kept: the bytes that `kept_digests` returned at the last compaction; empty before the first.
 
     Raises:
-        ValueError: what was kept does not fit the chunk.
+        ValueError: the kept bytes do not fit the chunk.
     """
     if not has_keys(chunk):
         lengths = _LENGTHS.pack(len(chunk.data), len(headers))
@@ -78,7 +78,7 @@ def content_digest(chunk: Chunk, ends: bytes, headers: bytes, kept: bytes = b"")
 
 
 def digests_fit(chunk: Chunk, kept: bytes) -> bool:
-    """Whether what is stored beside a chunk, whose hash fits, is what `kept_digests` returned."""
+    """Whether the bytes stored with a chunk, whose hash fits, are those that `kept_digests` returned."""
     if not kept or not has_keys(chunk):
         return not kept
     # Those of events that are left are computed again: nothing else looks at them.
@@ -88,11 +88,11 @@ def digests_fit(chunk: Chunk, kept: bytes) -> bool:
 
 
 def kept_digests(before: Chunk, kept: bytes, after: Chunk) -> bytes:
-    """Return what is stored beside a chunk when compaction removes events from it.
+    """Return the bytes to store with a chunk when compaction removes events from it.
 
     Args:
         before: the chunk.
-        kept: what was stored beside it so far.
+        kept: the bytes stored with it so far.
         after: the chunk without the events that are removed.
     """
     if len(kept) == 1 + DIGEST_BYTES:
@@ -258,7 +258,7 @@ def encode_chain(chunks: Iterable[tuple[int, Chunk]], heads: dict[int, bytes]) -
     """Convert new chunks, by partition id, to rows in their order.
 
     Args:
-        chunks: what is appended.
+        chunks: the chunks to append.
         heads: the hash of the last chunk of each partition; updated. None before the first chunk.
     """
     for partition_id, chunk in chunks:
@@ -270,7 +270,7 @@ def encode_chain(chunks: Iterable[tuple[int, Chunk]], heads: dict[int, bytes]) -
 
 
 def chain_hash(row: ChainedRow, previous: bytes) -> bytes:
-    """Return the hash that a chunk has behind a chunk with the hash `previous`.
+    """Return the hash of a chunk that follows a chunk with the hash `previous`.
 
     Raises:
         ValueError: the row differs from what was written.

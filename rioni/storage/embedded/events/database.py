@@ -1,4 +1,4 @@
-"""The SQLite file of the published events: its schema, and what is known of a write that was interrupted."""
+"""The SQLite file of the published events: its schema, and the record of an interrupted write."""
 
 import contextlib
 import json
@@ -147,7 +147,7 @@ class EventsDatabase(SQLiteFile):
         super().__init__(path)
 
     def note_unknown(self, ends: Sequence[tuple[str, int, int]]) -> None:
-        """Record, if the disk permits, what lets the next start determine whether a write was stored.
+        """Record, if the disk permits, a note from which the next start determines whether a write was stored.
 
         Args:
             ends: topic, partition, and the position of the next event if the write was stored.

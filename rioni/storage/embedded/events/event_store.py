@@ -71,22 +71,22 @@ class EmbeddedEventStore:
         """Open the store, creating it if it doesn't exist; blocks on the disk.
 
         Args:
-            path: of the database; further files are created beside it.
+            path: the path of the database; further files are created next to it.
             clock: supplies the times when events are recorded.
             signals: notified with `topic:<topic>` after every append.
             pools: the pools that wait for the disk.
-            cache_memory: holds chunks of this store, and maybe of others; by default memory of its own.
+            cache_memory: holds chunks of this store, and maybe of others; by default separate memory.
             append_timeout_s: how long an append waits for the disk.
 
         Raises:
-            RioniError: the file can't be used; the text says why.
+            RioniError: the file can't be used; the message says why.
         """
         self._signals, self._pools, self._clock = signals, pools, clock
         self._database = EventsDatabase(path)
         self._anchors = EventAnchors(self._database)
         self._cache = ChunkCache(cache_memory or CacheMemory(CACHE_BYTES_MAX))
         self._compacted: dict[int, int] = {}
-        """For each compacted partition, the compaction counter that its cached chunks correspond to."""
+        """The compaction counter that the cached chunks of each compacted partition correspond to."""
         self._appender = Appender(self._database, clock, pools.append, self._publish, append_timeout_s, pools.read)
 
     def health(self) -> Health:
@@ -210,7 +210,7 @@ class EmbeddedEventStore:
         return [bounds.newest for bounds in self.bounds(topic)]
 
     def offset_at_time(self, topic: str, partition: int, recorded_at_ms: int) -> int:
-        """Return the position of the first chunk stored at this time or later; after the newest if there is none."""
+        """Return the position of the first chunk stored at this time or later; without one, that after all events."""
         found = find(self._database, topic, partition)
         return self._pools.read(offset_at_time, self._database, found, recorded_at_ms, self._clock.now_ms())
 

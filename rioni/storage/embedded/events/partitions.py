@@ -214,7 +214,7 @@ def pad(database: EventsDatabase, topic: str, ends: Sequence[int]) -> int:
     The positions in between count as events removed by compaction; those of an empty partition as expired.
 
     Args:
-        database: of the event store.
+        database: the database of the event store.
         topic: created if it does not exist.
         ends: minimum position of the next event, for each partition by number.
 

@@ -255,10 +255,10 @@ _DELETE_CHUNKS = "DELETE FROM chunks WHERE key >= ? AND key < ?"
 
 
 def offset_at_time(database: EventsDatabase, partition: Partition, recorded_at_ms: int, now_ms: int) -> int:
-    """Return the position of the first chunk stored at a time or later, after the newest if there is none; blocks.
+    """Return the position of the first chunk stored at a time or later, or else that after the newest event; blocks.
 
     Args:
-        database: of the store.
+        database: the database of the store.
         partition: to search in.
         recorded_at_ms: the time.
         now_ms: by the clock. A chunk with a later time was stored while the clock was wrong, and counts as stored when

@@ -119,7 +119,7 @@ def note_anchored(database: EventsDatabase, heads: Sequence[ChainHead]) -> None:
 
 
 def forget_anchored(connection: sqlite3.Connection) -> None:
-    """Have all heads recorded again: what the log held of them counts no more, since a loss was accepted."""
+    """Have all heads recorded again: after an accepted loss, those in the log no longer count."""
     connection.execute("UPDATE partitions SET anchored_first = NULL, anchored_next = NULL")
 
 
@@ -132,7 +132,7 @@ def hash_at(database: EventsDatabase, head: ChainHead, position: int) -> str:
     """Return the hash of the chunk that ends before a position, in hexadecimal; empty if none ends there.
 
     Args:
-        database: of the store.
+        database: the database of the store.
         head: the present head of the partition.
         position: one that the chain covers.
     """
@@ -154,7 +154,7 @@ def verify(database: EventsDatabase, progress: Callable[[int, int], None] = lamb
     """Read everything and return all damage; blocks on the disk, without blocking other readers and appends.
 
     Args:
-        database: of the events.
+        database: the database of the events.
         progress: called with the number of events checked and their total.
     """
     damage: list[Damage] = []
@@ -183,7 +183,7 @@ class _Partition:
         self._damage: list[Damage] = []
 
     def verify(self) -> list[Damage]:
-        """Return all damage; what is appended meanwhile is not checked, what is deleted meanwhile is no damage."""
+        """Return all damage; events appended meanwhile are not checked, and events deleted meanwhile are no damage."""
         stop, head = None, b""
         while stop is None or self._position < stop:
             try:

@@ -82,7 +82,7 @@ class IdempotencyKey(NamedTuple):
 
     hash: bytes
     digest: str | None
-    """Of a batch; None for an event."""
+    """The digest of a batch; None for an event."""
     event: EventRef
 
 
@@ -104,7 +104,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     counts: dict[int, int]
     """The number of events of the whole batch, by partition, including duplicates."""
     starts: dict[int, int] = {}
-    """For each written partition, an offset that all records of the attempt are at or after."""
+    """An offset for each written partition that all records of the attempt are at or after."""
     indexes: dict[int, list[int]] = {}
     """The events to be written, by their index in the batch."""
     done: dict[int, list[int]] = {}

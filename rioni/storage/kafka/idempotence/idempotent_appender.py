@@ -12,7 +12,7 @@ After steps 1 and 5 nothing is pending. After 2 to 4 the keys belong to an attem
 for it, and if the attempt does not end, searches Kafka for its outcome.
 
 An attempt that Kafka did not answer in time goes on: its producer is kept, so that the outcome is known as soon as
-Kafka answers, as long as it accepts records of that age. Until then no attempt begins in the partitions concerned.
+Kafka answers, while it accepts records of that age. Until then no attempt begins in the partitions concerned.
 """
 
 import _thread
@@ -53,7 +53,7 @@ WAIT_S = 3.0
 POLL_EVERY_S = 0.05
 
 TRIES_MAX = 10
-"""Maximum number of other attempts to wait for, one after the other, to determine what is stored."""
+"""Maximum number of other attempts to wait for, in turn, to determine the stored events."""
 
 UNSETTLED = (
     "An earlier attempt to store this batch, or one with the same events, was interrupted and its outcome is not "
@@ -62,11 +62,12 @@ UNSETTLED = (
 )
 
 SLOW_S = 3.0
-"""No attempt begins in a partition that has not answered for so long, nor after an attempt whose caller was told that
-its outcome is unknown: that of the next one would be unknown, too."""
+"""No attempt begins in a partition that has not answered for this long, nor after an attempt whose caller was given an
+unknown outcome: that of the next one would be unknown, too."""
 
 KEPT_MAX = 4
-"""Producers that wait longer for an answer of Kafka, each with at most what one or two groups have."""
+"""The maximum number of producers that wait longer for an answer of Kafka, each with the batches of at most two
+groups."""
 
 ENDS_KEPT_S = 60.0
 """How long end positions of partitions are cached: records written since then may have to be scanned."""
@@ -302,7 +303,7 @@ class IdempotentAppender:
         return [batch for batch in group if batch.error is None]
 
     def _end(self, group: Sequence[IdempotentBatch]) -> Callable[[], None]:
-        """Record the outcomes of batches, also of those under way; returns what is to be called outside the pool."""
+        """Record the outcomes of batches, also of those under way; returns the function to call outside the pool."""
         group = [*group, *(batch for batch in self._under_way if not batch.under_way)]
         self._under_way = [batch for batch in self._under_way if batch.under_way]
         written: Written = {}

@@ -44,7 +44,7 @@ SKEW_S = 30.0
 """How far the clocks of nodes and brokers may differ."""
 
 SETTLED_MS = int(1_000 * (LATE_S + SKEW_S))
-"""This long after the start of an attempt, none of its records is accepted any more."""
+"""The time after the start of an attempt from which on Kafka accepts none of its records."""
 
 MESSAGES_MAX = 1_000
 POLL_EVERY_S = 0.1
@@ -153,7 +153,7 @@ def index_of(message: Message, attempt_id: bytes) -> int | None:
 
 RETRY_AFTER_S = 1.0
 """How long Kafka's client waits before it resends unacknowledged messages, plus or minus a fifth. An earlier rejection
-concerns the first attempt; a later one says nothing about it."""
+concerns the first attempt; a later one has no bearing on it."""
 
 
 class _Part(Part):
@@ -216,7 +216,7 @@ class IdempotentBatch(ProduceBatch):
         self.done: dict[int, list[int]] = {}
         self.attempt: Attempt | None = None
         self.timed_out = False
-        """Whether the caller was told that the outcome is unknown."""
+        """Whether the caller was given an unknown outcome."""
 
     def look_up(self, known: Mapping[bytes, IndexEntry], settled: Callable[[bytes], Attempt | None]) -> bool:
         """Leave out events already stored; return whether anything remains to be done.

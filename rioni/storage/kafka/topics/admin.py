@@ -58,7 +58,7 @@ class Request:
         """Wait for the result. Blocks a native thread, until the deadline at most.
 
         Returns:
-            What the method of `AdminClient` documents; where that is a future for each item, results by item.
+            The documented result of the method of `AdminClient`; if that is a future for each item, results by item.
 
         Raises:
             KafkaException: Kafka rejects the request or one of its items, or has not answered by the deadline.
@@ -72,7 +72,7 @@ class Request:
         return result
 
     def outcomes(self) -> Any:
-        """Wait as `result` does, and return the result with the errors of single items in place of their results.
+        """Wait as `result` does, and return the result, with errors instead of results for items that failed.
 
         Raises:
             KafkaException: Kafka rejects the request, or has not answered by the deadline.

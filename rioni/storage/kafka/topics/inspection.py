@@ -39,8 +39,8 @@ def inspect(
 
     Args:
         connection: how to reach the brokers.
-        topics: those to look up.
-        ended: those of them whose end positions are wanted.
+        topics: the topics to look up.
+        ended: the topics among these whose end positions are wanted.
         reach_s: timeout of the first answer, in seconds.
         timeout_s: timeout of all further answers together, in seconds.
 

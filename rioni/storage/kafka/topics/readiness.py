@@ -69,7 +69,7 @@ class AppendProbe:
         former is out of range.
 
         Args:
-            name: of a topic; if it is open, concurrent appends count too.
+            name: the name of a topic; if it is open, concurrent appends count too.
             ends: for each partition, the end of the readable records.
         """
         waiting = set(ends)
@@ -154,8 +154,8 @@ def wait_until_propagated(admin: Admin, name: str, setting: str, value: str, dea
 
     Args:
         admin: renewed regularly. A client that only knows a broker cut off from the others never notices.
-        name: of the topic.
-        setting: of its configuration.
+        name: the name of the topic.
+        setting: a setting of its configuration.
         value: the expected value.
         deadline_s: when to stop waiting, on the monotonic clock.
 

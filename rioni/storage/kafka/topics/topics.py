@@ -61,7 +61,7 @@ _CONFIGURATION = {
 }
 
 TOPICS_MAX = 100_000
-"""How many topics are remembered: other processes delete some that this one never hears of again."""
+"""How many topics are remembered: other processes delete some without this one noticing."""
 
 LOOK_EVERY_S = 0.02
 
@@ -309,7 +309,7 @@ class Topics:
         }
 
     def offset_at_time(self, topic: str, partition: int, recorded_at_ms: int) -> int:
-        """Return the position of the first event recorded at this time or later; after the newest if there is none."""
+        """Return the position of the first event recorded at this time or later, or else that after all events."""
         self.count(topic, partition + 1)
         first = self._offsets(topic, [partition], _since(recorded_at_ms))[partition]
         return first if first >= 0 else self._offsets(topic, [partition], OFFSET_END)[partition]
@@ -354,7 +354,7 @@ class Topics:
 def until_known(question: Callable[[], T]) -> T:
     """Ask about a topic of the registry again while the queried broker does not know it, or one of its partitions.
 
-    Brokers apply changes one after the other: some do not know yet what was created a moment ago. Blocks the caller
+    Brokers apply changes at different times: some do not know a new topic yet. Blocks the caller
     for some seconds at most, with pauses between its questions.
 
     Args:

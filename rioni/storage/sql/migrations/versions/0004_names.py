@@ -1,4 +1,4 @@
-"""Creates the idempotency index of Kafka appends. With SQLite it is in a file of its own."""
+"""Creates the idempotency index of Kafka appends. With SQLite it is in a separate file."""
 
 import sqlalchemy as sa
 from alembic import op

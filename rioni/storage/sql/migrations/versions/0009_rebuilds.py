@@ -1,4 +1,4 @@
-"""Adds the tables of rebuilds: generations of the read models, progress, and what their tasks have written."""
+"""Adds the tables of rebuilds: generations of the read models, progress, and the rows written by their tasks."""
 
 import sqlalchemy as sa
 from alembic import op

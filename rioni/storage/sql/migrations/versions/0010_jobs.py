@@ -1,4 +1,4 @@
-"""Adds the table of jobs, archives with their progress. With SQLite it is in a file of its own."""
+"""Adds the table of jobs, archives with their progress. With SQLite it is in a separate file."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""What every request of a browser passes: session, protection against forged requests, forms, strict headers."""
+"""The checks that every request of a browser passes: session, forged requests, forms, strict headers."""
 
 import time
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Where a lake is: a folder, or a bucket of an S3-compatible service, whose secrets stay out of errors."""
+"""The location of a lake: a folder, or a bucket of an S3-compatible service, whose secrets stay out of errors."""
 
 import os
 import re

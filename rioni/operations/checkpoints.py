@@ -1,4 +1,4 @@
-"""What auditors get at the command line: signed checkpoints, proofs, and exports of the log."""
+"""Signed checkpoints, proofs, and exports of the log, for auditors at the command line."""
 
 import base64
 import contextlib

@@ -1,4 +1,4 @@
-"""What a worker tells of itself and its node: lags, samples of metrics, rebuilds, and its own report."""
+"""Reports of a worker on itself and its node: lags, samples of metrics, rebuilds, and its own state."""
 
 import os
 import socket

@@ -1,4 +1,4 @@
-"""What a read covers: the places that options, times, subscriptions and filters name, split into ranges for tasks."""
+"""The places that a read covers, by options, times, subscriptions and filters, split into ranges for tasks."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What every SQLAlchemy engine of the registry's database needs, and the engine of a rebuild."""
+"""The SQLAlchemy engines of the registry's database and of a rebuild."""
 
 import sqlite3
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""What the event stores of a process share: the port `EventStores`, and a cache of their chunks."""
+"""The event stores of a process: the port `EventStores`, and the cache that they share."""
 
 import contextlib
 import sys

@@ -1,4 +1,4 @@
-"""What greenlets and native threads have in common: a semaphore for both, and calls that run on the gevent hub."""
+"""A semaphore for greenlets and native threads, and calls that run on the gevent hub."""
 
 import contextlib
 import functools

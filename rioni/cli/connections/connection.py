@@ -1,4 +1,4 @@
-"""Which broker a command speaks to: options, environment, and the file of contexts, in this order.
+"""The broker that a command speaks to, from options, the environment, and the file of contexts, in this order.
 
 The file is `$XDG_CONFIG_HOME/rioni/contexts.toml`, or the file that `RIONI_CONTEXTS` names:
 

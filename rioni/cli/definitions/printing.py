@@ -1,4 +1,4 @@
-"""What people and programs see of event types and of plans that change them."""
+"""Output of event types, and of plans that change them, for people and programs."""
 
 import json
 import sys

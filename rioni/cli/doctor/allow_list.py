@@ -1,4 +1,4 @@
-"""What may be shown as it is: facts by the name of the member, and words that the program itself writes."""
+"""The facts that may be shown as they are, by the name of the member, and the words that the program itself writes."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""What `rioni doctor` is made of: what a run looks at, sources that gather facts, checks of these, and findings."""
+"""The parts of `rioni doctor`: the subject of a run, sources that gather facts, checks of these, and findings."""
 
 import inspect
 import time

@@ -1,4 +1,4 @@
-"""Which events a user wants: times, offsets and partitions as ranges, a filter, and a limit."""
+"""The events that a user selects: times, offsets and partitions as ranges, a filter, and a limit."""
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping

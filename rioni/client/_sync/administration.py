@@ -50,11 +50,11 @@ class Settings:
         self._transport = transport
 
     def admins(self, *, as_of: str | int | None = None) -> Admins:
-        """Who administers the broker."""
+        """The administrators, readers and writers of the broker."""
         return self._transport.fetch(Admins, "GET", "/settings/admins", params={"as_of": as_of})
 
     def set_admins(self, admins: Admins) -> Admins:
-        """Name who administers the broker; the administrator of its configuration remains one."""
+        """Set the administrators of the broker; the administrator of its configuration remains one."""
         return self._transport.fetch(Admins, "POST", "/settings/admins", body=admins.members(), repeatable=True)
 
     def blacklist(self, *, as_of: str | int | None = None) -> Blacklist:
@@ -75,7 +75,7 @@ class Settings:
         self._transport.request("DELETE", "/settings/blacklist/{kind}/{name}", path={"kind": kind, "name": name})
 
     def rights(self, *, event_type: str | None = None, subscription_id: str | None = None) -> Rights:
-        """What this client may do with the broker, and with an event type or a subscription; of Rioni only."""
+        """The rights of this client on the broker, and on an event type or a subscription; of Rioni only."""
         params = {"event_type": event_type, "subscription_id": subscription_id}
         return self._transport.fetch(Rights, "GET", "/rights", params=params)
 
@@ -132,15 +132,15 @@ class Jobs:
         self._transport = transport
 
     def list(self, kind: str | None = None) -> Sequence[Job]:
-        """The last 100 of a kind, `archive` or `backup`, or of each; those first that have told something last."""
+        """The last 100 jobs of a kind, `archive` or `backup`, or of each; the most recent reports first."""
         return (self._transport.fetch(_Jobs, "GET", "/jobs", params={"kind": kind})).items
 
     def report(self, job_id: str, report: JobReport) -> Job:
-        """Tell how far a job of this client is; tell it at least every 20 seconds.
+        """Report the progress of a job of this client; report it at least every 20 seconds.
 
         Args:
             job_id: a UUID, which the client chooses when the job begins.
-            report: what it does now.
+            report: its present state.
         """
         path = {"job_id": job_id}
         return self._transport.fetch(Job, "PUT", "/jobs/{job_id}", path=path, body=report.members())
@@ -173,11 +173,11 @@ class Monitoring:
         return response.is_success
 
     def live(self) -> Health:
-        """The background jobs of the process; also where they hang."""
+        """The background jobs of the process; also those that hang."""
         return self._health("/livez")
 
     def ready(self) -> Health:
-        """What the broker depends on; also where it is not ready."""
+        """The health of the broker and of what it depends on; also if it is not ready."""
         return self._health("/readyz")
 
     def nodes(self) -> list[Node]:

@@ -1,4 +1,4 @@
-"""The audit trail, and the log behind it."""
+"""The audit trail, and the log that it is read from."""
 
 from collections.abc import Iterator, Sequence
 
@@ -31,7 +31,7 @@ class _Cosignatures(msgspec.Struct):
 
 
 class Audit:
-    """Reads who changed what. Methods raise `ClientError`."""
+    """Reads the changes and who made them. Methods raise `ClientError`."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 BATCH_BYTES_MAX = 500_000_000
-"""More than any broker sends in a line."""
+"""The most bytes of a line: more than any broker sends."""
 
 _DECODER = msgspec.json.Decoder(Batch)
 

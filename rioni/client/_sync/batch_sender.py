@@ -13,7 +13,7 @@ from rioni.client.retries import backoff_s
 
 
 _UNREADABLE_EVENT = "parsing event"
-"""In the detail of a 400 because of an event, not because of a header."""
+"""The text in the detail of a 400 that is caused by an event, not by a header."""
 
 
 class BatchSender:
@@ -32,7 +32,7 @@ class BatchSender:
         """Connect to nothing yet.
 
         Args:
-            publishing: sends one request, and repeats it where that may help.
+            publishing: sends one request, and repeats it if that may help.
             event_type: the name.
             idempotent: whether requests have an idempotency key.
             compression: of bodies.
@@ -45,10 +45,10 @@ class BatchSender:
     def send(self, batch: ProducerBatch) -> None:
         """Send a batch, until its deadline; blocks until then.
 
-        What failed is in `errors` of the batch. Pieces are sent one after the other, so that order is kept.
+        The failures are in `errors` of the batch. Pieces are sent one after the other, so that order is kept.
 
         Raises:
-            ClientError: sending was ended early; `pieces` of the batch has what is not settled.
+            ClientError: sending was ended early; `pieces` of the batch has those not settled.
         """
         batch.pieces = [Piece(range(len(batch.events)))]
         while batch.pieces:
@@ -56,7 +56,7 @@ class BatchSender:
             batch.pieces = [*again, *batch.pieces[1:]]
 
     def _send_piece(self, batch: ProducerBatch, piece: Piece) -> Sequence[Piece]:
-        """Send a piece; returns what is to be sent in its place, in order."""
+        """Send a piece; returns the pieces to send in its place, in order."""
         events = batch.events if len(piece.indexes) == len(batch.events) else [batch.events[n] for n in piece.indexes]
         try:
             self._publishing.send(
@@ -84,10 +84,10 @@ class BatchSender:
         return ()
 
     def _after_partial(self, batch: ProducerBatch, piece: Piece, results: Sequence[ItemResult]) -> Sequence[Piece]:
-        """What to send after a part of the events was stored.
+        """Return the pieces to send after a part of the events was stored.
 
-        Under its key the whole piece is sent again, and the broker stores what is missing; events whose outcome is
-        unknown are not stored twice. Without a key it is the failed events.
+        Under its key the whole piece is sent again, and the broker stores the missing events; events whose outcome is
+        unknown are not stored twice. Without a key only the failed events are sent.
         """
         outcomes = dict(zip(piece.indexes, results, strict=True))
         piece.missing = [n for n in piece.missing if outcomes[n].publishing_status != "submitted"]
@@ -104,7 +104,7 @@ class BatchSender:
         return ()
 
     def _after_refusal(self, batch: ProducerBatch, piece: Piece, results: Sequence[ItemResult]) -> Sequence[Piece]:
-        """What to send after nothing was stored, as the broker refused an event: the others, which it aborted."""
+        """Return the pieces to send after the broker refused an event and stored none: the events that it aborted."""
         outcomes = dict(zip(piece.indexes, results, strict=True))
         aborted = [n for n, result in outcomes.items() if result.publishing_status == "aborted"]
         if len(aborted) == len(outcomes):

@@ -44,7 +44,7 @@ class Client:
             that of the environment (`RIONI_TOKEN`).
         ca_certificate: PEM file with the authorities to trust, for https; by default those of the system.
         timeout_s: how long the broker may take to answer.
-        retry_s: for how long a request is made again, where that may help; 0 for no second attempt.
+        retry_s: for how long a request is made again, if that may help; 0 for no second attempt.
         attempts: how often a request is made at most; by default as often as there is time.
         headers: of each request.
 
@@ -94,7 +94,7 @@ class Client:
 
     @property
     def attempts(self) -> int | None:
-        """How often a request is made at most; None for as often as there is time. May be changed."""
+        """The most attempts of a request; None for as many as there is time for. May be changed."""
         return self._transport.attempts
 
     @attempts.setter
@@ -111,7 +111,7 @@ class Client:
         """Close all producers and connections; blocks until events are stored, as `Producer.close`.
 
         Raises:
-            EventsNotStored: events of a producer failed, and the application did not look at their errors.
+            EventsNotStored: events of a producer failed, and the application did not examine their errors.
         """
         with ExitStack() as stack:
             stack.callback(self._transport.close)
@@ -177,8 +177,8 @@ class Client:
             batch_bytes: and how many bytes; a larger event is a batch of its own.
             linger_s: how long a batch waits for more events at most.
             in_flight: how many batches are sent at the same time.
-            key: what of an event, as it was passed to `send`, decides about order: with several batches in flight,
-                events for which it returns equal values are stored in the order of `send`.
+            key: returns the part of an event, as it was passed to `send`, that decides about order: with several
+                batches in flight, events for which it returns equal values are stored in the order of `send`.
             buffer_events: how many events without a result are held; `send` waits beyond that.
             buffer_bytes: and how many bytes.
             timeout_s: how long an event is tried to be delivered, from `send` on.
@@ -186,8 +186,8 @@ class Client:
             idempotent: whether batches have an idempotency key, so that repeating them stores nothing twice. Without,
                 which is for brokers that do not know such keys, only the failed events of a batch are sent again.
             headers: of each request, such as `X-Flow-Id`.
-            on_result: called with each delivery that is done, in the background; must not block. Errors count as looked
-                at then.
+            on_result: called with each delivery that is done, in the background; must not block. Errors count as
+                examined then.
 
         Raises:
             ValueError: a limit is not positive, or there is no such compression.
@@ -273,12 +273,12 @@ class Client:
         type: Any = None,  # noqa: A002 - the best name here, as in `msgspec.json.decode`
         **options: Unpack[ConsumerOptions],
     ) -> "Consumer[Any]":
-        """Consume a subscription: `for event in client.subscription(...)`, or `run` of what is returned.
+        """Consume a subscription: `for event in client.subscription(...)`, or `run` of the consumer that is returned.
 
         Args:
-            subscription: its id, or what it is; then it is created if it does not exist.
-            type: what events are decoded to: a msgspec struct, a dataclass, a TypedDict, a Pydantic model; or a mapping
-                from names of event types to such. Without a type they are dictionaries.
+            subscription: its id, or its definition; then it is created if it does not exist.
+            type: the type that events are decoded to: a msgspec struct, a dataclass, a TypedDict, a Pydantic model; or
+                a mapping from names of event types to such. Without a type they are dictionaries.
             options: see `ConsumerOptions`.
 
         Raises:

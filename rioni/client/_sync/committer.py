@@ -26,8 +26,8 @@ class Committer:
 
     Args:
         subscriptions: makes the requests.
-        exchange: says what is due.
-        reader: is told of connections that are broken.
+        exchange: has the commits that are due.
+        reader: is notified of connections that are broken.
     """
 
     def __init__(self, subscriptions: Subscriptions, exchange: Exchange, reader: StreamReader) -> None:

@@ -25,7 +25,7 @@ _LOG = logging.getLogger("rioni.client.consumer")
 
 CONCURRENCY_MAX = 1_000
 CANCELLED_S = 1.0
-"""How long what did not end in time may take to notice that it is cancelled."""
+"""Seconds that a task that did not end in time may take to notice that it is cancelled."""
 
 T = TypeVar("T")
 
@@ -54,7 +54,7 @@ class Consumer(Generic[T]):
         self._entered = self._ended = False
         self._hand: EventBatch[T] | None = None
         self._given = 0
-        """How many events of the batch in hand the loop has got."""
+        """The number of events of the batch in hand that the loop has got."""
 
     # --- one after the other ---
 
@@ -109,7 +109,7 @@ class Consumer(Generic[T]):
         self._raise()
 
     def _next(self) -> EventBatch[T] | None:
-        """The next batch, or what a loop that was left has not got of the one in hand."""
+        """The next batch, or the events of the one in hand that a loop which was left has not got."""
         self._start()
         if self._hand is not None:
             self._count_as_handled()
@@ -178,14 +178,14 @@ class Consumer(Generic[T]):
     # --- begin and end ---
 
     def stop(self) -> None:
-        """Hand out no more events; what is in hand is finished and committed. Does not wait.
+        """Hand out no more events; those in hand are finished and committed. Does not wait.
 
         May be called by other threads and by signal handlers; in asyncio by tasks and handlers of the loop.
         """
         self._exchange.stop()
 
     def flush(self, timeout_s: float = 30) -> bool:
-        """Wait until all that is handled is committed, at most so many seconds; returns whether it is."""
+        """Wait until all that is handled is committed, at most `timeout_s` seconds; returns whether it is."""
         return self._exchange.flush(timeout_s)
 
     @property
@@ -201,7 +201,7 @@ class Consumer(Generic[T]):
             self._committing = concurrency.spawn(self._committer.run, "rioni-commits")
 
     def _end(self) -> None:
-        """Let what is in hand be finished, commit it, and close the stream; blocks up to `stop_timeout_s`."""
+        """Let events in hand be finished, commit them, and close the stream; blocks up to `stop_timeout_s`."""
         if self._ended:
             return
         self._ended = True

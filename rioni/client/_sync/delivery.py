@@ -9,7 +9,7 @@ from rioni.client.errors import ClientError, TimedOut
 
 
 GRACE_S = 10.0
-"""How much later than its deadline the result of an event may come: the last request may still be under way."""
+"""Seconds by which the result of an event may come after its deadline: the last request may still be under way."""
 
 
 class Piece:
@@ -19,7 +19,7 @@ class Piece:
 
     def __init__(self, indexes: Sequence[int]) -> None:
         self.indexes = self.missing = indexes
-        """Which events of the batch; those of them that are not known to be stored."""
+        """The indexes of the piece's events in the batch; those of events that are not known to be stored."""
         self.key = str(uuid4())
         self.repetitions = 0
 
@@ -46,18 +46,18 @@ class ProducerBatch:
         self.size = 0
         """Bytes."""
         self.due_s, self.deadline_s = due_s, deadline_s
-        """When it is sent even if it is not full, and until when; on the monotonic clock."""
+        """The times, on the monotonic clock, at which it is sent even if it is not full, and at which sending ends."""
         self.headers = headers
         self.full = False
         self.pieces: Sequence[Piece] | None = None
-        """What is to be sent; None before the first one is sent."""
+        """The pieces to send; None before the first one is sent."""
         self.errors: dict[int, ClientError] = {}
         """Why events failed, by their index; all others of a batch that is settled are stored."""
         self.seen: set[int] = set()
-        """The failed events that the application has looked at."""
+        """The failed events that the application has examined."""
         self.settled = False
         self.done = concurrency.Event()
-        """Set a moment after `settled`, when `on_result` was called for all events."""
+        """The event that is set a moment after `settled`, when `on_result` was called for all events."""
 
     def fail(self, indexes: Iterable[int], error: ClientError) -> None:
         """Note why events failed, unless that is known."""
@@ -72,7 +72,7 @@ class ProducerBatch:
 
 
 class Delivery:
-    """What happens to one event that was handed to a producer."""
+    """The outcome of one event that was handed to a producer."""
 
     __slots__ = ("_batch", "_index")
 
@@ -99,7 +99,7 @@ class Delivery:
 
     @property
     def seen(self) -> bool:
-        """Whether the application has looked at the error of this event."""
+        """Whether the application has examined the error of this event."""
         return self._index in self._batch.seen
 
     def result(self, timeout_s: float | None = None) -> None:

@@ -41,7 +41,7 @@ class EventTypes:
         unused_days: int | None = None,
         as_of: str | int | None = None,
     ) -> Sequence[EventType]:
-        """The event types to which all that is given applies, by name.
+        """The event types that match all given filters, by name.
 
         Args:
             name: a name, in which `*` matches any text.
@@ -49,12 +49,12 @@ class EventTypes:
             category: exactly this one.
             cleanup_policy: exactly this one.
             admin: an attribute like `user:jane` that must be listed.
-            reader: likewise.
-            writer: likewise.
+            reader: an attribute that must be listed.
+            writer: an attribute that must be listed.
             labels: keys, or `key:value`, that they must have.
-            annotations: likewise.
+            annotations: keys, or `key:value`, that they must have.
             unused_days: for how many days, at most 90, nobody has published to them or read them.
-            as_of: a time (RFC 3339) or a position of the log: what was then.
+            as_of: a time (RFC 3339) or a position of the log: the state then.
         """
         params = _filters(
             name=name,
@@ -87,20 +87,20 @@ class EventTypes:
         as_of: str | int | None = None,
         limit: int | None = None,
     ) -> EventTypeFacets:
-        """How many event types there are to which all that is given applies, in all and by their values.
+        """The number of event types that match all given filters, in all and by their values.
 
         Args:
-            name: as for `list`, as are those up to `as_of`.
-            owning_application: likewise.
-            category: likewise.
-            cleanup_policy: likewise.
-            admin: likewise.
-            reader: likewise.
-            writer: likewise.
-            labels: likewise.
-            annotations: likewise.
-            unused_days: likewise; `unused` of the answer is about so many days, by default 30.
-            as_of: likewise; the answer has no `unused` then.
+            name: as for `list`.
+            owning_application: as for `list`.
+            category: as for `list`.
+            cleanup_policy: as for `list`.
+            admin: as for `list`.
+            reader: as for `list`.
+            writer: as for `list`.
+            labels: as for `list`.
+            annotations: as for `list`.
+            unused_days: as for `list`; also the period of `unused` in the answer, by default 30.
+            as_of: as for `list`; the answer has no `unused` then.
             limit: how many values of each member are listed, by default 100.
         """
         params = _filters(

@@ -1,4 +1,4 @@
-"""What the reader, the committer and the handlers of a consumer share."""
+"""The state that the reader, the committer and the handlers of a consumer share."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from rioni.client.models.events import Batch
 
 
 WAIT_MAX_S = 60.0
-"""How long to wait until one looks again."""
+"""The most seconds to wait until the next check."""
 
 
 class Exchange:
@@ -30,15 +30,15 @@ class Exchange:
         self.changes = concurrency.Condition(self.shared)
         """Something was committed, or it is time to stop."""
         self.commits_at_s = 0.0
-        """When the committer looks again."""
+        """When the committer checks again."""
         self.stopping = False
         """Whether nothing more is to be handled."""
         self.ending = False
         """Whether no stream is open any more, and the last commits are due."""
         self.end_by_s = 0.0
-        """When nothing more is to be tried, once it is ending."""
+        """The time at which all attempts end, once it is ending."""
         self.subscription_id = ""
-        """As soon as it is known."""
+        """The id of the subscription; empty until it is known."""
         self.failure: BaseException | None = None
         """Why the consumer can't go on."""
 
@@ -59,7 +59,7 @@ class Exchange:
             self.stop()
 
     def end(self, timeout_s: float) -> None:
-        """Have the last commits made, within so many seconds."""
+        """Have the last commits made, within `timeout_s` seconds."""
         with self.shared:
             now_s = concurrency.now()
             self.state.end(now_s)
@@ -67,7 +67,7 @@ class Exchange:
             self.commits.notify_all()
 
     def received(self, session: Session, batch: Batch) -> None:
-        """Take what a stream has brought."""
+        """Take the batch that a stream has brought."""
         with self.shared:
             due_at_s = self.state.received(session, batch, concurrency.now())
             self.work.notify(self.state.ready)
@@ -86,7 +86,7 @@ class Exchange:
         return None
 
     def take_rest(self) -> Item | None:
-        """What the application is still to be told when it is time to stop."""
+        """Return the next item that the application has yet to be notified of when it is time to stop, or None."""
         with self.shared:
             return self.state.take()
 
@@ -97,7 +97,7 @@ class Exchange:
                 self.changes.wait(WAIT_MAX_S)
 
     def release(self, item: Item) -> None:
-        """Nothing of a partition is in hand any more."""
+        """Note that nothing of a partition is in hand any more."""
         with self.shared:
             self.state.release(item)
             # PERF: waking the committer for each batch would cost a third of the time of small ones. Others that wait
@@ -113,7 +113,7 @@ class Exchange:
                 self.changes.wait(left_s)
 
     def flush(self, timeout_s: float) -> bool:
-        """Wait until all that is handled is committed, at most so many seconds; whether it is."""
+        """Wait until all that is handled is committed, at most `timeout_s` seconds; return whether it is."""
         until_s = concurrency.now() + timeout_s
         with self.shared:
             self.state.urgent = True

@@ -10,7 +10,7 @@ from rioni.client.models.events import Batch, Cursor
 
 
 IDLE_MARGIN_S = 30
-"""How much longer than the flush time-out a stream may be silent before it counts as broken."""
+"""Seconds after the flush time-out for which a stream may be silent before it counts as broken."""
 
 
 def low_level_stream(

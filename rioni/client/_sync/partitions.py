@@ -25,7 +25,7 @@ class Partitions:
 
         Args:
             name: of the event type.
-            cursors: after which unconsumed events are counted; their partitions come last, in this order.
+            cursors: places after which unconsumed events are counted; their partitions come last, in this order.
         """
         wanted = [{"partition": cursor.partition, "offset": cursor.offset} for cursor in cursors]
         params = {"cursors": msgspec.json.encode(wanted).decode() if wanted else None}
@@ -38,7 +38,7 @@ class Partitions:
         return self._transport.fetch(Partition, "GET", f"{_PARTITIONS}/{{partition}}", path=path, params=params)
 
     def set_count(self, name: str, count: int) -> None:
-        """Add partitions, so that there are so many; events of a key may go to another partition from then on."""
+        """Add partitions until there are `count`; events of a key may go to another partition from then on."""
         template = f"{_EVENT_TYPE}/partition-count"
         self._transport.request("PUT", template, path={"name": name}, body={"partition_count": count})
 
@@ -80,6 +80,6 @@ class Timelines:
     def create(self, name: str, storage_id: str) -> None:
         """Begin a timeline in a storage; blocks until producers go on in it, some seconds at most.
 
-        It is not asked for again where the broker may have begun it: look at `list` then.
+        It is not asked for again if the broker may have begun it: check `list` then.
         """
         self._transport.request("POST", _TIMELINES, path={"name": name}, body={"storage_id": storage_id})

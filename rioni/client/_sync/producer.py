@@ -21,7 +21,7 @@ from rioni.client.errors import ClientError, EventsNotStored, ProducerClosed, Ti
 FAILURES_MAX = 1_000
 """Failed events that are remembered until `flush`; of others the number."""
 STOP_S = 0.2
-"""How long senders that have no more to do may take to end; threads whose broker does not answer end later."""
+"""Seconds that senders without work may take to end; threads whose broker does not answer end later."""
 
 _log = logging.getLogger("rioni.client")
 
@@ -30,11 +30,11 @@ class Producer:
     """Publishes events of one event type in batches.
 
     `send` puts an event into a buffer. A batch is sent when it is full, or `linger_s` after its first event. Results
-    come through the `Delivery` that `send` returns, or the function `on_result`; what failed without being looked
-    at there is raised by `flush` and `close`.
+    come through the `Delivery` that `send` returns, or the function `on_result`; failures that were not examined
+    there are raised by `flush` and `close`.
 
     With one batch in flight, events are stored in the order in which they were sent. With several, the order is kept
-    among events with equal `key`; without `key` between batches there is none.
+    among events with equal `key`; without `key` there is no order between batches.
 
     Use it as a context manager, or close it. It may be used by several tasks at the same time.
     """
@@ -130,7 +130,7 @@ class Producer:
 
         Raises:
             TimedOut: not all results are known in time; events are sent further.
-            EventsNotStored: events failed since the last time, and the application did not look at their errors.
+            EventsNotStored: events failed since the last time, and the application did not examine their errors.
         """
         self._check_process()
         timeout_s = self._timeout_s + GRACE_S if timeout_s is None else timeout_s
@@ -143,10 +143,10 @@ class Producer:
         """Take no more events, and wait until each is stored or has failed; closing again does nothing.
 
         Args:
-            timeout_s: how long to wait, by default until all events have a result; what has none then fails.
+            timeout_s: how long to wait, by default until all events have a result; those without a result then fail.
 
         Raises:
-            EventsNotStored: events failed, and the application did not look at their errors.
+            EventsNotStored: events failed, and the application did not examine their errors.
         """
         if self._process != os.getpid():
             # The events belong to the process that made the producer.
@@ -206,7 +206,7 @@ class Producer:
         self._settle(batch)
 
     def _pause(self, seconds: float) -> None:
-        """Wait between two attempts; raises where the producer is stopped meanwhile."""
+        """Wait between two attempts; raises if the producer is stopped meanwhile."""
         if concurrency.wait(self._stopping, seconds):
             raise ProducerClosed("The producer was closed before the event was stored")
 

@@ -46,10 +46,10 @@ class Publishing:
         compression: str | None = None,
         delete: bool = False,
     ) -> list[ItemResult]:
-        """Publish a batch; returns nothing where all events were stored and the broker has no more to say.
+        """Publish a batch; returns nothing if all events were stored and the broker reports nothing else.
 
-        It is sent again under its key for up to `retry_s` of the client, also where the broker has stored a part of it:
-        then the broker stores what is missing. Blocks at most so long, and `timeout_s`.
+        It is sent again under its key for up to `retry_s` of the client, also if the broker has stored a part of it:
+        then the broker stores the missing events. Blocks at most for `retry_s` and `timeout_s`.
 
         Args:
             event_type: the name.
@@ -107,9 +107,9 @@ class Publishing:
         template: str = _EVENTS,
         **patience: Any,
     ) -> list[ItemResult]:
-        """Publish a batch that is encoded already; as `publish`, without a key if there is none.
+        """Publish a batch that is encoded already; as `publish`, but without a key if that is None.
 
-        `patience` says how long a request is repeated: `retry_s`, `deadline_s` and `sleep` of `Transport.request`.
+        `patience` sets how long a request is repeated: `retry_s`, `deadline_s` and `sleep` of `Transport.request`.
         """
         sent_headers = {"Content-Type": "application/json", **(headers or {})}
         if idempotency_key is not None:

@@ -46,7 +46,7 @@ class Schemas:
         return self._transport.fetch(Schema, "GET", _ITEM, path=path, params={"as_of": as_of})
 
     def add(self, name: str, schema: Schema) -> Schema | None:
-        """Add a version; None where the broker does not answer with it.
+        """Add a version; None if the broker does not answer with it.
 
         Raises:
             Unprocessable: the schema is invalid, or the compatibility mode does not allow the change.

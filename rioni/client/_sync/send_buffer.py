@@ -1,4 +1,4 @@
-"""What a producer holds: events in batches that fill, wait, and are sent, with limits on all of them."""
+"""The buffer of a producer: events in batches that fill, wait, and are sent, with limits on all of them."""
 
 import time
 from collections import deque
@@ -12,11 +12,11 @@ from rioni.client.errors import ProducerClosed
 
 
 IDLE_S = 60.0
-"""How long a sender waits before it looks again whether there is work; it is woken up for it."""
+"""Seconds that a sender waits before it checks again whether there is work; it is woken up for work."""
 
 
 class BufferLimits(NamedTuple):
-    """When batches are sent, and how much is held."""
+    """The limits at which batches are sent, and of the events held."""
 
     batch_events: int
     batch_bytes: int
@@ -138,7 +138,7 @@ class SendBuffer:
             return True
 
     def close(self) -> None:
-        """Take no more events; what is there is sent."""
+        """Take no more events; those in the buffer are sent."""
         with self._mutex:
             self.closed = True
             self._room.set()

@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("rioni.client.consumer")
 _EVENTS = "/subscriptions/{subscription_id}/events"
 NEEDS_RESET = "Reset the cursors of the subscription"
-"""What a broker says that ends a stream, if an operator has to act before events come again."""
+"""The text with which a broker ends a stream if an operator has to act before events come again."""
 
 
 class StreamReader:
-    """Opens streams, and puts what they bring into the exchange.
+    """Opens streams, and puts the batches that they bring into the exchange.
 
     Args:
         transport: makes the requests.
         exchange: gets the batches, and the error if there is no use in going on.
-        subscription: its id, or what it is; then it is created if it does not exist.
+        subscription: its id, or its definition; then it is created if it does not exist.
     """
 
     def __init__(self, transport: Transport, exchange: Exchange, subscription: str | Subscription) -> None:
@@ -46,7 +46,7 @@ class StreamReader:
         self._session: Session | None = None
         self._response: httpx.Response | None = None
         self._opened = 0
-        """How many streams were opened."""
+        """The number of streams that were opened."""
         self._interrupted = False
         """Whether the last stream that was opened was ended here."""
 
@@ -118,7 +118,7 @@ class StreamReader:
                 self._close(session, orderly=orderly)
 
     def _committed_offsets(self, subscription_id: str) -> dict[StreamPartition, str]:
-        """What is committed before the stream has brought anything; nothing if that can't be told."""
+        """Return the offsets that are committed before the stream has brought anything; none if they can't be read."""
         try:
             cursors = self._subscriptions.cursors(subscription_id)
         except ClientError as ex:

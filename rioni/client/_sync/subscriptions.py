@@ -1,4 +1,4 @@
-"""Subscriptions: what they are, how far they are, and what they never committed."""
+"""Subscriptions: their definitions, their progress, and the events that they never committed."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -24,9 +24,9 @@ from rioni.client.models.subscriptions import (
 
 PAGE = 1_000
 DEAD_LETTERS = 20
-"""How many are listed where nothing else is said, as the broker has it."""
+"""The number of dead letters that are listed by default, as by the broker."""
 RESET_S = 90
-"""How long a reset may take: the broker waits 61 s for commits by default."""
+"""Seconds that a reset may take: the broker waits 61 s for commits by default."""
 
 _LIST = "/subscriptions"
 _ITEM = "/subscriptions/{subscription_id}"
@@ -83,14 +83,14 @@ class Subscriptions:
         show_status: bool = False,
         as_of: str | int | None = None,
     ) -> Iterator[Subscription]:
-        """The subscriptions to which all that is given applies, newest first; asks for a page when it is needed.
+        """The subscriptions that match all given filters, newest first; asks for a page when it is needed.
 
         Args:
             owning_application: exactly this one.
             event_types: all of these.
             reader: an attribute like `service:shop` that must be listed.
-            show_status: whether to tell which streams read which partitions.
-            as_of: a time (RFC 3339) or a position of the log: what was then.
+            show_status: whether to include which streams read which partitions.
+            as_of: a time (RFC 3339) or a position of the log: the state then.
         """
         params = {
             "owning_application": owning_application,
@@ -134,7 +134,7 @@ class Subscriptions:
     def stats(
         self, subscription_id: str, *, show_time_lag: bool = False, show_initial_lag: bool = False
     ) -> Sequence[SubscriptionStatistics]:
-        """Who reads each partition, and how far behind it is, by event type.
+        """The reader and the lag of each partition, by event type.
 
         Args:
             subscription_id: the subscription.
@@ -150,7 +150,7 @@ class Subscriptions:
         return (self._transport.fetch(_Statistics, "GET", f"{_ITEM}/stats", path=path, params=params)).items
 
     def ended_streams(self, subscription_id: str) -> Sequence[EndedStreams]:
-        """Why streams ended in the last 90 days, by client and reason, those that ended last first; of Rioni only."""
+        """The reasons why streams ended in the last 90 days, by client, the most recent first; of Rioni only."""
         path = {"subscription_id": subscription_id}
         return (self._transport.fetch(_EndedStreams, "GET", f"{_ITEM}/ended-streams", path=path)).items
 
@@ -161,7 +161,7 @@ class Subscriptions:
         return decode(response, _Cursors).items if response.content else []
 
     def commit(self, subscription_id: str, stream_id: str, cursors: Sequence[Cursor]) -> Sequence[CommitResult]:
-        """Commit cursors for a stream; returns the results, or nothing where all cursors advanced.
+        """Commit cursors for a stream; returns the results, or nothing if all cursors advanced.
 
         Raises:
             Unprocessable: the stream has ended, or a partition belongs to another one.
@@ -220,7 +220,7 @@ class Subscriptions:
             Warnings, such as paths that no schema declares.
 
         Raises:
-            Unprocessable: it is no filter, or the schemas exclude what it asks for.
+            Unprocessable: it is no filter, or the schemas exclude its conditions.
         """
         body = {"filter": filter, "events": [], "event_types": list(event_types)}
         found = self._transport.fetch(_Evaluations, "POST", "/filter-evaluations", body=body, repeatable=True)
@@ -249,7 +249,7 @@ class Subscriptions:
             to_offset: the last one.
             reason: only those with exactly this message of their error.
             limit: how many at most; by default 20.
-            show_redriven: whether to tell which were published again before.
+            show_redriven: whether to include which were published again before.
             only_open: whether to leave out those that were published again before.
         """
         params = {
@@ -288,7 +288,7 @@ class Subscriptions:
     ) -> Redriven:
         """Publish dead letters again, for this subscription alone; `force` also those that were redriven before.
 
-        At most 1,000, or `limit`: where the answer has `after`, ask again with it for the next.
+        At most 1,000, or `limit`: if the answer has `after`, ask again with it for the next.
 
         Raises:
             NotFound: no such subscription, or a broker that is too old for a `reason`.
@@ -315,7 +315,7 @@ class Subscriptions:
         force: bool = False,
         after: Cursor | None = None,
     ) -> RedrivePreview:
-        """What `redrive` would answer now; publishes nothing.
+        """The result that `redrive` would have now; publishes nothing.
 
         Raises:
             NotFound: no such subscription, or a broker that has no previews.

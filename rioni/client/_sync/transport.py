@@ -30,14 +30,14 @@ PROBLEM_BYTES_MAX = 1_000_000
 STREAMS_MAX = 1_000
 """Connections of a client at the same time."""
 IDLE_MAX = 100
-"""Of them, those that are kept open for requests to come."""
+"""The most connections that are kept open for later requests."""
 DECODERS_MAX = 200
 URLS_MAX = 1_000
 """Addresses that are not parsed again."""
 TIMEOUT_MIN_S = 0.001
-"""For a request that begins just before its deadline."""
+"""The shortest time-out, for a request that begins just before its deadline."""
 CONNECT_MAX_S = 5.0
-"""How long connecting may take. Hosts that come back hear of an attempt after 1, 3 and 7 seconds: better a new one."""
+"""Seconds for connecting. Hosts that come back get an attempt after 1, 3 and 7 seconds: better a new one."""
 
 _IMPLEMENTATION = f"Python/{sys.version_info.major}.{sys.version_info.minor}"
 _HEADERS = {
@@ -80,7 +80,7 @@ class Transport:
             )
         self.retry_s, self.attempts, self.timeout_s = retry_s, attempts, timeout_s
         self._failure: tuple[datetime, Exception] | None = None
-        """Since when requests fail, and why the last one did; None when one has succeeded since."""
+        """The time since when requests fail, and the last error; None when one has succeeded since."""
         self._timeout = self._timeout_of(timeout_s)
         self._headers = {**_HEADERS, **_lowered(headers or {})}
         proxy = proxies.proxy_for(parts)
@@ -120,7 +120,7 @@ class Transport:
         idle_s: float | None = None,
         sleep: Callable[[float], Any] | None = None,
     ) -> "httpx.Response":
-        """Make a request, again where that may help; blocks at most `retry_s` and `timeout_s`.
+        """Make a request, again if that may help; blocks at most `retry_s` and `timeout_s`.
 
         Args:
             method: the verb.
@@ -128,13 +128,13 @@ class Transport:
             path: values of these names.
             params: of the query; those that are None are left out, lists are repeated.
             body: sent as JSON; None for no body.
-            content: the body as it is, in place of `body`.
+            content: the body as it is, instead of `body`.
             headers: further ones.
             repeatable: whether the request may be sent again when it is unknown whether the broker processed it; by
                 default all but those with POST and PATCH.
-            accept: statuses that are no errors, beside those of success.
-            retry_s: for how long attempts begin; by default as long as those of the client.
-            deadline_s: until when all attempts end, on the monotonic clock, in place of `retry_s`.
+            accept: statuses that are no errors, in addition to those of success.
+            retry_s: seconds for which attempts begin; by default as long as those of the client.
+            deadline_s: the time by which all attempts end, on the monotonic clock, instead of `retry_s`.
             idle_s: how long the broker may take to answer; by default as long as the client's time-out.
             sleep: waits between attempts; raises what ends them early.
 
@@ -193,7 +193,7 @@ class Transport:
         return f"{text}; requests fail since {failure[0]:%Y-%m-%dT%H:%M:%SZ}: {failure[1]}"
 
     def pause(self, seconds: float) -> None:
-        """Wait between two attempts; raises where the client is closed meanwhile."""
+        """Wait between two attempts; raises if the client is closed meanwhile."""
         pause = concurrency.Event()
         self._pauses.add(pause)
         try:
@@ -213,7 +213,7 @@ class Transport:
         return decode(self.request(method, template, **request), kind)
 
     def delete(self, template: str, path: Mapping[str, str], *, retry_s: float | None = None) -> None:
-        """Delete something; raises as `request`, but not where an earlier attempt may have deleted it."""
+        """Delete something; raises as `request`, but not if an earlier attempt may have deleted it."""
         try:
             self.request("DELETE", template, path=path, retry_s=retry_s)
         except errors.NotFound as ex:
@@ -292,7 +292,7 @@ class Transport:
         )
 
     def _send(self, request: "httpx.Request", *, stream: bool = False) -> "httpx.Response":
-        """Send a request, once more with a new token where the present one is refused and can be renewed."""
+        """Send a request, once more with a new token if the present one is refused and can be renewed."""
         import httpx  # noqa: PLC0415 - see __init__
 
         try:
@@ -317,7 +317,7 @@ class Transport:
         return response
 
     def _new_token(self) -> str | None:
-        """The token now; None where its source has none, and requests are made without."""
+        """The token now; None if its source has none, and requests are made without."""
         if callable(self._token_source):
             return concurrency.call(self._token_source)
         return str(self._token_source)
@@ -412,7 +412,7 @@ def _trusted(ca_certificate: str | Path | None) -> "ssl.SSLContext":
 
 
 def trace_headers() -> dict[str, str]:
-    """The trace context of OpenTelemetry, where the application uses it."""
+    """The trace context of OpenTelemetry, if the application uses it."""
     carrier: dict[str, str] = {}
     if (propagate := sys.modules.get("opentelemetry.propagate")) is not None:
         propagate.inject(carrier)

@@ -15,11 +15,11 @@ _LOG = logging.getLogger("rioni.client.consumer")
 
 
 class Workers:
-    """What handles batches, one after the other in each partition.
+    """Handles batches, one after the other in each partition.
 
     Args:
         exchange: gives the batches.
-        reader: is told to close a stream with an event that can't be handled.
+        reader: is asked to close a stream with an event that can't be handled.
         tell: tells the application of assigned and revoked partitions.
         handler: of the application, called with each event.
         attempts: how often an event is tried at most.
@@ -101,7 +101,7 @@ class Workers:
 
 
 def _name(event: Event[Any]) -> str:
-    """How logs name an event; of its contents they tell nothing but the id."""
+    """The name of an event in logs; of its contents it has nothing but the id."""
     try:
         eid = event.metadata.eid
     except Exception:  # noqa: BLE001 - the handler has complained of it

@@ -1,4 +1,4 @@
-"""Who the user is, and what this user may do with the broker: what is not allowed is said before it fails."""
+"""The user and the user's rights, so that pages name what is not allowed before it fails."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -99,7 +99,7 @@ class RecordedKey(msgspec.Struct, frozen=True, kw_only=True):
     verifier: str
     """The verifier key of signed notes: name, id and public key."""
     signature: str = ""
-    """Of the key before it; see `rioni.domain.transparency.log_keys.LogKey`."""
+    """The signature by the previous key; see `rioni.domain.transparency.log_keys.LogKey`."""
 
 
 class LogKeys(msgspec.Struct, frozen=True, kw_only=True):

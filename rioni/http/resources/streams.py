@@ -1,4 +1,4 @@
-"""What streams have in common over HTTP: the response, the validity of the token, and usage accounting."""
+"""The parts that all streams over HTTP share: the response, the validity of the token, and usage accounting."""
 
 import contextlib
 import socket

@@ -30,7 +30,7 @@ class DataDirectory(msgspec.Struct, frozen=True):
 
     path: str
     error: str = ""
-    """Why it can't be looked at."""
+    """The reason why it can't be examined."""
     mode: int = 0o700
     owner: int = 0
     """User id."""

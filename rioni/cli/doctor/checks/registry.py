@@ -29,7 +29,7 @@ RESERVE_S = 2.0
 """Seconds left until the deadline at which examining one resource after the other ends."""
 EVERYBODY = Attribute("*", "*")
 OWN = "nakadi."
-"""What the names of the broker's own event types begin with."""
+"""The prefix of the names of the broker's own event types."""
 
 T = TypeVar("T")
 

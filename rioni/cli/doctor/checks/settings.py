@@ -42,7 +42,7 @@ class SecretFile(msgspec.Struct, frozen=True):
     mode: int = 0
     """The permissions of the file."""
     error: str = ""
-    """Why it can't be looked at."""
+    """The reason why it can't be examined."""
 
 
 @source

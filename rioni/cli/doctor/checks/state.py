@@ -1,4 +1,4 @@
-"""What the broker says of itself: health, settings, storages, log and checkpoints, rebuilds, refused requests."""
+"""Reports of the broker on itself: health, settings, storages, log and checkpoints, rebuilds, refused requests."""
 
 from collections import Counter
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Which worker processes are alive, and which one leads: by file locks, which end with the process."""
+"""Detects by file locks, which end with the process, which worker processes are alive and which one leads."""
 
 import os
 from collections.abc import Mapping

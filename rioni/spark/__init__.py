@@ -4,6 +4,8 @@ from rioni.files.extras import requirement
 
 
 try:
+    import pyspark  # noqa: F401 - the error names this package, if the extra is missing
+
     from rioni.spark.source import register
 except ModuleNotFoundError as ex:
     if (ex.name or "").startswith("rioni"):

@@ -20,7 +20,7 @@ from rioni.domain.timelines.position import EventTypePartition
 from rioni.http.caller import client_key
 
 
-# --- What clients have used of their quotas, in memory that the worker processes of a node share ---
+# --- The quotas that clients have used, in memory that the worker processes of a node share ---
 #
 # A bucket is one number: the time at which it is full again. That is the generic cell rate algorithm, in which a bucket
 # refills without a timer. Workers take no lock: of two that charge one client within the same microseconds one charge

@@ -15,7 +15,7 @@ from rioni.domain.errors import Invalid
 from rioni.domain.schemas.walker import resolve
 
 
-# --- What the columns of JSON and Avro schemas share: the type of JSON, and how many fields there may be ---
+# --- Shared by the columns of JSON and Avro schemas: the type of JSON, and the limit of fields ---
 
 DEPTH_MAX = 8
 FIELDS_MAX = 5_000

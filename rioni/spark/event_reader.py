@@ -23,7 +23,7 @@ from rioni.spark.places import Range
 from rioni.tools.api_client import RequestRefused
 
 
-# --- Which columns of Spark hold JSON: their fields are marked, from reading up to writing ---
+# --- Columns of Spark that hold JSON: their fields are marked, from reading to writing ---
 
 IS_JSON = "rioni.json"
 """The member in the metadata of a column made by the source which marks its texts as JSON."""

@@ -31,7 +31,7 @@ from rioni.spark.options import Options
 from rioni.tools.api_client import call
 
 
-# --- Where a read begins and ends: the places that options, times and subscriptions name in each partition ---
+# --- The beginning and end of a read: the places that options, times and subscriptions name in each partition ---
 
 SHIFTS_MAX = 1_000
 """Items of a request for shifted cursors."""

@@ -244,7 +244,7 @@ def _output_of(command: str) -> str:
     return checked_token(text, f"The output of the token command `{command}`")
 
 
-# --- Which broker a command speaks to: options, environment, contexts, in this order ---
+# --- The choice of a broker: options, environment, contexts, in this order ---
 
 DEFAULT_URL = "http://localhost:8080"
 DEFAULT_ORIGIN = "default"

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rioni.client import Client
 
 
-# --- What may help after an error of the client: the end of the line that says what went wrong ---
+# --- Advice after an error of the client: the end of the line that reports it ---
 
 Given = tuple[Callable[["Client"], Iterable[str]], str]
 """A name that the user gave, after the function that asks a broker for all names of this kind."""

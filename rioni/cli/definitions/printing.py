@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rioni.cli.definitions.steps import Step
 
 
-# --- What people see of event types in tables ---
+# --- Event types in tables ---
 
 DAY_MS = 86_400_000
 

@@ -60,7 +60,7 @@ def _sources() -> Iterator[tuple[str, str]]:
                 continue
 
 
-# --- Which facts may be shown as they are: by the name of the member, if their form is the expected one ---
+# --- Facts that may be shown: by the name of the member, if their form is the expected one ---
 
 _NAME = re.compile(r"[\w.*()-]{1,255}")
 _NUMBERS = r"v?\d{1,9}(?:\.(?:\d{1,9}|\*))*(?:(?:a|b|rc)\d{1,4})?(?:\.(?:post|dev)\d{1,4})?"

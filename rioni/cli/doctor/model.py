@@ -14,7 +14,7 @@ from rioni.config.settings import Config
 from rioni.domain.errors import RioniError
 
 
-# --- What `rioni doctor` is made of: sources that gather facts, checks of these facts, and their findings ---
+# --- Sources that gather facts, checks of these facts, and their findings ---
 
 OK, WARNING, ERROR, SKIPPED = "ok", "warning", "error", "skipped"
 """The outcomes of a check; the second and third are also the severities of findings."""
@@ -135,7 +135,7 @@ def error(text: str, advice: str) -> Finding:
     return Finding(ERROR, text, advice)
 
 
-# --- What a run of `rioni doctor` looks at, and for how long ---
+# --- The subject of a run, and its time limits ---
 
 DEADLINE_S = 25.0
 INTERVAL_S = 3.0

@@ -14,7 +14,7 @@ from rioni.domain.nearest import nearest
 from rioni.domain.timelines.position import TimelinePosition
 
 
-# --- What a user wants to read of an event type: times, offsets and partitions become ranges ---
+# --- The ranges that times, offsets and partitions select ---
 
 CLOCKS_DIFFER = timedelta(minutes=1)
 """The largest difference that is expected between the clocks of a broker and of this machine."""

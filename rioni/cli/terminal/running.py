@@ -14,7 +14,7 @@ from rioni.domain.errors import RioniError
 from rioni.domain.nearest import nearest
 
 
-# --- What is wrong with the arguments of a command, in one line: what it is, and where the right ones are shown ---
+# --- Wrong arguments of a command, in one line: the error, and the place where the right ones are shown ---
 
 _QUOTED = re.compile(r"'([^']*)'")
 _CHOICE = re.compile(rf"{_QUOTED.pattern.replace('(', '(?P<given>')} is not one of (?P<choices>'.+')\.$")

@@ -7,7 +7,7 @@ from rioni.console.api import ApiProblem
 from rioni.console.pages.page import Page, Right, Visit
 
 
-# --- Who the user is, and what this user may do with the broker ---
+# --- The user, and the user's rights ---
 
 ALLOWS = {
     "READ": "See settings, storages, timelines and nodes; read all event types and subscriptions.",
@@ -24,7 +24,7 @@ def _load(visit: Visit) -> dict[str, Any]:
 ACCOUNT = Page("/account", "account.html.jinja", "Account", _load)
 
 
-# --- What the user may not do on a page, said before it fails. Whether it may be done, the API alone decides ---
+# --- Actions that the user lacks the right to, named before they fail; the API alone decides ---
 
 RESOURCES: Mapping[str, str] = {
     "broker": "the broker",

@@ -70,7 +70,7 @@ class Visibility(msgspec.Struct, frozen=True, kw_only=True):
         return headers.owner is not None and self.reader is not None and not permits((headers.owner,), self.reader)
 
 
-# --- Which events a stream leaves out that looks at a limited number in a second ---
+# --- Streams that examine a limited number of events in a second ---
 #
 # Source: reference low-level-streams#left-out-events.
 

@@ -211,7 +211,7 @@ def _count(place: TimelinePosition, ranges: OffsetRanges) -> int:
     raise Invalid(TIMELINE_NOT_FOUND)
 
 
-# --- Where a subscription that was never streamed starts, as long as it has no cursors of its own; pure ---
+# --- The start of a subscription that was never streamed and has no cursors; pure ---
 #
 # Source: reference subscriptions#initialisation.
 

@@ -21,7 +21,7 @@ from rioni.http.streaming.frames import Frames, FrameWriter
 from rioni.projections.queries.timeline_reader import newest_of, read_after
 
 
-# --- What the streams of a process share: after a notification the first of them reads for all ---
+# --- State that the streams of a process share: after a notification the first of them reads for all ---
 
 T = TypeVar("T")
 

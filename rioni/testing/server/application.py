@@ -50,7 +50,7 @@ class MovableClock:
         return time.monotonic() + self._ahead_ms[0] / 1_000
 
 
-# --- What tests ask of a broker over its control socket: one JSON object a line, each answered by one line ---
+# --- Requests of tests over the control socket: one JSON object a line, each answered by one line ---
 
 LINE_BYTES_MAX = 1_000_000
 

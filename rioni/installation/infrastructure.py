@@ -16,7 +16,7 @@ from rioni.config.settings import Config
 from rioni.domain.access.authorization import BROKER
 from rioni.domain.aggregates import TOPICS
 from rioni.domain.compiled_cache import CompiledCache
-from rioni.domain.errors import Conflict
+from rioni.domain.errors import Conflict, Unavailable
 from rioni.domain.events import Origin
 from rioni.domain.limits import Limits
 from rioni.domain.ports.event_log import LogEntry
@@ -27,7 +27,7 @@ from rioni.domain.system.storages import StorageEntry
 from rioni.domain.timestamps import rfc3339
 from rioni.installation.adapters import Adapters, opened_adapters
 from rioni.installation.database import database_engine, reading_models
-from rioni.installation.from_config import auditors, default_admin, first_storage, limits_of
+from rioni.installation.from_config import auditors, default_admin, first_storage, key_file, limits_of
 from rioni.installation.pools import NO_POOLS, WorkerPools
 from rioni.projections.custom import installed
 from rioni.projections.custom_tables import LiveProjector, prepare
@@ -38,6 +38,7 @@ from rioni.projections.registry import MemoryRegistry
 from rioni.storage.clock import SystemClock
 from rioni.storage.embedded.data_directory import DataDirectory
 from rioni.storage.log.event_log import SqlEventLog
+from rioni.storage.signing_key import load_key
 
 
 # --- Builds the shared infrastructure of a worker: log, registry, adapters and command bus ---
@@ -185,3 +186,11 @@ def _told(entries: Iterator[LogEntry], end: int) -> Iterator[LogEntry]:
         yield entry
         if entry.position % REFOLDED_TOLD_EVERY == 0:
             _log.info("rebuilding read models from the log", done=entry.position, entries=end)
+
+
+def shared_secret(config: Config, directory: DataDirectory) -> bytes:
+    """The secret of all nodes; without a usable key, the secret of all workers of this run. Blocks on the disk."""
+    try:
+        return load_key(key_file(config), create=False).private_bytes_raw()
+    except Unavailable:
+        return directory.secret

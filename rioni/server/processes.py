@@ -1,6 +1,5 @@
 """The server: prepares the data directory, then runs the worker processes under gunicorn until SIGTERM or SIGINT."""
 
-import errno
 import faulthandler
 import gc
 import mmap
@@ -10,35 +9,27 @@ import signal
 import socket
 import sys
 import time
-from email.utils import formatdate
-from functools import cache, lru_cache, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import gevent
 import gevent.event
 import structlog
-from gunicorn import util
 from gunicorn.app.base import BaseApplication
-from gunicorn.arbiter import Arbiter
-from gunicorn.glogging import Logger
-from gunicorn.http import wsgi
-from gunicorn.http.parser import RequestParser
-from gunicorn.workers import ggevent
 
 from rioni.config.logs import FailureLog, SharedFailure
 from rioni.config.settings import Config
-from rioni.domain.access.addresses import address_key, host_and_port
+from rioni.domain.access.addresses import host_and_port
 from rioni.domain.errors import RioniError, Unavailable
 from rioni.domain.ports.host import Clock
 from rioni.domain.system.worker_reports import EVERY_S as REPORT_EVERY_S
-from rioni.http.connection.framing import BoundedRequest, ClosingReader, create, discard_rest
-from rioni.http.connection.listener import BalancedServer, ConnectionCounts, Tls, listen
-from rioni.http.connection.timeouts import Deadlines, DeadlineSocket, OpenConnections
+from rioni.http.connection.listener import ConnectionCounts, Tls, listen
 from rioni.http.metrics.metrics_files import MULTIPROCESS_FOLDER, release_slot
 from rioni.http.middleware.authentication import TOKEN_CHARACTERS_MAX
 from rioni.installation.from_config import NO_SHARED_KEY
 from rioni.installation.pools import FILES, NAMES, Pool, Pools, kinds_for, resolve_in
+from rioni.server.gunicorn_worker import WORKER_CONNECTIONS, BrokerArbiter, BrokerLog, BrokerWorker, bound_requests
 from rioni.server.memory import limit_arenas
 from rioni.server.reporting import TICK_S as LAGS_TICK_S
 from rioni.server.startup import prepare_startup
@@ -66,19 +57,14 @@ LOOK_AT_POOLS_S = 1.0
 """Interval at which the thread pools are checked for hanging threads."""
 REPLACED_EVERY_S = 300.0
 """Workers of a node that are replaced because their threads hang: so seldom, as a new one may meet the same disk."""
-LOOK_AT_ENDS_S = 0.005
 CLOSING_S = 10.0
 """Time for a replaced worker to release its resources after its requests have ended; then it is killed."""
 CERTIFICATE_LOOK_S = 1.0
 """How often the files of the certificate are checked."""
-WORKER_CONNECTIONS = 10_000
-"""Connections that one worker serves at a time; further ones wait in the kernel's backlog."""
 HEADER_BYTES_MAX = TOKEN_CHARACTERS_MAX + 64
 """The limit for one header: the longest token fits, and so do the cursors of some hundred partitions."""
 HEADERS_MAX = 50
 """Half of gunicorn's default."""
-ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
-"""Signals that ask a process to end."""
 
 _log = structlog.get_logger("rioni.server")
 
@@ -109,10 +95,8 @@ def serve(config: Config, application: "Callable[..., Application] | None" = Non
         # PERF: objects that exist by now are permanent: exclude them from garbage collection in all workers.
         gc.freeze()
         gc.enable()
-        RequestParser.mesg_class = BoundedRequest
-        # PERF: gunicorn looks for the rest of each body once more, which `handle_request` has read.
-        RequestParser.finish_body = lambda *_: True
-        _Arbiter((application or Application)(config, directory, listener, tls)).run()
+        bound_requests()
+        BrokerArbiter((application or Application)(config, directory, listener, tls)).run()
 
 
 def _check_exposure(config: Config) -> None:
@@ -130,170 +114,6 @@ def _check_exposure(config: Config) -> None:
 def _check_key_is_shared(config: Config) -> None:
     if config.clustered and config.log_signing_key is None:
         _log.warning(NO_SHARED_KEY)
-
-
-@lru_cache(1)
-def _date(second: int) -> str:
-    return formatdate(second, usegmt=True)
-
-
-class _Worker(ggevent.GeventWorker):  # type: ignore[misc]  # gunicorn has no types
-    """A worker whose sockets have deadlines, whose requests have clear bounds, and whose streams learn of its end."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._open = OpenConnections(WORKER_CONNECTIONS)
-        self.number = 0
-        """Among the workers of the node."""
-        self._server: BalancedServer | None = None
-
-    def drop_connections(self, within_s: float) -> int:
-        """Cut all open connections, and wait until their users have ended.
-
-        Args:
-            within_s: how long to wait at most.
-
-        Returns:
-            How many there were.
-        """
-        for sock in (found := {*self._open}):
-            sock.cut()
-        until_s = time.monotonic() + within_s
-        while found & {*self._open} and time.monotonic() < until_s:
-            gevent.sleep(LOOK_AT_ENDS_S)
-        return len(found)
-
-    def init_signals(self) -> None:
-        super().init_signals()
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
-        # That of a terminal reaches every process; the master sees to it.
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
-
-    def run(self) -> None:
-        # gunicorn has no settings for these.
-        ggevent.StreamServer = self._create_server
-        # PERF: gunicorn formats the date and looks for its log in each request, 40 us of 600.
-        util.http_date = lambda: _date(int(time.time()))
-        wsgi.WSGIErrorsWrapper = cache(wsgi.WSGIErrorsWrapper)
-        wsgi.create = create
-        super().run()
-
-    def _create_server(self, *args: Any, **kwargs: Any) -> BalancedServer:
-        self._server = BalancedServer(self.app.connection_counts, self.number, *args, **kwargs)
-        return self._server
-
-    def handle(self, listener: Any, client: Any, addr: Any) -> None:
-        config = self.app.config
-        deadlines = Deadlines(config.header_timeout_s, config.body_timeout_s, config.body_bytes_per_s_min)
-        sock = DeadlineSocket(client, deadlines, time.monotonic)
-        # Those of a Unix socket have none.
-        address = address_key(addr[0] if addr else "")
-        self._open.add(sock, address)
-        if not self.alive:
-            # Accepted at the last moment: a request that has arrived is answered, none is waited for.
-            sock.stop_reading()
-        try:
-            if self._secure(sock):
-                super().handle(listener, sock, addr)
-        finally:
-            self._open.discard(sock, address)
-            if self._server is not None:
-                self._server.ended()
-
-    def _secure(self, sock: DeadlineSocket) -> bool:
-        """Do the handshake of TLS, if the broker speaks it; return whether the connection can be used."""
-        if self.app.tls is None:
-            return True
-        try:
-            sock.secure(self.app.tls, partial(gevent.Timeout, exception=TimeoutError))
-        except OSError:
-            sock.close()
-            return False
-        return True
-
-    def handle_request(self, listener_name: Any, req: Any, sock: Any, addr: Any) -> None:
-        req.body.reader = ClosingReader(req)
-        sock.expect_body()
-        req.scheme = "http" if self.app.tls is None else "https"
-        closes = False
-        self.app.hub_watch.request_begins()
-        try:
-            try:
-                super().handle_request(listener_name, req, sock, addr)
-            except StopIteration:  # gunicorn's way to end the connection
-                closes = True
-            finally:
-                sock.flush()
-        except TimeoutError as ex:
-            # A client that has stopped reading is cut off; gunicorn knows what a reset is, and makes no fuss of it.
-            raise ConnectionResetError(errno.ECONNRESET, "the client does not read") from ex
-        finally:
-            self.app.hub_watch.request_ends()
-        sock.expect_body(answered=True)
-        if not discard_rest(req) or closes:
-            raise StopIteration
-        sock.expect_request()
-        if not self.alive:
-            sock.stop_reading()
-
-    def handle_exit(self, sig: int, frame: Any) -> None:
-        super().handle_exit(sig, frame)
-        # NOTE: not here, as what the signal has interrupted may hold a lock that is needed for it.
-        gevent.spawn(self._leave)
-
-    def _leave(self) -> None:
-        self.app.stop()
-        # Don't wait for requests that may never come.
-        for sock in [each for each in self._open if each.idle]:
-            sock.stop_reading()
-
-    # Ctrl-C reaches every process of the terminal; leaving is graceful all the same, and the master sees to the end.
-    def handle_quit(self, sig: int, frame: Any) -> None:
-        self.handle_exit(sig, frame)
-
-
-class _Arbiter(Arbiter):  # type: ignore[misc]  # gunicorn has no types
-    """A master for which SIGINT is as graceful as SIGTERM, and so is a terminal that is closed."""
-
-    def __init__(self, app: "Application") -> None:
-        # `nohup` has the signal ignored.
-        self._ends_with_terminal = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN and _has_terminal()
-        super().__init__(app)
-
-    def handle_hup(self) -> None:
-        if self._ends_with_terminal and not _has_terminal():
-            self.handle_term()
-        else:
-            super().handle_hup()
-
-    def handle_int(self) -> None:
-        self.handle_term()
-
-    def spawn_worker(self) -> Any:
-        # Until a new worker has handlers of its own, it would put signals into a queue that nobody reads.
-        signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
-        try:
-            return super().spawn_worker()
-        finally:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
-
-
-def _has_terminal() -> bool:
-    """Whether this process has a terminal that controls it."""
-    try:
-        os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY))
-    except OSError:
-        return False
-    return True
-
-
-class _Log(Logger):  # type: ignore[misc]  # gunicorn has no types
-    """The logger of gunicorn, which writes into the broker's log."""
-
-    def setup(self, cfg: Any) -> None:
-        super().setup(cfg)
-        self.error_log.handlers.clear()
-        self.error_log.propagate = True
 
 
 class Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
@@ -333,7 +153,7 @@ class Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no typ
         settings = {
             "bind": f"fd://{self._listener.fileno()}",
             "workers": config.workers,
-            "worker_class": _Worker,
+            "worker_class": BrokerWorker,
             "worker_connections": WORKER_CONNECTIONS,
             "keepalive": config.keep_alive_s,
             "limit_request_fields": HEADERS_MAX,
@@ -348,7 +168,7 @@ class Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no typ
             # All brokers of a user would make the same file, in the home directory.
             "control_socket_disable": True,
             "loglevel": "warning",
-            "logger_class": _Log,
+            "logger_class": BrokerLog,
             "post_worker_init": self.begun,
             "worker_exit": self._let_go,
             "pre_fork": self._give_number,

@@ -4,11 +4,9 @@ import contextlib
 import encodings.unicode_escape  # noqa: F401 - of the compiler of schemas; see `load_filters`
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
-
-import structlog
 
 from rioni.commands.job_runner import JobWatchdog
 from rioni.commands.subscriptions.dead_letter_queue import DeadLetterQueue
@@ -17,37 +15,28 @@ from rioni.commands.system.client_activity import ActivityTracker
 from rioni.commands.system.denied_requests import DeniedRequests
 from rioni.commands.system.job_records import JobRecords
 from rioni.commands.system.kpis import UsageRecorder
-from rioni.config.logs import FailureLog
 from rioni.config.settings import Config
-from rioni.console.app import create_console
-from rioni.console.oidc import Provider, ProviderBusy
-from rioni.console.security import CLIENT as CLIENT_VARIABLE
-from rioni.console.sessions import EndedSessions, Sessions
-from rioni.domain.access.addresses import address_key
-from rioni.domain.access.authentication import Mode
-from rioni.domain.errors import Overloaded, Unavailable
-from rioni.domain.ports.host import CLIENT, Clock, Spools
+from rioni.domain.ports.host import Clock, Spools
 from rioni.domain.ports.interprocess import LOG_KEY
 from rioni.domain.subscriptions.event_filter import load_filters
-from rioni.http.answer_budget import AnswerBudget, PageBudget, released_when_sent
+from rioni.http.answer_budget import AnswerBudget, released_when_sent
 from rioni.http.app import create_app
 from rioni.http.bodies.reading import BodyBudget
 from rioni.http.dependencies import STOPPING_KEY, Dependencies
 from rioni.http.health_checks import HealthChecker
 from rioni.http.metrics.collectors import Metrics
 from rioni.http.middleware.authentication import Authentication
-from rioni.http.middleware.base_path import BasePathMiddleware, below_base_path
-from rioni.http.middleware.cross_site import HostMiddleware
+from rioni.http.middleware.base_path import below_base_path
 from rioni.http.quotas import NAMES as QUOTAS
 from rioni.http.quotas import Quotas, SharedBuckets, StreamQuota
 from rioni.http.streaming.stream_context import CachedUntilNotified, SharedCall, StreamMemory, StreamPorts
 from rioni.http.streaming.stream_tickets import Resumption, StreamTickets
 from rioni.installation.anchoring import StoreMarks
 from rioni.installation.database import cluster_identity, database_lease
-from rioni.installation.from_config import default_admin, key_file, log_consumers, token_policy
-from rioni.installation.infrastructure import Infrastructure, build_infrastructure
+from rioni.installation.from_config import default_admin, log_consumers, token_policy
+from rioni.installation.infrastructure import Infrastructure, build_infrastructure, shared_secret
 from rioni.installation.pools import Pools
-from rioni.installation.turns import Gate
+from rioni.server.console import with_console
 from rioni.server.log_tree import KeyRecorder, TileBuilder, build_checkpoint_signer
 from rioni.server.memory import trim_memory
 from rioni.server.readiness import readiness
@@ -55,7 +44,6 @@ from rioni.server.reporting import Lags, MetricsHistory, RebuildGauges, WorkerRe
 from rioni.server.services import (
     CustomProjections,
     Services,
-    StoredEndedSessions,
     build_background_jobs,
     build_chain_anchoring,
     build_kpi_feed,
@@ -69,19 +57,12 @@ from rioni.storage.embedded.coordination.workers import FileLeadership
 from rioni.storage.embedded.data_directory import DataDirectory
 from rioni.storage.embedded.expendable import EmbeddedActivity, EmbeddedJobs
 from rioni.storage.embedded.spool import FileSpool
-from rioni.storage.signing_key import load_key
 from rioni.storage.sql.access_tables import SqlDenials
 from rioni.storage.tokens.sources import sources_of_tokens
 
 
-LOGINS_MAX, LOGINS_QUEUE, LOGIN_WAIT_S = 4, 64, 15.0
-"""The limits of logins that wait for the provider: concurrent ones, queued ones, seconds in the queue. Anybody may
-begin one."""
 OCCUPIED_WAIT_S = 10.0
 """Other brokers can only have come since the master process checked; and it ends a worker not started after 30 s."""
-
-_failures = FailureLog(structlog.get_logger("rioni.console"))
-_NO_LOGIN = "the provider of logins does not work"
 
 
 class Worker(NamedTuple):
@@ -195,76 +176,10 @@ def worker(
 
 
 def _application(dependencies: Dependencies, base: Infrastructure) -> Any:
-    api, config = create_app(dependencies), dependencies.config
-    if not config.console:
-        return released_when_sent(below_base_path(api, config))
-    secret = _shared_secret(config, base.directory)
-    sessions = Sessions(lambda: secret)
-    needs_token = config.auth_mode != Mode.OFF
-    console = create_console(
-        api,
-        sessions,
-        EndedSessions(StoredEndedSessions(base.log.engine, base.pools.database)),
-        needs_token=needs_token,
-        provider=_provider(config),
-        guards=[*([BasePathMiddleware()] if config.trusted_proxies else ()), HostMiddleware(config)],
-        middleware=[PageBudget(dependencies.answers)],
-        compute=dependencies.compute_pool,
-    )
-    return released_when_sent(below_base_path(_by_address(console), config))
-
-
-def _shared_secret(config: Config, directory: DataDirectory) -> bytes:
-    """The secret of all nodes; without a usable key, the secret of all workers of this run. Blocks on the disk."""
-    try:
-        return load_key(key_file(config), create=False).private_bytes_raw()
-    except Unavailable:
-        return directory.secret
-
-
-def _provider(config: Config) -> Provider | None:
-    if not config.console_oidc_issuer:
-        return None
-    return Provider(
-        config.console_oidc_issuer,
-        config.console_oidc_client_id,
-        config.console_oidc_client_secret,
-        config.console_oidc_scope,
-        config.console_oidc_token,
-        partial(_login_turn, Gate(LOGINS_MAX, LOGINS_QUEUE, "The login")),
-        _note_login,
-    )
-
-
-def _note_login(failure: str) -> None:
-    if failure:
-        _failures.failed(_NO_LOGIN, Unavailable(failure))
-    else:
-        _failures.succeeded(_NO_LOGIN)
-
-
-@contextlib.contextmanager
-def _login_turn(gate: Gate, client: str) -> Iterator[None]:
-    try:
-        gate.enter(client, LOGIN_WAIT_S)
-    except Overloaded as ex:
-        raise ProviderBusy(str(ex)) from ex
-    try:
-        yield
-    finally:
-        gate.leave(client)
-
-
-def _by_address(app: Any) -> Any:
-    """An application whose work in pools counts for the address of a browser, until the API knows the user."""
-
-    def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
-        # Of the connection's last request there may be another client.
-        environ[CLIENT_VARIABLE] = client = address_key(environ.get("REMOTE_ADDR"))
-        CLIENT.set(client)
-        return app(environ, start_response)
-
-    return application
+    app, config = create_app(dependencies), dependencies.config
+    if config.console:
+        app = with_console(app, dependencies, base)
+    return released_when_sent(below_base_path(app, config))
 
 
 def _dependencies(
@@ -288,7 +203,7 @@ def _dependencies(
         pools.tokens,
         only_remote=lambda: "remote_tokeninfo" in registry.settings.features,
     )
-    secret = partial(pools.files, _shared_secret, config, base.directory)
+    secret = partial(pools.files, shared_secret, config, base.directory)
     return Dependencies(
         config=config,
         limits=limits,

@@ -19,7 +19,7 @@ from rioni.config import logs as failure_log
 from rioni.config.logs import EVERY_S, LINES_MAX, OUTAGES_MAX, FailureLog, Outages, SharedFailure, forget_failures
 from rioni.console.oidc import Provider, ProviderFailed
 from rioni.domain.errors import TokensUnavailable, Unavailable
-from rioni.server.worker import _note_login
+from rioni.server.console import _note_login
 from rioni.storage.tokens.jwt_tokens import FETCH_AGAIN_S, KeySet
 from rioni.storage.tokens.token_servers import PAUSE_S, Response
 from rioni.storage.tokens.tokeninfo import TokenInfoService

@@ -5,8 +5,7 @@ The schemas check JSON types only (400); values are validated by the domain (422
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import fastjsonschema
@@ -19,7 +18,7 @@ from rioni.domain.event_types import rules
 from rioni.domain.event_types.event_type import EventTypeSpec, SubmittedSchema
 from rioni.domain.schemas.strict_json import JsonError
 from rioni.domain.schemas.strict_json import members as unique_members
-from rioni.domain.subscriptions.cursor_spec import CursorSpec, timestamp_violations, violations
+from rioni.domain.subscriptions.cursor_spec import CursorSpec, violations
 from rioni.domain.subscriptions.dead_letters import DeadLetterFilter
 from rioni.domain.subscriptions.subscription import READ_FROM, SubscriptionSpec
 from rioni.domain.system.jobs import JobReport
@@ -28,6 +27,16 @@ from rioni.domain.system.storages import KAFKA, StorageEntry
 from rioni.domain.timelines.position import Cursor, parse_offset
 from rioni.domain.timelines.timeline import FIRST_ORDER
 from rioni.http.bodies import body_schemas
+from rioni.http.bodies.members import (
+    ATTRIBUTE_MEMBERS,
+    authorization_gaps,
+    cursor_gaps,
+    cursor_violations,
+    gaps,
+    list_gaps,
+    named_place,
+    require,
+)
 
 
 T = TypeVar("T")
@@ -35,11 +44,8 @@ T = TypeVar("T")
 
 CURSORS_MAX = 1_000
 """PERF: arithmetic with this many cursors takes 10 ms."""
-VIOLATIONS_MAX = 100
-"""How many violations are reported; a body may hold thousands."""
 _NOT_ABSENT = ("partition_strategy", "consumer_group")
 """The members for which null differs from absent."""
-_ATTRIBUTE_MEMBERS = ("data_type", "value")
 _UNIQUE = json.JSONDecoder(object_pairs_hook=unique_members, parse_int=len, parse_float=len)
 """Raises JsonError if an object has a member twice; numbers are not parsed."""
 
@@ -60,11 +66,11 @@ def event_type_spec(body: bytes) -> EventTypeSpec:
         _lower(members["event_owner_selector"], "type", rules.OWNER_SELECTOR_TYPES)
     if isinstance(members.get("schema"), dict):
         _lower(members["schema"], "type", None)
-    _require(
+    require(
         [
-            *_authorization_gaps(members, ("admins", "readers", "writers")),
-            *_gaps(members, "default_statistic", body_schemas.STATISTIC),
-            *_gaps(members, "event_owner_selector", ("type", "name", "value")),
+            *authorization_gaps(members, ("admins", "readers", "writers")),
+            *gaps(members, "default_statistic", body_schemas.STATISTIC),
+            *gaps(members, "event_owner_selector", ("type", "name", "value")),
         ]
     )
     return _convert(members, EventTypeSpec)
@@ -81,7 +87,7 @@ def subscription_spec(body: bytes) -> SubscriptionSpec:
     """Read a subscription; raises as `event_type_spec` does."""
     members = _read(body, body_schemas.SUBSCRIPTION)
     _lower(members, "read_from", READ_FROM)
-    _require([*_authorization_gaps(members, ("admins", "readers"))])
+    require([*authorization_gaps(members, ("admins", "readers"))])
     if members.get("initial_cursors") is not None:
         members["initial_cursors"] = [named_place(item) for item in members["initial_cursors"]]
     return _convert(members, SubscriptionSpec)
@@ -96,7 +102,7 @@ def committed_cursors(body: bytes) -> list[dict[str, Any]]:
     """
     members = _read(body, body_schemas.CURSORS)
     items = _items(members)
-    _require(violation for index, item in enumerate(items) for violation in _cursor_violations(item, f"items[{index}]"))
+    require(violation for index, item in enumerate(items) for violation in cursor_violations(item, f"items[{index}]"))
     return list(items)
 
 
@@ -108,7 +114,7 @@ def failure_reasons(body: bytes) -> list[dict[str, Any]]:
         InvalidFields: a member is missing or empty.
     """
     items = _items(_read(body, body_schemas.FAILURES))
-    _require(
+    require(
         (f"items[{index}].{member}", f"{member} cannot be empty")
         for index, item in enumerate(items)
         for member in body_schemas.FAILURE_MEMBERS
@@ -125,19 +131,8 @@ def reset_cursors(body: bytes) -> list[CursorSpec]:
         InvalidFields: a member is missing, empty, or one too many.
     """
     names = [named_place(item) for item in _items(_read(body, body_schemas.NAMED_PLACES))]
-    _require(violation for index, named in enumerate(names) for violation in violations(named, f"items[{index}]"))
+    require(violation for index, named in enumerate(names) for violation in violations(named, f"items[{index}]"))
     return names
-
-
-def named_place(item: Mapping[str, Any]) -> CursorSpec:
-    """The cursor spec of an item with valid JSON types."""
-    shift = item.get("shift") or 0
-    return CursorSpec(**{name: item.get(name) for name in (*body_schemas.CURSOR_MEMBERS, "timestamp")}, shift=shift)
-
-
-def place_of_pair(item: Mapping[str, Any]) -> CursorSpec:
-    """The cursor spec of a cursor in a pair, which is not shifted: any member `shift` is ignored."""
-    return named_place({**item, "shift": None})
 
 
 def cursors(body: bytes) -> list[dict[str, Any]]:
@@ -148,19 +143,19 @@ def cursors(body: bytes) -> list[dict[str, Any]]:
         InvalidFields: a cursor lacks its partition, or has not exactly one of offset and timestamp.
     """
     items = _read_list(body, body_schemas.CURSOR_LIST)
-    _require(gap for index, item in enumerate(items) for gap in _cursor_gaps(item, f"[{index}]"))
+    require(gap for index, item in enumerate(items) for gap in cursor_gaps(item, f"[{index}]"))
     return items
 
 
 def cursor_pairs(body: bytes) -> list[dict[str, Any]]:
     """Read a list of pairs of cursors; raises as `cursors` does."""
     items = _read_list(body, body_schemas.CURSOR_PAIRS)
-    _require(
+    require(
         [
             gap
             for index, item in enumerate(items)
             for name in ("initial_cursor", "final_cursor")
-            for gap in _cursor_gaps(item.get(name) or {}, f"[{index}].{name}")
+            for gap in cursor_gaps(item.get(name) or {}, f"[{index}].{name}")
         ]
     )
     return items
@@ -170,7 +165,7 @@ def admins(body: bytes) -> Admins:
     """Read the administrators; raises as `event_type_spec` does."""
     members = _read(body, body_schemas.ADMINS)
     lists = ("admins", "readers", "writers")
-    _require([gap for name in lists for gap in _list_gaps(members, name, _ATTRIBUTE_MEMBERS)])
+    require([gap for name in lists for gap in list_gaps(members, name, ATTRIBUTE_MEMBERS)])
     return _convert({name: members.get(name) or [] for name in lists}, Admins)
 
 
@@ -234,7 +229,7 @@ def redrive(subscription_id: str, body: bytes) -> RedriveDeadLetters:
         InvalidFields: the place to continue at lacks its partition or offset.
     """
     members = _read(body, body_schemas.REDRIVE)
-    _require([*_gaps(members, "after", ("partition", "offset"))])
+    require([*gaps(members, "after", ("partition", "offset"))])
     after = members.get("after")
     return RedriveDeadLetters(
         subscription_id=subscription_id,
@@ -382,47 +377,3 @@ def _lower(members: dict[str, Any], name: str, literals: Sequence[str] | None) -
     members[name] = lowered = value.lower().replace("_", "-") if name == "audience" else value.lower()
     if literals is not None and lowered not in literals:
         raise Malformed(f"Illegal enum value: '{value}'. Possible values: [{', '.join(literals)}]")
-
-
-def _cursor_gaps(item: Mapping[str, Any], path: str) -> Iterator[tuple[str, str]]:
-    if not item.get("partition"):
-        yield f"{path}.partition", "partition must not be null"
-    if item.get("timestamp") is None and not item.get("offset"):
-        yield f"{path}.offset", "offset must not be null"
-    yield from timestamp_violations(place_of_pair(item), path)
-
-
-def _cursor_violations(item: Mapping[str, Any], path: str) -> Iterator[tuple[str, str]]:
-    for member in ("partition", "offset"):
-        if not item.get(member):
-            yield f"{path}.{member}", f"cursor {member} cannot be empty"
-    for member in ("event_type", "cursor_token"):
-        if item.get(member) is None:
-            yield f"{path}.{member}", "must not be null"
-
-
-def _authorization_gaps(members: Mapping[str, Any], lists: Sequence[str]) -> Iterator[tuple[str, str]]:
-    yield from _gaps(members, "authorization", lists)
-    for name in lists:
-        yield from _list_gaps(members.get("authorization") or {}, name, _ATTRIBUTE_MEMBERS, "authorization.")
-
-
-def _gaps(members: Mapping[str, Any], name: str, required: Sequence[str]) -> Iterator[tuple[str, str]]:
-    inner = members.get(name)
-    for member in required:
-        if inner is not None and inner.get(member) is None:
-            yield f"{name}.{member}", "must not be null"
-
-
-def _list_gaps(
-    members: Mapping[str, Any], name: str, required: Sequence[str], prefix: str = ""
-) -> Iterator[tuple[str, str]]:
-    for index, item in enumerate(members.get(name) or ()):
-        for member in required:
-            if item.get(member) is None:
-                yield f"{prefix}{name}[{index}].{member}", "must not be null"
-
-
-def _require(violations: Iterable[tuple[str, str]]) -> None:
-    if found := [*islice(violations, VIOLATIONS_MAX)]:
-        raise InvalidFields(found)

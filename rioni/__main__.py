@@ -14,7 +14,7 @@ def main() -> None:
     """Run the command line; does not return."""
     serves = next((word for word in sys.argv[1:] if not word.startswith("-")), None) == "serve"
     if serves:
-        # NOTE: an exception would be lost in a finalizer. Nothing is served yet, and what is stored survives any end.
+        # NOTE: an exception would be lost in a finalizer. Nothing is served yet, and stored data survive any end.
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: os._exit(0))
     from rioni.cli.terminal import ending, streams  # noqa: PLC0415 - they must not be patched

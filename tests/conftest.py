@@ -68,7 +68,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 NO_SKIPS = bool(os.environ.get("TESTS_NO_SKIPS"))
-"""Whether a skipped test fails: where the whole suite must run, no dependency of a test may be missing."""
+"""Whether a skipped test fails: if the whole suite must run, no dependency of a test may be missing."""
 
 
 @pytest.hookimpl(wrapper=True)
@@ -128,7 +128,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def trust_one_authority(config: pytest.Config) -> None:
-    """Let clients trust one authority unless they are told others: no test asks a server that another one has signed.
+    """Let clients trust one authority unless others are given: no test uses a server that another one has signed.
 
     PERF: reading those of all the world takes 25 ms for each client. Only nightly tests download packages.
     """
@@ -206,7 +206,7 @@ def shared_by_group(request: pytest.FixtureRequest) -> Iterator[ExitStack]:
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """Close the shared contexts where the tests of a group run in a row, which is in a worker of pytest-xdist."""
+    """Close the shared contexts if the tests of a group run in a row, as they do in a worker of pytest-xdist."""
     if not hasattr(item.config, "workerinput") or nextitem is None or group_of(item.nodeid) == "":
         return
     if group_of(nextitem.nodeid) != group_of(item.nodeid) and _SHARED in item.config.stash:

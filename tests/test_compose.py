@@ -1,4 +1,4 @@
-"""compose.yaml and the Dockerfile, as far as they can be checked without Docker."""
+"""Checks of compose.yaml and the Dockerfile that need no Docker."""
 
 import json
 import re

@@ -1,7 +1,7 @@
-"""What earlier releases wrote, and what today's tools make of it: data, backups, archives, exports, states of copies.
+"""Data of earlier releases, read by today's tools: data, backups, archives, exports, states of copies.
 
 Broker and archives of `0.1.1-before-rest`, from before the column `_rest`, hold ten events each. The one of 0.1.0 has
-130 events in three partitions. Brokers may have deleted their events meanwhile: tests look at what is behind them.
+130 events in three partitions. Brokers may have deleted their events meanwhile: tests read the events after them.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Each collection that grows with what clients send has a bound, which is told here: a new one needs a line."""
+"""Each collection that grows with what clients send has a bound, which is listed here: a new one needs a line."""
 
 import ast
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ INSTANCES = (
     "rioni/storage/tokens",
     "rioni/storage/zookeeper",
 )
-"""Where the members of objects are looked at as well."""
+"""Packages in which the members of objects are checked as well."""
 
 _FOLLOWED = "rioni/commands/system/followed_subscriptions.py"
 _APPENDER = "rioni/storage/kafka/idempotence/idempotent_appender.py"
@@ -248,7 +248,7 @@ def _sources() -> Iterator[Path]:
 
 
 def growing(source: str, path: str) -> Iterator[str]:
-    """The path and name of each collection that a module makes empty, and that has no bound where it is made."""
+    """The path and name of each collection that a module makes empty, and that has no bound there."""
     module = ast.parse(source)
     for node in ast.walk(module):
         if isinstance(node, ast.FunctionDef) and any(map(_is_cache, node.decorator_list)):

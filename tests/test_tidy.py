@@ -80,7 +80,7 @@ def _name(path: Path) -> str:
 
 
 class Source(NamedTuple):
-    """What the syntax tree of a module says."""
+    """Facts from the syntax tree of a module."""
 
     docstring: str
     refuses: bool
@@ -131,7 +131,7 @@ def test_no_module_has_a_meaningless_name():
 
 
 def test_only_known_places_refuse_requests():
-    """What a table of all ways takes away step by step must not be missing in it."""
+    """The table of all ways, which takes steps away one by one, must cover all places that refuse."""
     found = {_name(path) for path in (ROOT / "rioni").rglob("*.py") if _source(path).refuses}
     assert {each for each in found if not each.startswith(PLACES)} == set()
 

@@ -1,7 +1,7 @@
 """Pins everything stored for ever: topics, the ids of streams, and the stored form of every event.
 
 A failure here means that logs in the field could not be read any more. Never rename a topic; to change the fields of an
-event raise its `class_version`, add an upcaster and a format, and add the new form here beside the old one.
+event raise its `class_version`, add an upcaster and a format, and add the new form here next to the old one.
 """
 
 from pathlib import Path

@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PROJECT = "tests/client/typing/order_service.py"
-"""What a user of the client writes; mypy looks at it as well (`tool.mypy` in pyproject.toml)."""
+"""A sample program that uses the client; mypy checks it as well (`tool.mypy` in pyproject.toml)."""
 
 
 def check(*command):
@@ -22,7 +22,7 @@ def check(*command):
 @pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("mypy") is None, reason="needs the dependency group typing")
 def test_mypy_finds_no_error():
-    """As one of the tests, mypy runs beside the others; an environment of its own takes longer to install."""
+    """Run as a test, mypy is parallel to the others; a separate environment would take longer to install."""
     check("mypy")
 
 

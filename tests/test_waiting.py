@@ -223,14 +223,14 @@ def _other_waits(source: str) -> Iterator[str]:
 
 
 def _waits_for_seconds(name: str, call: ast.Call) -> bool:
-    """Whether it is a call of httpx, which waits for five seconds unless it is told otherwise."""
+    """Whether it is a call of httpx, which waits for five seconds unless it sets another time."""
     function = call.func
     of_httpx = isinstance(function, ast.Attribute) and getattr(function.value, "id", "") == "httpx"
     return of_httpx and name in OF_HTTPX and all(each.arg is not None for each in call.keywords)
 
 
 def _unread_ends(source: str) -> Iterator[str]:
-    """Where a module reads the next line of an answer, and would end with StopIteration at the answer's end."""
+    """Calls by which a module reads an answer's next line, and would raise StopIteration at the answer's end."""
     raw = {
         target.id
         for each in ast.walk(ast.parse(source))

@@ -53,4 +53,4 @@ def _options(
     Commands that ask a broker take `--context`, `--url`, `--token`, `--ca-certificate`, `--timeout` and `--json` before
     their name as well as after it.
     """
-    del version  # its callback has seen to it
+    del version  # its callback has already handled it

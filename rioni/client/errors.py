@@ -149,7 +149,7 @@ class PublishingFailed(ClientError):
         """The results of those that were not stored."""
         self.may_be_completed = any(result.step == "publishing" for result in results)
         """Whether the broker stores the missing events when the batch is sent again under its idempotency key."""
-        # Where no event is at fault, all of them may carry the reason.
+        # If no event is at fault, all of them may carry the reason.
         culprits = [result for result in failed if result.publishing_status == "failed"] or failed
         culprit = next((result for result in culprits if result.detail), None)
         reason = f": {culprit.step}: {culprit.detail}" if culprit else ""

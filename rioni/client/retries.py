@@ -141,7 +141,7 @@ class Attempts:
             return True
         if self._deadline_s is None:
             return next_s > self._until_s
-        # The error of a broker that answers says more than that of one more attempt, which would be cut off.
+        # The error in a broker's answer says more than that of one more attempt, which would be cut off.
         return next_s + (took_s if isinstance(ex, Problem) else 0.0) >= self._deadline_s
 
 

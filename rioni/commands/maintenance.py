@@ -103,7 +103,7 @@ class OrphanCleaner:
         abandoned = self._registry.abandoned_topics()
         self._refusals = Counter({each.topic: self._refusals[each.topic] for each in abandoned})
         deleted, silent = [], Counter[str]()
-        # Those with the fewest failed deletions first, so that failing ones don't delay the others.
+        # Topics with the fewest failed deletions first, so that failing ones don't delay the others.
         for each in sorted(abandoned, key=lambda each: self._refusals[each.topic]):
             if silent[each.storage_id] < REFUSALS_MAX and self._registry.storage(each.storage_id) is not None:
                 if self._delete(each):
@@ -252,7 +252,7 @@ class Retention:
         over = timelines.is_over(timeline, retention_ms, now_ms)
         try:
             store = self._stores.of(timeline.storage_id)
-            # Of a retention time longer than the epoch; stores take no times before it.
+            # The retention time may reach back before the epoch; stores take no times before it.
             store.delete_before(timeline.topic, max(0, now_ms - retention_ms))
             # The switch that closed it may have taken long, so events may be younger than its start.
             over = over and all(bounds.newest < bounds.oldest for bounds in store.bounds(timeline.topic))

@@ -54,7 +54,7 @@ ROUTES: dict[type, Route] = {
         timelines.find_orphaned_topics, command_permissions.broker_writer, allowed_in_read_only=True
     ),
     timelines.Repartition: Route(timelines.repartition, command_permissions.event_type_operator),
-    # It rolls back what a command of any subject has recorded.
+    # It rolls back the records of a command, whatever that one's subject.
     topics.AbandonTopicCreation: Route(
         topics.abandon_topic_creation, command_permissions.anyone, allowed_in_read_only=True
     ),

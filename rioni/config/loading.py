@@ -102,7 +102,7 @@ def _is_pattern(text: str) -> bool:
 #
 # In this order: the command line, the environment (`RIONI_PORT`), a TOML file (`rioni.toml` in the working directory,
 # or the one that `--config` or `RIONI_CONFIG` names), the default. A name that is no setting, and a value that can't be
-# used, are errors that name the place and what would be right. Former names of settings are read, with a warning.
+# used, are errors that name the place and a correct form. Former names of settings are read, with a warning.
 
 FILE = "rioni.toml"
 FILE_VARIABLE = "RIONI_CONFIG"

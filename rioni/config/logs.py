@@ -51,7 +51,7 @@ def configure(config: Config) -> None:
     logging._lock = _thread.RLock()  # type: ignore[attr-defined]  # noqa: SLF001 - taken when a logger is first used
     handler.setFormatter(ProcessorFormatter(foreign_pre_chain=_SHARED, processors=_last(config.log_format)))
     logging.basicConfig(handlers=[handler], force=True)
-    # PERF: nothing shows them, and what asks for the thread leaves 0.7 kB behind in each greenlet.
+    # PERF: nothing shows them, and asking for the thread leaves 0.7 kB in each greenlet.
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     level = logging.getLevelNamesMapping()[config.log_level.upper()]
     logging.getLogger("rioni").setLevel(level)
@@ -89,7 +89,7 @@ def _json(line: Any, **_options: Any) -> str:
     return visible_json(msgspec.json.encode(line, enc_hook=repr).decode())
 
 
-# --- Logs failures of what is tried again and again: the outage of a store is a few lines, not thousands ---
+# --- Logs failures of repeated attempts: the outage of a store is a few lines, not thousands ---
 
 EVERY_S = 60.0
 """Seconds after which the same failure is logged again, with the number of failures left out."""
@@ -213,7 +213,7 @@ class FailureLog:
                 failing.left_out += 1
                 return
             if notes := getattr(ex, "__notes__", ()):
-                # What only the operator may know, such as the hosts.
+                # Details that only the operator may know, such as the hosts.
                 where["cause"] = _in_one_line(" ".join(notes))
         if left_out := failing.left_out:
             where["left_out"], failing.left_out = left_out, 0

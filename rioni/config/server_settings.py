@@ -32,7 +32,7 @@ def _one_per_core() -> int:
 class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The settings of the server: its address, its data, and its authentication."""
 
-    # Where it listens and keeps its data
+    # Addresses and data
     host: Annotated[
         str,
         Meta(

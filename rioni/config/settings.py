@@ -16,7 +16,7 @@ from rioni.domain.access.authentication import Mode
 from rioni.domain.errors import RioniError
 
 
-# --- One setting: its name, what its value must be, and how it is read and shown ---
+# --- One setting: its name, the rules for its value, and how it is read and shown ---
 
 PREFIX = "RIONI_"
 _MASK = "***"

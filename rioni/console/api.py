@@ -28,7 +28,7 @@ NOT_HISTORICAL = ("stats", "ended-streams", "events", "cursors", "partitions", "
 """The endings of paths below them that show only the present."""
 PATH_BYTES_MAX = 4_000
 """The server takes 4,094 bytes of a line of a request; names from forms would pass by that."""
-# Headers of the browser that are meant for the console; and what the WSGI server made of the browser's body.
+# Headers of the browser that are meant for the console; and variables that the WSGI server made for the browser's body.
 _OWN = frozenset(
     (
         "HTTP_ACCEPT",
@@ -81,7 +81,7 @@ def decoded(content: bytes) -> Any:
         at = following.end()
     closed = _END.match(text, end)
     assert closed is not None, "an answer of the API is no JSON"
-    # What is behind the items is short.
+    # The text after the items is short.
     return {"items": items} | json.loads("{" + text[closed.end() :].lstrip(",")) if begin[1] else items
 
 

@@ -32,7 +32,7 @@ class BoundedTransport(httpx.HTTPTransport):
         Raises:
             httpx.TransportError: the answer is late, too large or compressed, also while it is read later.
         """
-        # Compressed, little could become much.
+        # A small compressed answer could become a large one.
         request.headers["Accept-Encoding"] = "identity"
         alarm = _Alarm(self)
         try:

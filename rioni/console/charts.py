@@ -65,7 +65,7 @@ def charts(visit: Visit, wanted: Iterable[Chart], **params: Any) -> Any:
             "query": query,
             "times": found["times"],
             "lines": [
-                # What has no series was zero all the time.
+                # A value without a series was zero all the time.
                 line._asdict() | {"values": known.get((line.name, line.value)) or [0.0] * len(found["times"])}
                 for line in chart.lines
             ],
@@ -108,7 +108,7 @@ def label_of(series: Mapping[str, Any]) -> str:
     return next(iter(series["labels"].values()), "")
 
 
-# --- rendering ---
+# --- Rendering ---
 
 
 def last(values: Values | None) -> float | None:

@@ -34,11 +34,11 @@ decode_at = json.JSONDecoder(parse_float=number).raw_decode
 def decode_typed(text: str) -> Any:
     """The value of JSON that a user typed; raises ValueError if it is not JSON, or has a member twice."""
     try:
-        # Python's decoder takes what is no JSON, such as NaN.
+        # Python's decoder accepts text that is not JSON, such as NaN.
         decode(text)
         return _typed.decode(text)
     except (RecursionError, msgspec.DecodeError) as ex:
-        # This one says where, by line and column.
+        # This decoder reports the line and column of the error.
         orjson.loads(text)
         raise ValueError(str(ex)) from ex
 

@@ -256,7 +256,7 @@ class ProviderCallbackResource:
             pending.state.encode(), (req.get_param("state") or "").encode()
         ):
             raise ProviderFailed("This login was not begun in this browser, or took too long. Begin again.")
-        # RFC 9207: providers say who they are, so that a code of one is never shown to another.
+        # RFC 9207: providers identify themselves, so that a code of one is never shown to another.
         if (issuer := req.get_param("iss")) is not None and not self._provider.is_issuer(issuer):
             raise ProviderFailed(f"{issuer} answered in place of {self._provider.name}")
         if error := req.get_param("error"):

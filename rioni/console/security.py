@@ -103,7 +103,8 @@ def _decoded(text: str) -> str:
     return escaped.encode().decode("unicode_escape").encode("latin-1").decode()
 
 
-# What every request of a browser passes: its session, protection against forged requests, and strict headers.
+# The checks that every request of a browser passes: its session, protection against forged requests, and strict
+# headers.
 
 CLIENT = "rioni.client"
 """The variable of a WSGI environment with the key of the client's address."""

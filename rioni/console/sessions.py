@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 # --- Sessions of browsers: the user's token and a secret against forged requests, sealed in a cookie ---
 #
-# Nothing is kept on the server but which sessions have ended, so that every worker and node that knows the key can
-# open a session. The cookie can't be read or changed by scripts or by the browser, is never sent with requests of
-# other sites, and only over connections that the browser considers secure.
+# The server keeps only a record of ended sessions, so that every worker and node that knows the key can open a session.
+# The cookie can't be read or changed by scripts or by the browser, is never sent with requests of other sites, and only
+# over connections that the browser considers secure.
 
 T = TypeVar("T")
 

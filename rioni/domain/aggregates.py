@@ -108,7 +108,7 @@ TOPICS: dict[str, type[DomainEvent]] = {
 """Every topic that may occur in the log; a topic is never renamed and never removed."""
 
 
-# --- The formats of the log: which class versions of which domain events each release reads and writes ---
+# --- The formats of the log: the class versions of domain events that each release reads and writes ---
 #
 # A release that adds a topic, or raises the class version of one, adds a format here. A log states the format in which
 # it is written. That is raised only when every live node can read the next one, so nodes of two releases can share a

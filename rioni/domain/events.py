@@ -211,7 +211,7 @@ def _unknown_members(value: Any, kind: inspect.Type, path: str = "") -> Iterator
             for index, member in enumerate(value):
                 yield from _unknown_members(member, item, f"{path}{index}.")
         case inspect.UnionType(types=types), _:
-            # At most one branch is an object, otherwise they could not be told apart.
+            # At most one branch is an object, otherwise they could not be distinguished.
             for branch in types:
                 yield from _unknown_members(value, branch, path)
 

@@ -105,7 +105,7 @@ def beyond_millisecond(timestamp: str) -> bool:
     return digits is not None and digits[1].strip("0") != ""
 
 
-# --- The time at which an event came to the broker, as its metadata say ---
+# --- The time at which an event came to the broker, from its metadata ---
 
 
 class _Metadata(msgspec.Struct):

@@ -16,7 +16,7 @@ from rioni.domain.errors import Unavailable
 from rioni.files.locks import lock, open_lock
 
 
-# Reads files without waiting for nobody: pipes that no program writes to, sockets and devices are errors at once.
+# Reads files without waiting for ever: pipes that no program writes to, sockets and devices are errors at once.
 
 _KINDS = {
     stat.S_IFIFO: "is a pipe",
@@ -203,7 +203,7 @@ def _fsync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
-# Keeps what the broker stores from other users of the machine, whatever their umask and the modes of folders are.
+# Keeps stored data from other users of the machine, whatever the process's umask and the modes of folders are.
 
 
 @contextlib.contextmanager

@@ -100,7 +100,7 @@ def _parts(coding: str) -> tuple[str, str, str]:
     return coding.partition(";")
 
 
-# Sends lists in pieces: what a client does not read is not made, so that a list of any length takes little memory.
+# Sends lists in pieces: they are made only as a client reads them, so that a list of any length takes little memory.
 
 K = TypeVar("K")
 

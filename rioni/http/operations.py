@@ -160,7 +160,7 @@ def allowed_operations(
     held: dict[str, set[str]] = {of: {"", *(names or ())} for of, names in rights.items()}
     if not access.is_auditor(caller.subject):
         held["broker"].add(_CREATE)
-    # Nothing is said of what was not named, and no operation on the broker asks the blacklist.
+    # Resources that were not named get no answer, and no operation on the broker checks the blacklist.
     event_types: dict[str, Sequence[str]] = {
         "broker": (),
         "event_type": (event_type or "",),

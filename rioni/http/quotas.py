@@ -23,8 +23,8 @@ from rioni.http.caller import client_key
 # --- The quotas that clients have used, in memory that the worker processes of a node share ---
 #
 # A bucket is one number: the time at which it is full again. That is the generic cell rate algorithm, in which a bucket
-# refills without a timer. Workers take no lock: of two that charge one client within the same microseconds one charge
-# may be lost, which is less than what a client saves that waits.
+# refills without a timer. Workers take no lock: if two charge one client within the same microseconds, one charge may
+# be lost, which is less than a client saves by waiting.
 
 CLIENTS_MAX = 8_192
 """Clients with buckets that are not full; further ones take the place of the one that has used least among `PROBES`."""
@@ -79,7 +79,7 @@ class SharedBuckets:
         self._full_at_s[place + 1 + quota] = full_at_s
 
 
-# --- Charges clients for changes, events and bytes, and says what is left (reference common#quotas) ---
+# --- Charges clients for changes, events and bytes, and reports what is left (reference common#quotas) ---
 #
 # The header fields are those of draft-ietf-httpapi-ratelimit-headers-10.
 

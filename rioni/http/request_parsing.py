@@ -137,7 +137,7 @@ def attribute(req: falcon.Request, name: str) -> Attribute | None:
     return Attribute(data_type, value)
 
 
-# --- Parses what requests for history have in common: rights, times, positions ---
+# --- Parses the common parts of requests for history: rights, times, positions ---
 
 AS_OF = "as_of"
 LOG_POSITION = "Log-Position"

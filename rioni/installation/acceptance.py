@@ -149,11 +149,11 @@ def accept_loss(config: Config, reason: str, also: Sequence[str] = ()) -> list[s
             found += _zookeeper_findings(config, directory, engine)
         else:
             found += mismatches(engine, directory.path)
-            # An older or a damaged file has no chains to compare; then that is what was found.
+            # An older or a damaged file has no chains to compare; the findings above cover that.
             with contextlib.suppress(DataDirectoryError, DamagedEvents):
                 found += chain_findings(engine, directory.path, SystemClock().now_ms())
         found += [*compared.findings, *also]
-        # Last, since closed topics are read for it; an accepted loss ends what the log says of them, whatever it is.
+        # Last, since closed topics are read for it; accepting a loss overrides the log's state for them.
         if not (found := found or _kafka_findings(config, engine)):
             return []
         with reading(engine) as connection:

@@ -132,7 +132,7 @@ def _anchors(engine: Engine, storage_id: str, span: Span) -> Sequence[_Anchor]:
         with contextlib.suppress(TypeError, ValueError):
             event = EventChainsAnchored.decode(bytes(memoryview(row.data)))
             heads = event.heads if event.storage == storage_id else ()
-        # An empty head stands for an entry of another storage, so that reading goes on behind it.
+        # An empty head stands for an entry of another storage, so that reading goes on after it.
         found += [_Anchor(row.position, milliseconds(row.recorded_at), head) for head in heads or (_NOTHING,)]
     return found
 
@@ -179,7 +179,7 @@ def _expired_too_early(engine: Engine, timeline: Timeline, partition: _Partition
     if present is None or since is None or partition.findings:
         return
     retention_ms = _shortest_retention_ms(engine, timeline.event_type, since.recorded_at_ms)
-    # A time in the future was recorded, or carried on, while a clock was wrong, and says nothing about the age.
+    # A time in the future was recorded, or carried on, while a clock was wrong, and shows nothing about the age.
     if retention_ms is None or now_ms >= since.recorded_at_ms > now_ms - retention_ms + TOLERANCE_MS:
         yield (
             f"the events before position {present.first} are gone, the last of which was stored after entry "
@@ -201,7 +201,7 @@ def _shortest_retention_ms(engine: Engine, event_type: str, since_ms: int) -> in
                 continue
             retention_ms = msgspec.json.decode(row.after, type=EventType).retention_ms
             if milliseconds(row.recorded_at) <= since_ms:
-                shortest = retention_ms  # what was in effect then
+                shortest = retention_ms  # the setting in effect then
             elif retention_ms is not None:
                 shortest = retention_ms if shortest is None else min(shortest, retention_ms)
     return shortest

@@ -161,7 +161,7 @@ def _least_ends(timeline: Timeline, marks: Mapping[str, str]) -> list[int]:
     return least_ends(timeline, marks) if accepted is None else ends_of(accepted)
 
 
-# The storages of type kafka with what the registry says about them, and their stores, opened to be read only.
+# The storages of type kafka with their timelines in the registry, and their stores, opened for reading only.
 
 
 class KafkaStorage(NamedTuple):

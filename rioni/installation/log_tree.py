@@ -22,7 +22,7 @@ from rioni.storage.sql.engines import reading
 from rioni.storage.sql.read_only import any_text
 
 
-# Which keys sign the checkpoints of a log: those that it names, or those that follow a key that an auditor trusts.
+# The keys that sign the checkpoints of a log: those that it names, or those that follow a key that an auditor trusts.
 
 
 def known_keys(connection: Connection, trusted: Sequence[Verifier] = ()) -> list[Verifier]:

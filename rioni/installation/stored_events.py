@@ -25,8 +25,8 @@ from rioni.storage.sql.engines import reading
 
 # --- Compares the events of embedded storages with their hash chains in the internal log ---
 #
-# That a partition's chain is consistent in itself is checked by `rioni.storage.embedded.events.verification`; this
-# module compares it with what the log recorded: see `rioni.installation.anchored_heads`.
+# The consistency of each chain in itself is checked by `rioni.storage.embedded.events.verification`; this module
+# compares it with what the log recorded: see `rioni.installation.anchored_heads`.
 
 
 def chain_findings(engine: Engine, data: Path, now_ms: int) -> Iterator[str]:

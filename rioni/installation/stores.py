@@ -258,7 +258,8 @@ def shown(texts: list[str]) -> str:
     return "; ".join(texts[:TOPICS_SHOWN_MAX]) + more
 
 
-# Which embedded files `rioni verify` compares with what this release makes; see `rioni.storage.embedded.structure`.
+# The embedded files that `rioni verify` compares with those that this release makes; see
+# `rioni.storage.embedded.structure`.
 
 
 def structure_checks(config: Config) -> Iterator[tuple[str, Callable[[], Iterable[str]]]]:

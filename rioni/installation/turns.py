@@ -58,7 +58,7 @@ class Turns:
 
     def release(self, client: str) -> None:
         """Give back a place that a client has taken: the next one in turn takes it."""
-        # As if it still had the place: of clients with one each, another one is next.
+        # Counted as if the client still had the place: of clients with one each, another one is next.
         following = min(self._waiting, key=self._taken_by) if self._waiting else None
         if left := self._taken[client] - 1:
             self._taken[client] = left

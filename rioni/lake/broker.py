@@ -141,7 +141,7 @@ class Broker:
         """The bounds of the partitions of an event type, as they are now."""
         found = self._get(f"{_path(name)}/partitions", list[_Partition])
         for each in found:
-            # Names of partitions become parts of requests, and of what tables and checkpoints keep.
+            # Names of partitions become parts of requests, and of the state in tables and checkpoints.
             if not _PARTITION.fullmatch(each.partition):
                 raise Unavailable(
                     f"{self._server.url} names a partition of {name} {each.partition!r:.100}, which is no number."

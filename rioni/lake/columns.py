@@ -46,7 +46,7 @@ def distinct(names: Collection[str]) -> bool:
 
 # The types of columns by an Avro schema, of its values as they are in JSON (reference schemas#avro-data-as-json).
 #
-# Logical types are as what they are based on: `timestamp-millis` is an integer of milliseconds.
+# Logical types have the types that they are based on: `timestamp-millis` is an integer of milliseconds.
 
 _TYPES = {
     "boolean": pa.bool_(),

@@ -103,7 +103,7 @@ def _application(partition: str) -> str:
 
 
 def _commit(transactions: list[Transaction]) -> CommitProperties:
-    # Without retries, by which delta-rs would append behind what another process has appended.
+    # Without retries, by which delta-rs would append after the rows of another process.
     return CommitProperties(app_transactions=transactions, max_commit_retries=0)
 
 

@@ -19,10 +19,11 @@ from rioni.lake.rows import misfit, record_batch
 from rioni.lake.table import DAY, EVENTS, QUARANTINE, Lake, Progress, plain_schema
 
 
-# --- The columns of a table: how those that an event type has now are put into those that the table has already ---
+# --- The columns of a table: those that an event type has now, mapped to those that the table has ---
 #
 # The type of a column never changes, since neither Delta nor Iceberg widens integers to numbers or numbers to text in a
-# table with rows. What no longer fits gets a further column, `amount__2` after `amount`; an event has a value in one.
+# table with rows. A value that no longer fits gets a further column, `amount__2` after `amount`; an event has a value
+# in one.
 
 
 class Column(NamedTuple):
@@ -57,7 +58,7 @@ def place_columns(table: pa.Schema | None, events: pa.Schema) -> list[Column]:
     columns = []
     for each in events:
         column = _place(known, each)
-        # Most engines do not tell names apart by their case.
+        # Most engines do not distinguish names by case.
         known[column.name.lower()] = (column.name, pa.null())
         columns.append(column)
     return columns

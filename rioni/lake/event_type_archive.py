@@ -192,7 +192,7 @@ class EventTypeArchive:
         places = self._places
         return places is not None and all(places.get(each.name) == each.newest for each in partitions)
 
-    # --- retention ---
+    # --- Retention ---
 
     def _starts(
         self,
@@ -251,7 +251,7 @@ class EventTypeArchive:
             tables.expire(since)
         self._expired_on = today
 
-    # --- metrics ---
+    # --- Metrics ---
 
     def _measure(self, event_type: ArchivedEventType, partitions: Sequence[Partition], now: datetime) -> int:
         """Set the metrics; how many events are not in the table yet."""

@@ -203,7 +203,7 @@ class IcebergEvents:
         if self._table is None:
             return
         with _translated(self._text, self._secrets), warnings.catch_warnings():
-            # That there were none.
+            # The library warns if there are no such rows.
             warnings.simplefilter("ignore", UserWarning)
             self._forbid_retries()
             self._table.delete(f"{DAY} < '{before}'")

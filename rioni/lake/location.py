@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from rioni.domain.errors import Invalid
 
 
-# Where a lake is: a folder, or a bucket of an S3-compatible service, with its credentials from the environment.
+# The location of a lake: a folder, or a bucket of an S3-compatible service, with its credentials from the environment.
 
 _VARIABLES = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_REGION", "AWS_ENDPOINT_URL")
 _REGION_DEFAULT = "us-east-1"

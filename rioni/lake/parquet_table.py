@@ -144,7 +144,7 @@ class ParquetEvents:
         if not orphans:
             return
         if self._manifest is None:
-            # Nothing to be repeated: a manifest that says that there is nothing yet.
+            # There is no manifest to repeat: commit one that says that there is nothing yet.
             empty = base64.b64encode(pa.schema([]).serialize()).decode()
             self._commit(Manifest(0, self._event_type, None, {}, empty, []), [])
         else:

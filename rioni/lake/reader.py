@@ -97,7 +97,7 @@ class Reader:
                     break
                 if is_enough():
                     return
-        # What follows the last event may be deletions, and the like, which streams do not deliver.
+        # Positions after the last event may hold deletions and the like, which streams do not deliver.
         buffer.ended.add(partition)
 
     def _stream(
@@ -115,7 +115,7 @@ class Reader:
         """The events of a batch with their places; the batch itself names only that of the last one."""
         count = len(batch.events)
         first = last.position - count + 1
-        # Behind a switch of the timeline, events of the one before may stand first.
+        # After a switch of the timeline, events of the previous one may come first.
         if count == 1 or (last.order, first) == (before.order, before.position + 1):
             places = [TimelinePosition(last.order, first + number) for number in range(count)]
             return list(zip(places, map(bytes, batch.events), strict=True))

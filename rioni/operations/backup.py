@@ -47,7 +47,7 @@ def host_jobs(config: Config) -> Callable[[str, JobReport], None]:
     records = JobRecords(EmbeddedJobs(path), SystemClock(), direct)
 
     def tell(job_id: str, report: JobReport) -> None:
-        # A wrong folder is none of a broker's; the job says so itself.
+        # A wrong folder belongs to no broker; the job reports the error itself.
         if (config.data / "registry.db").exists():
             with private_umask():
                 _share(path)

@@ -38,7 +38,7 @@ from rioni.storage.signing_key import load_key, replace_key
 from rioni.storage.sql.engines import reading
 
 
-# --- Signs checkpoints and makes proofs for auditors at the command line: beside a running broker or on a copy ---
+# --- Signs checkpoints and makes proofs for auditors at the command line: next to a running broker or on a copy ---
 
 NO_KEY = "This log names no signing key yet: a broker records it soon after its start. Run `rioni serve`."
 
@@ -168,7 +168,7 @@ def _text(data: bytes) -> str:
     return base64.b64encode(data).decode()
 
 
-# --- Exports the log for auditors: all entries or some, with a signed checkpoint and what verifies them offline ---
+# --- Exports the log for auditors: all entries or some, a signed checkpoint, and a script to verify them offline ---
 
 ENTRIES_PER_READ = 64
 """An entry may hold a schema of 256 kB."""

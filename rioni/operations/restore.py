@@ -340,7 +340,7 @@ def _exchange(data: Path, exchange: Exchange) -> None:
     if exchange.old:
         kept.mkdir(mode=0o700, exist_ok=True)
     for name in exchange.old:
-        # A file that is no longer in the folder of the restored ones is one of them.
+        # A file that has already left the folder of restored files is itself a restored one.
         if (data / name).exists() and (name not in exchange.new or (staging / name).exists()):
             (data / name).rename(kept / name)
     if exchange.old:

@@ -315,7 +315,7 @@ def on_trust(key: str | None, *, signed: bool, seen: bool) -> Iterator[str]:
         yield "The checkpoint is signed by the key in the export; give the one that you trust with --key."
 
 
-# --- audit tables ---
+# --- Audit tables ---
 
 
 def statement(manifest: Mapping[str, Any]) -> str:

@@ -50,7 +50,8 @@ class SqlCheckpointedLogReader:
             entries = self._log.entries(after, limit)
             if len(entries) < limit:
                 return entries
-            # The last transaction may go on behind them. Others of the same command may lie before those of others.
+            # The last transaction may go on after these entries; its command's other entries may lie before those of
+            # others.
             last, end = entries[-1].origin.command_id, len(entries)
             while end and entries[end - 1].origin.command_id == last:
                 end -= 1

@@ -144,7 +144,7 @@ class _Stream:
 
 def _entry(row: Row) -> LogEntry:
     origin = Origin(**{name: row[name] for name in ("actor", "client", "flow_id", "command_id", "recorded_at")})
-    # A damaged integer is no buffer, and `bytes` would make so many zeros of it.
+    # A damaged integer is no buffer, and `bytes` would make that many zeros of it.
     event = TOPICS[row["topic"]].decode(bytes(memoryview(row["data"])))
     return LogEntry(
         position=row["position"], stream=UUID(row["stream"]), version=row["version"], event=event, origin=origin

@@ -24,7 +24,7 @@ from rioni.domain.timelines.topics import AbandonedTopic, TopicCreation
 from rioni.projections.queries import schemas
 
 
-# --- The in-memory registry: what publishing and consuming need, kept current from the log ---
+# --- The in-memory registry: the data for publishing and consuming, kept current from the log ---
 
 ENTRIES_PER_READ = 1_000
 

@@ -88,7 +88,7 @@ def _by_address(app: Any) -> Any:
     """An application whose work in pools counts for the address of a browser, until the API knows the user."""
 
     def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
-        # Of the connection's last request there may be another client.
+        # The connection's last request may have been another client's.
         environ[CLIENT_VARIABLE] = client = address_key(environ.get("REMOTE_ADDR"))
         CLIENT.set(client)
         return app(environ, start_response)

@@ -33,7 +33,7 @@ ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
 def bound_requests() -> None:
     """Have gunicorn parse requests as `BoundedRequest`; call it once before it starts."""
     RequestParser.mesg_class = BoundedRequest
-    # PERF: gunicorn looks for the rest of each body once more, which `handle_request` has read.
+    # PERF: gunicorn checks for the rest of each body again, which `handle_request` has read.
     RequestParser.finish_body = lambda *_: True
 
 
@@ -72,7 +72,7 @@ class BrokerWorker(ggevent.GeventWorker):  # type: ignore[misc]  # gunicorn has 
         """Set the handlers of signals in the new process; gunicorn calls it."""
         super().init_signals()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
-        # That of a terminal reaches every process; the master sees to it.
+        # A terminal sends SIGHUP to every process; the master handles it.
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
     def run(self) -> None:
@@ -94,7 +94,7 @@ class BrokerWorker(ggevent.GeventWorker):  # type: ignore[misc]  # gunicorn has 
         config = self.app.config
         deadlines = Deadlines(config.header_timeout_s, config.body_timeout_s, config.body_bytes_per_s_min)
         sock = DeadlineSocket(client, deadlines, time.monotonic)
-        # Those of a Unix socket have none.
+        # Clients of a Unix socket have no address.
         address = address_key(addr[0] if addr else "")
         self._open.add(sock, address)
         if not self.alive:
@@ -139,7 +139,7 @@ class BrokerWorker(ggevent.GeventWorker):  # type: ignore[misc]  # gunicorn has 
             finally:
                 sock.flush()
         except TimeoutError as ex:
-            # A client that has stopped reading is cut off; gunicorn knows what a reset is, and makes no fuss of it.
+            # A client that has stopped reading is cut off; gunicorn handles such a reset quietly.
             raise ConnectionResetError(errno.ECONNRESET, "the client does not read") from ex
         finally:
             self.app.hub_watch.request_ends()
@@ -162,7 +162,8 @@ class BrokerWorker(ggevent.GeventWorker):  # type: ignore[misc]  # gunicorn has 
         for sock in [each for each in self._open if each.idle]:
             sock.stop_reading()
 
-    # Ctrl-C reaches every process of the terminal; leaving is graceful all the same, and the master sees to the end.
+    # Ctrl-C reaches every process of the terminal; a worker leaves gracefully all the same, and the master controls the
+    # end.
     def handle_quit(self, sig: int, frame: Any) -> None:
         """End as gracefully as on SIGTERM."""
         self.handle_exit(sig, frame)

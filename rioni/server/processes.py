@@ -159,7 +159,7 @@ class Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no typ
             "limit_request_fields": HEADERS_MAX,
             "limit_request_field_size": HEADER_BYTES_MAX,
             "graceful_timeout": config.shutdown_timeout_s,
-            # The faster one, if it is installed, lets pass what is ambiguous.
+            # The faster parser, if it is installed, accepts ambiguous requests.
             "http_parser": "python",
             # Names with an underscore are dropped but for these; nothing else that a proxy may add is believed.
             "forwarder_headers": "SPAN_CTX",
@@ -225,7 +225,7 @@ class Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no typ
     def follow_lags(self, worker: Worker) -> None:
         """Keep the lags of subscriptions up to date until the worker ends."""
         took_s = 0.0
-        # What takes long pauses for as long.
+        # Pause for as long as the last round took.
         while not self._leaving.wait(max(LAGS_TICK_S, took_s)):
             begin_s = time.monotonic()
             worker.follow_lags()

@@ -121,7 +121,7 @@ class MetricsHistory:
         """Take a sample, if it is time to. Blocks on the files of the metrics."""
         now_s = self._clock.monotonic()
         if now_s >= self._due_at_s and self._elected.held():
-            # In step with the time before, unless that was long ago.
+            # Samples keep their rhythm, unless the last one was due long ago.
             self._due_at_s = max(self._due_at_s + EVERY_S, now_s + EVERY_S / 2)
             self._runner.run("taking samples of metrics", self._sample)
 
@@ -157,7 +157,7 @@ class RebuildGauges:
         self._metrics.rebuild_phase_ratio.set(0 if found is None else found.done / max(1, found.total))
 
 
-# --- Has a worker tell the others about itself, for `GET /nodes` ---
+# --- Has a worker report about itself to the others, for `GET /nodes` ---
 
 
 class WorkerReporter:

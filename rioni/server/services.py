@@ -175,7 +175,7 @@ def build_kpi_feed(base: Infrastructure, services: Services, usage: UsageRecorde
     )
 
 
-# Brings users' projections up to date that are behind the log: new ones, and those of nodes that lacked them.
+# Brings users' projections that lag behind the log up to date: new ones, and those of nodes that lacked them.
 
 ENTRIES_PER_TRANSACTION = 200
 """The log is locked meanwhile: some hundredths of a second."""

@@ -139,7 +139,7 @@ def worker(
         dependencies.stopping.set()
         wake()
 
-    # Of the workers of this node, for what one of them does for all.
+    # Elected among the workers of this node, for work that one of them does for all.
     elected = FileLeadership(directory.scratch / "elected")
     lags = Lags(base, metrics, elected)
 

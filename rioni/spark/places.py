@@ -178,7 +178,7 @@ def check_not_ahead(places: Mapping[str, TimelinePosition], partitions: Mapping[
             )
 
 
-# --- Splits what is to be read into ranges, one for each task ---
+# --- Splits the events to be read into ranges, one for each task ---
 
 
 @dataclass(frozen=True)
@@ -225,7 +225,7 @@ def _split(locator: Locator, whole: Range, events_max: int) -> Iterator[Range]:
         yield Range(name, partition, after, to, min(events_max, total - number * events_max), whole.created_at)
 
 
-# --- Filters that Spark hands down, as bounds of what is read ---
+# --- Filters that Spark hands down, as bounds of the read ---
 
 
 class Bounds(msgspec.Struct):
@@ -243,7 +243,7 @@ class Bounds(msgspec.Struct):
         for name, places in kept_ends.items():
             for partition, end in places.items():
                 start = kept_starts.get(name, {}).get(partition, end)
-                # Where an earlier timeline ends is not known here: only the last one can be cut.
+                # The end of an earlier timeline is not known here: only the last one can be cut.
                 if self.after is not None and self.after.order >= end.order:
                     kept_starts[name][partition] = max(start, min(self.after, end))
                 if self.to is not None and self.to.order == end.order:

@@ -122,7 +122,7 @@ class EventBatchReader(DataSourceReader):
     def partitions(self) -> list[Range]:
         """A range for each task; blocks until the broker answers."""
         locator = Locator(self._options)
-        # Before the places: the tasks check that these are of the same event type.
+        # Identities are read before the places: the tasks check that these are of the same event type.
         identities = locator.identities(locator.event_types)
         starts, ends = self._bounds.narrow(locator.starts(), locator.ends())
         return list(split(locator, starts, ends, identities, self._options.events_per_task))
@@ -130,7 +130,7 @@ class EventBatchReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The events of a range, as Arrow batches."""
         if not isinstance(partition, Range):
-            return iter(())  # Spark makes a task of its own where there is nothing to read.
+            return iter(())  # Spark makes a task of its own if there is nothing to read.
         return read_range(self._options, self._schema, partition, self._bounds.admits if self._bounds.places else None)
 
 

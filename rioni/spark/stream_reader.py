@@ -35,7 +35,7 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> Offsets:  # noqa: N802 - Spark's name
         """The offsets at which a new query begins."""
         locator = Locator(self._options)
-        # Before the places: the first micro-batch checks that these are of the same event type.
+        # Identities are read before the places: the first micro-batch checks that these are of the same event type.
         identities = locator.identities(locator.event_types)
         return _written(locator.starts(), identities)
 
@@ -58,7 +58,7 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         newest = self._newest(locator)
         for name, partitions in newest.items():
             check_not_ahead(begin.get(name, {}), partitions, f"The checkpoint of {name}")
-        # The micro-batches up to `start` are processed; Spark says so only when there is a further one.
+        # The micro-batches up to `start` are processed; Spark reports that only when there is a further one.
         self._commit(locator, start)
         target = self._target or _ends(newest)
         added = {name: places.keys() - begin.get(name, {}).keys() for name, places in target.items()}
@@ -76,7 +76,7 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The events of a range, as Arrow batches."""
         if not isinstance(partition, Range):
-            return iter(())  # Spark makes a task of its own where there is nothing to read.
+            return iter(())  # Spark makes a task of its own if there is nothing to read.
         return read_range(self._options, self._schema, partition)
 
     def commit(self, end: Offsets) -> None:

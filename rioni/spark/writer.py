@@ -221,7 +221,7 @@ class EventWriter(DataSourceArrowWriter):
         Rows(schema)
         self._has_metadata = _has_metadata(options)
         self._options, self._schema = options, schema
-        # Fixed on the driver: the tasks, and their repetitions, get the same.
+        # These are fixed on the driver: the tasks, and their repetitions, get the same values.
         self._job = options.job or str(uuid.uuid4())
         self._now = datetime.now(UTC).isoformat()
 

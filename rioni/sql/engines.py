@@ -11,7 +11,7 @@ from sqlalchemy.engine import URL
 from rioni.domain.errors import Unavailable
 
 
-# What every SQLAlchemy engine of the registry's database needs: PostgreSQL's driver, real transactions on SQLite.
+# Setup of every SQLAlchemy engine of the registry's database: PostgreSQL's driver, real transactions on SQLite.
 
 WRITES = "rioni_writes"
 """Execution option of connections: whether their transactions on SQLite lock the file for writing from the start."""

@@ -30,7 +30,7 @@ class SharedChangeFlags:
         flags, found = self._flags[:], []
         at = flags.find(RAISED)
         while at >= 0:
-            # Lowered before the caller looks at what has changed: what changes after that raises it again.
+            # Lowered before the caller checks for changes: any change after that raises it again.
             self._flags[at] = 0
             found.append(at)
             at = flags.find(RAISED, at + 1)

@@ -186,7 +186,7 @@ class BrokerProcess:
         """The log of the broker; empty if it was started elsewhere."""
         return "" if self._folder is None else (self._folder / "log").read_text(errors="replace")
 
-    # --- faults and time ---
+    # --- Faults and time ---
 
     def fail_next(
         self,

@@ -59,7 +59,7 @@ def listener() -> socket.socket:
     try:
         listening.bind(str(beside))
         listening.listen(PARALLEL_MAX)
-        # Those who find it can connect; what is there was left by one that was killed.
+        # Clients that find the socket can connect; a socket already there was left by a killed process.
         beside.replace(path())
     except OSError:
         listening.close()

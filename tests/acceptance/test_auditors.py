@@ -1,4 +1,4 @@
-"""What those may do whom `audit_readers` names: read the past, all ways alike, and create nothing."""
+"""The rights of users named in `audit_readers`: they read the past, by every way alike, and create nothing."""
 
 import pytest
 

@@ -107,7 +107,7 @@ class Case:
     values: dict[str, str] = field(default_factory=dict)
     headers: dict[str, str] = field(default_factory=dict)
     or_else: str = ""
-    """The error for roles that lack the second right, where there are two."""
+    """The error for roles that lack the second right, if there are two."""
 
 
 SHOWN_TO_AUDITORS = frozenset(
@@ -120,7 +120,7 @@ SHOWN_TO_AUDITORS = frozenset(
         "GET /storages/{storage_id}",
     }
 )
-"""What only the broker's readers see now, but all who may read history see as it was."""
+"""Operations whose present answer only the broker's readers see, and past ones all who may read history."""
 
 CASES = [
     Case("GET /event-types", UID, EVERYBODY, 200),

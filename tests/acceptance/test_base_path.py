@@ -50,7 +50,7 @@ def broker(tmp_path_factory):
 
 @pytest.fixture(params=["the printed address", "removed", "left"])
 def url(request, broker):
-    """Where clients find the broker; nothing may be asked for elsewhere."""
+    """Yield the URL at which clients find the broker; requests for anything outside of it fail the test."""
     if request.param == "the printed address":
         yield broker.url
         return

@@ -19,7 +19,7 @@ from tests.support.waiting import WAIT_S, wait_until
 pytestmark = pytest.mark.slow
 
 MEMBERS = 2_500
-"""Of a schema of 200 kB, which takes 8 MB and more when it is compiled."""
+"""Number of members that make a schema of 200 kB, which takes 8 MB or more when it is compiled."""
 EVENT_TYPES = 16
 CREATED, CONNECTIONS = 50, 30
 

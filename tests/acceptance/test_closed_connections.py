@@ -1,4 +1,4 @@
-"""What becomes of a subscription's stream when its connection is closed (reference streams#disconnected-clients)."""
+"""A subscription's stream after its connection is closed (reference streams#disconnected-clients)."""
 
 import contextlib
 import json
@@ -36,7 +36,7 @@ def _half_close(connection: socket.socket) -> None:
 
 
 class _RawStream:
-    """A stream over a bare socket, which is read as far as is asked for."""
+    """A stream over a bare socket, read only when a test asks for events."""
 
     def __init__(self, connection: socket.socket, path: str) -> None:
         self.connection = connection

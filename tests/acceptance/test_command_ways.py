@@ -125,7 +125,7 @@ ROWS = {
     for command, ways in rows_of("authorization", "Commands that ask a broker")
 }
 PROPOSING = {"GET /event-types", "GET /subscriptions"}
-"""Asked as well where a name is not found, or nothing is: for names that may be meant."""
+"""Further requests if a name, or anything at all, is not found: for names that may be meant."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What applies to every request: reference common#requests.
+"""Rules that apply to every request: reference common#requests.
 
 Source: reference common#responses, common#problems, operations#service-endpoints.
 """

@@ -50,7 +50,7 @@ def drip(server, head, byte=b"x"):
 
 
 def _all_of(connection):
-    """What the server sends before it closes the connection, which it resets if a byte arrives at that moment."""
+    """Return all that the server sends before it closes the connection, or resets it as a byte arrives just then."""
     said = connection.recv(65_536)
     connection.settimeout(30)
     with contextlib.suppress(ConnectionResetError):

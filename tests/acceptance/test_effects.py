@@ -141,7 +141,7 @@ def test_each_step_of_a_check_is_missed_if_it_is_taken_away(tmp_path):
 
 
 def noticed(steps, watched, wanted):
-    """Those of the wanted steps without which a request is not refused any more."""
+    """The steps of `wanted` that are needed: without one of them, some request is no longer refused."""
     found, passing = set(), {}
     cases = [*further_refusals(watched)]
     if watched.mode == "full":

@@ -44,7 +44,7 @@ class Source:
         return {}
 
     def events(self, count):
-        """The events of the next batches, at least so many."""
+        """The events of the next batches, at least `count`."""
         deadline = Deadline(f"{count} events")
         found: list = []
         while len(found) < count:

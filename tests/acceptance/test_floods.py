@@ -1,4 +1,4 @@
-"""What one client fills leaves room for others: each shared budget of a worker, filled by each who can.
+"""A client that fills a shared budget of a worker leaves room for others: each budget, and each client that can.
 
 A stranger has no token, or a bad one; a user has a valid token and no rights; an auditor and an owner have rights.
 """
@@ -45,7 +45,7 @@ SETTINGS = {
     "RIONI_BODY_TIMEOUT_S": "600",
 }
 USERS = ("stups_nakadi", "auditor", "other", "user", "writer")
-"""Those who fill something, and those who want something, are not the same; `user` has no rights."""
+"""The users; the one that fills something is never the one that needs it. `user` has no rights."""
 LARGE, SMALL = 16, "floods.small"
 
 

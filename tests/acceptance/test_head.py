@@ -21,7 +21,7 @@ WITHOUT_BODY = {"transfer-encoding", "connection"}
 
 @pytest.fixture
 def address(client, create, name, subscribe):
-    """Returns the address of a route, with resources that exist where this test can make them."""
+    """Returns the address of a route, with resources that exist if this test can make them."""
     create(name)
     publish_orders(client, name, "1")
     known = PARAMETERS | {"name": name, "subscription_id": subscribe(name)}

@@ -1,4 +1,4 @@
-"""What the broker accepts, however odd, it can read again: all answers are the same after a restart.
+"""The broker can read all that it accepts, however odd: all answers are the same after a restart.
 
 Valid bodies of every operation that writes get odd values, one at a time; `verify` has nothing to say about the result.
 """
@@ -85,7 +85,7 @@ READ = (
     "/settings/features",
 )
 BETWEEN = ("/event-types/{name}", "/event-types/{name}/timelines", "/subscriptions/{subscription_id}/cursors")
-"""What is read after each write, since the next one may take its place."""
+"""Paths that are read after each write, since the next write may replace the value."""
 
 
 def served(folder):
@@ -105,7 +105,7 @@ def with_odd_values(operation, rng, numbers):
 
 
 def parts(value, path=()):
-    """A value and all values in it, behind the path of each."""
+    """A value and all values in it, each after its path."""
     yield path, value
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for name, each in inner:

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.both_modes
 
 @pytest.fixture
 def shown(client):
-    """A metric of a subscription, on the worker or node that answers; None where it is not shown."""
+    """A metric of a subscription, on the worker or node that answers; None if it is not shown."""
 
     def shown(subscription, what):
         for line in client.get("/metrics", headers=PROMETHEUS).text.splitlines():

@@ -52,7 +52,7 @@ def data(tmp_path):
 
 
 def consume(server, subscription, count):
-    """Read so many events and commit them; return their order ids."""
+    """Read `count` events and commit them; return their order ids."""
     path = f"/subscriptions/{subscription}/events?batch_limit=1&batch_flush_timeout=1"
     order_ids = []
     with server.client() as other, server.client() as client, open_stream(other, path) as stream:
@@ -88,7 +88,7 @@ def history(data):
 
 
 def interrupt_changes(data):
-    """Leave behind the state of a process that died during a switch of `c`, and during a repartitioning of `d`."""
+    """Leave the state of a process that died during a switch of `c`, and during a repartitioning of `d`."""
     with (
         prepare_startup(Config(data=data)) as directory,
         closing(build_infrastructure(Config(data=data), directory)) as base,

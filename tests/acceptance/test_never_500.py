@@ -134,7 +134,7 @@ BORDERS = (
 )
 """The first and the last values of types, and what lies beyond them."""
 IN_PATHS = defaultdict(lambda: "0", name="fuzz.a", subscription_id=SUBSCRIPTION_ID, storage_id="default")
-"""What stands in paths whose queries are tried."""
+"""Values for the names in paths whose queries are tried."""
 
 
 def test_borders_of_all_types_in_any_query_are_answered_by_client_errors(client):

@@ -8,7 +8,7 @@ from tests.support.waiting import wait_until
 pytestmark = pytest.mark.both_modes
 
 WORKERS = 2
-"""Of one server, or one for each of two nodes."""
+"""Worker processes in total: two of one server, or one on each of two nodes."""
 
 
 def test_all_workers_of_all_nodes_report(client):

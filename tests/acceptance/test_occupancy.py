@@ -61,5 +61,5 @@ def test_nodes_of_one_cluster_share_a_database_and_nodes_of_others_are_rejected(
 
 
 def with_other_host_names(shared):
-    """The same ZooKeeper servers under other host names."""
+    """Settings that name the same ZooKeeper servers by other host names."""
     return {"RIONI_ZOOKEEPER": shared["RIONI_ZOOKEEPER"].replace("127.0.0.1", "localhost")}

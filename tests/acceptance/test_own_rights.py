@@ -1,4 +1,4 @@
-"""What `/rights` tells before is what the operations answer then, whatever refuses them.
+"""Operations answer as `/rights` has predicted, whichever check refuses them.
 
 Source: reference authorization#own-rights. The requests are made in this process, see tests/support/ways.py.
 """
@@ -60,7 +60,7 @@ REFUSED = (401, 403, 503)
 
 
 def told(broker, token, event_type=ET):
-    """What the broker tells a client of its rights."""
+    """The answer of `/rights` to a client."""
     query = f"event_type={event_type}&subscription_id={broker.names['subscription_id']}"
     answer = broker.broker.ask("GET", f"/rights?{query}", token=token)
     assert answer.status == 200, answer
@@ -68,7 +68,7 @@ def told(broker, token, event_type=ET):
 
 
 def compared(broker, token):
-    """The ways that are allowed by what is told of them, and those that are in fact; and what is told of rights."""
+    """The ways that `/rights` reports as allowed, the ways that are in fact allowed, and the answers of `/rights`."""
     of = {event_type: told(broker, token, event_type) for event_type in {about(name) for name in ASKED} | {ET}}
     assert of[ET]["operations"].keys() == ASKED.keys()
     said = {name for name in ASKED if of[about(name)]["operations"][name] == "allowed"}

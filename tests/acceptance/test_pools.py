@@ -54,7 +54,7 @@ def stopped_holder(*paths):
 
 
 def answers_of(work, count):
-    """The statuses of so many rounds of requests, and the longest duration, in seconds."""
+    """The statuses of `count` rounds of requests, and the longest duration, in seconds."""
     statuses, longest_s = set(), 0.0
     for number in range(count):
         begun_s = time.monotonic()
@@ -117,7 +117,7 @@ def test_a_storage_that_hangs_does_not_affect_others(tmp_path, name):
 
 
 def test_evaluations_of_filters_do_not_delay_changes_even_of_the_same_client(tmp_path, name):
-    """Both are measured in one run: where they shared a pool, a change took some 90 times as long beside them."""
+    """Both are measured in one run: with a shared pool, a change took some 90 times as long meanwhile."""
     events = [{"a": ["x" * 12_000]}] * 20
     body = {"filter": " || ".join(["event.a == 1"] * 60), "events": events}
     with running_server(tmp_path / "data", "--workers", "1") as server, server.client() as client:

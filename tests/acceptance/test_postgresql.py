@@ -124,7 +124,7 @@ def test_while_the_database_is_suspended_streams_continue(server, postgres, clie
 
 
 def test_while_a_known_change_can_not_be_read_streams_continue(server, postgres, create, name):
-    """Each worker was told of a change, but the database does not answer when it asks for it."""
+    """Each worker was notified of a change, but the database does not answer its query."""
     create(name)
     with (
         psycopg.connect(postgres.get_uri()) as holder,

@@ -38,7 +38,7 @@ CHARGED = {
     "DELETE /storages/{storage_id}",
     "PUT /storages/default/{storage_id}",
 }
-"""What appends to the internal log."""
+"""Operations that append to the internal log."""
 
 FREE = {
     # Charged for events, not as changes.

@@ -18,7 +18,7 @@ BEGIN = {"X-Nakadi-Cursors": '[{"partition":"0","offset":"BEGIN"}]'}
 LONG, SHORT = {"retention_time": 345_600_000}, {"retention_time": 1}
 OFTEN = SETTINGS | {"RIONI_RETENTION_INTERVAL_S": "1", "RIONI_RETENTION_MIN_MS": "1"}
 ROUNDS = 2
-"""So many that at least one run has been complete."""
+"""Rounds of retention after which at least one run has been complete."""
 
 
 @pytest.fixture(
@@ -61,7 +61,7 @@ def switch(client, name, storage_id):
 
 
 def ends(client, name):
-    """The oldest and the newest offset; where no events are left, the oldest one is behind the newest."""
+    """The oldest and the newest offset; if no events are left, the oldest is greater than the newest."""
     found = client.get(f"/event-types/{name}/partitions/0").json()
     return found["oldest_available_offset"], found["newest_available_offset"]
 

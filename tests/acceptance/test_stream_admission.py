@@ -1,4 +1,4 @@
-"""Which streams of a subscription are admitted, and what a reset does to them.
+"""Admission of a subscription's streams, and the effect of a reset on them.
 
 Source: reference streams#checks, subscriptions#reset.
 """

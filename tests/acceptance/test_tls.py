@@ -57,7 +57,7 @@ def address(server):
 
 
 def connected(server, context=None):
-    """A connection with TLS; the client notices where it is cut."""
+    """A connection with TLS; the client notices if it is cut."""
     opened = socket.create_connection(address(server), timeout=WAIT_S)
     return (context or authority().context()).wrap_socket(
         opened, server_hostname="localhost", suppress_ragged_eofs=False

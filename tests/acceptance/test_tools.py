@@ -34,7 +34,7 @@ WAY = {str(way): way for way in WAYS}
 
 
 class Row(NamedTuple):
-    """Of the table of the reference."""
+    """A row of the reference's table of tools."""
 
     effect: str
     tool: str
@@ -64,7 +64,7 @@ class Used:
         self.begin_again()
 
     def __call__(self, name, number, token):
-        """What a tool has read or stored, its error, and the requests that were refused."""
+        """Run a tool; returns what it read or stored, and its error. `server.asked` has its requests."""
         self.server.asked.clear()
         try:
             return TOOLS[name][number](User(self.server.url, token, self.subscription)), None
@@ -98,7 +98,7 @@ class Used:
         return bool(refused), error
 
     def stored(self):
-        """What tools might store or change."""
+        """The data that tools might store or change."""
         ends = [self._done("GET", f"/event-types/{name}/partitions").json() for name in (ET, COMPACTED)]
         cursors = self._done("GET", f"/subscriptions/{self.subscription}/cursors").json()["items"]
         return [*ends, [each["offset"] for each in cursors]]
@@ -116,7 +116,7 @@ def used(tmp_path_factory):
 
 
 def cases(full, *ways):
-    """What refuses requests on these ways: one check each. Host and origin are not the user's."""
+    """Requests on these ways, each refused by one check. Host and origin are left out: the user does not set them."""
     for way in ways:
         headers = REQUESTS.get(str(way), Request()).headers
         yield from (case for case in refusals(full, way) if case.headers == headers)
@@ -142,7 +142,7 @@ def test_a_tool_makes_the_requests_of_its_row_and_needs_no_other_right(used, nam
 
 @pytest.mark.parametrize(("name", "number"), EACH)
 def test_each_check_alone_refuses_each_tool(used, name, number):
-    """What the tool says is what the check says to a request on a way of its row."""
+    """The tool reports what the check answers to a request on a way of the tool's row."""
     row = ROWS[name]
     for case in cases(used.world, *row.ways):
         refused, error = used.is_refused(name, number, case)

@@ -17,7 +17,7 @@ LIMITS = (1, 20, 63, 64, 65, 129, 130, 131, 132, 1_000)
 
 @pytest.fixture(scope="module")
 def application(server):
-    """An application with so many event types, subscriptions, and versions of a schema."""
+    """An application with `COUNT` event types, subscriptions, and versions of a schema."""
     app = f"lists-{uuid4().hex[:8]}"
     with server.client() as client:
         for number in range(COUNT):
@@ -39,7 +39,7 @@ def application(server):
 
 @pytest.fixture(scope="module")
 def subscription(server, application):
-    """The id of a subscription with so many dead letters."""
+    """The id of a subscription with `COUNT` dead letters."""
     wanted = {"owning_application": "whole-lists", "event_types": [f"{application}.000"], "annotations": KEEPING}
     with server.client() as client:
         found = client.post("/subscriptions", json=wanted).json()["id"]
@@ -81,7 +81,7 @@ BEHIND = {
         "001-0001-{number:018}",
     ),
 }
-"""Pages behind a place."""
+"""Pages after a place."""
 WRONG = ("", "0", "-1", "1001", "x", "1.0", "1e1", "9" * 30, "%D9%A1", "1&limit=1")
 """Limits that are none."""
 

@@ -1,4 +1,4 @@
-"""Read models of any moment, beside the live ones, in part, and continued: the same as a replay gives."""
+"""Read models of any moment, next to the live ones, in part, and continued: the same as a replay gives."""
 
 import pytest
 from sqlalchemy import Engine, select, update

@@ -41,7 +41,7 @@ def run(url: str, scratch: Path, *, found=silent, progress=silent, **order) -> R
 
 
 def differences(url: str, scratch: Path) -> set:
-    """What a dry run finds, as table, key and kind."""
+    """The differences that a dry run finds, as table, key and kind."""
     found = []
     report = run(url, scratch, dry_run=True, found=found.append)
     assert report.differences == len(found)

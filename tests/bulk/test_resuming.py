@@ -1,4 +1,4 @@
-"""A rebuild that is killed goes on where it was: nothing is lost, nothing is there twice."""
+"""A rebuild that is killed continues from the point it reached: nothing is lost or duplicated."""
 
 import signal
 import subprocess

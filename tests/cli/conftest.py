@@ -49,12 +49,12 @@ def rioni(run, broker, monkeypatch):
 
 
 KINDS = ("event-type", "timeline", "subscription", "storage", "settings")
-"""Of what people change."""
+"""The kinds of resources that people change."""
 
 
 @pytest.fixture
 def state(client):
-    """What a command may change: a function that returns the newest change and the files."""
+    """The state that a command may change: a function that returns the newest change and the files."""
 
     def state():
         newest = next(each.position for each in client.audit.entries() if each.kind.startswith(KINDS))

@@ -1,4 +1,4 @@
-"""What commands on a host read, change and leave in the internal log is what the reference says, command by command.
+"""Commands on a host read, change and log exactly what the reference lists, command by command.
 
 Source: reference authorization#commands-on-the-host. That files are private: tests/files/test_plain_private.py.
 """
@@ -49,7 +49,7 @@ REFUSED = {"projections rollback", "projections drop", "projections promote"}
 
 @pytest.fixture
 def data(tmp_path):
-    """Of a broker that has an event type, an event and a signed checkpoint."""
+    """The data directory of a broker that has an event type, an event and a signed checkpoint."""
     with running(tmp_path / "data") as base:
         create(base)
         publish(base)

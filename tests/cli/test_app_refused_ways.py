@@ -70,7 +70,7 @@ class World:
         }[tool]
 
     def state(self) -> list[object]:
-        """What tools might change."""
+        """The data that tools might change."""
         paths = (
             f"/event-types/{ORDERS}",
             f"/event-types/{ORDERS}/partitions",

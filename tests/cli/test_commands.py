@@ -1,4 +1,4 @@
-"""Options of the connection stand before a command as well as behind it, in whatever group it is."""
+"""Options of the connection stand before a command as well as after it, in whatever group it is."""
 
 from itertools import pairwise
 

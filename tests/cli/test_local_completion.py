@@ -138,7 +138,7 @@ def test_names_of_a_broker_are_completed_and_never_evaluated(shell, name, script
 
 @pytest.mark.parametrize("name", ["bash", "zsh", "fish"])
 def test_the_protocols_of_the_scripts_of_others_have_no_such_names_either(run, hostile, monkeypatch, name):
-    """Who installed typer's own script of an earlier release evaluates what is printed for zsh."""
+    """Users who installed typer's own script of an earlier release evaluate what is printed for zsh."""
     monkeypatch.setenv("RIONI_URL", hostile)
     monkeypatch.setenv("_RIONI_COMPLETE", f"complete_{name}")
     monkeypatch.setenv("COMP_WORDS", "rioni\ntail\n")

@@ -1,4 +1,4 @@
-"""Which proxy is used for which broker: a table of environments and URLs."""
+"""The proxy for each broker: a table of environments and URLs."""
 
 import importlib.util
 from urllib.parse import urlsplit

@@ -55,7 +55,7 @@ LATE = TimedOut("no answer in time")
 
 
 def recovery_s(outage_s, ex, took_s=0.0, *, retry_s=RETRY_S, **limits):
-    """How long after the end of an outage the next attempt begins; raises where there is none."""
+    """How long after the end of an outage the next attempt begins; raises if there is none."""
     limits = {"again": True, "count_max": None, "until_s": retry_s, "deadline_s": None} | limits
     attempts, now_s = Attempts(0.0, **limits), 0.0
     while now_s < outage_s:

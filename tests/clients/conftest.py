@@ -25,7 +25,7 @@ def client(server):
 
 
 def output(*command, timeout=RUN_TIMEOUT_S, **options) -> str:
-    """What a program prints, which must succeed."""
+    """Run a program, which must succeed; returns its output."""
     done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False, **options)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

@@ -57,5 +57,5 @@ def test_fahrschein_publishes_and_consumes(server, client):
 
 
 def _stream(kind: str) -> list[str]:
-    """What fahrschein's example prints of a stream."""
+    """The output of fahrschein's example for a stream."""
     return [*(f"{kind}: order {order} in partition 0" for order in ORDERS), f"{kind}: ended"]

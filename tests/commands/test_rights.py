@@ -1,4 +1,4 @@
-"""What `/rights` answers is what the checks do: each right, each list that may grant it, each subject."""
+"""The answers of `/rights` agree with the checks: each right, each list that may grant it, each subject."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which proxies are believed, and below which paths they may serve a broker. Source: reference common#base-path."""
+"""Trusted proxies, and the paths below which they may serve a broker. Source: reference common#base-path."""
 
 import pytest
 

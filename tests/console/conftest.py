@@ -33,7 +33,7 @@ def pytest_generate_tests(metafunc):
 
 @pytest.fixture(scope="package")
 def mode(request):
-    """What the brokers of this file are: `embedded` or `cluster`."""
+    """The kind of the brokers of this file: `embedded` or `cluster`."""
     return request.param
 
 

@@ -9,13 +9,13 @@ class Form:
     """A form that changes something."""
 
     address: str
-    """Where it is sent; empty for the address of its page."""
+    """The address that it is sent to; empty for the address of its page."""
     fields: dict[str, str] = field(default_factory=dict)
     """By name, with the value that the page gives them."""
     actions: set[str] = field(default_factory=set)
     """The values of its buttons."""
     disabled: dict[str, str] = field(default_factory=dict)
-    """Those of them that can't be pressed, with the id of what says why; empty where nothing does."""
+    """The buttons that can't be pressed, with the id of the element that says why; empty if there is none."""
 
 
 def forms(page: str) -> list[Form]:
@@ -24,7 +24,7 @@ def forms(page: str) -> list[Form]:
 
 
 def active(page: str) -> list[str]:
-    """What of a page would run: attributes for events, and scripts within it."""
+    """The parts of a page that would run: event attributes, and inline scripts."""
     return _parsed(page).active
 
 

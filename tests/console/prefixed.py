@@ -32,7 +32,7 @@ def addresses(answer: httpx.Response) -> Iterator[str]:
 
 
 def links(answer: httpx.Response) -> Iterator[str]:
-    """The absolute URLs to which an answer leads: where it redirects to, and where those go who click."""
+    """The absolute URLs to which an answer leads: by its redirect, and by its links."""
     if "location" in answer.headers:
         yield urljoin(str(answer.url), answer.headers["location"])
     if not answer.headers.get("content-type", "").startswith("text/html"):

@@ -18,7 +18,7 @@ OPAQUE = "token-that-the-service-knows"
 
 
 def claims_of(issuer, **changes):
-    """What a token of the provider says."""
+    """The claims of the provider's tokens."""
     now = int(time.time())
     return {"iss": issuer, "aud": AUDIENCE, "sub": "jane", "scope": "uid", "nbf": now - 9, "exp": now + 99} | changes
 

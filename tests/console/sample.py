@@ -1,4 +1,4 @@
-"""What pages can show, in each of its kinds, with hostile texts wherever the API takes any text."""
+"""Sample data of each kind that pages can show, with hostile texts wherever the API takes any text."""
 
 import contextlib
 import json

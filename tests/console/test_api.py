@@ -1,4 +1,4 @@
-"""What the console makes of answers of the API."""
+"""The console's handling of the API's answers."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The console's frame: where it is, how it answers, and what it loads."""
+"""The console's frame: its address, its answers, and the files that it loads."""
 
 import gzip
 import re

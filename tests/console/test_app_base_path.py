@@ -26,9 +26,9 @@ from tests.support.waiting import WAIT_S
 
 
 PREFIX = "/tools/broker-1"
-"""Of the setting."""
+"""The base path of the setting."""
 OTHER = "/nearby"
-"""Of the header."""
+"""The base path of the header."""
 TRUSTED = "127.0.0.2"
 """The address of the only proxy whose header counts."""
 WAYS = {
@@ -39,7 +39,7 @@ WAYS = {
 """How the broker knows the path, and whether the proxy removes it from requests."""
 PAGES_MAX = 2_000
 MOMENT = "1"
-"""Of the past of the console that is looked at."""
+"""The moment for the console's view of the past."""
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +87,7 @@ def path_of(url):
 
 
 def kind_of(url):
-    """What addresses of the same page have in common: the path, the names in the query, and the tab."""
+    """The parts that all addresses of a page have in common: the path, the names in the query, and the tab."""
     query = dict(parse_qsl(urlsplit(url).query))
     return path_of(url), frozenset(query), query.get("tab")
 

@@ -39,7 +39,7 @@ def commands(page, way):
 
 
 def run(line, url):
-    """Run a line as a user would, and return what is wrong; curl also fails where the API refuses."""
+    """Run a line as a user would, and return its error; curl also fails if the API refuses."""
     environment = {**os.environ, "RIONI_URL": url, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     line = line.replace("curl ", "curl --silent --show-error --fail-with-body ", 1)
     done = subprocess.run(

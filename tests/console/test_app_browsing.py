@@ -80,7 +80,7 @@ def test_events_beyond_what_people_can_read_are_counted_also_after_a_pause(page,
 
 
 def expect_counted(page, published):
-    """Wait until so many events were shown or left out, and some were left out."""
+    """Wait until `published` events were shown or left out, and some were left out."""
     page.wait_for_function(
         """published => {
           const counts = document.getElementById("tail-state").textContent.replaceAll(",", "")

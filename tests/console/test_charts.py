@@ -1,4 +1,4 @@
-"""What charts and sparklines show, without a browser."""
+"""Charts and sparklines, without a browser."""
 
 import re
 

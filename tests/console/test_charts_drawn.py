@@ -152,7 +152,7 @@ def test_axes_of_durations_have_no_fractions_of_minutes(page, shop):
 
 
 def test_a_duration_between_two_gaps_is_drawn(page, shop):
-    """Where little is published, most durations are alone: a line of one place would not be seen."""
+    """With few events published, most durations are alone: a line through one point would be invisible."""
     shown = []
     for value in (None, 0.25):
 

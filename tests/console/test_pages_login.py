@@ -35,7 +35,7 @@ USERS = {
 }
 """By token."""
 SCOPES = {"basic": ("uid",), "realm": ("uid",), "full": FULL_SCOPES}
-"""What tokens have in each mode, no more than they need."""
+"""The scopes of tokens in each mode, no more than they need."""
 UNSEEN = {"/audit", "/audit/{position}", "/jobs"}
 """Pages that the reader may not see."""
 

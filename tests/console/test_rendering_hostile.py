@@ -22,9 +22,9 @@ OWN = frozenset(("tab", "shown_facets", "lists", "kinds"))
 """Fields that come from the console itself, and say which parts of a page there are."""
 
 MORE = ("/event-types/{name}/events?filter=event.text+==+'x'", "/subscriptions/{id}?tab=dead+letters&preview=yes")
-"""What of pages is seen on request only."""
+"""Addresses of parts of pages that are shown on request only."""
 MISSHAPEN = (LookupError, TypeError, UndefinedError)
-"""What templates raise where a text stands in the place of an object."""
+"""The errors of templates that get a text instead of an object."""
 
 
 def nodes(data: Any, field: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any, Any]]:

@@ -1,4 +1,4 @@
-"""What the contract tests of the port `Coordinator` share: a subscription to four partitions, and a stream of it."""
+"""Shared by the contract tests of the port `Coordinator`: a subscription to four partitions, and a stream of it."""
 
 from uuid import uuid4
 

@@ -38,7 +38,7 @@ def read_all(store: EventStore, topic: str, partition: int, first: int = 0, byte
 
 
 def read_headers(store: EventStore, topic: str, partition: int, oldest: int = 0) -> list[Headers]:
-    """What is stored beside every event from the oldest position on."""
+    """The headers of all events from the oldest position on."""
     found: list[Headers] = []
     while chunks := store.read(topic, partition, oldest + len(found), 1000):
         for chunk in chunks:

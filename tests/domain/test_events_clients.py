@@ -1,4 +1,4 @@
-"""What the log keeps of a client can be read again, whatever the client calls itself."""
+"""Data of a client in the log can be read again, whatever the client calls itself."""
 
 import pytest
 from hypothesis import given

@@ -20,7 +20,7 @@ VALUES = st.recursive(
 
 
 def applied(document, patch):
-    """What RFC 6902 says that the operations `add`, `remove` and `replace` do."""
+    """Apply the operations `add`, `remove` and `replace` as RFC 6902 specifies them."""
     document = copy.deepcopy(document)
     for operation in patch:
         keys = [key.replace("~1", "/").replace("~0", "~") for key in operation["path"].split("/")[1:]]

@@ -1,4 +1,4 @@
-"""What errors tell to install can be installed: from where this installation came, since no index has Rioni yet."""
+"""Extras that errors name can be installed: from the source of this installation, as no index has Rioni yet."""
 
 import json
 import re
@@ -17,7 +17,7 @@ COMMIT = "58c7e3b000000000000000000000000000000000"
 
 @pytest.fixture
 def origin(monkeypatch, tmp_path):
-    """Say where the installation came from."""
+    """A function that sets the source of the installation."""
 
     def say(direct_url):
         (tmp_path / "METADATA").write_text("Name: rioni\nVersion: 1\n")

@@ -33,7 +33,7 @@ def umask(mask: int) -> Iterator[None]:
 
 
 def open_to_others(folder: Path) -> dict[str, str]:
-    """What is not private, below a folder."""
+    """The files and folders below a folder that are not private, with their modes."""
     modes = {path: path.lstat().st_mode for path in folder.rglob("*")}
     return {
         str(path.relative_to(folder)): stat.filemode(mode)

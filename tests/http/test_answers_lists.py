@@ -14,7 +14,7 @@ from rioni.projections.queries.pieces import piece
 
 
 class Lists:
-    """A resource that lists so many items of 1 kB, and remembers what was read."""
+    """A resource that lists a number of items of 1 kB, and remembers the items read."""
 
     def __init__(self, budget):
         self.budget, self.count, self.gone, self.read = budget, 0, set(), []

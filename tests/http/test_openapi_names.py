@@ -1,4 +1,4 @@
-"""What generators of clients need of the description of the API: each rule stands for one that failed without it.
+"""Rules for the description of the API that client generators need: without each of them one has failed.
 
 Source: reference operations#description.
 """

@@ -1,4 +1,4 @@
-"""What quotas admit, what they refuse, and what they say."""
+"""Requests that quotas admit or refuse, and the quotas' answers."""
 
 from types import SimpleNamespace
 
@@ -33,7 +33,7 @@ def request(client: str = "10.0.0.1", size: int = 0, *, subject: Subject | None 
 
 
 def admitted(world: World, count: int, **of_request) -> int:
-    """How many of so many changes are admitted."""
+    """The number of `count` changes that are admitted."""
     done = 0
     for _ in range(count):
         try:

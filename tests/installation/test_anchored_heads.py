@@ -1,4 +1,4 @@
-"""Which entries of the log say what a storage must have."""
+"""The entries of the log that determine what a storage must have."""
 
 import pytest
 

@@ -81,7 +81,7 @@ def publish(base, name: str = "a") -> int:
 
 
 def read(base, after: TimelinePosition, name: str = "a") -> list[tuple[int, int, bytes]]:
-    """Everything behind a timeline position: order, position and JSON."""
+    """All events after a timeline position: order, position and JSON."""
     base.registry.refresh()
     timelines, found = base.registry.timelines(name), []
     while True:

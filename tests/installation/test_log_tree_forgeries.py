@@ -54,20 +54,20 @@ class Attacked:
         self.rows = log.rows
 
     def by_chain(self) -> list[str]:
-        """What `verify` says without a checkpoint."""
+        """The findings of `verify` without a checkpoint."""
         return [str(each) for each in verify(self._engine, TOPICS)]
 
     def by_checkpoint(self) -> list[str]:
-        """What `verify` adds with the checkpoint from before."""
+        """The further findings of `verify` with the checkpoint taken earlier."""
         return list(tree_findings(self._engine, [self.seen]))
 
     def by_command(self) -> list[str]:
-        """What all of `rioni verify --checkpoint` says, but for the constraints that a forger removes."""
+        """All findings of `rioni verify --checkpoint`, except for the constraints that a forger removes."""
         found = admin_operations.check(Config(data=self.data), lambda *_: None, checkpoints=[self.data / "seen"])
         return [each.text for each in found if each.store != "registry.db"]
 
     def by_export(self, rows: Rows) -> list[str]:
-        """What `verify_export.py` says to these entries, shown with the checkpoint from before."""
+        """The output of `verify_export.py` for these entries and the checkpoint taken earlier."""
         folder = self._folder
         lines = [json.dumps(exported(row)) + "\n" for row in rows[:SEEN]]
         (folder / "entries.jsonl").write_text("".join(lines))

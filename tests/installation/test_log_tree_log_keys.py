@@ -39,7 +39,7 @@ class Broker:
         return verifier_of(name, load_key(key_file(self.config)))
 
     def findings(self, trusted: Verifier | None, file: Path) -> list[str]:
-        """What `rioni verify` says of a checkpoint that is signed now."""
+        """Sign a checkpoint; returns the findings of `rioni verify` about it."""
         file.write_text(str(self.sign()))
         key = None if trusted is None else str(trusted)
         found = admin_operations.check(self.config, lambda *_: None, checkpoints=[file], key=key)
@@ -83,7 +83,7 @@ def test_a_key_that_replaces_a_lost_one_is_trusted_by_those_alone_who_are_told(b
 
 
 def test_a_key_that_the_log_does_not_know_signs_nothing(broker):
-    """As that of a node of a cluster whose key file was not copied."""
+    """Such is the key of a node of a cluster whose key file was not copied."""
     first = key_file(broker.config).read_bytes()
     key_file(broker.config).unlink()
     with pytest.raises(Unavailable, match="is missing"):

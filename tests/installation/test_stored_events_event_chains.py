@@ -1,4 +1,4 @@
-"""Changed, cut and vanished events are found by the log, even where the store was made to look right again."""
+"""The log reveals changed, cut and missing events, even if the store was made consistent again."""
 
 import contextlib
 import sqlite3

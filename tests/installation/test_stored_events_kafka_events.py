@@ -86,7 +86,7 @@ class Installation:
             return [each.event for each in base.log.entries(0, 100) if isinstance(each.event, kind)]
 
     def findings(self) -> list[str]:
-        """What `rioni verify` finds, by partition and text."""
+        """The findings of `rioni verify`, without the topic's name."""
         return [each.partition(f"topic {self.closed.removeprefix(self.prefix)}, ")[2] or each for each in self._found()]
 
     def _found(self) -> list[str]:

@@ -1,6 +1,6 @@
 """Archives in forked processes, each of which dies: before one of its steps, a file or a commit, or at some time.
 
-Reads a line of JSON for each process and answers with its exit code: 0, or 9 where it has died. The process that forks
+Reads a line of JSON for each process and answers with its exit code: 0, or 9 if it has died. The process that forks
 has imported everything, and has no threads.
 """
 
@@ -30,7 +30,7 @@ STEPS = {
 def archive_and_die(
     to: dict[str, str], name: str, *, steps: int = sys.maxsize, seconds: float = 0, limits: dict[str, int] | None = None
 ) -> None:
-    """Archive an event type; the process ends before that where there are more steps, or after so many seconds.
+    """Archive an event type; the process ends before that if there are more steps, or after some seconds.
 
     Args:
         to: of `ArchiveUnderTest`.

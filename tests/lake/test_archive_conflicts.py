@@ -19,7 +19,7 @@ from tests.support.lake import PROPERTIES, ArchiveUnderTest, change_schema, crea
 
 
 def opened(lake, name):
-    """The tables of an event type as a process of its own opens them, and events that it has read behind them."""
+    """The tables of an event type as another process opens them, and the events after them that it has read."""
     broker = Broker(Server(lake.url))
     event_type = broker.event_type(name)
     tables = EventTables(open_lake(lake.format, parse_location(lake.to), None), broker, event_type, keeps_json=True)

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 STEPS_MAX = 40
 ARCHIVES = length(1, 20)
 ROUNDS = length(6, 12)
-"""Of each archive; most of them are killed."""
+"""Runs of each archive, most of which are killed."""
 WITH_ADDRESS = PROPERTIES | {"address": {"properties": {"city": {}}}}
 ADDRESSES = [{"city": "Riga"}, "none", {"city": "Oslo"}]
 
@@ -43,7 +43,7 @@ def archive_and_die() -> Iterator[Callable[..., int]]:
 
 
 def test_killed_before_each_write_nothing_is_lost_or_doubled(client, lake, archive_and_die):
-    """Each process goes on where the one before died, and gets a step further, until one comes to the end."""
+    """Each process continues where the previous one died, and gets a step further, until one reaches the end."""
     name = create_orders(client, schema=schema_of(WITH_ADDRESS))
     to = {"url": lake.url, "to": lake.to, "format_": lake.format}
     kills = 0

@@ -25,7 +25,7 @@ from tests.support.waiting import WAIT_S, wait_until
 
 
 KEPT, END = "001-0001-000000000000000009", "001-0001-000000000000000004"
-"""What readers have read of ten events, and the last one of the five that the backup had."""
+"""The place up to which readers have read ten events, and that of the last of the five in the backup."""
 
 
 def reader_of(url: str, name: str) -> EventStreamReader:
@@ -98,7 +98,7 @@ def test_initial_cursors_and_resets_of_subscriptions(restored, client):
 
 
 def test_subscriptions_whose_cursors_are_behind_the_end(restored, client, caplog):
-    """As where the events alone were restored: here a client has committed ahead."""
+    """Restoring only the events would have this result; here a client has committed ahead."""
     subscription = client.subscriptions.create(
         Subscription(owning_application="ahead", event_types=[restored.name], read_from="begin")
     )

@@ -1,4 +1,4 @@
-"""What lies between the events: retention, deletions, timelines, and the annotations that ask for an archive."""
+"""Archives around gaps between events: retention, deletions, timelines; and annotations that ask for an archive."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Arrays and maps that are null, beside empty ones, in Iceberg tables."""
+"""Arrays and maps that are null, compared with empty ones, in Iceberg tables."""
 
 import pyarrow as pa
 import pytest

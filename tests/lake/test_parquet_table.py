@@ -25,7 +25,7 @@ def opened(folder: Path):
 
 
 def orphan(folder: Path, number: int) -> Path:
-    """What a process leaves that dies before its commit."""
+    """Make the file that a process leaves behind if it dies before its commit."""
     path = folder / f"order.created/{DAY}=2026-01-02/{number:012d}-{'0' * 32}.parquet"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(b"PAR1")

@@ -24,7 +24,7 @@ def silent(_phase: str, _done: int, _total: int) -> None:
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """Of a broker with 10 events and a cursor, which is not running."""
+    """The data directory of a broker with 10 events and a cursor, which is not running."""
     with running(tmp_path / "data") as base:
         create(base)
         base.adapters.coordinator.initialise("s", {PARTITION: "001-0001--1"})

@@ -1,4 +1,4 @@
-"""A backup is restored whole or not at all, and newer data are lost only where that was accepted."""
+"""A backup is restored whole or not at all, and newer data are lost only if that was accepted."""
 
 import contextlib
 import shutil
@@ -36,7 +36,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def state(data: Path) -> tuple[list[str], int]:
-    """What a broker finds: its event types, and the last event of `a`."""
+    """A broker's view of restored data: its event types, and the last event of `a`."""
     assert list(admin_operations.verify(Config(data=data))) == []
     with running(data) as base:
         base.registry.refresh()

@@ -1,4 +1,4 @@
-"""What a backup says is data: names, links, lengths and digests lead nowhere but to its own files."""
+"""A backup is untrusted data: its names, links, lengths and digests lead nowhere but to its own files."""
 
 import json
 import os
@@ -41,7 +41,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def folder(made: Path, tmp_path: Path) -> Path:
-    """A backup of a small broker; beside it `victim`, which must not change, with a broker's file names in it."""
+    """A backup of a small broker; next to it `victim`, which must not change, with a broker's file names in it."""
     shutil.copytree(made, tmp_path, symlinks=True, dirs_exist_ok=True)
     return tmp_path / "backup"
 
@@ -240,7 +240,7 @@ def test_a_forged_interruption_changes_and_deletes_nothing(folder, tmp_path, siz
 
 
 def test_a_copy_with_hard_links_is_restored_and_not_written_to(folder, tmp_path):
-    """As `cp -al` makes them, of generations of backups."""
+    """Generations of backups have such links, if `cp -al` makes them."""
     shutil.copytree(folder, tmp_path / "generation", copy_function=os.link)
     restore(tmp_path / "generation", tmp_path / "new", silent)
     with running(tmp_path / "data") as base:

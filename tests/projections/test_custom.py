@@ -137,7 +137,7 @@ def engine(request, tmp_path):
 
 
 def live(engine, projections, log, parts=1):
-    """Append a log in so many transactions; the tables follow."""
+    """Append a log in `parts` transactions; the tables follow."""
     projector = LiveProjector(projections)
     with writing(engine) as connection:
         prepare(connection, projections)
@@ -155,7 +155,7 @@ def contents(engine, projection) -> list[dict]:
 
 
 def folded(log, projection) -> list[dict]:
-    """What Spark's executors give: each stream by itself."""
+    """The rows that Spark's executors return: each stream is folded by itself."""
     streams = {}
     for entry in log:
         streams.setdefault(entry.stream, StreamFold([projection])).add(entry)

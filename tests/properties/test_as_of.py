@@ -1,4 +1,4 @@
-"""What a resource was at a position is a replay of the log up to there: at the command line, and as Spark folds it."""
+"""The past state of a resource is a replay of the log up to there: at the command line, and as Spark folds it."""
 
 import contextlib
 import tempfile

@@ -34,7 +34,7 @@ FEW = 3
 
 
 class Model:
-    """What was stored in a partition, and which events must be kept."""
+    """The events that were stored in a partition, and those of them that must be kept."""
 
     def __init__(self):
         self.events = []
@@ -126,7 +126,7 @@ class Compaction(RuleBasedStateMachine):
 
     @contextlib.contextmanager
     def dying(self, lives):
-        """Die after so many steps, if they are not too many: only what is on the disk by then is left."""
+        """Die after `lives` steps, if there are that many: only what is on the disk by then is left."""
         left = itertools.count(lives, -1)
 
         def step():

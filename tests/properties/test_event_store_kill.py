@@ -40,7 +40,7 @@ def test_acknowledged_events_survive_a_kill_at_any_moment(tmp_path: Path):
 
 
 def publish_until_killed(path: Path, run: str, lines: int, more_s: float) -> list[publisher.Acknowledged]:
-    """Kill a publishing process some time after it has acknowledged so many batches, and return its output."""
+    """Kill a publishing process some time after it has printed `lines` lines, and return its output."""
     command = publisher.command(path, run, PUBLISHERS, 0)
     with subprocess.Popen(command, cwd=publisher.ROOT, stdout=subprocess.PIPE, text=True) as process:
         first = [process.stdout.readline() for _ in range(lines)]

@@ -49,7 +49,7 @@ def test_log_and_read_models_agree_after_a_kill_at_any_moment(tmp_path: Path):
 
 
 def append_until_killed(url: str, lines: int, more_s: float) -> int:
-    """Kill an appending process some time after so many commits, and return the last position that it has printed."""
+    """Kill an appending process some time after it has printed `lines` lines, and return the last position printed."""
     command = projecting_writer.command(url, SEED)
     with subprocess.Popen(command, cwd=projecting_writer.ROOT, stdout=subprocess.PIPE, text=True) as process:
         reported = list(islice(process.stdout, lines))

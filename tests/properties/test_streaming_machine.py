@@ -359,7 +359,7 @@ class Streaming(RuleBasedStateMachine):
         """From any state: if clients commit what they receive, and some client is connected, everything is consumed.
 
         A stream with a window of one event advances by one event a second, so the wait ends when there is no progress.
-        Streams end where a committed cursor is beyond the last event, until there are events up to it, or it is reset.
+        Streams end if a committed cursor is beyond the last event, until there are events up to it, or it is reset.
         """
         for key, position in self.committed().items():
             if key in self.keys and position > self.newest(key):

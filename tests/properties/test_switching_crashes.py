@@ -179,7 +179,7 @@ class Switching(RuleBasedStateMachine):
 
     @contextlib.contextmanager
     def dying(self, which, lives):
-        """A process that dies after so many calls, if they are not too many; another one then takes its place."""
+        """A process that dies after `lives` calls, if it makes that many; another one then takes its place."""
         worker = self.workers[which]
         worker.lives_left = lives
         try:

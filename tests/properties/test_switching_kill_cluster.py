@@ -59,7 +59,7 @@ class Cluster:
 
     @contextlib.contextmanager
     def a_switch_that_has_closed(self, url: str, storage_id: str, topic: str) -> Iterator[None]:
-        """The same; within the block the old topic rejects events, and the log does not contain its end yet."""
+        """Ask a node to switch; within the block the old topic rejects events, and the log lacks its end."""
         with psycopg.connect(self._database, autocommit=True) as connection:
             connection.execute(HOLD_UP_COMPLETIONS)
             connection.execute(f"SELECT pg_advisory_lock({HELD})")

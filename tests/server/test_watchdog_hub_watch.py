@@ -33,7 +33,7 @@ class Watched:
         return self._looks_s.qsize()
 
     def look(self, count: int = 1) -> list[float]:
-        """Wait until it was looked so many times more, and return when."""
+        """Wait for `count` further looks at the hub, and return their times."""
         deadline = Deadline(f"{count} looks at the hub")
         seen: list[float] = []
         while len(seen) < count:

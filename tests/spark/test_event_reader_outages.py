@@ -1,4 +1,4 @@
-"""What reads, archives and publishes by single requests rides out outages: nothing is lost, and nothing there twice."""
+"""Readers, archives and publishers that make single requests ride out outages: nothing is lost or duplicated."""
 
 import contextlib
 import itertools
@@ -32,7 +32,7 @@ from tests.support.server import running_server
 pytestmark = pytest.mark.slow
 EVENTS = 24
 DELETED = 10
-"""Behind this event there is a place without one, and no batch waits for more events."""
+"""After this event there is a position without one, and no batch waits for more events."""
 OUTAGE = 4
 """Requests that fail."""
 BEGIN_EVERY = length(6, 1)
@@ -80,7 +80,7 @@ def way(server):
 
 
 class Place(NamedTuple):
-    """Where a tool works."""
+    """The place at which a tool works: broker, event type and folder."""
 
     url: str
     retry_s: float

@@ -30,7 +30,7 @@ from tests.support.waiting import WAIT_S
 
 
 SMALL = 64
-"""Where boundaries are made small."""
+"""A limit, set low so that few events reach it."""
 SIZES = (0, 1, 63, 64, 65, 255, 256, 257)
 LARGE = (499, 500, 501, 999, 1_000, 1_001, 10_000)
 """Around the batches of streams and commands, the requests of the writer, and far above."""
@@ -84,7 +84,7 @@ def amounts(events: list[str]) -> list[int]:
 
 @pytest.fixture(scope="module")
 def truth(server, sources):
-    """What each source holds, which is what was published to it."""
+    """The events of each source, checked to be those that were published to it."""
     with server.client() as client:
         found = {size: served(client, name) for size, name in sources.items()}
     for size, events in found.items():

@@ -1,4 +1,4 @@
-"""What Spark reads of published events is what was published."""
+"""Spark reads exactly the events that were published."""
 
 import json
 

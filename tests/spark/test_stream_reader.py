@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
 
 class Died(Exception):
-    """The query's process is gone, as far as the query can tell."""
+    """The query's process has died, from the query's point of view."""
 
 
 def numbers(first: int, count: int) -> list[dict]:

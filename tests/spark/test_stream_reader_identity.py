@@ -68,7 +68,7 @@ def test_a_stream_does_not_go_on_in_an_event_type_that_was_created_again(server,
 
 
 def test_a_stream_that_is_ahead_of_its_broker_is_refused(server, client):
-    """As it is after the broker was restored from an older backup."""
+    """This is the state after the broker was restored from an older backup."""
     name = create_orders(client, partition_strategy="random", default_statistic=None)
     publish_orders(client, name, *numbers(0, 5))
     query = Query(server, name)
@@ -133,7 +133,7 @@ def test_an_event_type_that_is_created_again_while_places_are_looked_for_is_an_e
 
 
 def amounts(options: Options, schema: pa.Schema, *, streams: bool) -> list[int]:
-    """What a batch query, or the first micro-batch of a stream, reads."""
+    """The numbers that a batch query, or the first micro-batch of a stream, reads."""
     reader = EventStreamReader(options, schema) if streams else EventBatchReader(options, schema)
     if streams:
         begin = reader.initialOffset()

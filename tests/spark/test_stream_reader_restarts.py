@@ -12,7 +12,7 @@ from tests.support.waiting import wait_until
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
 EVENTS = 30
-"""Of each run of the broker."""
+"""Number of events in each run of the broker."""
 
 
 class Query:
@@ -28,7 +28,7 @@ class Query:
         self.batches[number] = [row.amount for row in frame.collect()]
 
     def wait_for(self, events: int) -> None:
-        """Wait until it has so many events; raises what has ended it."""
+        """Wait until it has `events` events; raises the error that has ended it."""
         wait_until(lambda: sum(map(len, self.batches.values())) >= events or not self._query.isActive)
         if not self._query.isActive:
             raise self._query.exception()

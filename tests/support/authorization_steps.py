@@ -22,7 +22,7 @@ from rioni.http.problems import STATUSES
 
 
 ROOT = Path(rioni.__file__).parents[1]
-"""Of the package that this process has imported, which may be an installed one."""
+"""The folder that holds the imported package, which may be an installed one."""
 PLACES = (
     "rioni/commands",
     "rioni/http/request_parsing.py",
@@ -33,7 +33,7 @@ PLACES = (
     "rioni/domain/access",
     "rioni/domain/streaming/visibility.py",
 )
-"""Where there are steps; no other part of `rioni` refuses anything, or decides (tests/test_tidy.py)."""
+"""Places of the steps; no other part of `rioni` refuses or decides anything (tests/test_tidy.py)."""
 DECISION = "permits"
 """The function that holds lists of attributes against a subject: within a step that is away it permits everything."""
 REFUSING = frozenset((HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.MISDIRECTED_REQUEST))
@@ -54,11 +54,11 @@ class Steps:
 
     def __init__(self) -> None:
         self.names: list[str] = []
-        """What each step is and where, such as `rioni/http/request_parsing.py check_history: access.history`."""
+        """The place and code of each step, such as `rioni/http/request_parsing.py check_history: access.history`."""
         self.seen: set[int] = set()
-        """Those that were taken since this was cleared."""
+        """The steps that were taken since this was cleared."""
         self.raised: set[int] = set()
-        """Those of them that ended with an error, such as a refusal."""
+        """The steps taken that ended with an error, such as a refusal."""
         self.away: int | None = None
         self._depth = 0
 
@@ -119,7 +119,7 @@ def watched_steps() -> Iterator[Steps]:
 
 
 class _Finder:
-    """Which functions and methods lead to a refusal."""
+    """Finds the functions and methods that lead to a refusal."""
 
     def __init__(self, trees: Mapping[Path, ast.Module]) -> None:
         self.functions: set[tuple[str, str]] = set()

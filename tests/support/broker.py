@@ -108,7 +108,7 @@ class Broker:
         return EventStoreRegistry(find, {EMBEDDED: self._open}, in_place)
 
     def bus_on(self, log: EventLog, stores: EventStores | None = None) -> CommandBus:
-        """A bus with its own connections to the log; `stores` in place of the broker's own."""
+        """A bus with its own connections to the log; `stores` replaces the broker's own."""
         return CommandBus(
             log,
             self.projector,
@@ -148,7 +148,7 @@ class Broker:
         return context(subject, command_id=str(uuid.uuid4()), recorded_at=now)
 
     def background_jobs(self, stores: EventStores | None = None) -> BackgroundJobs:
-        """The background jobs of a process; `stores` in place of the broker's own."""
+        """The background jobs of a process; `stores` replaces the broker's own."""
         return build_background_jobs(self.base, self.services, self.context, stores)
 
     def feeds(self, *feeds: LogConsumer) -> LogConsumers:
@@ -180,7 +180,7 @@ class Broker:
         return [msgspec.json.decode(text) for text in texts if text]
 
     def topics(self, after: int = 0) -> list[str]:
-        """The topics of the log's entries behind a position."""
+        """The topics of the log's entries after a position."""
         return [entry.event.TOPIC for entry in self.log.entries(after, 10_000)]
 
     def _storage(self, storage_id: str) -> StorageEntry | None:
@@ -199,7 +199,7 @@ class Broker:
 def empty_registry() -> bytes:
     """A migrated database file without entries.
 
-    PERF: migrating one for each test took most of the time that a broker needs, 92 ms of CPU in place of 24.
+    PERF: migrating one for each test took most of the time that a broker needs, 92 ms of CPU instead of 24.
     """
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "registry.db"

@@ -95,5 +95,5 @@ def context(subject: Subject = BROKER, **changes: Any) -> Context:
 
 
 def as_spec(state: EventType) -> EventTypeSpec:
-    """What a client sends to update a resource to the state that it has read."""
+    """The body with which a client updates a resource to the state that it has read."""
     return msgspec.convert(msgspec.to_builtins(state), EventTypeSpec)

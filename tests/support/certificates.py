@@ -51,11 +51,11 @@ class Authority:
         return ssl.create_default_context(cadata=self.pem.decode())
 
     def issue(self, folder: Path, name: str = "broker", *, passphrase: str | None = None) -> tuple[Path, Path]:
-        """Write a new certificate and its key; both replace what is there at once, one after the other.
+        """Write a new certificate and its key; both replace existing files at once, one after the other.
 
         Args:
             folder: where to.
-            name: of the subject, beside localhost and 127.0.0.1.
+            name: of the subject, in addition to localhost and 127.0.0.1.
             passphrase: of the key.
         """
         key = ec.generate_private_key(ec.SECP256R1())

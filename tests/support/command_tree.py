@@ -21,7 +21,7 @@ def leaves(app: typer.Typer) -> dict[tuple[str, ...], Any]:
 
 
 def info_of(param: Any) -> Any:
-    """What the declaration of an argument or option says; None for those of typer itself."""
+    """The declaration of an argument or option; None for those of typer itself."""
     return getattr(getattr(param, "type_descriptor", None), "parameter_info", None)
 
 
@@ -31,7 +31,7 @@ def annotation_of(param: Any) -> Any:
 
 
 def choices_of(param: Any) -> list[str]:
-    """The values that there are, where the declaration names them."""
+    """The permitted values, if the declaration names them."""
     annotation = annotation_of(param)
     for each in (annotation, *get_args(annotation)):
         if isinstance(each, type) and issubclass(each, Enum):

@@ -12,7 +12,7 @@ from rioni.cli import app
 
 
 def all_commands() -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Every command with its words, such as `("context", "add")`; groups only where they do something themselves."""
+    """Every command with its words, such as `("context", "add")`; groups only if they do something themselves."""
     yield from _commands((), typer.main.get_command(app.app))
 
 

@@ -26,19 +26,19 @@ from tests.support.tokens import ADMINISTRATOR, FULL_SCOPES, bearer, write_token
 
 SIZE = {"width": 1280, "height": 800}
 QUALITY = 60
-"""Of WebP, in percent."""
+"""The quality of WebP, in percent."""
 HISTORY_S = 30
 """How old the metrics of a picture are at most."""
 
 
 class Picture(NamedTuple):
-    """What a picture shows."""
+    """The contents of a picture."""
 
     path: str
     """Below `/console`, with the names that `fill` returns in braces."""
     theme: Literal["light", "dark"] = "light"
     act: Callable[[Page], None] | None = None
-    """What is done on the page first."""
+    """The actions on the page before the picture is taken."""
 
 
 def _plan(page: Page) -> None:
@@ -122,7 +122,7 @@ GUARDED: Mapping[str, Picture] = {
     "empty": Picture("/subscriptions", act=_log_in),
     "rights": Picture("/event-types/order.created?tab=edit", act=_log_in),
 }
-"""Of a broker that asks for tokens, and has one event type."""
+"""Pictures of a broker that asks for tokens, and has one event type."""
 NAMES = (*PICTURES, *GUARDED)
 
 TOKEN = "some-token"

@@ -19,14 +19,14 @@ READ_BYTES = 65_536
 
 
 class Fault(NamedTuple):
-    """What happens to a request."""
+    """The fault of a request."""
 
     arrives: bool = True
     """Whether the broker gets it."""
     answer: bytes | None = None
-    """In place of the broker's."""
+    """Replaces the broker's answer."""
     answer_bytes: int | None = 0
-    """So much of the answer comes back; None for all of it."""
+    """The number of bytes of the answer that come back; None for all of it."""
 
 
 REFUSED = Fault(arrives=False)
@@ -39,7 +39,7 @@ def status(code: int, *, retry_after_s: int | None = None) -> Fault:
 
 
 def answer(code: int, body: object, *, retry_after_s: int | None = None, end: str = "") -> Fault:
-    """An answer in place of that of the broker, which gets nothing: no body where that is None."""
+    """An answer that replaces that of the broker, which gets nothing; has no body if `body` is None."""
     content = "" if body is None else json.dumps(body) + end
     header = "" if retry_after_s is None else f"Retry-After: {retry_after_s}\r\n"
     head = f"HTTP/1.1 {code} No\r\n{header}Content-Length: {len(content)}\r\nConnection: close\r\n\r\n"
@@ -47,7 +47,7 @@ def answer(code: int, body: object, *, retry_after_s: int | None = None, end: st
 
 
 def cut(answer_bytes: int) -> Fault:
-    """The answer is cut off behind so many bytes."""
+    """The answer is cut off after some bytes."""
     return Fault(answer_bytes=answer_bytes)
 
 
@@ -60,7 +60,7 @@ class FaultyWay:
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
         self.requests: list[str] = []
         self.answered_bytes: dict[int, int] = {}
-        """Of the broker, by the number of the request."""
+        """Bytes of the broker's answer, by the number of the request."""
         self._lock = threading.Lock()
         self._fault_of: Callable[[int, str], Fault | Literal[False] | None] = lambda _number, _request: None
         threading.Thread(target=self._accept, daemon=True).start()

@@ -1,7 +1,7 @@
 """Firefox for Playwright, with the one command of WebDriver BiDi that it lacks: to choose between light and dark.
 
-Playwright sends `emulation.setMediaFeaturesOverride` for each context, and opens none where it fails. Firefox 153, the
-extended support release, does not know it. Playwright starts this program in place of Firefox, with the path of Firefox
+Playwright sends `emulation.setMediaFeaturesOverride` for each context, and opens none if that fails. Firefox 153, the
+extended support release, does not know it. Playwright starts this program instead of Firefox, with the path of Firefox
 before the arguments. It passes on what both say, and replaces that command by a script in the windows of Firefox.
 """
 
@@ -21,7 +21,7 @@ from websockets.sync.server import ServerConnection, serve
 LACKING = "emulation.setMediaFeaturesOverride"
 _LISTENING = re.compile(r"WebDriver BiDi listening on (ws://\S+)")
 _WINDOWS_ID = 2**50
-"""Of the only command of this program; Playwright counts its own from 1."""
+"""The id of the only command of this program; Playwright counts its own from 1."""
 _WINDOWS_TIMEOUT_S = 60
 _CHOOSE_THEME = """(theme, ...pages) => {
   const { NavigableManager } = ChromeUtils.importESModule("chrome://remote/content/shared/NavigableManager.sys.mjs");
@@ -45,7 +45,7 @@ def main(binary: str, *arguments: str) -> int:
 
 
 def _listen(firefox_url: str) -> str:
-    """Pass on what is said between a client and Firefox, in threads that end with this program; returns the URL."""
+    """Pass on messages between a client and Firefox, in threads that end with this program; returns the URL."""
 
     def relay(client: ServerConnection) -> None:
         with connect(f"{firefox_url}/session", max_size=None, compression=None) as firefox:

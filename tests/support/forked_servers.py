@@ -29,7 +29,7 @@ from signal import signal as set_handler
 
 ROOT = Path(__file__).parents[2]
 MESSAGE_BYTES_MAX = 100_000
-"""Of the arguments and the environment of a server."""
+"""The limit for the arguments and the environment of a server."""
 ANSWER_TIMEOUT_S = 60
 PRELOADED = (
     "rioni.cli.app",

@@ -10,7 +10,7 @@ import fastavro
 
 FOLDER = Path(__file__).parents[1] / "frozen"
 PLACE = "/frozen"
-"""Where the frozen Iceberg tables say that their files are."""
+"""The folder in which the frozen Iceberg tables say that their files are."""
 
 
 def unpack(release: str, folder: Path) -> Path:

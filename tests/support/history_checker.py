@@ -81,7 +81,7 @@ class History:
     refused: dict[str, list[int]] = field(default_factory=dict)
     """For each partition the numbers of the events that are certainly not stored."""
     replays: dict[str, list[Delivery]] = field(default_factory=dict)
-    """What low-level streams received, each from the first event to the last one, after all faults."""
+    """The events that low-level streams received, each from the first event to the last one, after all faults."""
     streams: dict[str, Stream] = field(default_factory=dict)
     resets: list[Reset] = field(default_factory=list)
     observations: list[Observation] = field(default_factory=list)
@@ -255,7 +255,7 @@ def _foreign_commits(history: History) -> Iterator[str]:
 
 
 def _two_owners(history: History, partition: str, commits: Sequence[tuple[str, Commit]]) -> Iterator[str]:
-    """Finds a stream that commits after another one took the partition over and began behind a different position."""
+    """Finds a stream that commits after another one took the partition over and began after a different position."""
     for (one, first), (two, second) in pairwise(commits):
         if one == two or first.ended >= second.begun:
             continue

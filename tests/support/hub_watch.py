@@ -24,7 +24,7 @@ PROGRAM = ("-c", f"from rioni.server.greenlets import patch; patch(); from {__na
 """Arguments of Python; those of `rioni serve` follow."""
 PATH = "/-hub"
 FLOOR_STEPS = 200_000
-"""PERF: a loop with so many steps takes about 10 ms."""
+"""PERF: a loop with this many steps takes about 10 ms."""
 HELD_LOOPS = 5
 """For which `GET /-hub?hold` holds the hub."""
 LOOK_S = 0.002
@@ -103,7 +103,7 @@ def _stack(frame: FrameType | None) -> str:
 
 
 def floor_ns() -> int:
-    """What this machine takes for a fixed loop."""
+    """The time that a fixed loop takes on this machine."""
     begin_ns, total = time.thread_time_ns(), 0
     for number in range(FLOOR_STEPS):
         total += number * number

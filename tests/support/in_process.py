@@ -103,7 +103,7 @@ class InProcess:
 
 
 class _InPlace(Pools):
-    """Pools whose work runs where it is asked for."""
+    """Pools whose work runs in the caller's thread."""
 
     def worker_pools(self) -> WorkerPools:
         return NO_POOLS

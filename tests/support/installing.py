@@ -1,4 +1,4 @@
-"""Installs packages with projections of users, as far as a test goes."""
+"""Installs packages with projections of users, as far as tests need them installed."""
 
 import contextlib
 import re
@@ -23,7 +23,7 @@ class Offered(NamedTuple):
     offered: object
 
     def load(self) -> object:
-        """What it offers."""
+        """Return the offered object."""
         return self.offered
 
 

@@ -14,7 +14,7 @@ FILE_STEPS: Steps = [
     (os, name) for name in ("pwrite", "ftruncate", "fsync", "rename", "replace", "unlink", "mkdir", "rmdir")
 ]
 SQL_STEPS: Steps = [(DefaultDialect, name) for name in ("do_execute", "do_executemany", "do_commit")]
-"""What SQLAlchemy calls for each statement, and to commit."""
+"""The methods that SQLAlchemy calls for each statement, and to commit."""
 KILLED = 9
 
 

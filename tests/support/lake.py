@@ -113,7 +113,7 @@ class ArchiveUnderTest:
         return self.metrics.registry.get_sample_value(f"rioni_archive_{name}", {"event_type": event_type}) or 0.0
 
     def table(self, name: str, kind: str = "events") -> pa.Table:
-        """A table of an event type in a folder; no rows and columns where there is none."""
+        """A table of an event type in a folder; without rows and columns if it does not exist."""
         if self.format == "iceberg":
             return self.iceberg(name, kind)
         folder = Path(self.to) / (name if kind == "events" else f"_{kind}/{name}")

@@ -21,11 +21,11 @@ ORDERS, ANYTHING, LARGE, DRAFTS, SMALL = "hub.orders", "hub.anything", "hub.larg
 SMALL_COUNT = 1_000
 MEMBERS = 2_000
 LINES = 990
-"""Of two schemas that are compared."""
+"""Lines of each of the two schemas that are compared."""
 EVENT_BYTES, BATCH_BYTES = 990_000, 49_000_000
 SHOWN, DEAD_LETTERS = 50, 12
 READ_BYTES_MAX = 60_000_000
-"""Of an answer that does not end by itself."""
+"""The limit for an answer that does not end by itself."""
 
 
 class Large(NamedTuple):
@@ -37,18 +37,18 @@ class Large(NamedTuple):
     body: bytes | None = None
     headers: Mapping[str, str] = {}
     status: int = 200
-    """What is answered: a request that is refused at once would show nothing."""
+    """The expected status: a request that is refused at once would show nothing."""
 
 
 class World(NamedTuple):
-    """What was prepared on a server."""
+    """The data prepared on a server."""
 
     subscription: str
     failing: str
     """A subscription with dead letters."""
     csrf: str
     cookie: str
-    """Of the console, with the secret of its forms."""
+    """The console's cookie, with the secret of its forms."""
     position: int
     """The newest entry of the log."""
 
@@ -103,7 +103,7 @@ def _schema(document: Any) -> dict[str, str]:
 
 
 def _lines(letter: str) -> dict[str, Any]:
-    """A schema of so many lines that no two letters have many of them in common."""
+    """A schema of `LINES` lines, of which those of two letters have few in common."""
     return {"properties": {f"{letter}{number * 7 % LINES}": {} for number in range(LINES)}}
 
 
@@ -157,7 +157,7 @@ def definitions() -> Iterator[Large]:
 
 
 def other_definitions() -> Iterator[Large]:
-    """What differs from a usual definition otherwise."""
+    """Definitions that differ from a usual one in other respects."""
     padding = " " * (DEFINITION_BYTES_MAX - 10_000)
     body = _definition("hub.padded", {}).decode()
     yield Large("create with blanks", "POST", "/event-types", (body[:-1] + padding + "}").encode(), status=201)
@@ -251,7 +251,7 @@ def evaluations() -> Iterator[Large]:
 
 
 def batches() -> Iterator[Large]:
-    """What is published, and deleted."""
+    """Batches that are published, and deletions."""
     orders, anything = f"/event-types/{ORDERS}/events", f"/event-types/{DRAFTS}/events"
     tiny = b"[" + b",".join([b"{}"] * 100_000) + b"]"
     yield Large("publish 100,000 empty events", "POST", anything, tiny)
@@ -353,7 +353,7 @@ def of_subscription(world: World) -> Iterator[Large]:
 
 
 def lists(world: World) -> Iterator[Large]:
-    """What is asked for, at its largest."""
+    """Queries at their largest."""
     yield Large("all event types", "GET", "/event-types")
     yield Large("a page of event types", "GET", "/event-types?limit=1000")
     yield Large("event types of an application", "GET", "/event-types?owning_application=shop")

@@ -48,7 +48,7 @@ class Publisher(threading.Thread):
 
 
 class Committed:
-    """What the consumers of a subscription received, batch after batch in the order of their committed cursors.
+    """The batches that the consumers of a subscription received, in the order of their committed cursors.
 
     Not in the order of the responses: a consumer thread that waits for the CPU may have lost the partition by then, and
     the next one may record the following batch first. A commit is answered 204 only if it advanced the cursor.
@@ -161,7 +161,7 @@ class Load:
         wait_until(acknowledged)
 
     def check(self) -> None:
-        """What was acknowledged is stored once, in the order of each key, and was delivered to all consumers."""
+        """All acknowledged events are stored once, in the order of each key, and were delivered to all consumers."""
         expected = {key: eids for each in self.publishers for key, eids in each.acknowledged.items()}
         with self._server.client() as client:
             stored = read_back(client, self._event_type, self.count)

@@ -89,7 +89,7 @@ class MemoryEventStore:
         self._ids = {name: at_ms for name, at_ms in self._ids.items() if at_ms >= before_ms}
 
     def _new(self, indices: Sequence[int], ids: Sequence[str] | None) -> Sequence[int]:
-        """Those of some events whose ids are new; their ids are recorded."""
+        """The indices of the events whose ids are new, or all without ids; records new ids."""
         if ids is None:
             return indices
         kept = []

@@ -1,4 +1,4 @@
-"""What tests of a whole broker run against: one server, or the nodes of a cluster."""
+"""The brokers that tests of a whole broker run against: one server, or the nodes of a cluster."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import pytest
 
 
 SETTINGS = {"RIONI_OWNING_APPLICATIONS": "(?!nobody).*"}
-"""Of the servers that many tests share."""
+"""Settings of the servers that many tests share."""
 CLUSTER = "cluster"
 _NEEDS = {CLUSTER: [pytest.mark.kafka, pytest.mark.zookeeper, pytest.mark.postgres]}
 

@@ -23,7 +23,7 @@ def migrated() -> str:
 
 
 def dump(path: Path) -> str:
-    """The statements that make a database like this one, an empty line behind each."""
+    """The statements that make a database like this one, an empty line after each."""
     connection = sqlite3.connect(path)
     try:
         statements = [each for each in connection.iterdump() if "sqlite_sequence" not in each]

@@ -1,4 +1,4 @@
-"""Several nodes of one cluster, usable in place of a single server."""
+"""Several nodes of one cluster, usable instead of a single server."""
 
 import contextlib
 import itertools

@@ -90,7 +90,7 @@ def fresh_database(url: str, *, migrated: bool = False) -> str:
 
 
 def drop_database(url: str) -> None:
-    """Drop a database of `fresh_database`, and end its connections; it stays where they do not end within 5 s."""
+    """Drop a database of `fresh_database`, and end its connections; it stays if they do not end within 5 s."""
     database = make_url(url)
     server = database.set(drivername="postgresql", database="postgres").render_as_string(hide_password=False)
     with (

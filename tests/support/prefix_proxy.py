@@ -1,4 +1,4 @@
-"""A reverse proxy that serves a broker below a path, beside other applications, as nginx and Traefik do."""
+"""A reverse proxy that serves a broker below a path, next to other applications, as nginx and Traefik do."""
 
 import contextlib
 import http.client
@@ -22,7 +22,7 @@ class PrefixProxy:
 
     @property
     def broker_url(self) -> str:
-        """Where the broker is."""
+        """The URL of the broker behind the proxy."""
         return self.url + self.prefix
 
 

@@ -26,7 +26,7 @@ class Process:
     """The parts of one process, with a hook into the steps of its commands."""
 
     def __init__(self, broker: Broker, coordinator: Coordinator, stores: EventStores | None = None) -> None:
-        """Share log, clock and signals with others; `stores` in place of the broker's own."""
+        """Share log, clock and signals with others; `stores` replaces the broker's own."""
         self.step: Callable[[], None] = lambda: None
         """Called before and after each transaction of a command, and each call of a store that belongs to one."""
         self.confirms_topics = False

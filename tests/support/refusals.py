@@ -1,4 +1,4 @@
-"""What refuses each request on each way to an effect: one check at a time."""
+"""Requests on each way to an effect, each refused by one check."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -38,7 +38,7 @@ from tests.support.ways import (
 
 
 def refusals(world: World, way: Way) -> Iterator[Refused]:
-    """What refuses requests on a way: one check each."""
+    """Requests on a way, each refused by one check."""
     request, target, everything = REQUESTS.get(str(way), Request()), world.target(way), uid_of(RIGHTS)
 
     def refused(what: str, token: str | None, **others: Any) -> Refused:
@@ -55,7 +55,7 @@ def refusals(world: World, way: Way) -> Iterator[Refused]:
 
 
 def _guarded_refusals(world: World, way: Way, refused: Callable[..., Refused]) -> Iterator[Refused]:
-    """What refuses requests on a way that is not public."""
+    """Refused requests on a way that is not public."""
     everything, event_type = uid_of(RIGHTS), REQUESTS.get(str(way), Request()).event_type
     for what, token in (("no token", None), ("unknown token", "unknown"), ("malformed token", "mal formed")):
         yield refused(what, token)
@@ -77,7 +77,7 @@ def _guarded_refusals(world: World, way: Way, refused: Callable[..., Refused]) -
 
 
 def further_refusals(world: World) -> Iterator[Refused]:
-    """What refuses some requests on some of the ways: features, owners of events, bodies, what happens meanwhile."""
+    """Requests refused on some of the ways only: features, owners of events, bodies, changes in between."""
     everything = f"{uid_of(RIGHTS)}/all"
     if world.mode == "basic":
         auditor = f"{uid_of(without('broker WRITE'))}/all"
@@ -155,7 +155,7 @@ def _of_tickets(world: World) -> Iterator[Refused]:
 
 
 def _of_rights(world: World) -> Iterator[Refused]:
-    """What is said of rights that a client does not have."""
+    """Requests for rights whose answers leave out the rights that a client does not have."""
     helpless, reader = f"{uid_of(frozenset())}/all", f"{uid_of(without('event type READ'))}/all"
     yield Refused("no such right", "GET", "/rights", helpless, hides="HISTORY")
     yield Refused("no such right", "GET", f"/rights?event_type={ET}", helpless, hides="WRITE")
@@ -174,7 +174,7 @@ def _of_rights(world: World) -> Iterator[Refused]:
 
 
 def _of_streams(world: World) -> Iterator[Refused]:
-    """What is refused before what else is wrong is told, and what ends streams that have begun."""
+    """Requests refused before any other error is reported, and streams that end after they have begun."""
     everything, begin = f"{uid_of(RIGHTS)}/all", f"cursors={quote(json.dumps([CURSOR]))}"
     stream, subscribed = f"/event-types/{ET}/events", f"/subscriptions/{world.names['subscription_id']}/events"
     blocked = {"blacklist": [f"{CONSUMER}_APP/{uid_of(RIGHTS)}"]}

@@ -1,4 +1,4 @@
-"""Which tests one worker of pytest-xdist runs in a row, and which of them come first."""
+"""Tests that one worker of pytest-xdist runs in a row, and those that come first."""
 
 import contextlib
 import importlib
@@ -53,7 +53,7 @@ SHARING: Mapping[str, Iterable[str]] = {
 SPLIT = ("tests/properties/test_soak.py",)
 """Files whose tests go to several workers, since each of them is long and none shares anything.
 
-They mostly wait: so they come first, beside those that start Spark and compute.
+They mostly wait: so they come first, together with those that start Spark and compute.
 """
 _GROUPS = {file: fixture for fixture, files in SHARING.items() for file in files}
 
@@ -69,7 +69,7 @@ class Scheduling(LoadFileScheduling):
         return nodeid if file in SPLIT else group_of(nodeid) or file
 
     def schedule(self) -> None:
-        """As in the base class, but in the order of `slow_first`, not by the number of tests."""
+        """Schedule the tests in the order of `slow_first`, not by their number as the base class does."""
         self.config.option.loadscopereorder = False
         super().schedule()
 

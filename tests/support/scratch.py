@@ -1,4 +1,4 @@
-"""Keeps the temporary files of a test run in memory, where there is enough of it.
+"""Keeps the temporary files of a test run in memory, if there is enough of it.
 
 PERF: tests write thousands of small databases, and wait for the disk with each transaction: it is a fifth of a run.
 """

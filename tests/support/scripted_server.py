@@ -16,7 +16,7 @@ from tests.support.http_servers import serving
 
 
 DROP = "drop"
-"""In place of an answer: the connection is closed."""
+"""Used as an answer: the connection is closed without one."""
 
 
 @dataclass(frozen=True)
@@ -49,13 +49,13 @@ class ScriptedServer:
         self._lock = threading.Lock()
 
     def script(self, *answers: Answer | str) -> None:
-        """What comes next; forgets what came before."""
+        """Set the next answers; forgets earlier answers and requests."""
         with self._lock:
             self._answers, self._answers_by_path = deque(answers), {}
             self.requests.clear()
 
     def script_paths(self, answers: Mapping[str, Sequence[Answer | str]]) -> None:
-        """What comes in turn for each path, with or without its query; 404 for others; forgets what came before."""
+        """Set the answers for each path, with or without query; 404 for others; forgets all earlier ones."""
         self.script(Answer(404, {"title": "Not Found", "status": 404}))
         with self._lock:
             self._answers_by_path = {path: deque(each) for path, each in answers.items()}

@@ -12,7 +12,7 @@ from tests.support.in_process import HOST, LOOPBACK
 
 
 STREAMS = ("/events", "/audit")
-"""What the paths of answers end with that are sent in pieces, and asked for again where they end early."""
+"""The last parts of paths whose answers are sent in pieces; clients repeat the request if one ends early."""
 OPENED_MAX = 2
 """How often one is opened; clients would open one again and again that is ended as soon as it begins."""
 

@@ -44,7 +44,7 @@ class RunningServer:
         return httpx.Client(base_url=self.url, timeout=WAIT_S, event_hooks=hooks, **options)
 
     def metric(self, name: str) -> float:
-        """The value of a metric, summed over the workers; 0 where nothing was counted yet."""
+        """The value of a metric, summed over the workers; 0 if nothing was counted yet."""
         answer = httpx.get(f"{self.url}/metrics", timeout=WAIT_S, headers=PROMETHEUS, verify=False)  # PERF: as above
         lines = answer.text.splitlines()
         values = [line.rpartition(" ")[2] for line in lines if line.startswith(f"{name} ")]

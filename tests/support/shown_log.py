@@ -19,9 +19,9 @@ class ShownLog:
     def __init__(self, leaves: Sequence[bytes], name: str, key: Ed25519PrivateKey) -> None:
         self.leaves, self.name, self.key = list(leaves), name, key
         self.proof: Callable[[list[bytes]], Any] | None = None
-        """What is answered in place of the right proof of consistency, if that is not the object with it."""
+        """Makes the answer that replaces the object with the right proof of consistency; None to answer with that."""
         self.note: str | None = None
-        """Shown in place of the right checkpoint."""
+        """The checkpoint shown, if not the right one."""
         self.cosigned = 0
         self.keys = [{"verifier": str(verifier_of(name, key)), "signature": ""}]
 

@@ -57,7 +57,7 @@ def _event_type(name: str, **members: Any) -> dict[str, Any]:
 
 
 def facets(*, unused: int) -> Answer:
-    """The answer of a broker with so many event types that nobody uses."""
+    """The answer of a broker with `unused` event types that nobody uses."""
     facet = {"values": [], "distinct": 0}
     members = dict.fromkeys(("owning_application", "category", "cleanup_policy", "label"), facet)
     return Answer(200, {"total": 2, "unused": {"days": 30, "count": unused}, **members})

@@ -23,7 +23,7 @@ ID = "9d4d5a5c-7e5e-4b52-8f5b-3a0a3f0f6b11"
 
 
 class _Socket:
-    """What the client shuts down to end a stream."""
+    """The socket that the client shuts down to end a stream."""
 
     def __init__(self, stream: "_Stream") -> None:
         self._stream = stream

@@ -21,7 +21,7 @@ VARYING: Mapping[str, str] = {
     r"rioni-client/[\w.]+ Python/[\d.]+": "CLIENT",
     r"[\w.+-]+\+[0-9a-f]{8}\+[A-Za-z0-9+/]{40,}={0,2}": "KEY",
 }
-"""What is different at each run, and what stands for it."""
+"""Patterns for texts that are different at each run, and the words that replace them."""
 
 
 def compare(name: str, output: str, **varying: str) -> None:

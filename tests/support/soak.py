@@ -31,7 +31,7 @@ REFUSED_STREAM = (httpx.codes.CONFLICT,)
 
 
 class Soak:
-    """What several clients share: the server, the time to stop, and the list of failures."""
+    """The state that several clients share: the server, the time to stop, and the list of failures."""
 
     def __init__(self, server: RunningServer, storages: list[str]) -> None:
         """Use the storages in turn; the first is the default one."""
@@ -42,7 +42,7 @@ class Soak:
         self.requests = 0
 
     def run(self, clients: int, duration_s: float) -> None:
-        """Run so many clients for so long; each one finishes its round."""
+        """Run a number of clients for some time; each one finishes its round."""
         self.enough.clear()
         threads = [threading.Thread(target=self._client, args=(number,)) for number in range(clients)]
         for thread in threads:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 
 def program(folder: Path) -> str:
-    """Write a program for `PYSPARK_PYTHON`: Python, with this daemon in place of Spark's; return its path."""
+    """Write a program for `PYSPARK_PYTHON`: Python, with this daemon instead of Spark's; return its path."""
     path = folder / "python"
     # With -P the modules beside this one do not hide others.
     daemon = f'exec {sys.executable} -P {__file__} "$3"'

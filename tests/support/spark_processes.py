@@ -8,11 +8,11 @@ from tests.support.descendants import descendants
 
 
 PARTS = {"java": b"SparkSubmit", "executor": b"CoarseGrainedExecutorBackend", "python": b"pyspark.daemon"}
-"""What is in the command line of a process, by the part that it plays."""
+"""Texts in the command line of a process, by the part that it plays."""
 
 
 def spark_processes(driver: int) -> Mapping[str, Sequence[int]]:
-    """The ids of the processes that a driver has started: its Java, executors beside it, and Python that runs tasks."""
+    """The ids of the processes that a driver has started: its Java, separate executors, and Python that runs tasks."""
     lines = {pid: _command_line(pid) for pid in descendants(driver)}
     return {part: [pid for pid, line in lines.items() if mark in line] for part, mark in PARTS.items()}
 

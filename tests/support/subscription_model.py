@@ -25,7 +25,7 @@ class PartitionModel:
     """One partition."""
 
     positions: list[int] = field(default_factory=list)
-    """Of its events; there may be gaps."""
+    """The positions of its events; there may be gaps."""
     committed: int = -1
     sent: int = -1
     """The last position that the stream which has the partition was sent."""
@@ -35,7 +35,7 @@ class PartitionModel:
     """The last position of which the consumer knows that it is committed."""
 
     def publish(self, gap: int) -> None:
-        """Store an event, so many positions after the last one."""
+        """Store an event, `gap` positions after the last one."""
         self.positions.append((self.positions[-1] if self.positions else -1) + gap)
 
     def next_events(self, limit: int) -> list[int]:

@@ -10,7 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 SOURCE, TARGET = ROOT / "rioni/client/_async", ROOT / "rioni/client/_sync"
 BY_HAND = frozenset(("concurrency.py", "connection.py"))
-"""What differs between tasks and threads."""
+"""Modules that differ between tasks and threads."""
 
 NAMES: Mapping[str, str] = {
     "AsyncClient": "Client",

@@ -14,7 +14,7 @@ Target = tuple[str, int] | str
 
 
 class TcpProxy:
-    """Connects to one server; `address` is where it listens.
+    """Connects to one server, and listens at `address`.
 
     Traffic that is held back is not lost: it arrives when the network is restored, however late that is; unless the
     connections break before.
@@ -22,7 +22,7 @@ class TcpProxy:
 
     def __init__(self, target: Target | None = None) -> None:
         self.target = target
-        """The server's address; may be set later, where the server has to know the proxy's address first."""
+        """The server's address; may be set later, if the server has to know the proxy's address first."""
         self._listener = socket.create_server((HOST, 0))
         self.port: int = self._listener.getsockname()[1]
         self.address = f"{HOST}:{self.port}"
@@ -145,7 +145,7 @@ def _connected(target: Target | None) -> socket.socket:
 
 @contextlib.contextmanager
 def proxies(count: int) -> Iterator[Sequence[TcpProxy]]:
-    """So many proxies without a server yet; they end with the block."""
+    """Start `count` proxies without a server yet; they end with the block."""
     with contextlib.ExitStack() as stack:
         yield [stack.enter_context(contextlib.closing(TcpProxy())) for _ in range(count)]
 

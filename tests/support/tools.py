@@ -30,7 +30,7 @@ ROWS = pa.RecordBatch.from_pylist([{"order_id": "2"}])
 
 
 class User(NamedTuple):
-    """Who uses a tool, and of which broker."""
+    """The user of a tool, and the broker."""
 
     url: str
     token: str | None
@@ -41,7 +41,7 @@ class User(NamedTuple):
         return Client(self.url, token=self.token, attempts=1)
 
     def async_client(self) -> AsyncClient:
-        """The same for asyncio."""
+        """An asynchronous client that tries each request once."""
         return AsyncClient(self.url, token=self.token, attempts=1)
 
     def options(self, **further: str) -> dict[str, str]:

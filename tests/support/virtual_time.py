@@ -5,7 +5,7 @@ import selectors
 
 
 class _JumpingSelector(selectors.DefaultSelector):
-    """Never waits: where it would, the clock of the loop moves on."""
+    """Never waits: instead, the clock of the loop moves on."""
 
     now_s = 0.0
 

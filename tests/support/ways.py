@@ -40,7 +40,7 @@ IMPLIED = {
     "broker WRITE": {"event type WRITE", "event type ADMIN"},
     "broker ADMIN": {"subscription ADMIN", "broker HISTORY"},
 }
-"""What else those may do who are named in the lists of the broker's administrators."""
+"""Further rights of users in the lists of the broker's administrators."""
 RIGHTS = frozenset(
     (
         *(f"event type {right}" for right in ("READ", "WRITE", "ADMIN")),
@@ -126,7 +126,7 @@ def _tokens() -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _who(*rights: str) -> list[dict[str, str]]:
-    """Those who have one of these rights; sections and lists must not be empty."""
+    """Users who have one of these rights; sections and lists must not be empty."""
     found = [uid_of(each) for each in PEOPLE if each & {*rights}]
     return [{"data_type": "user", "value": uid} for uid in sorted(found)]
 
@@ -161,15 +161,15 @@ SCHEMA_BODY = {"type": "json_schema", "schema": SCHEMA}
 
 @dataclass(frozen=True)
 class Request:
-    """What is sent on a way; names in braces stand for what the world has."""
+    """The request on a way; names in braces stand for those of the world."""
 
     body: Any = None
     query: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
     status: int = 200
-    """Of the answer to who may."""
+    """The status of the answer to users who have the right."""
     names: Mapping[str, str] = field(default_factory=dict)
-    """For the path, in place of those of the world."""
+    """Names in the path that replace those of the world."""
     event_type: str = ET
 
 
@@ -245,7 +245,7 @@ REQUESTS: Mapping[str, Request] = {
         )
     },
 }
-"""What is sent where it is more than the path; a request that is permitted leaves the world as it was."""
+"""Requests that are more than the path; one that is permitted leaves the world as it was."""
 
 
 @dataclass(frozen=True)
@@ -259,14 +259,14 @@ class Refused:
     body: Any = None
     headers: Mapping[str, str] = field(default_factory=dict)
     hides: str = ""
-    """The text that is left out of the answer, where that is how it is refused."""
+    """The text that is left out of the answer, if that is how the request is refused."""
     ends: str = ""
     """The text with which the stream ends that is refused meanwhile."""
     statuses: tuple[int, ...] = (401, 403, 421)
     state: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """What is switched on meanwhile: `features` by their names, `blacklist` by kind and name."""
+    """Settings in effect during the request: `features` by their names, `blacklist` by kind and name."""
     meanwhile: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """The same, once the stream has begun."""
+    """Settings like `state`, made once the stream has begun."""
     mode: str = "full"
 
     @property

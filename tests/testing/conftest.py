@@ -21,6 +21,6 @@ def shared_broker(launched) -> Iterator[Broker]:
 
 @pytest.fixture
 def broker(shared_broker: Broker) -> Iterator[Broker]:
-    """As the fixture `rioni` of the plugin."""
+    """A broker that is isolated for each test, like the fixture `rioni` of the plugin."""
     with shared_broker.isolated():
         yield shared_broker

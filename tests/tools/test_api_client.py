@@ -146,7 +146,7 @@ VERSION = Answer(200, {"version": "1"})
 
 
 def test_requests_are_made_once_unless_it_is_said_for_how_long_they_are_made_again(server):
-    """What measures or watches a broker must not wait for it."""
+    """Callers that measure or watch a broker must not wait for it."""
     server.script(AWAY, VERSION)
     with pytest.raises(RequestRefused, match="503"):
         call(Server(server.url), "GET", "/version")
@@ -207,7 +207,7 @@ def test_a_certificate_that_is_not_trusted_is_an_error_at_once(tmp_path):
     ids=["head", "length", "head of chunks", "between chunks", "within a chunk"],
 )
 def test_an_answer_is_whole_or_none(answer):
-    """What http.client takes for the end may be that of the connection."""
+    """An end that http.client reports may be that of the connection, not of the answer."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def serve():

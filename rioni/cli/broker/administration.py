@@ -102,7 +102,7 @@ def block(session: Session, kind: Kind, name: BlockedName) -> None:
     """Block an application or event type: it may not publish, or not be streamed."""
     from rioni.client import Forbidden
 
-    # Who may block may not be one who may see the event type.
+    # A user who may block need not be one who may see the event type.
     with contextlib.suppress(Forbidden):
         if kind.is_of_event_types:
             check_event_type(session.client, name)
@@ -116,7 +116,7 @@ def unblock(session: Session, kind: Kind, name: BlockedName) -> None:
     """Unblock an application or event type."""
     from rioni.client import Forbidden
 
-    # Who may unblock may not be one who may see what is blocked.
+    # A user who may unblock need not be one who may see what is blocked.
     with contextlib.suppress(Forbidden):
         blocked = [each["name"] for each in _blocked(session.client.settings.blacklist()) if each["type"] == kind.value]
         if name not in blocked:

@@ -62,7 +62,7 @@ class Consume(msgspec.Struct, frozen=True, kw_only=True):
     events: int | None = None
 
 
-# --- publishing ---
+# --- Publishing ---
 
 
 def publish(plan: Publish) -> Report:
@@ -189,7 +189,7 @@ def _ensure_event_type(server: Server, plan: Publish) -> None:
     call(server, "POST", "/event-types", definition)
 
 
-# --- consuming ---
+# --- Consuming ---
 
 
 def consume(plan: Consume) -> Report:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rioni.cli.broker.witnessing import Seen
 
 
-# --- Commands of `rioni audit` that ask a running broker, for what its users may see ---
+# --- Commands of `rioni audit` that ask a running broker, for the entries that its users may see ---
 
 audit_app = typer.Typer(name="audit")
 
@@ -127,7 +127,7 @@ def _changed(entry: Any) -> list[str]:
     return [change["path"] for change in entry["changes"]]
 
 
-# --- Commands for what proves that the log of a broker was never changed, over HTTP ---
+# --- Commands for proofs that the log of a broker was never changed, over HTTP ---
 
 log_app = typer.Typer(
     name="log", no_args_is_help=True, help="Proofs that the log was never changed; `rioni witness` verifies them."

@@ -102,7 +102,7 @@ def running_cluster(
         database = stack.enter_context(running_postgres()).get_uri(driver="psycopg") if postgres else ""
         for server in (*keepers, *kafkas):
             progress(f"starting {server.name}")
-            # Nothing of it is kept, so there is nothing to bring in order either.
+            # No data is kept, so there is no need for an orderly end.
             stack.callback(server.kill)
             server.start()
         for server in (*keepers, *kafkas):
@@ -117,7 +117,7 @@ def running_cluster(
         )
 
 
-# --- Starts nodes of Rioni itself, beside the servers that they share, each as a process of its own ---
+# --- Starts nodes of Rioni itself with the servers that they share, each as a process of its own ---
 
 READY_TIMEOUT_S = 5
 

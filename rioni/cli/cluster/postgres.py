@@ -89,7 +89,7 @@ class LocalPostgres:
             raise Unavailable(f"PostgreSQL's {program} failed: {' '.join(said)}")
 
     def _call(self, program: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
-        # What the server inherits stays open: a pipe would never end.
+        # The server keeps inherited descriptors open: a pipe would never end.
         with tempfile.TemporaryFile("w+") as output:
             account = self._account
             try:

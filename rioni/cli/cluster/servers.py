@@ -351,7 +351,7 @@ def _listens(port: int) -> bool:
     return True
 
 
-# --- both ---
+# --- ZooKeeper and Kafka ---
 
 
 def _java_command() -> str:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from rioni.tools.load_client import Server
 
 
-# --- The file of contexts: brokers by name, and where their tokens come from; it never holds a secret ---
+# --- The file of contexts: brokers by name, and the sources of their tokens; it never holds a secret ---
 
 TOKEN_COMMAND_TIMEOUT_S = 30
 """Seconds for a command: some ask a server; a person who has to type something does so before."""
@@ -224,7 +224,7 @@ def _words(command: str) -> list[str]:
 
 def _output_of(command: str) -> str:
     try:
-        # Its errors and questions go to the terminal; standard input may be what the command of ours reads.
+        # Its errors and questions go to the terminal; standard input may hold the input of our own command.
         done = subprocess.run(
             _words(command),
             stdin=subprocess.DEVNULL,

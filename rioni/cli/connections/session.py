@@ -50,7 +50,7 @@ def advice(ex: Exception, connection: Connection, given: Sequence[Given] = ()) -
 
     found = ""
     if isinstance(ex, BadRequest | NotFound | Unprocessable):
-        # The broker itself may have asked.
+        # The broker's error may already ask such a question.
         found = "" if str(ex).endswith("?") else proposals(given, connection)
     elif isinstance(ex, Unauthorized) and connection.token_origin is None:
         found = f"The broker wants a token: set {variables.TOKEN}, or add a context with --token-command."
@@ -153,7 +153,7 @@ class Session:
         try:
             self.client.request("GET", "/version")
         except Problem as ex:
-            # What else is refused is no matter of the version, which other servers of this API need not have.
+            # Other refusals have nothing to do with the version, which other servers of this API may lack.
             if may_help(ex, again=True):
                 raise
 
@@ -180,7 +180,7 @@ class Session:
         self._stack.__exit__(kind, ex, trace)
         if self.output.nothing_found and ex is None and (question := proposals(self._given, self.connection)):
             self.output.note(question)
-        # Without the module there was no client.
+        # If the module is not loaded, there was no client.
         if "rioni.client" in sys.modules:
             from rioni.client import ClientError
 

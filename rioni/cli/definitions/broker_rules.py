@@ -46,7 +46,7 @@ def next_version(step: Step) -> str | None:
     if not _VERSION.fullmatch(current.schema.version):
         return None
     try:
-        # Another server may have taken what these rules do not take.
+        # Another server may have accepted definitions that these rules refuse.
         check_submitted_schema(current)
         version = outcome(step).schema.version
     except Invalid:

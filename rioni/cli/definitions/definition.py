@@ -11,7 +11,7 @@ from rioni.cli.terminal.json_and_yaml import Path
 from rioni.domain.json_patch import json_patch, names
 
 
-# A definition of an event type or subscription: what it asks for, where it stands, and what is wrong with it.
+# A definition of an event type or subscription: its content, source location and errors.
 
 EVENT_TYPE = "event-type"
 SUBSCRIPTION = "subscription"
@@ -89,7 +89,7 @@ def dotted(path: Path) -> str:
     return text
 
 
-# --- The differences of two JSON values, by path, with what was there before and what is there then ---
+# --- The differences of two JSON values, by path, with old and new values ---
 
 
 class Difference(NamedTuple):

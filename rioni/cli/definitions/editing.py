@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rioni.client import EventType
 
 
-# --- Options that say what an event type or subscription is, and the definition that they make ---
+# --- Options that describe an event type or subscription, and the definition that they make ---
 
 DefinitionFile = Annotated[
     str | None,
@@ -107,7 +107,7 @@ def created(session: Session, wanted: "Definition") -> "EventType":
     return session.client.event_types.get(name)
 
 
-# --- Changes an event type or subscription in the user's editor, without losing what was written ---
+# --- Changes an event type or subscription in the user's editor, without losing the user's text ---
 
 ROUNDS_MAX = 100
 """The most times that the editor is opened, for editors that are programs."""
@@ -128,7 +128,7 @@ class _Refused(Exception):
 
     def __init__(self, reasons: "Iterable[tuple[int | None, str]]") -> None:
         self.reasons = list(reasons)
-        # The text will be below as many comments as there are reasons.
+        # The text will follow the comments, of which there is one for each reason.
         below = len(self.reasons)
         self.texts = tuple(text if line is None else f"line {line + below}: {text}" for line, text in self.reasons)
         super().__init__("; ".join(self.texts))
@@ -160,7 +160,7 @@ def edit(session: Session, read: "Callable[[], Resource]", *, yes: bool) -> None
     try:
         _rounds(session, read, current, file, yes=yes)
     except BaseException:
-        # Also when it ends by Ctrl-C.
+        # The text is kept even if the command ends by Ctrl-C.
         if file.exists() and _without_comments(file.read_bytes().decode(errors="replace")) not in (
             "",
             as_yaml(current),

@@ -117,7 +117,7 @@ def check(
     from rioni.cli.definitions.files import STANDARD_INPUT, definitions_in
 
     if missing := [each for each in paths if each != STANDARD_INPUT and not os.access(each, os.R_OK)]:
-        # What it has is not known, so that nothing is wrong with it.
+        # The contents are unknown, so this is no error in a definition.
         raise Invalid(f"{missing[0]} can't be read: there is no such file or folder, or no permission.")
     found, problems = definitions_in(paths)
     if not found and not problems:
@@ -207,7 +207,7 @@ def _show_differences_of_two(
         with Session(connection, session.output) as other:
             base = _members(other.client, other_name or name, other_version, only_schema=only_schema, as_of=as_of)
     if other_name:
-        # Two that were chosen by their names.
+        # Two event types were chosen by name, so their names differ anyway.
         base, wanted = ({key: value for key, value in each.items() if key != "name"} for each in (base, wanted))
     found = differences(base, wanted)
     printing.show_differences(session.output, found)

@@ -51,7 +51,7 @@ def read_bytes_below(root: Path, path: Path) -> bytes:
     resolved = path.resolve()
     if not resolved.is_relative_to(root.resolve()):
         raise ValueError(f"{path} is outside of the folder {root}; name a folder that has both")
-    # What stands there now may be another file than a moment ago: a link is not followed, and a pipe not waited for.
+    # The path may name another file by now: a link is not followed, and a pipe not waited for.
     fd = os.open(resolved, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(fd, "rb") as file:
         if not stat.S_ISREG(os.fstat(fd).st_mode):

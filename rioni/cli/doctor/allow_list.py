@@ -12,7 +12,7 @@ import rioni
 from rioni.config.settings import SETTINGS, Config
 
 
-# The words that the program itself writes: of its own texts, and of those of the operating system and of HTTP.
+# The words in the program's own texts, and in those of the operating system and of HTTP.
 
 FOLDER = Path(rioni.__file__).parent
 OWN = ("cli/doctor", "client/models")
@@ -60,7 +60,7 @@ def _sources() -> Iterator[tuple[str, str]]:
                 continue
 
 
-# --- Facts that may be shown: by the name of the member, if their form is the expected one ---
+# --- Facts that may be shown: by the name of the member, if they have the expected form ---
 
 _NAME = re.compile(r"[\w.*()-]{1,255}")
 _NUMBERS = r"v?\d{1,9}(?:\.(?:\d{1,9}|\*))*(?:(?:a|b|rc)\d{1,4})?(?:\.(?:post|dev)\d{1,4})?"

@@ -33,9 +33,9 @@ from rioni.config.settings import Config
 from rioni.domain.errors import Invalid
 
 
-# Lets through what is known to be no secret: facts by their names, words of our own texts, numbers and times.
+# Shows only what is known to be no secret: facts by their names, words of our own texts, numbers and times.
 #
-# A list of what secrets look like is never complete, so everything else is replaced by `NOT_SHOWN`.
+# A list of the forms of secrets is never complete, so everything else is replaced by `NOT_SHOWN`.
 
 NOT_SHOWN = "(a text that is not shown)"
 _MARKS = "()[]'\"`.,:;!?-"
@@ -258,7 +258,7 @@ def _follows_a_secret(before: list[str], core: str) -> bool:
     return joined or name.endswith((":", "=")) or name.startswith("-") or not _is_word(core)
 
 
-# --- Packs what was found into one file for those who help: without secrets, without events, of bounded size ---
+# --- Packs the findings into one file for those who help: without secrets, without events, of bounded size ---
 
 FILE_BYTES_MAX = 2_000_000
 """A longer file is cut: one of a log at its beginning, all others at their end."""

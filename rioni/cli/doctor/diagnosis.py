@@ -21,7 +21,7 @@ _FACTS = ("connection", "state", "metrics", "registry", "settings", "files", "ma
 
 def _members(modules: Sequence[str]) -> list[object]:
     found = [import_module(f"rioni.cli.doctor.checks.{module}") for module in modules]
-    # What a module imports from another one is there twice; the names below decide.
+    # Members that one module imports from another occur twice; the names below make them unique.
     return [each for module in found for each in vars(module).values()]
 
 
@@ -90,7 +90,8 @@ def gather(site: Site, sources: Sequence[Source]) -> dict[str, Any]:
     """
     futures: dict[str, Future[Any]] = {each.name: Future() for each in sources}
     for each in sources:
-        # Daemons: what hangs, such as a file on a lost network file system, must not keep the command from its end.
+        # Daemons: a thread that hangs, for example on a lost network file system, must not keep the command from
+        # ending.
         threading.Thread(target=_look, args=(each, site, futures), daemon=True, name=f"doctor-{each.name}").start()
     return {name: _facts(future, site) for name, future in futures.items()}
 

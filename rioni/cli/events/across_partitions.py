@@ -20,7 +20,7 @@ from rioni.domain.timelines.position import TimelinePosition
 from rioni.domain.timestamps import time_of
 
 
-# --- Brings together what is read from several partitions: by time, or as it comes ---
+# --- Merges events read from several partitions: by time, or in order of arrival ---
 
 PIECES_MAX = 16
 """Pieces that wait to be processed."""
@@ -67,7 +67,7 @@ def _timed(pieces: Iterable[Piece]) -> Iterator[tuple[datetime, Piece]]:
         for index, event in enumerate(piece.events):
             last = max(last, time_of(event) or last)
             at = piece.place(index)
-            # Only with its last event a piece is read to its end.
+            # A piece is completely read only with its last event.
             is_last = index == len(piece.events) - 1
             yield last, Piece(piece.event_type, piece.partition, at, [event], piece.read_to if is_last else at)
         if not piece.events:
@@ -196,7 +196,7 @@ def _last_of(
     return found
 
 
-# --- Looks for events in all partitions, and counts the positions that were looked at ---
+# --- Searches all partitions for events, and counts the positions examined ---
 
 
 @dataclass
@@ -265,7 +265,7 @@ def _positions(after: TimelinePosition, piece: Piece) -> int:
     return len(piece.events)
 
 
-# --- Reads event types from some place on: what is there, then what is published ---
+# --- Reads event types from a given place on: stored events, then newly published ones ---
 
 
 def tailed(
@@ -323,7 +323,7 @@ def _followed(places: Mapping[Reader, Places], until: datetime | None) -> Genera
             yield piece
     if until is None:
         return
-    # What was stored before the end, but has not come yet.
+    # Read the events that were stored before the end, but have not arrived yet.
     for reader in places:
         at = read_to[reader.event_type]
         to = reader.locator.at(reader.locator.bounds(tuple(at)), until)

@@ -236,7 +236,7 @@ class _Report:
         state = work.state.state
         partitions = state.partitions.values()
         read, refused = (sum(getattr(each, name) for each in partitions) for name in ("read", "refused"))
-        # Of a batch that ended with a refused event, those before it are copied.
+        # If a batch ended with a refused event, the earlier events are copied.
         copied, last = (sum(counts) for counts in zip((0, 0), *map(_counts, work.stopped.values()), strict=True))
         stored, refused, read = _stored(state) + copied, refused + last, read + copied + last
         grown = growth(client, state)

@@ -164,10 +164,10 @@ class Copy:
                 is_open = selection.is_open
                 to = ends(locator, bounds, selection)
                 if is_open and not selection.is_open:
-                    continue  # the end passed meanwhile, and what came behind it is not wanted
+                    continue  # the end passed meanwhile, and later events are not wanted
                 self._check_ends(bounds)
                 self._at_once(between(locator, self._places(), to), whole=False)
-                # Afterwards: what was created again meanwhile was read from the middle.
+                # Checked after reading: an event type that was recreated meanwhile was read from the middle.
                 self.check()
                 if not follow or not is_open:
                     return

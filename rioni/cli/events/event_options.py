@@ -155,12 +155,12 @@ def check_placing(session: "Session", event_type: "EventType", key: str | None, 
             f"The broker chooses the partitions of {event_type.name}: --partition is for the strategy {USER_DEFINED}."
         )
     if partition is not None:
-        # Who may publish may not be one who may see the partitions.
+        # A user who may publish need not be one who may see the partitions.
         with contextlib.suppress(Forbidden):
             Locator(session.client, event_type.name).bounds([partition])
 
 
-# Prints the address of a stream with a ticket in place of a token, for browsers and others that send no token.
+# Prints the address of a stream with a ticket instead of a token, for browsers and others that send no token.
 
 
 def show_ticket(session: Session, ticket: "StreamTicket") -> None:

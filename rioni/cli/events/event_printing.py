@@ -210,7 +210,7 @@ class _TableWriter:
             self._first_s = time.monotonic()
             self._waiting.append(list(self._columns))
         for value in _values(piece):
-            # Members are what the event says: two texts that differ look different.
+            # The cells come from the events themselves: different texts look different.
             cells = ((value_at(value, column), name == TIME) for name, column in self._columns.items())
             self._waiting.append([shown(cell, shortens_times=is_time) for cell, is_time in cells])
         is_moment = len(self._waiting) < ROWS_TOGETHER and time.monotonic() < self._first_s + MOMENT_S

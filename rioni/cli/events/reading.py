@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
 
-# --- Decides how events are streamed that are being published: each at once, or, where there are many, together ---
+# --- Decides how new events are streamed: each at once, or, if there are many, together ---
 
 BUSY_PER_S = 200
 """PERF: a broker takes three times as much work for events that are sent one by one."""
@@ -61,7 +61,7 @@ class Pace:
         return self.batch_limit != before
 
 
-# --- Tries again where a stream breaks: with growing pauses, and not for ever ---
+# --- Retries when a stream breaks: with growing pauses, and not for ever ---
 
 PATIENCE_S = RETRY_S
 """Seconds without progress for which it is tried again, as by clients: an outage of a minute is no error."""
@@ -327,7 +327,7 @@ class Reader:
                     break
                 if batch.events:
                     found.append(Piece(self.event_type, partition, at, batch.events, at))
-        # What was removed meanwhile, by compaction or retention, is not there.
+        # Events removed meanwhile, by compaction or retention, are missing.
         return [*found, Piece(self.event_type, partition, last, (), last)]
 
     def _added(self, places: Places) -> Places:

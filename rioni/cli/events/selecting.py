@@ -118,7 +118,7 @@ def wanted_by(expression: str | None) -> Wanted:
     """
     if expression is None:
         return lambda _: True
-    # PERF: 0.3 s, which only those wait for who have a filter.
+    # PERF: the import takes 0.3 s, for which only users of a filter wait.
     from rioni.domain.subscriptions.event_filter import EventFilter, checked_filter
 
     checked_filter(expression)

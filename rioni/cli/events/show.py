@@ -114,7 +114,7 @@ def tail(
         note_lost(reading, session.output.note)
 
 
-# --- The command that looks for events ---
+# --- The command that searches for events ---
 
 
 @app.command(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rioni.operations.history import Step
 
 
-# Commands of `rioni audit` that show what was: the entries of a resource, its state then, the differences since.
+# Commands of `rioni audit` that show the past: the entries of a resource, its state then, the differences since.
 
 CHARACTERS_MAX = 160
 """Longer values are cut; `--json` has them whole."""
@@ -139,7 +139,7 @@ def _changes(before: Any, after: Any, above: str = "") -> Iterator[tuple[str, st
         if operation["op"] == "add":
             yield "+", f"{where}: {_shown(new)}"
             continue
-        # Operations that remove or replace come in an order in which the places of the state before still hold.
+        # Operations that remove or replace are ordered so that their paths in the old state are valid in turn.
         old = _at(before, path)
         if operation["op"] == "remove":
             yield "-", f"{where}: {_shown(old)}"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rioni.operations.verification import Problem
 
 
-# --- Output of `rioni verify`: what was found, for people or as JSON lines ---
+# --- Output of `rioni verify`: the findings, for people or as JSON lines ---
 
 
 def write_problems(problems: Iterable["Problem"], remarks: Iterable[str], *, as_json: bool) -> int:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rioni.projections.generations.swap import Difference
 
 
-# --- The command that builds read models from the log, beside the live ones or in their place ---
+# --- The command that builds read models from the log, next to the live ones or to replace them ---
 
 app = typer.Typer()
 
@@ -141,7 +141,7 @@ def _parquet_writer(output: Path) -> Iterator[Callable[["Difference"], None]]:
         raise CannotWrite(f"{output} can't be written: {ex.strerror or ex}") from ex
 
 
-# --- Commands about read models that were built beside the live ones ---
+# --- Commands about read models that were built next to the live ones ---
 
 projections_app = typer.Typer(
     name="projections", help="Read models that were built beside the live ones.", no_args_is_help=True

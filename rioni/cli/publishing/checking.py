@@ -128,7 +128,7 @@ def check_filter_of(event_types: Sequence[EventType], expression: str) -> Sequen
     Raises:
         Invalid: it is not such an expression, or it can be true for no valid event.
     """
-    # PERF: 0.3 s, which only those wait for who have a filter.
+    # PERF: the import takes 0.3 s, for which only users of a filter wait.
     from rioni.domain.subscriptions.filter_check import check_filter
 
     return check_filter(expression, {each.name: _schema_of(each) for each in event_types})

@@ -131,7 +131,7 @@ def _of_schema(schema: Mapping[str, Any], path: Sequence[str]) -> tuple[str | No
     known = {_BY_SCHEMA[kind] for kind in kinds if kind in _BY_SCHEMA}
     if known == {NUMBER, INTEGER}:
         known = {NUMBER}
-    # A cell that may be a text is one, whatever it looks like. Other values can be told from each other.
+    # A cell that may be a text is one, whatever it looks like. Other values can be distinguished by their form.
     kind = known.pop() if len(known) == 1 else TEXT if TEXT in known else ANY_JSON
     return kind, "null" in kinds
 
@@ -249,7 +249,7 @@ def _event(line: int, row: Sequence[str], columns: Sequence[Column], delimiter: 
 def _text(row: Sequence[str], delimiter: str) -> bytes:
     """A row as a line that is read as the same cells again."""
     text = io.StringIO()
-    # Only what is in the end of lines is quoted.
+    # The writer quotes line breaks only if they are part of its line terminator.
     csv.writer(text, delimiter=delimiter, lineterminator="\r\n").writerow(row)
     return text.getvalue().removesuffix("\r\n").encode()
 
@@ -271,5 +271,5 @@ def _value(cell: str, column: Column) -> Any:
             raise ValueError(f"{cell[:100]!r} is not JSON: {ex}") from ex
     elif not pattern.fullmatch(text):
         raise ValueError(f"{cell[:100]!r} is not {_ARTICLES[column.type]}")
-    # As it is written: no digit of a number is lost.
+    # The text is kept as written: no digit of a number is lost.
     return msgspec.Raw((text.lower() if column.type == BOOLEAN else text).encode())

@@ -273,7 +273,7 @@ def upload(
             raise Invalid(
                 f"{event_type.name} was deleted and created again meanwhile: what was published before is gone."
             )
-        # Of a batch that was stored before, the broker says no more than that it is stored.
+        # If a batch was stored earlier, the broker reports only that it is stored.
         report.end(work, f"{done}, now or by an earlier run," if once else done)
     if work.totals.unreadable:
         raise typer.Exit(FAILED)

@@ -64,7 +64,7 @@ class Completion:
             inner = event.strip()[1:-1].strip()
             return b'{"metadata":' + _encode({**new, **added}) + (b"," if inner else b"") + inner + b"}"
         if not bytes(given).startswith(b"{"):
-            return event  # the broker says what is wrong with it
+            return event  # the broker reports what is wrong with it
         return self._with(event, members, _decode(given), new, added)
 
     def _with(
@@ -95,7 +95,7 @@ def _key_of(event: bytes, path: list[str]) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
-# --- Publishes batches whose events may be refused: says which ones, and stores the others in their order ---
+# --- Publishes batches whose events may be refused: reports which ones, and stores the others in their order ---
 
 BATCH_BYTES_MAX = 4_000_000
 """Events of a batch; brokers and proxies refuse large bodies."""
@@ -158,7 +158,7 @@ class BatchPublisher:
         """
         stored = 0
         refused: list[Refusal] = []
-        # What is still to be published, the last one first, and what is known to be refused in between.
+        # The parts still to be published, the last one first, and the known refusals between them.
         todo: list[tuple[int, int] | Refusal] = [(0, len(events))]
         while todo:
             match todo.pop():
@@ -188,7 +188,7 @@ class BatchPublisher:
                 raise  # no event is at fault
             return refusal
         except (BadRequest, TooLarge) as ex:
-            # One of the events is at fault, or all together are too much: the broker does not say which.
+            # One of the events is at fault, or all together are too much: the broker does not report which.
             return Refusal(len(events) // 2, "validating", explanation(ex) if len(events) == 1 else "")
         except Unprocessable as ex:
             if not (self._repeats and ex.detail.startswith(_STORED_BEFORE)):

@@ -134,7 +134,7 @@ def json_lines(lines: Iterable[bytes]) -> Iterator[Found]:
 
 
 _SPACE = re.compile(rb"[ \t\r\n]*")
-# A string, what opens and closes, or a quotation mark whose string goes on in the next piece.
+# A string, an opening or closing bracket, or a quotation mark whose string goes on in the next piece.
 _TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|["{}\[\]]', re.DOTALL)
 
 
@@ -259,7 +259,7 @@ def _problem(text: bytes) -> str | None:
     if not text.startswith(b"{"):
         return _unless_marked(text, "an event has to be a JSON object")
     try:
-        # Between events the broker also takes commas, and none.
+        # The broker accepts events with or without commas between them.
         if text.endswith(b"}") and len(split(b"[%b]" % text)) == 1:
             return None
         strict_json.decode(text)

@@ -61,7 +61,7 @@ def add(session: Session, event_type: EventTypeName, file: SchemaFile, *, kind: 
     schema = _schema(file, kind)
     before = session.client.event_types.get(event_type)
     lost = filters_that_lose(session.client, before, msgspec.structs.replace(before, schema=schema))
-    # Nakadi does not answer with the version.
+    # Nakadi's answer does not contain the version.
     found = session.client.schemas.add(event_type, schema) or session.client.schemas.get(event_type)
     for warning in lost:
         session.output.note(f"Warning: {as_sentence(warning)}")
@@ -101,7 +101,7 @@ def _schema(file: Path, kind: str) -> "Schema":
     return Schema(schema=json.dumps(read_json(file), ensure_ascii=False), type=kind)
 
 
-# --- Commands for what all event types of a broker share: strategies, and Avro schemas of batches ---
+# --- Commands for data that all event types of a broker share: strategies, and Avro schemas of batches ---
 
 registry_app = typer.Typer(name="registry", no_args_is_help=True, help="Strategies, and Avro schemas of batches.")
 

@@ -75,7 +75,7 @@ def commit(
         for event_type, partition, offset in (_cursor(text, found) for text in places)
     ]
     results = session.client.subscriptions.commit(subscription, stream_id, wanted)
-    # Without an answer all of them advanced.
+    # An empty answer means that all cursors advanced.
     rows = [each.members() for each in results] or [
         {"cursor": each.members(), "result": "committed"} for each in wanted
     ]

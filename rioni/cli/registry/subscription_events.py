@@ -174,7 +174,7 @@ def consume(
                 activity.note()
                 at = place(event.cursor.offset)
                 write(Piece(event.event_type, event.partition, at, [msgspec.Raw(event.raw)], at))
-                # What waits in memory must not be committed.
+                # Events that wait in memory must not be committed.
                 write.finish()
                 if left is not None and (left := left - 1) == 0:
                     break
@@ -231,7 +231,7 @@ class _Activity:
             yield
         finally:
             self._ended.set()
-            # It looks at the event that often.
+            # The watcher checks the event at this interval.
             watcher.join(2 * LOOK_EVERY_S)
 
     def _watch(self, stop: Callable[[], None], idle_s: float) -> None:

@@ -128,12 +128,12 @@ def watch(
                 chosen = _chosen(session, subscriptions, owning_application, event_type)
                 rows = summed(_lags(session, chosen, strict=bool(subscriptions)), by)
             except (ConnectionFailed, ServerError) as ex:
-                # What never worked is a mistake of the user.
+                # A failure in the first round is treated as a mistake of the user.
                 if number == 0:
                     raise
                 session.output.note(str(ex))
                 continue
-            # What is gone is forgotten.
+            # The histories of lags that are gone are dropped.
             histories = {each.key: histories.get(each.key) or History() for each in rows}
             for each in rows:
                 histories[each.key].add(at_s, each.events)

@@ -227,7 +227,7 @@ def _create(session: Session, wanted: "Definition") -> None:
 
     current = planning.current_of(session.client, wanted)
     step = planning.planned(session.client, wanted, current)
-    # What exists is answered with as it is.
+    # The broker returns an existing subscription as it is.
     found = session.client.subscriptions.create(Subscription.of(step.before or step.after or {}))
     session.output.note("The subscription is created." if current is None else "The subscription existed.")
     differing = sorted({dotted(each.path[:1]) for each in step.changes}) if current is not None else []

@@ -20,7 +20,7 @@ BROKEN_PIPE = 141
 """The program that reads the output has ended, as shells count it."""
 
 
-# --- How a command is asked to end from outside: by SIGTERM, and by SIGHUP when its terminal is closed ---
+# --- Requests from outside to end a command: SIGTERM, and SIGHUP when its terminal is closed ---
 
 ENDING = (signal.SIGTERM, signal.SIGHUP)
 

@@ -12,7 +12,7 @@ import yaml
 from rioni.domain.terminal_text import visible
 
 
-# YAML as it is meant: by the rules of YAML 1.2, so that `no` and dates are texts, with the line of each member.
+# YAML by the rules of YAML 1.2, so that `no` and dates are texts, with the line of each member.
 
 VALUES_MAX = 1_000_000
 """Values of a document with what aliases repeat, which may be far more than the text has."""
@@ -70,7 +70,7 @@ class Document(NamedTuple):
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc] # the fast one is optional
-    # Instead of those of YAML 1.1.
+    # These replace the rules of YAML 1.1.
     yaml_implicit_resolvers: Mapping[str, Any] = {}
 
 
@@ -81,7 +81,7 @@ class _Dumper(yaml.SafeDumper):
 
 for _name, _pattern, _first in _PLAIN:
     _Loader.add_implicit_resolver(_STANDARD + _name, re.compile(rf"(?:{_pattern})\Z"), _first)
-    # Beside those of YAML 1.1: what either version takes for something else than a text is quoted.
+    # In addition to the rules of YAML 1.1: a text that either version would read as another type is quoted.
     _Dumper.add_implicit_resolver(_STANDARD + _name, re.compile(rf"(?:{_pattern})\Z"), _first)
 
 
@@ -113,7 +113,7 @@ def read(text: str) -> Iterator[Document]:
                 yield Document(value, _line(node), reading.lines)
     except yaml.MarkedYAMLError as ex:
         mark = ex.problem_mark or ex.context_mark
-        # What is missing at the end is missing on the last line.
+        # An error at the end of the text is reported for the last line.
         line = min(mark.line, len(text.splitlines()) - 1) + 1 if mark else 1
         raise NotYaml(" ".join(filter(None, [ex.context, ex.problem])), line) from ex
     except yaml.reader.ReaderError as ex:  # a character that YAML does not allow

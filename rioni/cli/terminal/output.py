@@ -193,7 +193,7 @@ def console_on(file: TextIO) -> "Console":
 
     class PipedConsole(Console):
         def on_broken_pipe(self) -> None:
-            # The group of all commands says how they end then.
+            # The group of all commands handles this error for all of them.
             raise BrokenPipeError
 
         def print(self, *objects: Any, **options: Any) -> None:
@@ -220,7 +220,7 @@ def progress_bars() -> Iterator[Callable[[str, int, int], None]]:
     from rich.progress import Progress
 
     console = Console(stderr=True)
-    # Output goes above the bars, but not to the screen where it is meant for a file.
+    # Output goes above the bars, unless it is meant for a file.
     bars = Progress(
         console=console,
         redirect_stdout=sys.stdout.isatty(),
@@ -237,7 +237,7 @@ def progress_bars() -> Iterator[Callable[[str, int, int], None]]:
     try:
         yield show
     finally:
-        # Without bars, as where the job can't begin, stopping would leave an empty line.
+        # Without bars, for example if the job can't begin, stopping would leave an empty line.
         if tasks:
             bars.stop()
 
@@ -268,7 +268,7 @@ def opened(path: Path | None) -> Iterator[TextIO]:
         yield file
 
 
-# --- Shows on a terminal how far a command is, in one line of stderr that is written anew ---
+# --- Shows on a terminal how far a command is, in one line of stderr that is rewritten ---
 
 EVERY_S = 0.2
 

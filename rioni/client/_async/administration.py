@@ -249,5 +249,5 @@ class Monitoring:
         except UnexpectedAnswer as ex:
             if response.is_success:
                 raise
-            # A proxy, or a broker that can't even say what is wrong.
+            # The answer comes from a proxy, or from a broker that can't even report what is wrong.
             raise self._transport.problem(response) from ex

@@ -26,7 +26,7 @@ async def read_batches(response: "httpx.Response") -> AsyncIterator[Batch]:
         UnexpectedAnswer: this is not a stream of batches.
         httpx.TransportError: the connection broke.
     """
-    # PERF: lines are copied once, when their pieces are joined; copying takes as long as finding out where events end.
+    # PERF: lines are copied once, when their pieces are joined; copying takes as long as finding the ends of events.
     pieces: list[memoryview] = []
     size = 0
     async for data in response.aiter_bytes():

@@ -77,7 +77,7 @@ async def call(provider: Callable[[], str | Awaitable[str | None] | None]) -> st
     return found if found is None or isinstance(found, str) else await found
 
 
-# --- consumers ---
+# --- Consumers ---
 
 Result: TypeAlias = Awaitable[None] | None
 """The result of a handler of an application."""

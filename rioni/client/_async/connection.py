@@ -23,7 +23,7 @@ async def open_connection(
 ) -> "Connection":
     """Connect to a server; raises httpx.ConnectError and httpx.ConnectTimeout."""
     loop, server_name = asyncio.get_running_loop(), host if trusted else None
-    # Python loses the socket of such an attempt that is cancelled as it succeeds: not where there is one address.
+    # Python loses the socket of a racing attempt that is cancelled as it succeeds; a single address needs no race.
     delay_s = SECOND_ADDRESS_S if _is_name(host) else None
     try:
         async with asyncio.timeout(timeout_s):
@@ -94,7 +94,7 @@ class Connection(asyncio.Protocol):
         """Whether the server is not known to have closed the idle connection."""
         if self._ended or self._received or self._loop is not asyncio.get_running_loop():
             return False
-        # The loop may not have looked yet.
+        # The loop may not have noticed yet.
         poll = select.poll()
         poll.register(self._transport.get_extra_info("socket").fileno(), select.POLLIN)
         return not poll.poll(0)
@@ -118,7 +118,7 @@ class Connection(asyncio.Protocol):
         """Return what streams of httpx return under a name: the `socket`."""
         return self._transport.get_extra_info(name)
 
-    # --- called by the event loop ---
+    # --- Callbacks of the event loop ---
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)

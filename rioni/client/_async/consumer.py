@@ -56,7 +56,7 @@ class AsyncConsumer(Generic[T]):
         self._given = 0
         """The number of events of the batch in hand that the loop has got."""
 
-    # --- one after the other ---
+    # --- One event at a time ---
 
     async def __aenter__(self) -> Self:
         self._entered = True
@@ -137,7 +137,7 @@ class AsyncConsumer(Generic[T]):
             self._hand = None
             self._exchange.release(batch)
 
-    # --- several at a time ---
+    # --- Several events at a time ---
 
     async def run(
         self,
@@ -177,7 +177,7 @@ class AsyncConsumer(Generic[T]):
             await self._end()
         self._raise()
 
-    # --- begin and end ---
+    # --- Beginning and end ---
 
     def stop(self) -> None:
         """Hand out no more events; those in hand are finished and committed. Does not wait.

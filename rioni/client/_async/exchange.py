@@ -101,7 +101,7 @@ class Exchange:
         with self.shared:
             self.state.release(item)
             # PERF: waking the committer for each batch would cost a third of the time of small ones. Others that wait
-            # for work need not know, as the caller comes to take what there is.
+            # for work need no wake-up, as the caller is about to take the batch.
             if self.state.progress_due_at_s(item.progress) < self.commits_at_s:
                 self.commits.notify_all()
 

@@ -160,7 +160,7 @@ class Publishing:
             except ServerError:
                 raise
             except (Problem, UnexpectedAnswer):
-                # The broker says what is wrong when the batch is published.
+                # The broker reports what is wrong when the batch is published.
                 return True
             if len(self._categories) >= CATEGORIES_MAX:
                 self._categories.clear()

@@ -97,7 +97,7 @@ class StreamReader:
             **self._request(),
             path={"subscription_id": subscription_id},
             headers={"Accept-Encoding": "identity"},
-            # A stream says nothing until it has a partition, for which it may have to wait for another one's commits.
+            # A stream sends nothing until it has a partition, for which it may have to wait for another one's commits.
             idle_s=2 * self._exchange.options.commit_timeout_s + BROKEN_MARGIN_S,
         ) as response:
             stream_id = response.headers.get("X-Nakadi-StreamId")
@@ -146,7 +146,8 @@ class StreamReader:
             with exchange.shared:
                 while not exchange.state.has_room(session) and not exchange.stopping:
                     await exchange.changes.wait(WAIT_MAX_S)
-            # Why a stream ends comes as a batch, too: one that ends at once must not be opened again at once.
+            # The reason why a stream ends comes as a batch, too: a stream that ends at once must not be opened again at
+            # once.
             if batch.events or not batch.info:
                 self._reconnect.received()
 

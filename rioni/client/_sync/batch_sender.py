@@ -97,7 +97,7 @@ class BatchSender:
         wait_s = backoff_s(piece.repetitions)
         if piece.missing and time.monotonic() + wait_s < batch.deadline_s:
             self._sleep(wait_s)
-            # A busy machine wakes up late; that there was no time left would say less than the broker has said.
+            # A busy machine wakes up late; an error about missing time would say less than the broker's own error.
             if time.monotonic() < batch.deadline_s:
                 return [piece]
         self._fail(batch, {n: outcomes[n] for n in piece.missing})

@@ -211,5 +211,5 @@ def _filters(*, labels: Sequence[str], annotations: Sequence[str], **others: str
 
 def new_ticket(transport: Transport, path: str) -> StreamTicket:
     """Ask for a ticket for the stream at a path."""
-    # It stores nothing: one that nobody uses is forgotten.
+    # Repeatable, as a ticket stores nothing: one that nobody uses expires.
     return transport.fetch(StreamTicket, "POST", "/stream-tickets", body={"path": path}, repeatable=True)

@@ -52,7 +52,7 @@ class Workers:
         except (Exception, SystemExit) as ex:  # noqa: BLE001 - the consumer raises it
             self._exchange.fail(ex)
         finally:
-            # One that is cancelled ends all.
+            # A cancelled worker ends all others.
             self._exchange.stop()
 
     def _handle_batch(self, batch: EventBatch[Any]) -> None:

@@ -89,7 +89,7 @@ def _annotation(member: Member, style: str) -> str:
     text = member.type.text
     if member.required or text == "Any":
         return text
-    # What may be null needs another sign that it is not there; msgspec leaves None out of structs only.
+    # A member that may be null needs another mark of its absence; msgspec leaves None out of structs only.
     if member.type.nullable or style == "dataclass":
         return f"{text} | msgspec.UnsetType"
     return f"{text} | None"

@@ -72,7 +72,7 @@ def literal(values: Iterable[Any]) -> PythonType:
     grouped: dict[str, list[str]] = {}
     for value in values:
         grouped.setdefault(kind_of(value), []).append(quoted(value))
-    # Only texts and integers can be told apart by value.
+    # Only texts and integers can be distinguished by value.
     precise: dict[str, str] = {
         kind: f"Literal[{', '.join(grouped[kind])}]" for kind in ("str", "int") if kind in grouped
     }

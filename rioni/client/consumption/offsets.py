@@ -83,5 +83,5 @@ def passed(committed: str, count: int, end: str) -> int:
         return count
     if first[1] != last[1]:
         return 0
-    # At most so many events are behind the offset as there are positions.
+    # At most as many events follow the offset as there are positions.
     return max(count - (int(last[2]) - int(first[2])), 0)

@@ -124,7 +124,7 @@ class Progress:
             self._remove(batch)
         self.batches.clear()
 
-    # --- heartbeats ---
+    # --- Heartbeats ---
 
     def moves(self, at_s: float, patience_s: float) -> bool:
         """Whether the application has handled events since the last heartbeats, or not long enough ago to wonder."""

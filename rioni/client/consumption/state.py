@@ -66,7 +66,7 @@ class State:
         """Whether all that is handled is to be committed at once."""
         self._over: list[str] = []
 
-    # --- what streams bring ---
+    # --- Input from streams ---
 
     def opened(self, stream_id: str, committed: Mapping[StreamPartition, str], now_s: float) -> Session:
         """Note that a stream was opened.
@@ -158,7 +158,7 @@ class State:
     def _broken_at_s(session: Session) -> float:
         return 0.0 if session.stale and session.open else session.broken_at_s
 
-    # --- what the application does ---
+    # --- Calls of the application ---
 
     def take(self) -> Item | None:
         """The next thing to do, if there is one; it is in hand until `release`."""
@@ -203,7 +203,7 @@ class State:
             batch.dropped = True
         self._lanes.drop(progress, reason)
 
-    # --- commits ---
+    # --- Commits ---
 
     def due(self, now_s: float) -> Commit | None:
         """Return a commit that is due now for a stream; None if no commit is."""
@@ -299,7 +299,7 @@ class State:
         partitions = (each for session in self._sessions for each in session.partitions.values())
         return not any(progress.batches and progress.cut(inside=True) for progress in partitions)
 
-    # --- ends ---
+    # --- Ends of streams ---
 
     def take_over(self) -> list[str]:
         """Return the ids of streams that the broker has to be asked to end; each is returned once."""

@@ -139,7 +139,7 @@ def change_subscription(command: ChangeSubscription, unit_of_work: UnitOfWork) -
     """
     check_fields(command.spec)
     current = unit_of_work.subscription(command.subscription_id)
-    # What was accepted once stays, whatever the schemas say today.
+    # A filter that was accepted once stays valid, whatever the schemas are today.
     if command.spec.filter and command.spec.filter != current.filter and not command.is_filter_checked:
         event_types = [unit_of_work.event_type(name) for name in current.event_types]
         return Outside(partial(_filter_checked, command, event_types, unit_of_work))

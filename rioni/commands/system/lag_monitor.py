@@ -161,11 +161,11 @@ class LagMonitor:
         for topic in self._followed.dropped():
             self._end_times.forget(topic)
 
-    # --- looking ---
+    # --- Measuring ---
 
     def _look_at(self, subscription_ids: Sequence[str], until_s: float) -> bool:
         """Check some subscriptions; return whether to continue."""
-        # Cursors first, which are never beyond ends that are read later.
+        # Cursors are read first, so they are never beyond the ends.
         cursors = self._asked("coordinator", lambda: self._coordinator.cursors_of(subscription_ids))
         if cursors is None:
             self._failed.update(subscription_ids)
@@ -187,12 +187,12 @@ class LagMonitor:
                 try:
                     lag = self._lag(subscription_id, cursors[subscription_id], known_ends, ranges)
                 except Unavailable as ex:
-                    # Of this subscription alone: a stored offset is damaged.
+                    # Only this subscription fails: a stored offset is damaged.
                     _failures.failed(_UNREADABLE, ex, subscription_id=subscription_id)
                     lag = None
                 self._set(subscription_id, lag)
                 self._pause()
-        # Behind all others, which must not wait for what fails.
+        # These come after all others, which must not wait for failing ones.
         self._outdate(left)
         return len(left) < len(subscription_ids)
 

@@ -140,7 +140,7 @@ def start_switch(command: StartSwitch, unit_of_work: UnitOfWork) -> Outside | No
         )
     timelines = unit_of_work.timelines(event_type.name)
     if command.replaces is not None and (timelines.switch is not None or timelines.active.id != command.replaces):
-        return None  # what was to be replaced is no longer active, or will not be
+        return None  # the timeline to be replaced is no longer active, or soon will not be
     busy = Conflict(f"Timeline is already being created for: {event_type.name}")
     if (unfinished := _unfinished(command, timelines, unit_of_work, busy)) is not None:
         return unfinished
@@ -166,7 +166,7 @@ def start_switch(command: StartSwitch, unit_of_work: UnitOfWork) -> Outside | No
         try:
             unit_of_work.stores.of(timeline.storage_id).create_topic(timeline.topic, timeline.partitions)
         except NotFound:
-            return replace(close, deleted=True)  # as its event type was, or the switch was aborted
+            return replace(close, deleted=True)  # its event type was deleted too, or the switch was aborted
         return close
 
     return Outside(create, partial(_aborted, timeline))
@@ -216,7 +216,8 @@ def complete_switch(command: CompleteSwitch, unit_of_work: UnitOfWork) -> Outsid
             raise Conflict(f"The event type {command.event_type} was deleted and recreated concurrently. Try again.")
         if command.latest_position is None:
             raise Unavailable(f"Topic {timelines.active.topic} of event type {command.event_type} is missing.")
-        # Not when the switch began: the old topic may have been written to until now, and is kept for as long from now.
+        # The time is not that when the switch began: the old topic may have been written to until now, and is kept for
+        # its full retention time from now.
         timeline = msgspec.structs.replace(command.timeline, switched_at=unit_of_work.context.now)
         unit_of_work.record(
             TimelineSwitched(event_type=command.event_type, timeline=timeline, latest_position=command.latest_position)

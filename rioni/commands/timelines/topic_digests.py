@@ -178,7 +178,7 @@ class TopicDigests:
             raise
         for number, (latest, bounds) in enumerate(zip(timeline.latest_position or (), found, strict=False)):
             first = left[number].start if number in left else latest + 1
-            # What has expired gets no digest.
+            # Expired records get no digest.
             self._reading.next.append(min(max(first, bounds.oldest), latest + 1))
             self._reading.ends.append(min(latest, bounds.newest) + 1)
 
@@ -195,7 +195,7 @@ class TopicDigests:
         block = store.digest(timeline.topic, number, first, min(first + BLOCK_POSITIONS, ends[number]), BLOCK_BYTES)
         self._failures.succeeded(_FAILED, of=timeline.storage_id, storage=timeline.storage_id)
         if block is None:
-            # Retention was faster: the next look finds what is left.
+            # Retention was faster: the next round finds the rest.
             self._record(reading)
             self._reading = None
             return

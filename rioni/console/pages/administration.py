@@ -46,7 +46,7 @@ def _refused(title: str, detail: str) -> ApiProblem:
     return ApiProblem(_UNPROCESSABLE, {"title": title, "detail": detail})
 
 
-# --- settings ---
+# --- Settings ---
 
 
 def _settings(visit: Visit) -> dict[str, Any]:
@@ -116,7 +116,7 @@ def _unblock(visit: Visit) -> Done:
     return Done(f"{name} is not blocked any more")
 
 
-# --- storages ---
+# --- Storages ---
 
 
 def _storages(visit: Visit) -> dict[str, Any]:
@@ -151,7 +151,7 @@ def _delete_storage(visit: Visit) -> Done:
     return Done(f"The storage {storage} is deleted")
 
 
-# --- jobs ---
+# --- Jobs ---
 
 
 def _jobs(visit: Visit) -> dict[str, Any]:

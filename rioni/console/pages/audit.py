@@ -29,7 +29,7 @@ def _load(visit: Visit) -> dict[str, Any]:
     except ApiProblem as ex:
         if ex.status != HTTPStatus.BAD_REQUEST:
             raise
-        # The filters stay, so that what was typed can be corrected.
+        # The filters stay, so that the user can correct them.
         answer = visit.api.send("GET", "/audit", params={"limit": 1})
         found, refusal = {"items": [], "_links": {}}, ex.as_object()
     newest = int(answer.headers[LOG_POSITION])

@@ -127,7 +127,7 @@ def _schema_difference(before: str, after: str) -> list[dict[str, str]]:
     return difference(pretty(before), pretty(after))
 
 
-# --- changes ---
+# --- Changes ---
 
 
 def _edit(visit: Visit, event_type: Mapping[str, Any]) -> dict[str, Any]:

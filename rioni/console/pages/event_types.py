@@ -25,7 +25,7 @@ def _load(visit: Visit) -> dict[str, Any]:
     wanted = {name: visit.params.get(name) for name in FILTERS} | {"name": f"*{text}*" if text else None}
     found = visit.api.get("/event-types", limit=PAGE + 1, offset=offset, **wanted)
     kept = {name: value for name, value in visit.params.items() if name in (*FILTERS, "q") and value}
-    # They are counted now.
+    # Only present event types can be counted.
     facets = None if visit.as_of else visit.api.attempt("/event-type-facets", **wanted | {"limit": VALUES})
     shown = page(found, offset)
     rates = sparklines(visit, "published_events", "event_type", [each["name"] for each in shown["items"]])
@@ -42,7 +42,7 @@ def _load(visit: Visit) -> dict[str, Any]:
 EVENT_TYPES = Page("/event-types", "event_types.html.jinja", "Event types", _load)
 
 
-# --- The form that creates an event type; the API checks what was typed, and each error stands beside its field ---
+# --- The form that creates an event type; the API checks the input, and each error is shown next to its field ---
 
 CATEGORIES = {
     "business": "events with metadata, such as a change of a process",

@@ -17,11 +17,11 @@ from rioni.console.pages.example_event import DATA, WITHOUT_METADATA, example, n
 from rioni.console.pages.page import Action, Done, Page, Right, Visit
 
 
-# --- Events of several partitions by time: which are the newest, and their order ---
+# --- Events of several partitions by time: the newest ones, and their order ---
 #
 # Metadata hold the time at which the broker received an event. Events without metadata are ordered by the time at which
-# they were stored: only the broker knows it, and tells whether an event was stored before a time. So times are halved,
-# for all events in one request, until the order is known.
+# they were stored: only the broker knows it, and answers whether an event was stored before a time. So times are
+# halved, for all events in one request, until the order is known.
 
 ROUNDS_MAX = 32
 """Requests for one page: enough to order events of the last day to the millisecond."""
@@ -101,7 +101,7 @@ def _stored(api: Api, path: str, items: Sequence[Item]) -> list[int]:
         ]
         found = api.send("POST", f"{path}/cursor-distances", body=pairs).json()
         for (each, middle), answer in zip(middles.items(), found, strict=True):
-            # The place of a time is before the first event that was stored then or later.
+            # The position of a time is before the first event that was stored then or later.
             bounds = latest if answer["distance"] >= 0 else earliest
             bounds[each] = middle
     return earliest
@@ -201,7 +201,7 @@ def _evaluations(visit: Visit, items: Sequence[Mapping[str, Any]]) -> list[dict[
     if not wanted:
         return [{"matches": True, "parts": []}] * len(items)
     found: list[dict[str, Any]] = []
-    # Also where there are no events: the filter may be wrong.
+    # Asked even if there are no events: the filter may be wrong.
     for start in range(0, max(len(items), 1), EVALUATED):
         events = [item["event"] for item in items[start : start + EVALUATED]]
         found += visit.api.send("POST", "/filter-evaluations", body={"filter": wanted, "events": events}).json()[
@@ -291,7 +291,7 @@ def _read(
     return found, True
 
 
-# --- publishing ---
+# --- Publishing ---
 
 
 def _publish(visit: Visit) -> Done:
@@ -303,7 +303,7 @@ def _publish(visit: Visit) -> Done:
     visit.refuse_changed(event_type["created_at"], f"{name} was deleted and created again.")
     members = _completed(members, event_type["category"])
     try:
-        # The values as they were typed: the broker refuses what can't be kept.
+        # The values as they were typed: the broker refuses those that can't be stored.
         visit.api.send("POST", f"{path}/events", body=msgspec.json.encode([members]))
     except ApiProblem as ex:
         results = ex.members.get("items")

@@ -10,7 +10,7 @@ from rioni.console.pages.example_event import beginning
 from rioni.console.pages.page import PAGE, Action, Done, Page, Right, Visit, offset_of, page, with_warnings
 
 
-# --- Why streams of a subscription ended, in words, and what to do about it ---
+# --- The reasons why streams of a subscription ended, in words, and advice ---
 
 _USUAL = "Nothing to do: clients open another one."
 REASONS: Mapping[str, tuple[str, str]] = {
@@ -153,7 +153,7 @@ def _summary(stats: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-# --- changes ---
+# --- Changes ---
 
 
 def _place(visit: Visit) -> dict[str, str]:

@@ -50,7 +50,7 @@ def _address(text: str) -> IPv4Address | IPv6Address:
     return (isinstance(found, IPv6Address) and found.ipv4_mapped) or found
 
 
-# --- How hosts and ports are written together, also where the host is an address of IPv6 ---
+# --- Hosts and ports in one text, also if the host is an IPv6 address ---
 
 
 def host_and_port(host: str, port: int) -> str:

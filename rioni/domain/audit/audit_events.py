@@ -107,7 +107,7 @@ def _event(change: RecordedChange, audited: Audited, salt: str) -> SystemEvent:
     )
 
 
-# --- conversion by kind of entry ---
+# --- Conversion by kind of entry ---
 
 
 def _unreported(_change: RecordedChange) -> None:

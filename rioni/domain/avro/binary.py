@@ -11,7 +11,7 @@ from fastavro import parse_schema, schemaless_writer
 
 # --- Reads the primitive types of Avro's binary encoding, from untrusted bytes ---
 #
-# Every function takes the bytes and a start index, and returns the value and the index behind it. Memory is allocated
+# Every function takes the bytes and a start index, and returns the value and the index after it. Memory is allocated
 # only after checking that the bytes for it are present.
 
 _BITS_MAX = 63

@@ -157,7 +157,7 @@ class _Parser:
             raise _Flaw(f"the union at {place or '/'} has the same type twice")
         return Union(branches)
 
-    # --- named types ---
+    # --- Named types ---
 
     def _define(self, kind: str, json: Mapping[str, Any], namespace: str, place: str, depth: int) -> Named:
         name, namespace = _full_name(json, namespace, place)
@@ -226,7 +226,7 @@ class _Parser:
                     for field in fields
                 )
 
-    # --- sizes ---
+    # --- Sizes ---
 
     def _measured(self, node: Node, place: str) -> Node:
         if id(node) in self._measures:

@@ -117,7 +117,7 @@ def _with_owner(value: dict[str, Any], selector: OwnerSelector) -> dict[str, Any
     return {**inner, **value}
 
 
-# --- validation ---
+# --- Validation ---
 
 
 def _validated(
@@ -182,7 +182,7 @@ def _json(envelope: Envelope, metadata: Mapping[str, Any], schema: EventSchema |
     return event
 
 
-# --- metadata ---
+# --- Metadata ---
 
 
 def _members(metadata: Metadata) -> dict[str, Any]:

@@ -95,7 +95,7 @@ class _Compiler:
                 return _record(list(zip(names, inner, strict=True)), self._bytes_max)
 
 
-# --- primitive types ---
+# --- Primitive types ---
 
 
 def _null(_data: bytes, place: int, out: bytearray) -> int:
@@ -164,7 +164,7 @@ _PRIMITIVES: dict[str, _Render] = {
 }
 
 
-# --- complex types ---
+# --- Complex types ---
 
 
 def _fixed(size: int) -> _Render:

@@ -12,7 +12,7 @@ from rioni.domain.access.authorization import Attribute
 from rioni.domain.event_types.event_type import EventType
 
 
-# --- Selects event types by what a client asks for (reference event-types#list-filters) ---
+# --- Selects event types by the filters of a request (reference event-types#list-filters) ---
 
 Check = Callable[[EventType], bool]
 

@@ -40,7 +40,7 @@ class Notifier(Protocol):
         """A number, 0 at least, that changes with each notification of a watched key, before waiters are woken."""
 
 
-# --- The port to flags that say what has changed, shared by the processes of a node ---
+# --- The port to flags that show what has changed, shared by the processes of a node ---
 
 
 class ChangeFlags(Protocol):
@@ -72,7 +72,7 @@ class Leadership(Protocol):
         """Resign, so that another process can become the leader."""
 
 
-# --- The ports to quotas of clients: of connections, and of what they publish ---
+# --- The ports to quotas of clients: for connections, and for publishing ---
 
 Charge = Callable[[int, int], None]
 """Charges a client for a number of events, and for their bytes; negative numbers are given back.

@@ -94,7 +94,7 @@ def _values_count(body: bytes) -> int:
     return sum(body.count(mark, start, start + _STEP) for start in starts for mark in (b",", b"[", b"{"))
 
 
-# --- the common case ---
+# --- The common case ---
 
 _decode_values = msgspec.json.Decoder(list[dict[str, Any]]).decode
 _decode_raw = msgspec.json.Decoder(list[msgspec.Raw]).decode
@@ -126,8 +126,8 @@ def _values(body: bytes, depth_max: int) -> list[dict[str, Any]] | None:
     # PERF: most clients write JSON as orjson does, without spaces; comparing is faster than counting.
     if written == body:
         return values
-    # Of two members with the same name only one is written again, so a colon is missing. A colon in a string
-    # is written as it came, unless it came as \u003a.
+    # If two members have the same name, only one is written again, so a colon is missing. A colon in a string is
+    # written as it came, unless it came as \u003a.
     if written.count(b":") != body.count(b":") or (b"\\" in body and b"\\u003" in body):
         return None
     return values
@@ -187,7 +187,7 @@ def _refuse_huge_integers(values: list[dict[str, Any]]) -> None:
                 raise TypeError(value)
 
 
-# --- the case of large bodies and of suspicious ones ---
+# --- Large and suspicious bodies ---
 
 _STEP = 65_536
 """Bytes scanned before other greenlets may run."""

@@ -43,7 +43,7 @@ def enrich(
         return enrichment.enrich_plain(events, partitions)
     enriched: list[bytes] = []
     try:
-        # PERF: extend runs in C, and keeps what came before an exception.
+        # PERF: extend runs in C, and keeps the items added before an exception.
         enriched.extend(map(enrichment.enrich, events, metadata, partitions))
     except EnrichmentError as ex:
         raise StepFailed("enriching", len(enriched), str(ex)) from ex

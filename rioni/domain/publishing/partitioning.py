@@ -42,7 +42,7 @@ def assign(events: Events, choose: Choose | None, partitions: int, random: Rando
         return at_random(len(events), partitions, random)
     assigned: list[int] = []
     try:
-        # PERF: extend runs in C, and keeps what came before an exception.
+        # PERF: extend runs in C, and keeps the items added before an exception.
         assigned.extend(map(choose, events))
     except PartitionError as ex:
         raise StepFailed("partitioning", len(assigned), str(ex), partitions=assigned) from ex
@@ -116,7 +116,7 @@ def _index(total: int, partitions: int) -> int:
     return abs((total + 2**31) % 2**32 - 2**31) % partitions
 
 
-# --- hashes of texts ---
+# --- Hashes of texts ---
 
 _UTF_16 = "utf-16-le" if sys.byteorder == "little" else "utf-16-be"
 _CACHED_CHARACTERS_MAX = 64
@@ -156,7 +156,7 @@ def _units(text: str) -> Sequence[int]:
     return text.encode() if text.isascii() else memoryview(text.encode(_UTF_16, "surrogatepass")).cast("H")
 
 
-# --- texts of values ---
+# --- Texts of values ---
 
 
 def key_text(value: Any) -> str:

@@ -61,8 +61,8 @@ KINDS: Mapping[str, tuple[Level, Level, str]] = {
     "DEPENDENCY_SCHEMA_CHANGED": (_MAJOR, _MAJOR, "schema dependencies cannot be changed"),
     "DEPENDENCY_SCHEMA_REMOVED": (_MAJOR, _MAJOR, "dependency schema removed"),
     "SCHEMA_REMOVED": (_MAJOR, _MAJOR, "change not allowed"),
-    # Two of our own. The first is for constraints whose addition the original overlooks: they narrow, as do the other
-    # changes that forward mode allows and compatible refuses.
+    # Two kinds that the original does not have. The first is for constraints whose addition it overlooks: they narrow,
+    # as do the other changes that forward mode allows and compatible refuses.
     "CONSTRAINT_ADDED": (_MINOR, _MAJOR, "constraints cannot be added"),
     "NOT_COMPARABLE": (_MAJOR, _MAJOR, "references are too entangled to be compared"),
 }

@@ -44,7 +44,7 @@ _EXAMPLES = {
     "ipv4": "192.0.2.1",
     "ipv6": "2001:db8::1",
     "uri": "https://example.org/",
-    # As the effective schema writes these formats.
+    # These formats have the names that the effective schema gives them.
     PATTERNS["date-time"]: "2024-01-02T03:04:05Z",
     PATTERNS["iso-4217"]: "EUR",
 }
@@ -125,7 +125,7 @@ class _CounterexampleGenerator:
             yield old["const"]
         else:
             types = old.get("type", _TYPES)
-            # In turn, as there are only so many tries; those first of which one of the schemas says something.
+            # Tries are limited: alternate, starting with values mentioned in a schema.
             names = [types] if isinstance(types, str) else types
             spoken_of = [name for name in names if speaks_of(old, name) or speaks_of(new, name)]
             for group in (spoken_of, [name for name in names if name not in spoken_of]):
@@ -175,7 +175,7 @@ class _CounterexampleGenerator:
         yield least
         if "maxProperties" in new:
             yield from self._full_objects(properties, values, least)
-        # What differs first: there are only so many tries.
+        # Properties that differ come first, as the number of tries is limited.
         for name in sorted(properties, key=lambda name: self._are_equal(properties[name], counterparts.get(name))):
             brought = {other: value for other in _dependents(old, name) for value in islice(values(other), 1)}
             for value in values(name):
@@ -241,7 +241,7 @@ def _in_turn(sources: Sequence[Iterator[Any]]) -> Iterator[Any]:
         yield from (value for value in row if value is not _NOTHING)
 
 
-# --- one schema object out of what references and `allOf` bring together ---
+# --- One schema object, merged from those joined by references and `allOf` ---
 
 
 def _whole(schema: Any, root: Node) -> Node:

@@ -105,7 +105,7 @@ class _Comparison:
                     self._report(pair, kind, keyword)
             self._compare_integers(pair)
             self._compare(pair)
-        return list(dict.fromkeys(self.changes))  # What refers to the root looks at it once more.
+        return list(dict.fromkeys(self.changes))  # A reference to the root compares it a second time.
 
     def _report(self, pair: _Pair, kind: str, *segments: str) -> None:
         change = SchemaChange.of(kind, pair.at(*segments) if segments else pair.path)
@@ -123,7 +123,7 @@ class _Comparison:
             elif pair.is_frozen or pair.is_alternative:
                 self._report(pair, "TYPE_CHANGED")
 
-    # --- the same kind of schema? ---
+    # --- Comparison of kinds of schemas ---
 
     def _compare(self, pair: _Pair) -> None:
         old, new = kind_of(pair.old), kind_of(pair.new)
@@ -197,7 +197,7 @@ class _Comparison:
         else:
             self._report(pair, "TYPE_NARROWED" if new < old else "TYPE_CHANGED")
 
-    # --- the same constraints? ---
+    # --- Comparison of constraints ---
 
     def _compare_keywords(self, pair: _Pair) -> None:
         """Compare the keywords that constrain values of the permitted types."""
@@ -278,7 +278,7 @@ class _Comparison:
         if len(new) > len(old):
             self._report(pair, "PROPERTIES_ADDED", "properties")
         if "object" in permitted_types(pair.old) and is_closed(pair.new) and not is_closed(pair.old):
-            # It was about arrays, say, and any object would do.
+            # The old schema may have been about arrays only, so that any object was valid.
             self._report(pair, "ADDITIONAL_PROPERTIES_NARROWED")
         old, new = (node.get("patternProperties", {}) for node in (pair.old, pair.new))
         for pattern in {**old, **new}:

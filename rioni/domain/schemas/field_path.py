@@ -131,7 +131,8 @@ class DeclaredPaths:
         if len(segments) > PATH_SEGMENTS_MAX:
             return False
         found: dict[tuple[int, int], bool] = {}
-        # By the number of followed segments; without recursion, as chains of references may be thousands long.
+        # Nodes with their number of followed segments; without recursion, as chains of references may be thousands
+        # long.
         stack: list[tuple[Any, int]] = [(self._root, 0)]
         while stack:
             node, done = stack[-1]

@@ -14,7 +14,7 @@ COMPOSITIONS = ("allOf", "anyOf", "oneOf")
 _TYPES = frozenset(("string", "integer", "number", "boolean", "null", "array", "object"))
 _NUMBERS = frozenset(("integer", "number"))
 ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
-    # By the type that they constrain.
+    # Keywords by the type that they constrain.
     "array": ("maxItems", "minItems", "uniqueItems"),
     "object": ("maxProperties", "minProperties"),
     "number": ("maximum", "minimum", "exclusiveMaximum", "exclusiveMinimum", "multipleOf"),
@@ -32,7 +32,7 @@ CONSTRAINS_NOTHING: Mapping[str, Any] = {
     **dict.fromkeys(("minItems", "minProperties", "minLength"), 0),
     **dict.fromkeys(("uniqueItems", "exclusiveMaximum", "exclusiveMinimum"), False),
 }
-# What older drafts ignore, by the draft that begins to enforce it.
+# Keywords that older drafts ignore, by the draft that begins to enforce them.
 KEYWORDS_SINCE = {
     **dict.fromkeys(("const", "contains", "propertyNames", "contentEncoding", "contentMediaType"), 6),
     **dict.fromkeys(("if", "then", "else"), 7),

@@ -50,7 +50,7 @@ def is_uuid(text: str) -> bool:
 
 # --- Limits and costs of untrusted regular expressions, in schemas and in filters ---
 #
-# Expressions run in linear time, but where the engine has to follow many states at once each character costs as much as
+# Expressions run in linear time, but if the engine has to follow many states at once, each character costs as much as
 # the expression is long: 48 seconds for 900 kB against `((a{1,100}){1,50})x$`. How often that happens can't be derived
 # from an expression, so its users bound the product.
 

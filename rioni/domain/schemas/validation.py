@@ -71,7 +71,7 @@ class EventValidator:
             sizes: the sizes of their JSON, in bytes.
             bytes_max: maximum size of one event.
         """
-        # In parts that don't block the process too long.
+        # Validated in parts that don't block the process too long.
         for portion in self._work.portions(sizes):
             largest = max(sizes[portion], default=0)
             suspicious = largest > bytes_max or self.takes_long(largest)
@@ -106,7 +106,7 @@ class EventValidator:
         values = size_of(event).values
         if values * self._work.paths <= WORK_MAX:
             return self._report(list(self._validator.iter_errors(event)))
-        # Of combined schemas the library would build all violations of all branches.
+        # For combined schemas the library would build all violations of all branches.
         if not self._combines and values <= EXPLAINED_VALUES_MAX:
             try:
                 self._validator.validate(event)
@@ -146,7 +146,7 @@ def too_large(size: int, bytes_max: int) -> str:
     return f"Event too large: {size} bytes, max size is {bytes_max} bytes"
 
 
-# --- the contract's texts ---
+# --- The contract's texts ---
 
 
 class _Violation(NamedTuple):

@@ -179,7 +179,7 @@ def _shared(pool: Assignments, sessions: list[str]) -> dict[EventTypePartition, 
     by_size = sorted(sessions, key=lambda session: -len(held[session]))
     quota = {session: each + (place < rest) for place, session in enumerate(by_size)}
     for session, partitions in held.items():
-        # Those still under way go first, then the last ones.
+        # Partitions still being handed over go first, then the last ones.
         partitions.sort(key=lambda partition: bool(pool[partition].next_session))
         free += reversed(partitions[quota[session] :])
         del partitions[quota[session] :]

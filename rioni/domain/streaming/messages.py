@@ -58,7 +58,7 @@ _WAITING = _WISHED | {Reason.NO_PARTITION, Reason.BEYOND_END, Reason.RESET, Reas
 _DISORDERLY = {Reason.SUBSCRIPTION_DELETED, Reason.SESSION_ENDED, Reason.FAILURE}
 
 
-# --- in ---
+# --- Input ---
 
 
 class Tick(NamedTuple):
@@ -126,7 +126,7 @@ class VisibilityChanged(NamedTuple):
 Input = Tick | NewEvents | Fetched | Coordinated | VisibilityChanged | End
 
 
-# --- out ---
+# --- Output ---
 
 
 class Fetch(NamedTuple):

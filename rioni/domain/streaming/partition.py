@@ -137,7 +137,7 @@ class StreamPartition:
         self.filtered.commit(place)
         count = self.outstanding.commit(place)
         if count:
-            # Not where only hidden events were committed: that says nothing about the client.
+            # Not if only hidden events were committed: that shows nothing about the client.
             self.committed_at_s = now_s
         return count
 

@@ -147,7 +147,7 @@ class StreamMachine:
         """The place of the last event that was fetched from each partition."""
         return {key: partition.fetched for key, partition in self._partitions.items()}
 
-    # --- ownership and commits ---
+    # --- Ownership and commits ---
 
     def _coordinate(self, ownership: Mapping[EventTypePartition, PartitionOwnership]) -> None:
         before = set(self._partitions)
@@ -171,7 +171,7 @@ class StreamMachine:
     def _go_on(self, partition: StreamPartition, owned: PartitionOwnership) -> None:
         if owned.heartbeats != partition.heartbeats:
             partition.heartbeats = owned.heartbeats
-            # Those who wait for this stream to end must not wait for a commit any more.
+            # Not while closing: others that wait for this stream to end must not wait longer for a commit.
             if not self._closing:
                 partition.committed_at_s = self._now_s
         if owned.committed > partition.committed:
@@ -219,7 +219,7 @@ class StreamMachine:
                 self._disown(partition.key)
                 self._outputs.append(Release(partition.key))
 
-    # --- sending ---
+    # --- Sending ---
 
     def _stream(self) -> None:
         parameters, now_s = self._parameters, self._now_s
@@ -231,7 +231,7 @@ class StreamMachine:
         else:
             self._sender.send_in_turn(everything=False)
             self._sender.guard_memory(self.memory_bytes_max)
-            # What another stream got before it was committed will never be committed here.
+            # Events whose partition moved to another stream before they were committed will never be committed here.
             if 0 < parameters.stream_limit <= self._sender.sent and not self._sender.uncommitted:
                 self._end(Reason.STREAM_LIMIT)
             elif self._kept_alive_enough():
@@ -243,12 +243,12 @@ class StreamMachine:
         limit = self._parameters.stream_keep_alive_limit
         return limit != 0 and bool(self._round_robin) and all(each.keep_alives >= limit for each in self._round_robin)
 
-    # --- fetching ---
+    # --- Fetching ---
 
     def _receive(self, runs: Sequence[Run]) -> None:
         for run in runs:
             partition = self._partitions.get(run.fetch.partition)
-            # What was asked for before a commit ahead, a release or the end is of no use any more.
+            # Events requested before a commit ahead, a release or the end are of no use any more.
             if (
                 partition
                 and not self._closing
@@ -276,13 +276,13 @@ class StreamMachine:
             and (partition.newest is None or partition.fetched < partition.newest)
         ]
         if wanting and self._visibility.wanted:
-            # PERF: a filter looks at every event, which takes milliseconds for a chunk: one at a time, in turn.
+            # PERF: a filter reads every event, which takes milliseconds for a chunk: one at a time, in turn.
             wanting, bytes_max = wanting[:1], 1
             self._round_robin.remove(wanting[0])
             self._round_robin.append(wanting[0])
         self._outputs += [Fetch(partition.key, partition.fetched, bytes_max) for partition in wanting]
 
-    # --- ending ---
+    # --- Ending ---
 
     def _end(self, reason: Reason, detail: str = "") -> None:
         if self._closing and reason.waits:
@@ -308,7 +308,7 @@ class StreamMachine:
             assert self._closing
             self._close(self._closing)
 
-    # --- deadlines ---
+    # --- Deadlines ---
 
     def _deadlines(self) -> Iterator[float]:
         if self._closed:

@@ -188,7 +188,7 @@ def shifted(place: TimelinePosition, shift: int, ranges: OffsetRanges) -> Timeli
     count = _count(place, ranges) + shift
     beginning = begin(ranges)
     if count == _count(beginning, ranges):
-        return beginning  # Of empty timelines the first one has it, as for `available`.
+        return beginning  # Among empty timelines the first one has it, as for `available`.
     for offset_range in ranges:
         length = offset_range.newest + 1
         # The end of a closed timeline is written as the beginning of the next one.

@@ -113,9 +113,9 @@ class DeadLetterFilter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
 # --- Poison event search: finds an event that consumers never commit (reference streams#dead-letter-handling) ---
 #
 # Whenever a stream ends, or hands a partition over, with events that were sent and not committed, the partition has
-# failed; any commit that advances it resets its failures. After too many of them the partition is searched: its
-# events are sent one at a time, the next one only when the one before is committed, up to the size of a batch. An event
-# that has failed so often when sent alone is a dead letter.
+# failed; any commit that advances it resets its failures. After too many of them the partition is searched: its events
+# are sent one at a time, the next one only when the one before is committed, up to the size of a batch. An event that
+# has failed that often when sent alone is a dead letter.
 
 
 class Failures(NamedTuple):

@@ -29,8 +29,8 @@ from rioni.domain.subscriptions.filter_tree import Node, tree
 #
 # The language is https://cel.dev: `event.amount > 100 && metadata.flow_id != ''`. An expression comes from strangers
 # and runs for every event, so its cost must grow with the event's size and no faster. CEL has no loops but its macros;
-# what could make them quadratic, in time or in memory, is refused here by a look at the tokens.
-# `rioni.domain.subscriptions.filter_reading` bounds what the rest takes.
+# anything that could make them quadratic, in time or in memory, is refused here, by its tokens.
+# `rioni.domain.subscriptions.filter_reading` bounds the cost of the rest.
 
 ESCAPED_BYTES_MAX = 32_768
 """The maximum size of an event, for a filter on a member whose name JSON has to escape."""
@@ -55,7 +55,8 @@ class EventFilter:
             raise invalid_filter(f"it has {len(expression)} characters, more than {CHARACTERS_MAX}")
         if "\0" in expression:
             raise invalid_filter("it has the character U+0000; write '\\u0000'")
-        # What types would refuse today was stored before: it is evaluated, as CEL permits, without them.
+        # An expression that type checks would refuse today was stored earlier: it is evaluated without them, as CEL
+        # permits.
         self._program = _compiled(expression, are_types_checked=False)
         reading = Reading(expression, _literal)
         self.source = expression
@@ -69,7 +70,7 @@ class EventFilter:
         if any("\0" in member for member in reading.members):
             raise invalid_filter("it asks for a member with the character U+0000 in its name")
         self._members = {f"member_{number}": member for number, member in enumerate(sorted(reading.members))}
-        # PERF: what is not asked for is skipped, not decoded: 1 µs instead of 5 for an event of 1 kB.
+        # PERF: members that are not asked for are skipped, not decoded: 1 µs instead of 5 for an event of 1 kB.
         fields = [(field, msgspec.Raw | msgspec.UnsetType, UNSET) for field in self._members]
         kind: Any = dict[str, msgspec.Raw]
         self._event_bytes_max = self.cost.event_bytes_max
@@ -118,7 +119,8 @@ class EventFilter:
         if values_max <= 0:
             return _TOO_LARGE
         members = {name: _decoded(value) for name, value in raw.items()}
-        # PERF: the values of small events need not be counted: each takes a byte, and another one behind it.
+        # PERF: the values of small events need not be counted: each takes at least a byte, and another byte to separate
+        # it.
         if size > values_max:
             if has_more_values(members, values_max):
                 return _TOO_LARGE
@@ -245,7 +247,7 @@ def load_filters() -> None:
 
 @lru_cache(maxsize=1)
 def _environment() -> Any:
-    # PERF: the import takes 60 ms, which only those wait for who have a filter.
+    # PERF: the import takes 60 ms, for which only users of a filter wait.
     from cel_expr_python import cel  # noqa: PLC0415
 
     return cel.NewEnv(variables={"event": cel.Type.DYN, "metadata": cel.Type.DYN})
@@ -298,7 +300,7 @@ def event_filter(expression: str) -> EventFilter:
     """The filter of an expression, compiled once while it is in use; raises as `EventFilter` does."""
     found = _kept.get(expression)
     if found is None:
-        # What streams use is not compiled a second time for others, and stays the same object for them.
+        # A filter in use by streams is not compiled a second time for others, and stays the same object for them.
         found = _used.get(expression)
         if found is None:
             found = _used[expression] = EventFilter(expression)
@@ -306,7 +308,7 @@ def event_filter(expression: str) -> EventFilter:
     return found
 
 
-# --- Why an event matches a filter, or does not: the value of each part of the expression ---
+# --- Explains why an event matches a filter, or does not: the value of each part of the expression ---
 
 PARTS_MAX = 10
 """The maximum number of parts; the rest of a longer expression is one part."""

@@ -14,8 +14,8 @@ from rioni.domain.schemas.patterns import PATTERN_BYTES_MAX, STATE_NS, options_f
 # --- Bounds the time that a CEL expression may take for one event ---
 #
 # The library evaluates with the interpreter's lock held and can't be interrupted (see the page on filters in
-# docs/decisions), so whatever is evaluated must be cheap. The bound is the product of what may happen and what it may
-# happen to: each token (operator, function, literal, name) takes its time, and each that reads the event looks once at
+# docs/decisions), so whatever is evaluated must be cheap. The bound is the product of the operations and of the data
+# they apply to: each token (operator, function, literal, name) takes its time, and each that reads the event reads once
 # everything that the expression can reach. `benchmarks/filters.py` compares it with the clock.
 
 EVALUATION_NS_MAX = 5_000_000
@@ -122,7 +122,8 @@ def has_more_values(value: Any, values_max: int) -> bool:
     return False
 
 
-# Reads an expression of a filter: what of the event it looks at, what that may cost, and what filters may not have.
+# Reads an expression of a filter: the parts of the event that it reads, what that may cost, and constructs that filters
+# may not have.
 
 CHARACTERS_MAX = 2_000
 MACROS = frozenset({"all", "exists", "exists_one"})
@@ -230,7 +231,8 @@ class Reading:
     def _read(self, index: int) -> None:
         kind, text = self._tokens[index]
         before, behind = self._tokens[index - 1], self._tokens[index + 1]
-        # Constants, and what separates or ends, look at nothing of the event; in macros they happen for each value.
+        # Constants, separators and closing marks read nothing of the event; in macros they are evaluated for each
+        # value.
         if any(self._scopes) or kind == "name" or (kind == "mark" and text not in ",)]}"):
             self._steps += 1
         if kind == "mark" and text in "([{":
@@ -254,7 +256,7 @@ class Reading:
         if name == "matches" and before.text == ".":
             self._read_pattern(index)
         elif name in MACROS and before.text == ".":
-            # Of what stands in the event every part is looked at once; lists of the expression would multiply.
+            # Each part of the event is read once; lists in the expression would multiply.
             if self._tokens[index - 2].kind != "name":
                 raise invalid_filter(f"{name} needs the name of a list in front: event.items.{name}(item, ...)")
         elif name not in FUNCTIONS:

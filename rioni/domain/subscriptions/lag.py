@@ -11,7 +11,7 @@ from rioni.domain.timelines.position import EventTypePartition, TimelinePosition
 from rioni.domain.timelines.timeline import Timelines
 
 
-# --- How far a subscription is behind: the events after its committed cursors, and the age of the first of them ---
+# --- The lag of a subscription: the events after its committed cursors, and the age of the first of them ---
 #
 # Source: reference subscriptions#partition-statistics.
 

@@ -196,7 +196,7 @@ def evolve_claim(state: SubscriptionKey | None, event: DomainEvent) -> Subscript
             return state
 
 
-# --- rules ---
+# --- Rules ---
 
 
 def check_fields(spec: SubscriptionSpec) -> None:

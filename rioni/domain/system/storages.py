@@ -14,9 +14,9 @@ from rioni.domain.events import DomainEvent
 #
 # Source: reference settings-and-storages#kafka-configuration.
 #
-# The log keeps what a client submits for ever and publishes it to `nakadi.audit.log`. So members that are not known are
-# left out, as the contract allows, and addresses lose their user part. Credentials belong into the file of the setting
-# `kafka_options`.
+# The log keeps for ever what a client submits, and publishes it to `nakadi.audit.log`. So members that are not known
+# are left out, as the contract allows, and addresses lose their user part. Credentials belong into the file of the
+# setting `kafka_options`.
 
 _ADDRESS = re.compile(
     r"([A-Za-z][A-Za-z0-9+._-]*://)?([\w.-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?(/[^\s?#@]*)?", re.ASCII

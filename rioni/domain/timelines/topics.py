@@ -102,8 +102,8 @@ def evolve_abandoned(state: AbandonedTopic | None, event: DomainEvent) -> Abando
 #
 # The digest of a block is SHA-256 over its records in order. A record is its offset and its timestamp in milliseconds
 # as 8 bytes each, the number of its headers as 4 bytes, its key, its value, and then name and value of each header in
-# the order in which they are stored. Key, value and what headers hold stand behind their length as 4 bytes; a length of
-# -1 means that there is none. Numbers are signed and big-endian.
+# the order in which they are stored. Keys, values, and the names and values of headers follow their length as 4 bytes;
+# a length of -1 means that there is none. Numbers are signed and big-endian.
 
 NO_VALUE = -1
 

@@ -11,10 +11,10 @@ from rioni.domain.events import DomainEvent
 from rioni.domain.transparency.signed_note import Note, Verifier, parse_note, sign, verified
 
 
-# --- Changes of the key that signs checkpoints: the key before signs the one that follows it ---
+# --- Changes of the key that signs checkpoints: the old key signs the new one ---
 #
-# The statement is a signed note of three lines: a title, the verifier key before, and the one that follows. It can't be
-# read as a checkpoint, whose second line is a number.
+# The statement is a signed note of three lines: a title, the old verifier key, and the new one. It can't be read as a
+# checkpoint, whose second line is a number.
 
 TITLE = "rioni/key-succession/v1"
 
@@ -87,7 +87,7 @@ def successors(known: Verifier, keys: Sequence[LogKey]) -> Iterator[Verifier]:
         before = after.verifier
 
 
-# --- The keys that sign the checkpoints of the internal log: the log itself records which ones there were ---
+# --- The keys that sign the checkpoints of the internal log, as the log itself records them ---
 
 LOG_KEYS = "log-keys"
 """The one key of their stream."""

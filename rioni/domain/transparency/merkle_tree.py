@@ -219,7 +219,7 @@ def _range_hash(begin: int, end: int, node: Node) -> bytes:
 # --- Tiles of the Merkle tree and their paths (C2SP tlog-tiles) ---
 #
 # A tile has up to 256 hashes of one level, of which each covers 256 times as many leaves as one of the level below; a
-# bundle of entries has the leaves of a tile of level 0, each behind its length as two bytes, big-endian.
+# bundle of entries has the leaves of a tile of level 0, each after its length as two bytes, big-endian.
 
 TILE_LEVELS = 8
 """Levels of the tree that one tile spans."""

@@ -226,7 +226,7 @@ class Inflater:
                 rest = piece
                 ratio.received += len(piece)
                 while rest:
-                    # What is behind the end of a member is never given to its object, which would keep all of it.
+                    # Bytes after the end of a gzip member are never given to its object, which would keep all of them.
                     if inflate.eof:
                         inflate, members = zlib.decompressobj(zlib.MAX_WBITS | 16), members + 1
                     if members > GZIP_MEMBERS_MAX:

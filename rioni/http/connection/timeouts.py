@@ -152,7 +152,7 @@ class DeadlineSocket:
         return ConnectionResetError(errno.ECONNRESET, "the client sends too slowly")
 
 
-# --- The open connections of a worker: before there is no room for others, those end that wait for a request ---
+# --- The open connections of a worker: idle ones are closed before there is no room for others ---
 #
 # Anybody may open connections and send nothing. One host that does so must not be in the way of all others until its
 # connections are closed for being idle.

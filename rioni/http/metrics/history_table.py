@@ -73,7 +73,7 @@ class HistoryTable:
             bytearray(size) if folder is None else mapped(folder / "history.table", size)
         )
 
-    # --- writing ---
+    # --- Writing ---
 
     def write(self, now_ms: int, values: Mapping[Series, float]) -> None:
         """Add a row; for one process at a time. PERF: 1 us for each value, and 30 us for each new series.
@@ -129,7 +129,7 @@ class HistoryTable:
         at = self._names + column * _NAME_BYTES
         self._table[at : at + _NAME_BYTES] = name
 
-    # --- reading ---
+    # --- Reading ---
 
     def read(self, wanted: Callable[[Series], bool], series_max: int, *, largest: bool = False) -> tuple[History, int]:
         """The values of some series, and how many there are.
@@ -152,7 +152,7 @@ class HistoryTable:
         self, rows: int, wanted: Callable[[Series], bool], series_max: int, *, largest: bool
     ) -> tuple[History, int]:
         written = [row % SAMPLES for row in range(max(0, rows - SAMPLES), rows)]
-        # Not as they were written: the clock may have been set back.
+        # They are not in the order of writing: the clock may have been set back.
         timed = sorted((_TIME.unpack_from(self._table, _HEAD.size + row * _TIME.size)[0], row) for row in written)
         times_ms, order = [at_ms for at_ms, _ in timed], [row for _, row in timed]
         chosen = sorted((series, column) for series, column in self._known().items() if wanted(series))

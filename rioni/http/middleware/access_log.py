@@ -19,7 +19,7 @@ from rioni.http.metrics.collectors import Metrics
 from rioni.http.streaming.stream_tickets import without_tickets
 
 
-# --- Measures requests and streams for KPI events and the access log, where enabled ---
+# --- Measures requests and streams for KPI events and the access log, if enabled ---
 #
 # Source: reference settings-and-storages#feature-effects, system-event-types#kpi-event-types.
 

@@ -182,7 +182,7 @@ class AuthenticationMiddleware:
 
     def process_request(self, req: falcon.Request, _resp: falcon.Response) -> None:
         """Authenticate before routing, so that clients without a token learn nothing about paths."""
-        # Until it is known whose a token is, it is one of this address.
+        # Until its owner is known, a token counts for this address.
         CLIENT.set(client_key(req))
         if req.path not in PUBLIC:
             req.context.caller = caller = self._caller(req)

@@ -28,7 +28,7 @@ def below_base_path(app: Wsgi, config: Config) -> Wsgi:
     if not config.base_path and not config.trusted_proxies:
         return app
     trusted = networks(config.trusted_proxies)
-    # PERF: 0.1 us in place of 3 us for each request.
+    # PERF: 0.1 us instead of 3 us for each request.
     is_trusted = lru_cache(ADDRESSES_CACHED)(lambda address: is_within(address, trusted))
 
     def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:

@@ -37,7 +37,7 @@ class HostMiddleware:
     def __init__(self, config: Config) -> None:
         self._names = frozenset((config.host.lower(), *_items(config.allowed_hosts)))
         self._checks_host = bool(config.allowed_hosts) or (config.auth_mode == Mode.OFF and config.local_only)
-        # PERF: 0.1 us in place of 2 us for each request.
+        # PERF: 0.1 us instead of 2 us for each request.
         self._is_own_host = lru_cache(HOSTS_CACHED)(self._is_known)
 
     def process_request(self, req: falcon.Request, _resp: falcon.Response) -> None:

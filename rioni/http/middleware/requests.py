@@ -109,7 +109,8 @@ class RequestMiddleware:
         kind = method, req.uri_template or "unknown", str(resp.status)[:3]
         counters = self._counters.get(kind)
         if counters is None:
-            # PERF: the library takes 5 us to find them. There are only so many: its labels grow as this does.
+            # PERF: the library takes 5 us to find them. Their number is bounded: the labels of its metrics grow as this
+            # does.
             metrics = self._metrics
             counters = self._counters[kind] = metrics.requests.labels(*kind), metrics.request_seconds.labels(*kind[:2])
         requests, seconds = counters
@@ -127,7 +128,7 @@ def _check_utf_8(path: str) -> None:
 
 
 def _span_ctx(environ: Mapping[str, Any]) -> Mapping[str, str] | None:
-    # PERF: two questions to a dict for the many requests that carry none.
+    # PERF: two look-ups in a dict for the many requests that carry none.
     if "HTTP_SPAN_CTX" not in environ and "HTTP_TRACEPARENT" not in environ:
         return None
     names = ("HTTP_SPAN_CTX", "HTTP_TRACEPARENT", "HTTP_TRACESTATE")
@@ -142,5 +143,5 @@ def _is_json(content_type: str) -> bool:
 def _flow_id(sent: str | None) -> str:
     if sent and len(sent) <= FLOW_ID_CHARACTERS_MAX and sent.isascii() and sent.isprintable():
         return sent
-    # PERF: 0.2 µs, and no question to the kernel, after which a thread waits for the interpreter: uuid4 took up to 8.
+    # PERF: 0.2 µs, and no system call, after which a thread waits for the interpreter: uuid4 took up to 8.
     return f"{getrandbits(4 * FLOW_ID_CHARACTERS):0{FLOW_ID_CHARACTERS}x}"

@@ -60,7 +60,7 @@ class ConsumersResource(Resource):
     def _subscriptions(self, name: str, subscribed: list[Subscription], *, with_ages: bool) -> list[dict[str, Any]]:
         dependencies = self._dependencies
         timelines = dependencies.registry.timelines(name)
-        # Starts first, which are never beyond ends that are read later.
+        # Starts are read first, so they are never beyond the ends.
         ranges = offset_ranges_of(timelines, dependencies.stores)
         newest = newest_consistent(timelines, dependencies.stores)
         now_ms = dependencies.clock.now_ms()

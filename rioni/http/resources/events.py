@@ -317,7 +317,7 @@ def _report(
         with contextlib.suppress(EventTypeNotFound):
             resource = resource_of(dependencies.registry.event_type(command.event_type))
             dependencies.activity.record(PUBLISH, resource, subject.key, published.events)
-    # Of a batch that was stored before, nothing is stored now.
+    # If a batch was stored earlier, nothing is stored now.
     if published.partly or not published.events or not dependencies.usage.on:
         return
     measurement = BatchPublished(

@@ -19,7 +19,7 @@ from rioni.projections.generations.generation import WORKING
 from rioni.projections.generations.rebuilds import Rebuild
 
 
-# --- `/jobs`: archives and backups, and how far they are (reference jobs) ---
+# --- `/jobs`: archives and backups, and their progress (reference jobs) ---
 
 
 class JobsResource(Resource):

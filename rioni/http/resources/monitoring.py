@@ -44,7 +44,8 @@ def rendered_metrics(registry: CollectorRegistry, accept: str) -> tuple[bytes, s
     Raises:
         NotAcceptable: the client does not accept any of the three.
     """
-    # What a wildcard covers is not named: Prometheus' own requests end in `*/*`, as those of most other clients begin.
+    # Wildcards do not count as a wish: Prometheus' own requests end in `*/*`, and those of most other clients begin
+    # with it.
     named = ",".join(part for part in accept.split(",") if "*" not in part.partition(";")[0])
     wanted = max(MEDIA_TYPES, key=lambda media: _quality(media, named))
     if not _quality(wanted, named):
@@ -202,7 +203,7 @@ class MetricsHistoryResource(Resource):
             for each in history.values
         ]
         resp.set_header("Cache-Control", "no-store")
-        # What is not a number becomes null.
+        # A value that is not a number becomes null.
         resp.data = orjson.dumps(
             {"step": step_s, "times": [*map(rfc3339, times_ms)], "series": series, "matched": matched}
         )

@@ -27,7 +27,7 @@ from rioni.projections.queries.event_types import timelines_at
 from rioni.projections.queries.timeline_reader import offset_ranges_of
 
 
-# `/event-types/{name}/partitions`: what the partitions of an event type hold (reference cursors#partition-list).
+# `/event-types/{name}/partitions`: the contents of an event type's partitions (reference cursors#partition-list).
 
 
 class PartitionsResource(Resource):

@@ -291,7 +291,7 @@ class HttpClient(StreamClient, ABC):
         try:
             return self.dependencies.resumption.proof(self.stream_id, self.subject)
         except Unavailable:
-            # A client that comes back waits for the end of its former stream then.
+            # Without a proof, a client that reconnects waits for its former stream to end.
             return ""
 
     def _why_refused(self) -> End | None:

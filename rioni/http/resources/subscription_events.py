@@ -177,7 +177,7 @@ class SubscriptionEventsResource(Resource):
         until_s = dependencies.clock.monotonic() + SLOT_WAIT_S
         waiter = dependencies.signals.watch([SUBSCRIPTION + subscription_id])
         try:
-            # Woken streams look at their connections.
+            # Woken streams check their connections.
             streams = dependencies.coordinator.topology(subscription_id).sessions
             dependencies.signals.notify(*(f"stream:{name}" for name in streams))
             while True:

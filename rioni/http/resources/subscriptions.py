@@ -56,7 +56,7 @@ class SubscriptionStatsResource(Resource):
         ages: dict[EventTypePartition, int | None] = {}
         errors: dict[EventTypePartition, str] = {}
         if req.get_param_as_bool("show_initial_lag") and not cursors:
-            # Read before the ends, which are then never behind them.
+            # Starts are read before the ends, so they are never beyond these.
             cursors = {
                 key: place
                 for timelines in event_types.values()
@@ -188,7 +188,7 @@ class SubscriptionsResource(Resource):
         items, done = self._dependencies.query(subscriptions.piece, ids, at)
         if not show_status:
             return items, done
-        # The page may know of event types that came meanwhile.
+        # The page may contain event types that were created meanwhile.
         self._dependencies.registry.refresh()
         return [*map(self._with_status, items)], done
 
@@ -265,7 +265,7 @@ def _href(req: falcon.Request, place: str, limit: int) -> str:
     return f"{req.root_path}/subscriptions?" + "&".join([*parts, place, f"limit={limit}"])
 
 
-# --- `/subscriptions/{id}/ended-streams`: why streams ended (reference streams#ended-streams) ---
+# --- `/subscriptions/{id}/ended-streams`: the reasons why streams ended (reference streams#ended-streams) ---
 
 _ENDS = {END + reason.label: reason.label for reason in Reason}
 

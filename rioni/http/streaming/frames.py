@@ -92,7 +92,7 @@ class Frames:
 # --- Writes batches in Avro, for clients that ask for them (reference streams#parameters) ---
 #
 # A batch is one message in Avro's single-object encoding. As in Nakadi, messages follow each other with nothing between
-# them, so a client finds the end of one by decoding it. A client that asks for it gets each message behind its length:
+# them, so a client finds the end of one by decoding it. A client that asks for it gets each message after its length:
 # four bytes, the most significant first.
 
 LENGTH_BYTES = 4

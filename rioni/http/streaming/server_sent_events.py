@@ -105,7 +105,7 @@ def sends_refusal(req: falcon.Request, resp: falcon.Response, error: RioniError,
     retry_ms = 1_000 * (error.retry_after_s or RETRY_REFUSED_S)
     resp.status = falcon.HTTP_200
     resume = "" if req.get_header(LAST_EVENT_ID) else caller_of(req).resume()
-    # The ticket is spent: without an id the browser could not come back with it.
+    # The ticket is spent: without an id the browser could not reconnect with it.
     spent = b"id: %b\n" % orjson.dumps([{"proof": "", "resume": resume}]) if resume else b""
     resp.data = b"retry: %d\n%bevent: problem\ndata: %b\n\n" % (retry_ms, spent, problem)
     set_headers(resp)
@@ -165,7 +165,7 @@ class ServerSentEvents:
     def write(self, send: Send) -> list[bytes]:
         """The event of a batch; a keep-alive is a comment with an id, which makes no event in a browser."""
         delivers = bool(send.slices or send.left_out)
-        # What was said to be left out is not counted again after a reconnect.
+        # Events reported as left out are not counted again after a reconnect.
         if self._low_level:
             self._places[send.partition] = send.place
         elif delivers:
@@ -179,7 +179,7 @@ class ServerSentEvents:
     def _id(self) -> bytes:
         encoded = self._encoded()
         while len(encoded) > ID_BYTES_MAX and not self._low_level and self._places:
-            # What is not committed by a reconnect is delivered again.
+            # Events that are not committed by a reconnect are delivered again.
             del self._places[next(iter(self._places))]
             encoded = self._encoded()
         return b"id: %b\n" % encoded

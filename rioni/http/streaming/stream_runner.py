@@ -161,7 +161,7 @@ class StreamRunner(ABC):
     def _leave(self) -> None:
         """End the session."""
 
-    # --- the loop ---
+    # --- The loop ---
 
     def _advance(self) -> Sequence[bytes]:
         """Advance until there is something to write, in pieces; empty at the end."""
@@ -174,7 +174,8 @@ class StreamRunner(ABC):
         except NotFound:
             return self._fail(Reason.EVENT_TYPE_DELETED)
         except RioniError as ex:
-            # What another stream can do says nothing of an error that is this one's alone.
+            # The success of other streams shows that an outage is over, but nothing about an error of this stream
+            # alone.
             _failures.failed(_FAILED, ex, of=self._needs if isinstance(ex, Unavailable) else "")
             return self._fail(Reason.FAILURE, str(ex))
         except Exception as ex:  # noqa: BLE001 - on any error the client gets a message and the session ends
@@ -214,7 +215,7 @@ class StreamRunner(ABC):
                 continue
             match self._outputs.pop(0):
                 case Send(slices=slices) if slices and not self._owns_partitions():
-                    # The end may have been decided already: what is said of it, and the end itself, stay.
+                    # If the stream is already ending, keep the original reason.
                     self._outputs = [each for each in self._outputs if _announces_end(each)]
                     self._fetches.clear()
                     self._step(End(Reason.SESSION_ENDED))
@@ -227,7 +228,7 @@ class StreamRunner(ABC):
                         events = sum([part.stop - part.start for part in send.slices])
                         self._client.on_batch(send.partition.event_type, events, written)
                 case Release() as release if lines:
-                    # What is said about a partition is said while it is still this stream's.
+                    # Send a partition's last messages before giving the partition up.
                     self._outputs.insert(0, release)
                     break
                 case output:
@@ -285,7 +286,7 @@ class StreamRunner(ABC):
         if end is None and (visibility := self._client.visibility()) != self._visibility:
             self._visibility = visibility
             self._step(VisibilityChanged(visibility))
-        # First of all, so that there is a partition to say on why the stream ends.
+        # First of all, so that there is a partition on which to report why the stream ends.
         if woken or switched or now_s >= self._check_events_at_s:
             self._check_events_at_s = now_s + CHECK_EVENTS_EVERY_S
             self._check_events()
@@ -294,7 +295,7 @@ class StreamRunner(ABC):
             self._step(Tick())
         if end:
             self._step(end)
-        # PERF: not at each wake-up, for that is a tenth of what it takes to send an event to many streams.
+        # PERF: not at each wake-up, which would cost a tenth of sending an event to many streams.
         if now_s >= self._checked_connection_at_s + (CHECK_CLIENT_BUSY_EVERY_S if woken else CHECK_CLIENT_EVERY_S):
             self._checked_connection_at_s = now_s
             if not self._client_gone and (self._closed or self._client.is_disconnected()):

@@ -177,7 +177,7 @@ def without_tickets(query: str) -> str:
     )
 
 
-# --- Proves that a client which comes back was sent what it returns, on whatever worker or node that was ---
+# --- Proves that a reconnecting client was sent what it returns, by whatever worker or node ---
 
 PROOF_CHARACTERS = 32
 

@@ -138,7 +138,7 @@ class SubscriptionStream(StreamRunner):
                 continue
             del self._unchecked[key]
             if timelines.is_beyond_end(place, new_events.newest[key]):
-                # What others have appended may not be known here yet.
+                # Events appended by others may not be known here yet.
                 newest = newest_consistent(timelines, self._ports.stores)[int(key.partition)]
                 if timelines.is_beyond_end(place, newest):
                     self._step(End(Reason.BEYOND_END, beyond_end(key, offset, newest)))

@@ -160,7 +160,7 @@ class FileSink:
     def __init__(self, folder: str, task: int) -> None:
         self._part, self._complete = Path(folder) / f"{uuid4().hex}.part", Path(folder) / f"{task:06}{FILE_SUFFIX}"
         self._connection = sqlite3.connect(self._part, isolation_level=None)
-        # What a crash leaves behind is thrown away.
+        # Leftovers of a crash are dropped.
         for setting in ("journal_mode=OFF", "synchronous=OFF", "locking_mode=EXCLUSIVE", "page_size=65536"):
             self._connection.execute(f"PRAGMA {setting}")
         self._connection.execute("BEGIN")

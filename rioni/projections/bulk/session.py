@@ -27,7 +27,7 @@ try:
     from pyspark.sql import SparkSession
     from pyspark.sql.utils import is_remote
 except ModuleNotFoundError as ex:
-    # The package `rioni.projections.bulk` imports this module first: whatever of it is wanted, this is what one reads.
+    # Every use of the package `rioni.projections.bulk` imports this module first, so this is the error that users read.
     raise Unavailable(f"This needs Spark, which is not installed. Do: pip install {requirement('spark')}") from ex
 
 

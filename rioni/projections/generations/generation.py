@@ -163,7 +163,7 @@ def remove(connection: Connection, name: str) -> list[str]:
         The names of the tables that were removed.
     """
     present = {each for each in inspect(connection).get_table_names() if each.endswith(f"__{name}")}
-    # PERF: each start of a broker removes what is mostly not there; the definitions of all tables take 10 ms.
+    # PERF: each start of a broker removes tables that usually do not exist; the definitions of all tables take 10 ms.
     tables = [each for each in Generation(name).tables.values() if each.name in present] if present else []
     for each in tables:
         connection.execute(DropTable(each))
@@ -227,7 +227,7 @@ def caught_up_snapshot(engine: Engine, generation: Generation) -> Iterator[Conne
         with engine.begin() as writer:
             catch_up_within(writer, generation)
         with snapshot(engine) as taken:
-            # The first query takes it.
+            # The first query takes the snapshot.
             head_position(taken)
             still.close()
             yield taken

@@ -87,7 +87,7 @@ def swap(engine: Engine, generation: Generation, *, kept_at: str | None = None) 
             names = ", ".join(sorted({*READ_MODELS.tables, *generation.tables}))
             connection.exec_driver_sql(f"LOCK TABLE {names} IN ACCESS EXCLUSIVE MODE")
         if generation.name == PREVIOUS:
-            # Its names are needed for what is live now.
+            # The live tables will need its names.
             remove(connection, WORKING)
             _rename(connection, generation, PREVIOUS, WORKING)
             generation = Generation(WORKING, generation.tables)
@@ -211,7 +211,7 @@ def compare(engine: Engine, generation: Generation, keys_max: int | None) -> Ite
     for _ in range(ATTEMPTS_MAX):
         catch_up(engine, generation)
         with caught_up_snapshot(engine, generation) as connection:
-            # Where a command has come between, both are brought to the same position again.
+            # If a command came in between, both are brought to the same position again.
             if generation.projector.position(connection) == head_position(connection):
                 yield from _position(connection)
                 yield from _rows(connection, generation, keys_max)

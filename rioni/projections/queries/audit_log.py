@@ -13,7 +13,7 @@ from rioni.projections.tables import AUDIT_LOG
 from rioni.sql.log_tables import LOG
 
 
-# --- Positions of the log that times stand for, as the audit trail has them ---
+# --- Positions of the log for given times, as the audit trail has them ---
 
 # PERF: SQLAlchemy takes 0.2 ms to put a statement together, and 0.06 ms to execute one that it knows.
 _HEAD = select(func.max(AUDIT_LOG.c.position))
@@ -95,7 +95,7 @@ def _first(connection: Connection, recorded_at: Select[str], end: int, is_behind
     return low
 
 
-# --- Pages of the audit trail: filtered by index, bounded in entries looked at and in bytes ---
+# --- Pages of the audit trail: filtered by index, bounded in entries examined and in bytes ---
 
 SCANNED_MAX = 5_000
 """Entries of one index that a page may read. PERF: with further filters each takes 2 to 5 µs."""

@@ -110,7 +110,7 @@ def _refused(path: Path, kind: str) -> BackupError:
 
 # Freezes several SQLite files at one instant, so that they can be copied while other processes go on writing.
 #
-# Every writer, checkpoints included, holds the lock beside its file. With all locks held no transaction is under way:
+# Every writer, checkpoints included, holds the lock next to its file. With all locks held no transaction is under way:
 # the write-ahead logs are emptied into the files, and a read transaction is opened on each. From then on writers fill
 # new write-ahead logs, which SQLite does not copy into a file before the read transaction on it has ended. So the files
 # themselves do not change, and are copied as they are.
@@ -193,7 +193,7 @@ def snapshots(paths: Sequence[Path]) -> Iterator[list[Snapshot]]:
 
 def _freeze(paths: Sequence[Path]) -> list[Snapshot]:
     for _ in range(ATTEMPTS_MAX):
-        # One after the other first: what takes long is done before all writers have to wait.
+        # Empty each log by itself first: slow work is done before all writers have to wait.
         for path in paths:
             with _named(path), _lock_of(path), contextlib.closing(Snapshot(path)) as snapshot:
                 empty_log(snapshot.connection, BUSY_TIMEOUT_MS)

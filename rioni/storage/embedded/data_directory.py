@@ -19,7 +19,7 @@ from rioni.files.plain import check_folder, tighten
 from rioni.storage.change_flags import SharedChangeFlags
 
 
-# --- Moves what is in the place of a file or folder of a data directory aside; nothing is deleted ---
+# --- Moves whatever has the path of a file or folder of a data directory aside; nothing is deleted ---
 
 _log = structlog.get_logger("rioni.storage")
 
@@ -63,8 +63,8 @@ MIGRATED = "migrated.json"
 STAGING = "restore"
 """Name of the folder with the files that are being restored."""
 
-# Allowed in an empty directory: leftovers of a process that died while creating it, and what a new file system
-# contains.
+# Allowed in an empty directory: leftovers of a process that died while creating it, and the contents of a new file
+# system.
 _IGNORED = {"lock", "format.unfinished", "lost+found"}
 _OF_RESTORING = {f"{RESTORING}.new"}
 

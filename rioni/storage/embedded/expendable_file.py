@@ -91,7 +91,7 @@ class ExpendableFile(SQLiteFile):
         try:
             yield
         except Damaged as ex:
-            # While it is opened first, the caller does so.
+            # While the file is opened for the first time, the caller renews it.
             if self._opened is not None:
                 self._renew(str(ex))
             raise
@@ -111,7 +111,7 @@ class ExpendableFile(SQLiteFile):
             self._failed = self._writer = None
             while self._readers:
                 self._readers.pop().close()
-            # Those that others use now go into the list from before, and are not used again.
+            # Connections that others use now are returned to the old list, and are not used again.
             self._readers = []
             connection = self._open()
             try:

@@ -187,7 +187,7 @@ class _Process:
         for waiter in woken:
             waiter.wake()
 
-    # --- sending ---
+    # --- Sending ---
 
     def send(self, keys: Iterable[str]) -> None:
         """Send to all other processes, without blocking."""
@@ -244,7 +244,7 @@ class _Process:
         # The address of a Unix socket may have 107 bytes; this form is short however long the path of the directory is.
         return f"/proc/self/fd/{self._directory_fd}/{name}"
 
-    # --- receiving ---
+    # --- Receiving ---
 
     def listen(self) -> None:
         """Open the socket and start the listener, if not already done."""
@@ -269,7 +269,7 @@ class _Process:
                 self.dispatch(receiver.recv(DATAGRAM_BYTES_MAX).decode(errors="replace").split("\n"))
             self._send_backlog()
 
-    # --- ending ---
+    # --- Ending ---
 
     def close(self) -> None:
         if self._closed:

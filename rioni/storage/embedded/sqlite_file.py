@@ -120,7 +120,7 @@ class SQLiteFile:
     def reading(self) -> Iterator[sqlite3.Connection]:
         """Provide a connection that sees committed data; cursors must be closed before the block ends."""
         self._check_usable()
-        # Of the file that is used now: another one may be opened meanwhile.
+        # Readers of the file that is used now: another one may be opened meanwhile.
         readers = self._readers
         with self._translated():
             try:

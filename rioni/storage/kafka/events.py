@@ -75,7 +75,7 @@ class KafkaEventStore:
             connection, index, self._topics, clock, pools, self._publish, append_timeout_s, measurements
         )
 
-    # --- topics ---
+    # --- Topics ---
 
     def create_topic(self, topic: str, partitions: int) -> None:
         """Create a topic; see the port.
@@ -111,7 +111,7 @@ class KafkaEventStore:
         """Check whether the brokers respond, and whether acknowledged events are durable; see the port `Examined`."""
         return self._pools.topics(self._topics.health)
 
-    # --- marks ---
+    # --- Marks ---
 
     def take_ends(self) -> tuple[str, Mapping[str, Mapping[int, int]]] | None:
         """Return the cluster id and the end positions of appends since the last call; see the port `Marked`.
@@ -139,7 +139,7 @@ class KafkaEventStore:
         place = TopicPartitionRef(self._topics.name(topic), partition)
         return self._pools.keep(self._digests.digest, place, first, stop, bytes_max)
 
-    # --- appending ---
+    # --- Appending ---
 
     def append(
         self,
@@ -184,7 +184,7 @@ class KafkaEventStore:
         """Delete the event ids and idempotency keys stored before this time; see the port."""
         self._pools.keep(self._named.delete_before, before_ms)
 
-    # --- reading ---
+    # --- Reading ---
 
     def read(
         self, topic: str, partition: int, first: int, bytes_max: int, prefetch: Callable[[], Mapping[int, int]] = dict
@@ -240,7 +240,7 @@ class KafkaEventStore:
         place = TopicPartitionRef(self._topics.name(topic), partition)
         return until_known(lambda: self._pools.read(self._times.recorded_at_ms, place, first))
 
-    # --- retention ---
+    # --- Retention ---
 
     def delete_before(self, topic: str, before_ms: int) -> int:
         """Delete the events recorded before this time and return their number; see the port."""

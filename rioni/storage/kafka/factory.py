@@ -90,7 +90,7 @@ def _flat(prefix: str, table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield f"{prefix}{name}", value
 
 
-# --- Opens the event stores of storages of type kafka, where the driver is installed ---
+# --- Opens the event stores of storages of type kafka, if the driver is installed ---
 
 
 def event_importer(

@@ -120,7 +120,7 @@ def _take(block: BlockDigest, message: Message, stop: int) -> int:
     return 0
 
 
-# Tells when records were stored, with consumers of its own: what streams follow, read and cache is left as it is.
+# Finds when records were stored, with consumers of its own: those of streams, and the cache, stay as they are.
 
 KEPT = 1
 """Number of idle consumers that are kept; further callers at the same time open one each."""

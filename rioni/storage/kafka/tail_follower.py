@@ -203,7 +203,7 @@ class TailFollower:
         name = self._names.name(topic)
         return {TopicPartitionRef(name, number): tail for number, tail in enumerate(found.tails)}
 
-    # --- the thread ---
+    # --- The thread ---
 
     def _work(self) -> None:
         # A poll abandoned by a deadline would still consume records, which would then be missing after the restart.

@@ -57,7 +57,7 @@ class SqlRecorder(ProcessRecorder):
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
 
-    # --- appending ---
+    # --- Appending ---
 
     def insert_events(
         self,
@@ -85,7 +85,7 @@ class SqlRecorder(ProcessRecorder):
         with _library_errors(), writing(self.engine) as connection:
             _track(connection, tracking)
 
-    # --- reading ---
+    # --- Reading ---
 
     def select_events(
         self,

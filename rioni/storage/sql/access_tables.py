@@ -100,7 +100,7 @@ def _denial(row: RowMapping) -> Denial:
     return Denial(actor=actor, realm=realm, **members)
 
 
-# Stores which sessions of the console have ended, in a table of the registry database, which all processes share.
+# Stores the ended sessions of the console, in a table of the registry database, which all processes share.
 
 SESSIONS_KEPT_MAX = 100_000
 """Sessions that have ended and would last longer otherwise."""

@@ -269,7 +269,7 @@ def reading(engine: Engine) -> Iterator[Connection]:
     Raises:
         Unavailable: the database can't be reached.
     """
-    # Always so on SQLite; PostgreSQL's default would show each statement what was committed before it.
+    # Always so on SQLite; PostgreSQL's default would show each statement the data committed before it.
     options = {} if engine.dialect.name == "sqlite" else {"isolation_level": "REPEATABLE READ"}
     with translate_errors(engine), engine.connect().execution_options(**options) as connection:
         yield connection

@@ -53,7 +53,7 @@ class PostgresTopicNews:
             connected = self._connection is not None
             if not connected:
                 self._connection = self._opened()
-            # What this node had to tell while it was not connected was not told.
+            # Notifications of this node were not sent while it was not connected.
             for payload in _payloads(topics) if connected else [ALL]:
                 self._connection.execute("SELECT pg_notify(%s, %s)", (CHANNEL, f"{self._node}\n{payload}"))
             found = {topic for payload in self._payloads() for topic in payload.split("\n")}

@@ -70,7 +70,7 @@ class KeySet:
         self._lock = threading.Lock()
         self._keys: Mapping[str, Sequence[Mapping[str, Any]]] = {}
         self._fetched_at_s = self._tried_at_s = float("-inf")
-        # Strangers must not use up what a client needs whose new token names a new key.
+        # Strangers must not use up the tries that a client needs whose new token names a new key.
         self._tries = ByClient(_Tries)
 
     def find(self, kid: str, algorithm: str) -> PyJWK | None:

@@ -84,7 +84,7 @@ class CachedTokens:
         key = hashlib.sha256(token.encode()).digest()
         if (answer := self._remembered(key)) is not None:
             return answer.info
-        # Answers that are too old stay until others take their place: they tell who is known.
+        # Answers that are too old stay until others take their place: they show who is known.
         is_known = key in self._accepted
         first = contextlib.nullcontext() if is_known else self._of_client()
         with first, self._of_known if is_known else self._of_others:

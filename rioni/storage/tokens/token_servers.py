@@ -161,7 +161,7 @@ class CircuitBreaker:
         return result
 
 
-# --- Something of its own for each client: what one of them uses up or breaks is none of the others' ---
+# --- A separate object for each client: one client's use or failures do not affect the others ---
 
 CLIENTS_MAX = 1_000
 """How many clients are remembered, the last seen ones; a client that returns later begins anew."""

@@ -42,8 +42,8 @@ class TokenInfoService:
         self._url = url
         self._get = get
         self._clock = clock
-        # What strangers send may make the service fail, which must not keep the tokens from it that it has accepted,
-        # nor new ones of other clients.
+        # Tokens sent by strangers may make the service fail; that must not stop look-ups of tokens that it has
+        # accepted, nor of new ones of other clients.
         self._of_known, self._of_others = CircuitBreaker(clock), ByClient(lambda: CircuitBreaker(clock))
         self._known: OrderedDict[bytes, None] = OrderedDict()
         self._lock = threading.Lock()

@@ -62,7 +62,7 @@ class ZooKeeperCoordinator:
         self._unfinished: list[Callable[[], object]] = []
         self._closed = threading.Event()
 
-    # --- sessions ---
+    # --- Sessions ---
 
     @run_on_hub
     def initialise(self, subscription_id: str, cursors: CommittedOffsets) -> None:
@@ -158,7 +158,7 @@ class ZooKeeperCoordinator:
         others = {name: session for name, session in topology.sessions.items() if name not in dead}
         return Topology(topology.epoch, topology.partitions, others, topology.resetting)
 
-    # --- cursors ---
+    # --- Cursors ---
 
     @run_on_hub
     def cursors(self, subscription_id: str) -> CommittedOffsets:
@@ -300,7 +300,7 @@ class ZooKeeperCoordinator:
                 continue
         raise Unavailable("Deleting the subscription's state failed after repeated conflicts. Retry the request.")
 
-    # --- processes ---
+    # --- Processes ---
 
     def owns(self, stream_id: str) -> bool:
         """Whether no other stream can have taken over the partitions of this one; see the port."""

@@ -147,7 +147,7 @@ class NodeCache:
             reading = self._read(path)
         return reading
 
-    # --- reading; from here on nothing blocks ---
+    # --- Reading; from here on nothing blocks ---
 
     def _read(self, path: str, *, again: bool = False) -> _Reading:
         reading, before = _Reading(again=again), self._readings.pop(path, None)
@@ -222,7 +222,7 @@ class NodeCache:
         else:
             self._on_change(path, False)
 
-    # --- when the connection breaks, or is back ---
+    # --- Loss and return of the connection ---
 
     def _resume(self) -> None:
         """Reread all followed nodes once there is a connection, and notify in any case."""

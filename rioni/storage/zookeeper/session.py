@@ -116,7 +116,7 @@ class ZooKeeperSession:
         self._heartbeat_thread = threading.Thread(target=self._send_heartbeats, name="rioni-zookeeper", daemon=True)
         self._heartbeat_thread.start()
 
-    # --- requests ---
+    # --- Requests ---
 
     def request(self, *requests: Request) -> list[Any]:
         """Send all requests at once and wait for all answers.
@@ -205,7 +205,7 @@ class ZooKeeperSession:
             raise Interrupted("Process overloaded: a ZooKeeper notification was not handled in time. Try again later.")
         return no_follow_up
 
-    # --- state and lifetime ---
+    # --- State and lifetime ---
 
     @property
     def connected(self) -> bool:

@@ -89,7 +89,7 @@ class SubscriptionCache:
             del self._followers[subscription_id]
             self._told.pop(subscription_id, None)
 
-    # --- assignments ---
+    # --- Assignments ---
 
     def topology(self, subscription_id: str) -> Topology:
         """Return sessions and assignments; the same object if nothing has changed."""
@@ -145,7 +145,7 @@ class SubscriptionCache:
             self._seen[subscription_id] = seen
         return seen
 
-    # --- how far ---
+    # --- Progress ---
 
     def cursors(self, subscription_id: str) -> CommittedOffsets:
         """Return the committed offsets; the same object if nothing has changed."""
@@ -226,7 +226,7 @@ class SubscriptionCache:
         """Drop the cached writes of partitions, after a conflict."""
         self._node_cache.drop_written([cursor_path(subscription_id, key) for key in keys])
 
-    # --- notifications ---
+    # --- Notifications ---
 
     def _is_followed(self, path: str) -> bool:
         return subscription_of(path) in self._followers

@@ -46,10 +46,10 @@ def main() -> None:
     def end(*_: object) -> None:
         if os.getpid() == own:
             brokers.end()
-        # There is nothing to tidy up in this process, which has loaded so much.
+        # Nothing has to be tidied up here, and unloading so many modules would take time.
         os._exit(0)
 
-    # NOTE: KeyboardInterrupt would be ignored where it is raised in a callback, such as those of import locks.
+    # NOTE: KeyboardInterrupt would be ignored if it is raised in a callback, such as those of import locks.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, end)
     brokers.load()
@@ -137,7 +137,7 @@ class _Brokers:
         from gevent.os import fork  # noqa: PLC0415 - after patching
 
         for gone in [each for each in self._folders if not _runs(each)]:
-            # Those that were killed leave theirs behind.
+            # Killed processes leave their folders behind.
             shutil.rmtree(self._folders.pop(gone), ignore_errors=True)
         folder = tempfile.mkdtemp(prefix="rioni-testing-", dir=_parent())
         if (pid := fork()) == 0:

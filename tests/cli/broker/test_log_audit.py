@@ -1,4 +1,4 @@
-"""`rioni audit list` and `denials`, beside `rioni audit`: each says what it reads."""
+"""`rioni audit list` and `denials`, compared with `rioni audit`: each reports its source."""
 
 
 def test_each_command_says_where_its_answer_comes_from(rioni, broker, data):

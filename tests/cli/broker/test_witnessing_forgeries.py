@@ -1,4 +1,4 @@
-"""A witness refuses whatever a broker that holds the signing key shows it in place of an extended log."""
+"""A witness refuses all that a broker with the signing key shows it instead of an extended log."""
 
 import json
 from collections.abc import Callable
@@ -27,7 +27,7 @@ SIZES = [(1, 2), (2, 3), (3, 8), (4, 8), (4, 9), (5, 9), (7, 8), (8, 9), (9, 10)
 
 @pytest.fixture
 def refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int, ShownLog], bool]:
-    """Says whether a witness that has seen the first so many leaves refuses a log, and keeps its state then."""
+    """Returns whether a witness that has seen the first `seen` leaves refuses a log, and keeps its state then."""
 
     def refused(seen: int, log: ShownLog) -> bool:
         monkeypatch.setattr(tool, "call", log.call)
@@ -64,7 +64,7 @@ def test_forged_proofs_and_forks_are_not_cosigned(refused, first, second):
 
 
 def test_two_logs_that_are_shown_to_two_auditors_do_not_fit(refused):
-    """A fork behind the checkpoint that both know: what the one has seen is refused by the other, at every size."""
+    """A fork after the checkpoint that both know: what the one has seen is refused by the other, at every size."""
     common = 5
     one = [*LEAVES[:common], b"one", b"more", b"end"]
     for seen in range(common + 1, len(LEAVES)):

@@ -13,7 +13,7 @@ from rioni.client import EventType, Schema, Storage
 
 @pytest.fixture
 def complete(run, monkeypatch):
-    """What bash offers for the last word of a command line."""
+    """A function that returns bash's completions for the last word of a command line."""
 
     def ask(line):
         words = line.split(" ")

@@ -1,4 +1,4 @@
-"""Which broker a command speaks to, and which token it shows there."""
+"""The broker that a command connects to, and the token that it sends there."""
 
 from pathlib import Path
 

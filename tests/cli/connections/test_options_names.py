@@ -1,4 +1,4 @@
-"""What users name: subscriptions by application and group, and proposals for names that are not there."""
+"""Names that users give: subscriptions by application and group, and proposals for unknown names."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Whatever names a thing that has to exist is an error where it does not, says what is there, and changes nothing.
+"""Whatever names a thing that has to exist is an error if it does not, lists what exists, and changes nothing.
 
 Names that shells complete, and choices, are in `test_advice_suggestions`: what is here is all other text that commands
 take. A new argument or option has to be in one of the two tables.
@@ -166,7 +166,7 @@ ON_THE_HOST = {
     "rebuild --only": ("rebuild --only event-typs", "did you mean event-types?"),
     "verify --log-key": ("verify --log-key nosuch", "'nosuch' is not a verifier key"),
 }
-"""The same of commands that read the data of a broker."""
+"""Commands with an unknown name, and their errors, for commands that read the data of a broker."""
 OTHERWISE = {
     "may select nothing": """
         audit --actor, audit --realm, audit --resource, audit export --actor, audit export --realm,
@@ -206,7 +206,7 @@ OTHERWISE = {
         rebuild --conf, rebuild --master, serve --host, storages create --bootstrap-servers
     """,
 }
-"""What other text is."""
+"""The other text parameters, by what their text is or does."""
 
 
 def _texts():

@@ -1,4 +1,4 @@
-"""What may help after an error: about tokens it depends on whether there is one, and where it comes from."""
+"""Advice after an error: about tokens it depends on whether there is one, and where it comes from."""
 
 from itertools import repeat
 

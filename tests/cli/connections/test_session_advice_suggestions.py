@@ -68,7 +68,7 @@ FILTERS = {
     ("subscriptions", "list", "event_type"),
     ("subscriptions", "watch", "event_type"),
 }
-"""What selects nothing is no error."""
+"""Parameters that filter: a name that selects nothing is no error."""
 FOUND = {
     completions.event_types: "{name}",
     completions.subscriptions: "{name}/default",

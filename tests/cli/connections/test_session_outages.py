@@ -1,4 +1,4 @@
-"""What publishes, copies and reads for long rides out an outage that begins with any of its requests."""
+"""Commands that publish, copy or read for long ride out an outage that begins with any of their requests."""
 
 import contextlib
 import itertools
@@ -52,7 +52,7 @@ COMMANDS = {
 
 
 class Outcome(NamedTuple):
-    """What a command came to."""
+    """The result of a command."""
 
     code: int
     said: str

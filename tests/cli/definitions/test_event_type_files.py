@@ -323,7 +323,7 @@ def test_what_a_broker_would_take_is_right_without_one(run, name, files, monkeyp
 
 
 def test_without_a_broker_the_verdict_is_that_of_the_broker(rioni, name, files, monkeypatch):
-    """What the broker refuses of new definitions, the check refuses without it, in the same words."""
+    """Without a broker, the check refuses the new definitions that the broker refuses, in the same words."""
     for case, (text, _) in OFFLINE.items():
         if case in {"an event type", "a change", "a filter that the schema excludes"}:
             continue

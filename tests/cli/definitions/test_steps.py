@@ -64,7 +64,7 @@ def asked(members, kind="event-type"):
 
 
 def done(found: Step):
-    """What the broker has after a step."""
+    """The resource that the broker has after a step."""
     if found.kind == "event-type":
         return EventType.of(found.after)
     return Subscription.of({**found.after, "filter": found.after.get("filter") or None})

@@ -1,4 +1,4 @@
-"""What the doctor lets through is what it knows; a secret is in none of it, whatever is around it."""
+"""The doctor shows only texts that it knows; no secret is among them, whatever surrounds it."""
 
 import json
 from itertools import product
@@ -55,7 +55,7 @@ def _placed(place: str, secret: str) -> str:
 
 
 NUMBERS_ARE_SHOWN = {"{}", "the word {} stands alone", "('{}',)", "[{}]"}
-"""Where a short number is one."""
+"""Places in which a short number is a mere number, and is shown."""
 
 
 @pytest.fixture

@@ -45,7 +45,7 @@ def sound(twice):
 
 @check("Group", "error")
 def worst(number):
-    """What is worst."""
+    """The worst finding decides."""
     yield warning("a", "b")
     yield error("c", "d")
 

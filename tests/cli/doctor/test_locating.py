@@ -19,7 +19,7 @@ def data(tmp_path):
 
 @pytest.fixture
 def proc(tmp_path, monkeypatch):
-    """A directory in place of /proc."""
+    """A directory used instead of /proc."""
     folder = tmp_path / "proc"
     folder.mkdir()
     monkeypatch.setattr(locating, "PROC", folder)

@@ -256,7 +256,7 @@ def test_an_event_type_that_is_created_again_while_it_is_copied_ends_the_copy(cl
 
 
 def test_a_copy_that_is_ahead_of_its_source_is_refused(client, event_type, copying, tmp_path):
-    """As it is after the source's broker was restored from an older backup."""
+    """This is the state after the source's broker was restored from an older backup."""
     source, target, path = event_type(), event_type(), tmp_path / "state"
     _publish(client, source, range(5))
     copying(source, target, state=path)

@@ -1,4 +1,4 @@
-"""`rioni publish` and `rioni events delete`: what is stored, and what is said about the rest."""
+"""`rioni publish` and `rioni events delete`: the events stored, and the messages about the others."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""What `rioni publish` takes for events: the table of input in docs/reference/values-csv.md, and what is not UTF-8.
+"""Input that `rioni publish` accepts: the table in docs/reference/values-csv.md, and input that is not UTF-8.
 
 Reference values-csv#format values-csv#input-that-is-not-of-the-format
 """

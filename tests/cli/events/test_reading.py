@@ -23,7 +23,7 @@ def _ranges(reader, **selection):
 
 
 def _read(reader, **selection):
-    """What is read, as numbers of events with their places, and the places up to which all was read."""
+    """The numbers of the events read, with their places, and the place up to which each partition was read."""
     found, read_to = [], {}
     for part in _ranges(reader, **selection):
         for piece in reader.read(part):
@@ -63,7 +63,7 @@ def test_an_event_type_without_events_has_nothing_to_read(client, event_type):
 
 @pytest.fixture
 def compacted(client, event_type):
-    """An event type with the numbers 0 and 1, deletions before, between and behind them: at 1 and 4 are events."""
+    """An event type with the numbers 0 and 1 at positions 1 and 4, and deletions before, between and after them."""
     name = event_type(cleanup_policy="compact")
 
     def event(number):

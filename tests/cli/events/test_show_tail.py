@@ -214,7 +214,7 @@ def test_paths_are_checked_against_the_schema(rioni, event_type, command, option
 
 
 def _filtering(command, orders, expression):
-    """A command with a filter, as far as it begins."""
+    """The arguments of a command with a filter."""
     words = {"tail": ("tail", orders, "--no-follow"), "search": ("search", orders)}
     words["copy"] = ("copy", orders, f"{orders}-copy", "--create")
     return (*words[command], "--filter", expression)

@@ -1,4 +1,4 @@
-"""`rioni audit log`, `show` and `diff`: what was, read beside a broker without changing anything."""
+"""`rioni audit log`, `show` and `diff`: the past, read while a broker runs, without changing anything."""
 
 import json
 

@@ -99,7 +99,7 @@ def without_tables(path: Path) -> None:
 
 
 def other_values(path: Path) -> None:
-    """Each row holds blobs in place of texts."""
+    """Each row holds blobs instead of texts."""
     with sqlite3.connect(path) as connection:
         names = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
         for name in names:

@@ -1,4 +1,4 @@
-"""Who may not use a data directory is refused by every command on the host, and leaves nothing behind.
+"""Every command on the host refuses users who may not use the data directory, and leaves no files.
 
 Source: reference authorization#commands-on-the-host.
 """

@@ -1,4 +1,4 @@
-"""What other programs write as CSV is read as the same event, or refused: reference values-csv#round-trips."""
+"""CSV written by other programs is read as the same event, or refused: reference values-csv#round-trips."""
 
 import csv
 import io

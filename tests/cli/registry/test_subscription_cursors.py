@@ -1,4 +1,4 @@
-"""`rioni subscriptions reset`: where cursors are moved, and what is said before."""
+"""`rioni subscriptions reset`: the new cursors, and the messages before the change."""
 
 import json
 

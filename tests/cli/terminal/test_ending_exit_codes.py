@@ -129,7 +129,7 @@ def test_what_the_system_refuses_is_one_line(capsys, monkeypatch, raised, said):
 
 
 def test_a_home_that_can_not_be_written_is_2(run, tmp_path, monkeypatch):
-    """What lacks Java or Maven does not get as far."""
+    """A machine without Java or Maven fails earlier, with another error."""
     (tmp_path / "cache").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     code, out, err = run("cluster", "up")

@@ -95,7 +95,7 @@ ARGUMENTS = {
     "types": "a",
     "witness": "--state witness",
 }
-"""Of the commands that need some, so that they come to ask the broker."""
+"""Arguments for commands that need some before they make a request to the broker."""
 FINDS = {
     # An event type that is not there is a new one.
     ("event-types check", 404): 0,

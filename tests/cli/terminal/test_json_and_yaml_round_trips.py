@@ -1,4 +1,4 @@
-"""What commands write as YAML is read again as the same: by commands, and by a reader of YAML 1.1."""
+"""YAML written by commands has the same values when commands, or readers of YAML 1.1, read it."""
 
 import json
 from decimal import Decimal

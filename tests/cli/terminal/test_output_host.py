@@ -1,4 +1,4 @@
-"""What `--json` prints is pinned, for commands on the host of a broker."""
+"""The output of `--json` is pinned, for commands on the host of a broker."""
 
 import json
 import re

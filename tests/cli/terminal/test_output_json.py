@@ -1,4 +1,4 @@
-"""What `--json` prints is pinned: each command of a list runs on a new broker, in this order."""
+"""The output of `--json` is pinned: each command of a list runs on a new broker, in this order."""
 
 import json
 import re
@@ -94,7 +94,7 @@ FOUND = {
     "event-types-check",
     "event-types-apply-dry-run",
 }
-"""Those with the exit code 1."""
+"""The commands that end with exit code 1."""
 
 
 @pytest.fixture

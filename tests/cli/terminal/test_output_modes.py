@@ -1,4 +1,4 @@
-"""Files that commands write where they are told: those that are private are so whatever the umask is.
+"""Files that commands write at given places: the private ones are private whatever the umask is.
 
 Source: reference authorization#commands-on-the-host.
 """
@@ -53,7 +53,7 @@ READ = {
     "verify --checkpoint",
     "witness --key",
 }
-"""What commands only read, and the folders of Spark, which are empty in the end."""
+"""Options for files that commands only read, and for Spark's folders, which are empty in the end."""
 OF_ALL = ("--config", "--data", "--ca-certificate")
 
 

@@ -209,7 +209,7 @@ def test_an_interrupt_writes_nothing_twice_and_loses_nothing(tmp_path, kind):
 
 
 def _interrupted(run, step):
-    """Raise KeyboardInterrupt before one of the steps that the module takes; return whether it has so many."""
+    """Raise KeyboardInterrupt before one of the module's steps; return whether it has that many."""
     left = step
 
     def trace(frame, event, _argument):

@@ -67,7 +67,7 @@ def run(subject: str, command: str, changes: dict[str, str | None], cwd: str | P
 
 @pytest.fixture(scope="module")
 def usual(subject, tmp_path_factory):
-    """What commands say where nothing is special."""
+    """The results of all commands in an ordinary environment."""
     found = {command: run(subject, command, {}, tmp_path_factory.mktemp("usual")) for command in COMMANDS}
     assert {command: done.returncode for command, done in found.items()} == COMMANDS
     return found

@@ -28,7 +28,7 @@ def clean_broker(broker):
 
 @pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda page: page.stem)
 def test_the_code_of_a_page_works(page, clean_broker, monkeypatch, tmp_path):
-    """Blocks of Python share their names, as in a file; those of `sh` are run where they are commands of `rioni`.
+    """Blocks of Python share their names, as in a file; those of `sh` are run if they are commands of `rioni`.
 
     A block that begins with `# not run` is only compiled, one that begins with `# the beginning of FILE` compared.
     """

@@ -1,4 +1,4 @@
-"""Consumers and brokers are killed at random: nothing is lost, order is kept, nothing is repeated behind a commit."""
+"""Consumers and brokers are killed at random: nothing is lost, order is kept, nothing is repeated after a commit."""
 
 import contextlib
 import json

@@ -51,7 +51,7 @@ def server(monkeypatch):
 
 @pytest.fixture
 def produce(make_client, server):
-    """Sends so many events in a batch; returns their errors."""
+    """A function that sends a number of events in a batch, and returns their errors."""
 
     def produce(count, *answers, **options):
         server.script(EVENT_TYPE, *answers)
@@ -287,7 +287,7 @@ assert os.wait()[1] == 0
 
 @pytest.mark.parametrize("gone", [False, True])
 def test_what_is_not_closed_is_sent_at_exit_by_the_process_that_made_it(server, gone):
-    """And the exit comes in time, where the broker is gone."""
+    """The exit comes in time, too, if the broker is gone."""
     server.script(EVENT_TYPE, Answer(503, {}, {"Retry-After": "60"}) if gone else OK)
     command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", SCRIPT, server.url, "0.3" if gone else "30"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)

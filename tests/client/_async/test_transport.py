@@ -1,4 +1,4 @@
-"""What the transport does when a broker refuses, breaks off, asks to wait, or is something else."""
+"""The transport when a broker refuses, breaks off or asks to wait, or when another server answers."""
 
 import asyncio
 import re

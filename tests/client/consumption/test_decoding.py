@@ -16,7 +16,7 @@ class Payment:
 
 
 class Model:
-    """What Pydantic models look like."""
+    """A stand-in for a Pydantic model."""
 
     def __init__(self, text):
         self.text = text

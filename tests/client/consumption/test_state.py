@@ -1,4 +1,4 @@
-"""What a consumer hands out, commits, and tells; `test_state_properties.py` has what holds in every history."""
+"""A consumer's events, commits and messages; `test_state_properties.py` tests what holds in every history."""
 
 import msgspec
 import pytest
@@ -41,7 +41,7 @@ class Consumer:
         return batch
 
     def told(self):
-        """What the application is told next, up to the next batch."""
+        """The messages that the application gets next, up to the next batch."""
         told = []
         while self.next_batch is None and (item := self.state.take()) is not None:
             if isinstance(item, EventBatch):
@@ -61,7 +61,7 @@ class Consumer:
         return self.take()
 
     def due(self, now_s):
-        """What is due: partition and position, None for a heartbeat."""
+        """The commits that are due: partition and position, None for a heartbeat."""
         commit = self.state.due(now_s)
         return commit and [
             (cut.progress.partition.partition, cut.cursor and int(cut.cursor.offset[-18:])) for cut in commit.cuts
@@ -87,7 +87,7 @@ def test_partitions_take_turns_and_have_one_batch_in_hand():
 
 
 def test_a_partition_stays_in_order_across_streams():
-    """What is in hand of the last stream is finished before the next one's events are handed out."""
+    """Events in hand from the last stream are finished before the next one's are handed out."""
     consumer = Consumer()
     consumer.receive("0", 0, 1)
     old = consumer.take()

@@ -70,7 +70,7 @@ class Walk:
                 partition.assign(self.stream)
 
     def send(self):
-        """Events are published and sent; a keep-alive where there is none."""
+        """Publish and send events; a keep-alive if there are none."""
         name = self.random.choice(NAMES)
         partition = self.partitions[name]
         for _ in range(self.random.randrange(5)):
@@ -123,7 +123,7 @@ class Walk:
     # --- the application ---
 
     def take(self):
-        """Take what there is up to a batch; the application is told of partitions on the way."""
+        """Take items up to a batch; notify the application of partitions on the way."""
         while len(self.in_hand) < 2 and (item := self.state.take()) is not None:
             partition = item.progress.partition
             assert partition not in {batch.progress.partition for batch, _ in self.in_hand}
@@ -238,7 +238,7 @@ class Walk:
         return name, position_of(cut.cursor.offset) if cut.cursor else self.partitions[name].committed
 
     def check(self):
-        """What holds at any time."""
+        """Check the invariants."""
         for session in self.state._sessions:
             batches = [batch for each in session.partitions.values() for batch in each.batches]
             assert session.waiting == sum(map(len, batches))
@@ -274,7 +274,7 @@ class Walk:
             assert partition.committed >= max(partition.positions, default=-1)
 
     def stop(self):
-        """It may stop at any time: what is handled is committed, and the application is told."""
+        """It may stop at any time: handled events are committed, and the application is notified."""
         self.state.stop()
         if self.session is not None:
             self.send()

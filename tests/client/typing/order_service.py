@@ -79,7 +79,7 @@ def untyped(client: Client) -> Consumer[dict[str, Any]]:
 
 
 async def consume_async() -> None:
-    """The same in asyncio."""
+    """Consume events, with asyncio."""
 
     async def handle(event: Event[OrderCreated]) -> None:
         await asyncio.sleep(0)

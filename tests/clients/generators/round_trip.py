@@ -1,4 +1,4 @@
-"""What the client that openapi-generator makes for Python does with a broker, whose address is the argument."""
+"""A round trip of openapi-generator's Python client with a broker, whose address is the argument."""
 
 import importlib
 import pkgutil

@@ -47,7 +47,7 @@ def readable(broker, **named):
 
 
 def following(broker, place):
-    """The events behind a timeline position."""
+    """The events after a timeline position."""
     found = []
     while True:
         order, chunks = read_after(timelines(broker), broker.stores, 0, place, 1)

@@ -18,7 +18,7 @@ EVERY_S = 10
 
 
 class Ranges(MemoryEventStore):
-    """A store in memory with ranges in place of hash chains; it fails while it is out of reach."""
+    """A store in memory with ranges instead of hash chains; it fails while it is out of reach."""
 
     reachable = True
 
@@ -71,7 +71,7 @@ def topics(broker, stores):
 
 @pytest.fixture
 def anchored(broker, topics):
-    """What was recorded since the last call: by entry the storage, and the event types with their next positions."""
+    """The records since the last call: by entry the storage, and the event types with their next positions."""
     names, position = {topic: name for name, topic in topics.items()}, broker.log.head().position
 
     def anchored():

@@ -1,4 +1,4 @@
-"""What jobs report is remembered within bounds, and silence is noticed."""
+"""Records of jobs: their reports are kept within bounds, and a job that stops reporting is noticed."""
 
 import contextlib
 

@@ -78,7 +78,7 @@ class Scene:
         self.broker.stores.of(timeline.storage_id).append(timeline.topic, {partition: [b"{}"] * count})
 
     def commit(self, subscription_id, ahead, partition=0):
-        """Commit one event type as far as that goes, or beyond the end."""
+        """Commit a partition of one event type up to `ahead`, which may be beyond the end."""
         coordinator, stream = self.broker.coordinator, str(uuid4())
         key = next((each for each in coordinator.cursors(subscription_id) if each.partition == str(partition)), None)
         if key is None:
@@ -153,7 +153,7 @@ class FailingStorages:
 
 
 class LagMachine(RuleBasedStateMachine):
-    """What changes lags, in any order."""
+    """All changes that affect lags, in any order."""
 
     def __init__(self):
         super().__init__()

@@ -148,7 +148,7 @@ STATIC_CASES = [
 
 
 def states_of(event):
-    """Which states an event contains."""
+    """The names of the states that an event contains."""
     shown = [state for state in ("previous", "new") if f"{state}_object" in event["data"]]
     assert shown == [state for state in ("previous", "new") if f"{state}_text" in event["data"]]
     return "both" if len(shown) == 2 else "".join(shown)
@@ -318,7 +318,7 @@ def test_events_stored_before_a_switch_are_not_stored_again_after_it_even_in_ano
 
 
 class Interrupted(Exception):
-    """Raised where the process dies."""
+    """Raised when the process dies."""
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])

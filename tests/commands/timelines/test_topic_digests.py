@@ -102,7 +102,7 @@ def closed(broker, stores, bus):
 
 @pytest.fixture
 def recorded(broker):
-    """What the log has digests of: the first and the next position of each block, by entry."""
+    """The digests in the log: the first and the next position of each block, by entry."""
 
     def recorded(name="a"):
         events = [each.event for each in broker.log.entries(0, 10_000) if isinstance(each.event, TimelineDigested)]

@@ -1,4 +1,4 @@
-"""What the user may not do is shown as such: each action of each page, for users with different rights."""
+"""Pages show which actions the user may not do: each action of each page, for users with different rights."""
 
 import json
 import re
@@ -41,7 +41,7 @@ OF_BROKER = {
 CLOSE, PUBLISH, NAMES = (SUBSCRIPTION, "close"), (EVENTS, "publish"), (SETTINGS, "admins")
 REDRIVE = SUBSCRIPTION, "redrive"
 FREE = {("/create-event-type", "create"), (EVENT_TYPE, "plan"), (SUBSCRIPTION, "preview"), (SUBSCRIPTION, "clone")}
-"""What everybody may do."""
+"""Actions that everybody may do."""
 MAY = {
     READER: set(),
     "consumer": {CLOSE},
@@ -71,9 +71,9 @@ VALUES = {
     (SETTINGS, "unblock"): {"kind": "CONSUMER_APP", "name": "rights"},
     NAMES: {kind: "\n".join(f"user:{each['value']}" for each in users) for kind, users in ADMINS.items()},
 }
-"""What is typed for an action that shall work; all else is what the page shows. Braces as in `ADDRESSES`."""
+"""Values typed for actions that shall work; the others are those of the page. Braces as in `ADDRESSES`."""
 SHOWN_FIRST = {"apply": "plan", "reset": "preview"}
-"""What must be seen before an action is enabled."""
+"""By action, the action whose result must be seen before it is enabled."""
 ANSWERS = {CLOSE: 404, REDRIVE: 200}
 """There is no such stream; counts are shown at once. All else leads to another page, 303."""
 CONTROLLED = [
@@ -99,7 +99,7 @@ def names(guarded):
 
 @pytest.fixture(scope="module")
 def shown(guarded, names):
-    """What the pages show to each user: the address, the form, its action, and the text of the page."""
+    """The pages as each user sees them: the address, the form, its action, and the text of the page."""
     shown = {}
     for token in MAY:
         with Visitor(guarded.url) as visitor:

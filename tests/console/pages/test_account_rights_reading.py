@@ -1,4 +1,4 @@
-"""What users may not read is in no page, JSON, export, view of the past or answer to scripts."""
+"""Data that users may not read is in no page, JSON, export, view of the past or answer to scripts."""
 
 from urllib.parse import quote
 
@@ -25,7 +25,7 @@ OF_EVENTS = (
     f"/subscriptions/{{id}}?tab=dead+letters&reason={quote(dead_letters.REASON)}",
     "/event-types/nakadi.dead.letter.queue/events",
 )
-"""Where events could be seen."""
+"""Addresses of pages that could show events."""
 OF_SCRIPTS = (
     f"/event-types/{{name}}/events?{STREAM}",
     f"/event-types/{{name}}/events?{STREAM}&filter={FILTER}",

@@ -1,4 +1,4 @@
-"""The slider in time: which entry of the log it stands at, and where it leads."""
+"""The slider in time: the log entry at its position, and the pages that it leads to."""
 
 import re
 

@@ -27,7 +27,7 @@ def shown(visitor, letters, **params):
 
 
 def carried(page):
-    """What the form of a step carries to the next one."""
+    """The hidden fields with which the form of a step passes values to the next step."""
     form = page[page.index('<section id="redrive"') :]
     return dict(re.findall(r'<input type="hidden" name="(after_\w+|so_far|steps)" value="([^"]*)">', form))
 

@@ -17,7 +17,7 @@ PAGE = "/console/event-types/{}"
 
 
 def _definition(text):
-    """What the form of the tab `edit` holds."""
+    """The definition in the form of the tab `edit`."""
     return json.loads(unescape(re.search(r'name="definition"[^>]*>(.*?)</textarea>', text, re.DOTALL)[1]))
 
 
@@ -170,7 +170,7 @@ def test_an_empty_definition_is_no_present_one(visitor, event_type):
 
 
 def _edit_form(visitor, name):
-    """What the form of the tab `edit` sends."""
+    """The fields that the form of the tab `edit` sends."""
     (form,) = [each for each in visitor.forms(f"{PAGE.format(name)}?tab=edit") if "apply" in each.actions]
     return {**form.fields, "action": "apply"}
 

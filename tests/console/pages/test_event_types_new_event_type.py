@@ -1,4 +1,4 @@
-"""The form that creates an event type: what it creates, and errors beside their fields, with nothing typed lost."""
+"""The form that creates an event type: its result, and errors next to their fields, with no input lost."""
 
 import json
 import re
@@ -24,7 +24,7 @@ VALID = {
 
 
 def errors(text):
-    """The text beside each field."""
+    """The text next to each field."""
     return {
         name: unescape(said)
         for name, said in re.findall(r'<span class="field-error" id="error-(\w+)">(.*?)</span>', text, re.DOTALL)

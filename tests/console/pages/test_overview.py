@@ -55,7 +55,7 @@ def test_changes_are_those_until_the_moment_that_is_shown(visitor, api, event_ty
 
 
 def worker(number, reported_s):
-    """As `GET /nodes` shows it."""
+    """A worker, in the format of `GET /nodes`."""
     report = {
         "number": number,
         "reported_at": f"2026-01-01T00:00:{reported_s:02}Z",
@@ -65,7 +65,7 @@ def worker(number, reported_s):
 
 
 def node(host, *workers):
-    """As `GET /nodes` shows it; it is to have two workers."""
+    """A node that is configured to have two workers, in the format of `GET /nodes`."""
     return {"host": host, "port": 8080, "version": "0.1.1", "configured_workers": 2, "workers": [*workers]}
 
 

@@ -1,4 +1,4 @@
-"""What takes long for a page runs where it blocks nobody else."""
+"""Slow work for a page runs where it blocks nobody else."""
 
 import json
 from collections.abc import Callable

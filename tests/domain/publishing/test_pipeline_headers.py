@@ -1,4 +1,4 @@
-"""The headers stored beside events: keys, owners, the subscription that they are for, and ids for deduplication.
+"""The headers stored with events: keys, owners, the subscription that they are for, and ids for deduplication.
 
 Source: reference publishing#metadata.
 """

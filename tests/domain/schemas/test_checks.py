@@ -1,4 +1,4 @@
-"""Which JSON schemas an event type may have, and how they are interpreted: reference schemas#json-schemas."""
+"""JSON schemas that an event type may have, and their interpretation: reference schemas#json-schemas."""
 
 import json
 

@@ -317,7 +317,7 @@ def test_the_comparison_of_entangled_references_ends_after_few_pairs() -> None:
 
 
 def test_all_small_definitions_of_a_large_schema_are_compared() -> None:
-    """As many as the 256 kB of a schema may contain, each with a reference to it."""
+    """A schema of 256 kB may contain this many definitions, each with a reference to it."""
 
     def schema(last: dict[str, Any]) -> str:
         names = [f"{number:x}" for number in range(4_400)]

@@ -1,4 +1,4 @@
-"""What the drafts of JSON Schema say differently: for events, and for changes of a schema from one draft to another."""
+"""Differences of the drafts of JSON Schema: for events, and for changes of a schema from one draft to another."""
 
 import json
 import re

@@ -119,7 +119,7 @@ FAILING = (
     {"format": "email"},
     {"allOf": [{"minLength": 10**6}]},
 )
-"""What fails for the text, beside its expression."""
+"""Keywords that the text violates, to be combined with the expensive expression."""
 
 
 @pytest.mark.parametrize("place", PLACES)

@@ -1,4 +1,4 @@
-"""What a stream asks for, and which answers it takes."""
+"""The requests of a stream for events, and the answers that it accepts."""
 
 from array import array
 

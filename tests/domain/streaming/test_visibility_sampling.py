@@ -1,4 +1,4 @@
-"""What a stream with a limit of events in a second leaves out.
+"""The events that a stream with a limit of events per second leaves out.
 
 Source: reference low-level-streams#left-out-events.
 """

@@ -146,7 +146,7 @@ def test_an_invalid_expression_is_rejected_with_the_reason(expression, why):
     "call", ["exists(x, x == 'a')", "all(x, x == 'a')", "exists_one (x, x == 'a')", "size() > 1", "contains('a')"]
 )
 def test_the_event_itself_has_no_functions_in_filters_that_are_submitted_now(call):
-    """Those that were stored before stay, as they are."""
+    """Filters that were stored earlier stay valid."""
     with pytest.raises(Invalid, match="name the member of the event"):
         checked_filter(f"event.{call}")
     EventFilter(f"event.{call}")
@@ -172,7 +172,7 @@ def test_the_size_limit_of_events_shrinks_with_the_cost_of_the_expression():
 
 @functools.cache
 def event_of(value, size):
-    """An event with an array of so many bytes."""
+    """An event with an array of `size` bytes."""
     return b'{"a":[%b]}' % (f"{value}," * (size // len(value))).encode()[:-1]
 
 

@@ -18,7 +18,7 @@ from tests.support.forgeries import ZERO, forged_proofs
 
 
 SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 16, 17)
-"""Powers of two and what is beside them."""
+"""Powers of two and their neighbours."""
 LEAVES = [b"%d" % number for number in range(max(SIZES) + 1)]
 ROOTS = [rfc9162.mth(LEAVES[:size]) for size in range(len(LEAVES) + 1)]
 

@@ -47,7 +47,7 @@ CONFIG = config()
 
 
 def outcome(kind: type[Request], sent: bytes) -> Any:
-    """What the parser returns, and the WSGI environment; or the error."""
+    """The parser's result and the WSGI environment; or the error."""
     try:
         req = kind(CONFIG, IterUnreader(iter([sent])), CLIENT)
         req.proxy_protocol_info = {}

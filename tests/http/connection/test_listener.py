@@ -1,4 +1,4 @@
-"""What the kernel takes for a client that does not read."""
+"""Memory that the kernel takes for a client that does not read."""
 
 import contextlib
 import socket

@@ -37,7 +37,7 @@ LISTENING = "0A"
 
 @contextlib.contextmanager
 def connected(url, count, pause_s=0.0):
-    """So many connections, each of which was answered."""
+    """Open `count` connections, each of which is answered."""
     address = urlsplit(url)
     with contextlib.ExitStack() as stack:
         sockets = []

@@ -115,7 +115,7 @@ def test_answers_have_their_own_deadline():
 
 
 class Buffer:
-    """The other end of a socket that accepts so many bytes at once, and records its calls."""
+    """The other end of a socket that accepts a limited number of bytes at once, and records its calls."""
 
     def __init__(self, room):
         self._room = room

@@ -1,4 +1,4 @@
-"""Which connection ends where there are too many, and that what is counted is what is open."""
+"""The choice of the connection that ends when there are too many; all open ones are counted, and no others."""
 
 import itertools
 
@@ -12,7 +12,7 @@ CONNECTIONS_MAX = 6
 
 
 class Connection:
-    """As much of a connection as is looked at."""
+    """The part of a connection that the code under test uses."""
 
     def __init__(self, address):
         self.address = address
@@ -64,7 +64,7 @@ def test_an_address_takes_no_room_of_those_that_have_less():
 STEPS = st.lists(
     st.tuples(st.sampled_from(["open", "serve", "wait", "close"]), st.integers(0, 3), st.integers(0, 30)), max_size=60
 )
-"""What happens, to which address where one opens, otherwise to which of the open connections."""
+"""Steps: the action; the address, for `open`; and a number that chooses an open connection, for the others."""
 
 
 @given(STEPS)

@@ -1,4 +1,4 @@
-"""Which metrics are counted, and in which formats they are shown: reference operations#metrics."""
+"""The metrics, and the formats in which they are shown: reference operations#metrics."""
 
 import errno
 import json

@@ -14,12 +14,12 @@ PLAIN = Series("requests")
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch):
-    """Of five rows."""
+    """Limit the table to five rows."""
     monkeypatch.setattr(history_table, "SAMPLES", 5)
 
 
 def shown(table, wanted=lambda _series: True, series_max=100):
-    """The times, and the values of all series, None where there is none."""
+    """The times, and the values of all series; None for missing ones."""
     history, matched = table.read(wanted, series_max)
     values = {
         series: [None if math.isnan(value) else value for value in values] for series, values in history.values.items()

@@ -1,4 +1,4 @@
-"""Exports of the audit trail: complete, in short transactions, and with a link where they end early."""
+"""Exports of the audit trail: complete, in short transactions, and with a link if they end early."""
 
 import contextlib
 import json

@@ -1,4 +1,4 @@
-"""Which event types a request selects."""
+"""The event types that a request selects."""
 
 import contextlib
 from types import SimpleNamespace

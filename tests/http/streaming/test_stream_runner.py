@@ -19,7 +19,7 @@ from tests.support.stream_client import client_with
 
 @pytest.fixture
 def failure_lines():
-    """What is logged of failures."""
+    """The lines logged about failures."""
     with capture_logs() as lines:
         yield lines
 

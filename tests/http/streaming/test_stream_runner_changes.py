@@ -176,7 +176,7 @@ def test_visibility_can_change_during_a_stream(ports, signals, subscription):
 
 
 def test_a_stream_waiting_beyond_the_last_event_ends_and_names_the_cursor(ports, subscription):
-    """As after a restore of older events: the two that were published since would never be sent.
+    """This is the state after a restore of older events: two more were published since, and would never be sent.
 
     Source: reference streams#end-reasons.
     """

@@ -45,7 +45,7 @@ def database():
 
 
 def outcome(query, *args):
-    """What a query answers, an error included."""
+    """The result of a query, or its error."""
     try:
         return query(*args)
     except RioniError as ex:

@@ -5,7 +5,7 @@ from rioni.projections.queries.pieces import PIECE_BYTES, ROWS_AT_FIRST, piece
 
 
 SIZES = st.lists(st.sampled_from((0, 1, 1_000, PIECE_BYTES - 1, PIECE_BYTES, 2 * PIECE_BYTES, None)), max_size=400)
-"""Of the bodies of a list; None for one that is gone."""
+"""Sizes of the bodies of a list; None for a body that is gone."""
 
 
 @given(SIZES)

@@ -46,5 +46,5 @@ def other_store(directory: DataDirectory, signals: EmbeddedSignals, clock: Manua
 
 @pytest.fixture
 def flags(directory: DataDirectory) -> SharedChangeFlags:
-    """What the processes of the directory have changed."""
+    """Flags for changes by the processes of the directory."""
     return directory.changes

@@ -85,7 +85,7 @@ def parse(lines: Iterable[str]) -> list[Acknowledged]:
 
 
 def check(store: EmbeddedEventStore, starts: list[int], acknowledged: Iterable[Acknowledged]) -> list[int]:
-    """Check everything that was published behind some positions, and return the positions behind it."""
+    """Check everything that was published after some positions, and return the positions after it."""
     stored = [read_all(store, TOPIC, partition, starts[partition], 100_000) for partition in range(PARTITIONS)]
     last: dict[tuple[str, int], int] = {}
     for run, publisher, number, partition, first in acknowledged:

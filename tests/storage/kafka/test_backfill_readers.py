@@ -31,7 +31,7 @@ def expected(store: KafkaEventStore) -> dict[int, list[bytes]]:
 
 
 def read_in_turns(store: KafkaEventStore, chance: random.Random, bytes_max: int) -> dict[int, list[bytes]]:
-    """Read all partitions as streams do: some at the same time, each continuing where it stopped."""
+    """Read all partitions as streams do: some at the same time, each going on from its last position."""
     found: dict[int, list[bytes]] = {number: [] for number in range(PARTITIONS)}
     left = dict.fromkeys(found, 0)
     while left:

@@ -92,7 +92,7 @@ class _Consumer:
 
 
 class _StaleConsumer(_Consumer):
-    """As `_Consumer`, but the poll that returns the second event blocks after it has taken that event."""
+    """A `_Consumer` whose poll that returns the second event blocks after it has taken that event."""
 
     polled = threading.Event()
     goes_on = threading.Event()

@@ -1,4 +1,4 @@
-"""Which sessions have ended is kept as long as they would last, and no longer; all processes know it."""
+"""Ended sessions are recorded for as long as they would last, and no longer, for all processes."""
 
 import pytest
 from sqlalchemy import Engine, func, select

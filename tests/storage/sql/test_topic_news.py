@@ -1,4 +1,4 @@
-"""What the nodes of a cluster tell each other about topics."""
+"""Notifications about topics between the nodes of a cluster."""
 
 import contextlib
 

@@ -238,7 +238,7 @@ def test_a_new_key_is_fetched_when_a_token_names_it(web, clock):
 
 
 def inspected_for(tokens, client, text):
-    """What is said of a token that a client has sent."""
+    """The inspection of a token that a client has sent."""
     before = CLIENT.set(client)
     try:
         return tokens.inspect(text)

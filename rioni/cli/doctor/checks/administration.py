@@ -11,7 +11,8 @@ from rioni.config.server_settings import WELL_KNOWN_ADMIN
 from rioni.domain.access.authentication import Mode
 
 
-# Checks of what administrators set while the broker runs: rights, blacklist, features, storages, event types.
+# Checks of the values that administrators set while the broker runs: rights, blacklist, features, storages, event
+# types.
 
 GROUP = "Registry"
 NAMES_MAX = 5

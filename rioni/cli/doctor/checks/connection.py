@@ -19,7 +19,7 @@ from rioni.client import ClientError
 from rioni.domain.access.addresses import is_loopback
 
 
-# Whether the broker answers, how fast, by which clock, with which certificate, and whether it accepts the token.
+# Facts about the connection: the broker's response time, clock and certificate, and whether it accepts the token.
 
 HTTPS_PORT = 443
 
@@ -157,7 +157,7 @@ def _handshake(parts: SplitResult, context: ssl.SSLContext) -> bytes:
         return connection.getpeercert(binary_form=True) or b""
 
 
-# Checks of the way to the broker: does it answer, how fast, by which clock, with which certificate and version.
+# Checks of the connection to the broker: whether it answers, its response time, clock, certificate and version.
 
 GROUP = "Connection"
 SLOW_S = 1.0

@@ -130,7 +130,7 @@ def mount_of(path: Path, mounts: str) -> FileSystem:
         if len(fields) <= 5 or not kind:  # noqa: PLR2004 - id, parent, device, root, mount point, options
             continue
         point = _ESCAPE.sub(lambda found: chr(int(found[1], 8)), fields[4])
-        # Of two mounts on the same place the later one is seen.
+        # If two file systems are mounted at the same place, the later one is seen.
         if path.is_relative_to(point) and (best is None or len(point) >= len(best.mount_point)):
             best = FileSystem(kind[0], point, fields[5].split(","))
     if best is None:

@@ -16,7 +16,7 @@ from rioni.cli.doctor.model import ERROR, Finding, NotLookedAt, Site, check, err
 from rioni.files.extras import requirement
 
 
-# --- This Python and its packages: what Rioni asks for, and what is there ---
+# --- This Python and its packages: those that Rioni needs, and those that are installed ---
 
 PACKAGES_MAX = 500
 DRIVERS = ("confluent_kafka", "kazoo", "psycopg")
@@ -130,7 +130,7 @@ def _normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-# --- Checks of this Python and its packages, which are those of the broker where both are installed together ---
+# --- Checks of this Python and its packages, which are those of the broker if both are installed together ---
 
 GROUP = "Installation"
 SHOWN_MAX = 5

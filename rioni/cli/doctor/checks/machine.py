@@ -196,7 +196,7 @@ def _text(path: Path) -> str:
         return ""
 
 
-# --- Whether the servers that the settings name accept connections from the broker's host ---
+# --- Checks whether the servers that the settings name accept connections from the broker's host ---
 
 SERVERS_MAX = 16
 CONNECT_S = 2.0

@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from rioni.cli.doctor.model import ERROR, Finding, NotLookedAt, Site, check, error, source, warning
 
 
-# --- The metrics of a broker, looked at twice: what they are, and how they change ---
+# --- The metrics of a broker, read twice: their values, and how these change ---
 
 
 class Series(msgspec.Struct, frozen=True):
@@ -90,7 +90,7 @@ def _key(name: str, labels: Mapping[str, str]) -> tuple[str, frozenset[tuple[str
     return name, frozenset(labels.items())
 
 
-# --- Checks of the broker's metrics: what grows between two looks is an error, what grew before may be history ---
+# --- Checks of the broker's metrics: growth between two reads is an error, earlier growth may be history ---
 
 GROUP = "Metrics"
 STALL_S = 1.0

@@ -160,7 +160,7 @@ def overdue_timelines(site: Site, event_types: list[EventTypeFacts]) -> Overdues
 
 def _overdue(site: Site, name: str) -> list[Overdue]:
     now = datetime.now(UTC)
-    # Of a timeline that was not cleaned up the broker says when that is due.
+    # For a timeline that was not cleaned up, the broker reports when that is due.
     due = {
         each.order: each.cleaned_up_at
         for each in site.client.timelines.list(name)

@@ -90,7 +90,7 @@ def _looked_at(setting: str, path: Path) -> SecretFile:
         return SecretFile(setting, str(path), error=ex.strerror or str(ex))
 
 
-# --- Checks of the settings of the broker on this host: errors, what is unsafe, what does not fit the machine ---
+# --- Checks of the settings of the broker on this host: errors, unsafe values, values that do not fit the machine ---
 
 GROUP = "Settings"
 DEFAULT_SALT = Config().pseudonym_salt

@@ -17,7 +17,8 @@ from rioni.domain.transparency.checkpoint import parse_checkpoint
 from rioni.domain.transparency.signed_note import Note, parse_note
 
 
-# What the broker says of itself: health, settings that administrators change, storages, rebuilds, log, refusals.
+# Facts that the broker reports about itself: health, settings that administrators change, storages, rebuilds, log,
+# refusals.
 
 DENIALS_MAX = 1_000
 _COSIGNATURE_BYTES = 72
@@ -108,7 +109,7 @@ def denials(site: Site) -> list[Denial]:
 @source
 def log(site: Site) -> LogState:
     """Ask for the end of the log first, and for checkpoints then: these have to cover it."""
-    # The first checkpoint of all makes the key, and the log records it; that is not for us to do.
+    # The first request for a checkpoint makes the key, which the log records; diagnosis must not cause that.
     if not site.client.log.keys():
         raise NotLookedAt("no checkpoint of the log was ever asked for, so it has no key", wanted=False)
     response = site.client.request("GET", "/audit", params={"limit": 1})
@@ -138,7 +139,7 @@ def _cosigned_at(note: Note) -> datetime | None:
     return datetime.fromtimestamp(max(times), UTC) if times else None
 
 
-# --- Checks of what the broker says of itself: health, log and checkpoints, rebuilds, refused requests ---
+# --- Checks of the broker's reports about itself: health, log and checkpoints, rebuilds, refused requests ---
 
 GROUP = "Broker"
 COSIGNED_WITHIN = timedelta(days=1)

@@ -98,7 +98,7 @@ class EmbeddedCoordinator:
         self._pool(self._database.probe)
         return Health()
 
-    # --- sessions ---
+    # --- Sessions ---
 
     def initialise(self, subscription_id: str, cursors: CommittedOffsets) -> None:
         """Create the partitions with their initial offsets; see the port."""
@@ -144,7 +144,7 @@ class EmbeddedCoordinator:
                 self._topologies[subscription_id] = known
         return known
 
-    # --- cursors ---
+    # --- Cursors ---
 
     def cursors(self, subscription_id: str) -> CommittedOffsets:
         """Return the committed offsets; see the port. PERF: about 5 us if nothing has changed."""
@@ -242,7 +242,7 @@ class EmbeddedCoordinator:
             raise Conflict("Cursors reset is already in progress for provided subscription") from ex
         tables.increment_epoch(connection, subscription_id)
 
-    # --- processes ---
+    # --- Processes ---
 
     def owns(self, stream_id: str) -> bool:  # noqa: ARG002 - this holds for all
         """Whether no other process can have taken over; see the port. Others only do so when this process has died."""
@@ -300,7 +300,7 @@ class EmbeddedCoordinator:
             self._workers.reap(worker)
         return concerned
 
-    # --- the database ---
+    # --- The database ---
 
     def _changed(self, subscription_id: str) -> None:
         self._signals.notify(SUBSCRIPTION + subscription_id)
@@ -321,7 +321,7 @@ class EmbeddedCoordinator:
 
         def tell() -> None:
             for subscription_id, advance in changes.advances.items():
-                # PERF: what was just written need not be read again.
+                # PERF: values that were just written need not be read again.
                 known = self._standings.get(subscription_id)
                 if known is not None and known.revision + 1 == advance.revision:
                     self._standings[subscription_id] = known.after(advance)

@@ -72,7 +72,7 @@ class CoordinationDatabase(SQLiteFile):
     """
 
 
-# --- reading ---
+# --- Reading ---
 
 
 def load_topology(connection: sqlite3.Connection, subscription_id: str) -> Topology:
@@ -164,7 +164,7 @@ def load_owner(connection: sqlite3.Connection, subscription_id: str, key: EventT
     return row or ("", "")
 
 
-# --- changing; every function needs a transaction ---
+# --- Changing; every function needs a transaction ---
 
 
 def add_subscription(

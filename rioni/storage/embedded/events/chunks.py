@@ -81,7 +81,7 @@ def digests_fit(chunk: Chunk, kept: bytes) -> bool:
     """Whether the bytes stored with a chunk, whose hash fits, are those that `kept_digests` returned."""
     if not kept or not has_keys(chunk):
         return not kept
-    # Those of events that are left are computed again: nothing else looks at them.
+    # The digests of the events that are left are computed again: nothing else checks the stored ones.
     if len(kept) == 1 + DIGEST_BYTES:
         return kept[:1] == b"\1"
     return b"".join(_event_digests(chunk, kept)) == kept

@@ -94,7 +94,7 @@ class EmbeddedEventStore:
         self._pools.topics(self._database.probe)
         return Health()
 
-    # --- topics ---
+    # --- Topics ---
 
     def create_topic(self, topic: str, partitions: int) -> None:
         """Create a topic; creating it again with the same number of partitions changes nothing.
@@ -124,7 +124,7 @@ class EmbeddedEventStore:
         """Return the names of all topics; see the port `TopicNames`."""
         return self._pools.topics(names, self._database)
 
-    # --- appending ---
+    # --- Appending ---
 
     def append(
         self,
@@ -151,7 +151,7 @@ class EmbeddedEventStore:
         in_steps(self._pools.keep, idempotency_keys.delete_before(self._database, before_ms))
         in_steps(self._pools.keep, known_ids.delete_before(self._database, before_ms))
 
-    # --- reading ---
+    # --- Reading ---
 
     def read(
         self,
@@ -218,7 +218,7 @@ class EmbeddedEventStore:
         """Return when the event at a position, or the next existing one, was stored; None after the newest."""
         return self._pools.read(recorded_at_ms, self._database, find(self._database, topic, partition), first)
 
-    # --- retention ---
+    # --- Retention ---
 
     def delete_before(self, topic: str, before_ms: int) -> int:
         """Delete the chunks stored before this time and return the number of events deleted."""

@@ -244,7 +244,7 @@ _SELECT_YOUNGER = """
 _SELECT_COVERING_TIME = (
     "SELECT key, recorded_at_ms, count FROM chunks WHERE key BETWEEN ? AND ? ORDER BY key DESC LIMIT 1"
 )
-# As events are read: from the chunk containing the position on, or from the next one if that is deleted.
+# Searches as reads do: from the chunk containing the position on, or from the next one if that is deleted.
 _SELECT_TIME = """
     SELECT recorded_at_ms FROM chunks
     WHERE key >= coalesce((SELECT max(key) FROM chunks WHERE key BETWEEN ? AND ?), ?) AND key < ? ORDER BY key LIMIT 1

@@ -178,7 +178,7 @@ class IdempotentAppender:
             unanswered.until_s = 0.0
         self._index.close()
 
-    # --- attempts of others ---
+    # --- Attempts of others ---
 
     def _wait_for(self, attempt_id: bytes) -> None:
         """Wait until an attempt has ended, or recover its outcome.
@@ -207,7 +207,7 @@ class IdempotentAppender:
             )
         return recovered.final
 
-    # --- in the writer's thread ---
+    # --- Work in the writer's thread ---
 
     def _write(self, group: Sequence[IdempotentBatch]) -> Callable[[], None]:
         self._under_way = [batch for batch in group if batch.under_way]
@@ -343,7 +343,7 @@ class IdempotentAppender:
         else:
             _failures.succeeded(_NOT_MARKED)
 
-    # --- attempts that Kafka did not answer in time ---
+    # --- Attempts that Kafka did not answer in time ---
 
     def _unanswered(self, old_s: float) -> Iterator[ProduceBatch]:
         """The batches that Kafka has not answered since this time, or in that of their callers."""

@@ -132,7 +132,7 @@ class Topics:
         """Check the live brokers; blocks for some seconds at most."""
         return self._health.check(self._admin)
 
-    # --- changes ---
+    # --- Changes ---
 
     def create(self, topic: str, partitions: int) -> None:
         """Create a topic with the configured number of replicas; see the port.
@@ -269,7 +269,7 @@ class Topics:
             translate_errors(lambda: self._admin.request("delete_records", places), topic)
         return sum(end - before[number].oldest for number, end in removed.items())
 
-    # --- questions ---
+    # --- Queries ---
 
     def is_safe(self, topic: str) -> bool:
         """Whether the topic's own configuration disables unclean leader election."""

@@ -22,7 +22,7 @@ def on(site, **host):
 
 @pytest.fixture
 def proc(tmp_path, monkeypatch):
-    """A directory in place of /proc, with the process 7 and its child 8."""
+    """A directory used instead of /proc, with the process 7 and its child 8."""
     folder = tmp_path / "proc"
     (folder / "7" / "task" / "7").mkdir(parents=True)
     (folder / "7" / "task" / "7" / "children").write_text("8 ")

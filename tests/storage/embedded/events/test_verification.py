@@ -1,4 +1,4 @@
-"""Every single change of a stored row is found, even where the checksums were computed again."""
+"""Every single change of a stored row is found, even if the checksums were computed again."""
 
 import sqlite3
 from array import array
@@ -51,7 +51,7 @@ def mutated(value: object) -> object:
 
 
 def found(original: Path, tmp_path: Path, change) -> list:
-    """What verification says about a copy of the file after a change."""
+    """The findings of verification in a copy of the file after a change."""
     path = tmp_path / "events.db"
     with closing(sqlite3.connect(original)) as source, closing(sqlite3.connect(path)) as target:
         source.backup(target)
@@ -132,7 +132,7 @@ def test_every_flipped_bit_of_a_chunk_is_found(original, tmp_path):
 
 
 def flips(value: int | bytes) -> list[int] | list[bytes]:
-    """The value with one bit changed; of bytes one bit of each, or one more byte if there are none."""
+    """The value with one bit changed; of bytes one bit of each, or one more byte if they are empty."""
     if isinstance(value, int):
         return [value ^ 1 << bit for bit in range(63)]
     return [value[:at] + bytes([value[at] ^ 1 << at % 8]) + value[at + 1 :] for at in range(len(value))] or [b"\0"]

@@ -68,7 +68,7 @@ def test_topics_are_closed_at_the_end_that_the_current_leader_knows(
 
 
 def closed(store: KafkaEventStore, topic: str) -> Sequence[Bounds]:
-    """The final contents of the topic; nothing where the broker that gets the request can't reach the others."""
+    """The final contents of the topic; nothing if the broker that gets the request can't reach the others."""
     with contextlib.suppress(Unavailable):
         return store.close_topic(topic)
     return []

@@ -252,7 +252,7 @@ def kafka_failures(metrics: Metrics) -> Iterator[Finding]:
     if resyncs := metrics.total("rioni_kafka_topic_resyncs_total"):
         yield warning(
             f"Topics in Kafka were deleted or truncated {resyncs:,.0f} times since the start.",
-            "Find the other client that deletes topics or records: docs/operating/kafka.md#a-kafka-that-has-lost-data",
+            "Find the other client that deletes topics or records: docs/operating/kafka.md#loss-of-data-in-kafka",
         )
 
 

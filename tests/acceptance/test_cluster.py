@@ -68,7 +68,7 @@ def test_the_first_storage_is_one_that_all_nodes_can_use(client):
 
 
 def test_nodes_without_a_shared_key_warn(server):
-    """Reference operations, cluster#what-differs."""
+    """Reference operations, cluster#differences-from-a-single-node."""
     for node in server.nodes:
         assert any("Let log_signing_key name" in line for line in node.lines)
         with node.client() as client:

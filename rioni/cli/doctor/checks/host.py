@@ -115,7 +115,7 @@ def data(data_directory: DataDirectory) -> Iterator[Finding]:
     if found.unknown:
         yield warning(
             f"The outcome of the last writes is unknown in {listed(found.unknown)}: the disk failed.",
-            f"Look at the disk; the next start finds out: {_BACKUP}#a-disk-that-fails",
+            f"Look at the disk; the next start finds out: {_BACKUP}#disk-failures",
         )
     if found.foreign:
         yield error(

@@ -285,7 +285,7 @@ from gevent import monkey
 
 monkey.patch_all()
 from rioni.installation import pools
-from rioni.server.jobs import watchdog
+from rioni.server import watchdog
 
 pools.KINDS = {**pools.KINDS, "tokens": pools.KINDS["tokens"]._replace(deadline_s=0.5)}
 watchdog.Watchdog.__init__.__kwdefaults__["grace_s"] = 0.5

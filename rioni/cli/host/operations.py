@@ -115,8 +115,8 @@ def verify(
     stored events and whether [all files belong together](operating/backup.md). Each finding is a line that names the
     place and what depends on it. `--json` prints each finding as an object (`store`, `position`, `finding`, `affects`),
     and a summary at the end (`findings`, `stores`, `first_log_position`, `remarks`, `seconds`). Remarks name what is
-    unusual though nothing is damaged, and [data that no check covers](operating/backup.md#data-that-no-check-covers). Writes
-    nothing, migrates nothing, needs no writable directory, and may run while the broker runs, or on a copy. On a
+    unusual though nothing is damaged, and [data that no check covers](operating/backup.md#data-that-no-check-covers).
+    Writes nothing, migrates nothing, needs no writable directory, and may run while the broker runs, or on a copy. On a
     terminal it shows its progress. A long log is checked by several processes. `--restored` compares also [the servers
     of a cluster that were restored](operating/cluster.md#backup-and-restore).
 

@@ -20,7 +20,7 @@ SHOWN = {
     "http/middleware/access_log.py": "a line of the access log, with the realm beside it",
     "http/request_parsing.py": "the actor in the log",
     "http/resources/events.py": "KPI events, with the realm beside it",
-    "http/resources/streams/stream_client.py": "KPI events and lines of the log, with the realm beside it",
+    "http/resources/streams.py": "KPI events and lines of the log, with the realm beside it",
 }
 """Files that read the name of a subject, which must only be shown, with the reason; what is kept goes by `key`."""
 NAMES = st.text(st.characters(exclude_categories=("C", "Z")), min_size=1, max_size=5)

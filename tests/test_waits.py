@@ -1,6 +1,6 @@
 """Every wait has a deadline, and threads are started and waited for only in the listed modules.
 
-These are the rules of `docs/decisions/0017-native-threads-and-gevent.md`, to the extent that source code shows them.
+These are the rules of `docs/decisions/0017-native-threads-and-gevent.md`, where source code shows them.
 """
 
 import ast

@@ -27,7 +27,7 @@ NAME, PARTITIONS = "benchmark.cluster", 8
 ROUNDS = 5
 SESSION_TIMEOUT_S = 10
 READY_S, GRACE_S = 3.0, 1.0
-"""What is aimed at: from a start to ready, and from the end of the session to the takeover."""
+"""The aims, in seconds: from a start to ready, and from the end of the session to the takeover."""
 ENOUGH_S = 60.0
 LOOK_EVERY_S = 0.02
 STATISTIC = {

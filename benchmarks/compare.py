@@ -44,12 +44,12 @@ STREAMS = 4
 
 
 class Load(NamedTuple):
-    """What one server did under one load."""
+    """The figures of one server under one load."""
 
     requests_per_s: float
     p50_ms: float
     cpu_us: float
-    """Of all processes of the server, for a request."""
+    """CPU of all processes of the server for a request."""
 
 
 Loads = Mapping[tuple[int, int], Load]

@@ -1,4 +1,4 @@
-"""What open consoles cost, and whether they slow publishing: `python -m benchmarks.console`.
+"""Measures the cost of open consoles, and whether they slow publishing: `python -m benchmarks.console`.
 
 A server of two workers is measured in turns alone, with many open overviews, whose charts ask for new values every ten
 seconds, and with live views of an event type to which events are published as fast as possible: as the page asks for
@@ -21,7 +21,7 @@ from benchmarks.over_http import bench, cpu_s, resident_bytes, served
 CHARTS = "/console/api/metrics/history?total=true&step=20&limit=200"
 TAIL = "/console/api/event-types/{name}/events?batch_flush_timeout=1&events_per_second_limit=200"
 WHOLE_TAIL = "/console/api/event-types/{name}/events?batch_flush_timeout=1&batch_limit=200"
-"""As the scripts of the pages ask."""
+"""The interval at which the scripts of the pages send requests."""
 CHARTS_EVERY_S = 10.0
 TIMEOUT_S = 60
 LOAD = ("--connections", "4", "--batch", "10")

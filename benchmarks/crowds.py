@@ -1,4 +1,4 @@
-"""What crowds of greedy clients cost the others: `python -m benchmarks.crowds`.
+"""Measures the cost of crowds of greedy clients for other clients: `python -m benchmarks.crowds`.
 
 "unread": 40 connections ask for the largest answers and read nothing; memory of the worker before, meanwhile and after.
 "evaluations": changes by another client while 32 connections have filters evaluated, beside none, by number of workers.

@@ -1,4 +1,4 @@
-"""What requests take while something that others need hangs: `python -m benchmarks.hanging`.
+"""Measures requests while a resource that other requests need hangs: `python -m benchmarks.hanging`.
 
 A process holds a lock and is stopped, Kafka is stopped, a token service does not answer. Each time dozens of requests
 need what hangs, while one client goes on with what does not: it publishes to another storage, reads the registry and

@@ -23,7 +23,7 @@ from benchmarks.over_http import bench, resident_bytes, served
 
 FEW = 10
 CLIENTS = 8
-"""That create at the same time."""
+"""The number of clients that create at the same time."""
 LISTS = (
     "/event-types?limit=20",
     "/event-types?limit=20&name=*.00000*",

@@ -1,4 +1,4 @@
-"""What a broker needs, by size: memory of a worker, its start, changes, a rebuild. `python -m benchmarks.sizes`.
+"""Measures by size the memory of a worker, its start, changes, and a rebuild: `python -m benchmarks.sizes`.
 
 It measures one worker with more and more event types and subscriptions, rebuilds longer and longer logs, opens more
 and more streams, and loads a worker in several ways; it prints all of it, and draws it in `docs/_static/sizes.svg`. It

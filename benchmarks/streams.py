@@ -169,14 +169,14 @@ class Committer:
 
 
 class Commits(NamedTuple):
-    """What committing cost."""
+    """The cost of committing."""
 
     rate: float
     """Commits a second."""
     p50_ms: float
     p99_ms: float
     cpu_us: float
-    """Of the workers, for a commit."""
+    """CPU of the workers for a commit."""
 
 
 def commits(url: str, seconds: float) -> Commits:

@@ -1,4 +1,4 @@
-"""What a broker for tests costs: `python -m benchmarks.testing`.
+"""Measures the cost of a broker for tests: `python -m benchmarks.testing`.
 
 The first and a second broker of a process, the fixture of a session in a pytest run of one test, and the space of a
 test. Each round is a new process. Python's byte code is compiled before, as pip does on installing.

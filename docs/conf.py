@@ -31,7 +31,7 @@ exclude_patterns = ["_build"]
 nitpicky = True
 
 PICTURES = Path(__file__).with_name("_pictures")
-"""Of the console; they are not kept in the repository."""
+"""Pictures of the console, which are not kept in the repository."""
 PICTURES_TIMEOUT_S = 600
 
 

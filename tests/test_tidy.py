@@ -15,6 +15,7 @@ from tests.support.authorization_steps import DECISION, PLACES, is_refusal
 ROOT = Path(__file__).parents[1]
 LINES_MAX = 500
 TALKING = {"demo.py", "bench.py", "server.py"}
+HEADLESS = re.compile(r"(?:What|Of|Those|That|Which|Who|Whoever|Where|As|The same)\b")
 GRAB_BAGS = {"utils", "util", "helpers", "helper", "common", "misc"}
 # A path below a home, a root or a temporary directory belongs to one machine.
 MACHINE_PATH = re.compile(r"(?<![\w.~<>{}-])/(?:home|root|Users|tmp|work)/\w")
@@ -85,6 +86,8 @@ class Source(NamedTuple):
     docstring: str
     refuses: bool
     prints: bool
+    headless: list[int]
+    """Lines of docstrings, also those of attributes and constants, that begin as a subordinate clause."""
 
 
 @cache
@@ -92,13 +95,17 @@ def _source(path: Path) -> Source:
     """PERF: each file is parsed once for all tests; the trees themselves would be too large to be kept."""
     tree = ast.parse(path.read_text())
     refuses = prints = False
+    headless = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             called = node.func.id if isinstance(node.func, ast.Name) else ""
             refuses = refuses or called == DECISION
             prints = prints or called == "print"
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            texts = [each for each in node.body if isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant)]
+            headless += [each.lineno for each in texts if HEADLESS.match(str(each.value.value).strip())]
         refuses = refuses or is_refusal(node)
-    return Source(ast.get_docstring(tree) or "", refuses, prints)
+    return Source(ast.get_docstring(tree) or "", refuses, prints, headless)
 
 
 def test_files_to_check_are_found():
@@ -158,6 +165,11 @@ def test_names_and_texts_use_standard_terms():
             lines = enumerate(path.read_text().splitlines(), 1)
             found += [f"{_name(path)}:{n}: {_advice(each)}" for n, line in lines for each in PRIVATE_WORD.findall(line)]
     assert not found
+
+
+def test_docstrings_are_noun_phrases_or_imperatives():
+    """A docstring such as "What is stored" says less than "The stored events"."""
+    assert not [f"{_name(path)}:{line}" for path in MODULES for line in _source(path).headless]
 
 
 def _advice(word: str) -> str:

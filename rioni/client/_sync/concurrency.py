@@ -1,4 +1,4 @@
-"""What tasks need of threads; `_async/concurrency.py` has the same names for asyncio."""
+"""The parts of threading that tasks use; `_async/concurrency.py` has the same names for asyncio."""
 
 import atexit
 import threading
@@ -81,7 +81,7 @@ def call(provider: Callable[[], str | None]) -> str | None:
 # --- consumers ---
 
 Result: TypeAlias = None
-"""What handlers of applications return."""
+"""The return type of handlers of applications."""
 
 
 def now() -> float:

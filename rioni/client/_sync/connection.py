@@ -96,5 +96,5 @@ class Connection:
             socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
     def get_extra_info(self, name: str) -> Any:
-        """As streams of httpx: the `socket`."""
+        """Return the `socket`, as streams of httpx do; None for any other name."""
         return self._socket if name == "socket" else None

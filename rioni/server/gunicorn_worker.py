@@ -22,8 +22,6 @@ from rioni.http.connection.listener import BalancedServer
 from rioni.http.connection.timeouts import Deadlines, DeadlineSocket, OpenConnections
 
 
-WORKER_CONNECTIONS = 10_000
-"""Connections that one worker serves at a time; further ones wait in the kernel's backlog."""
 EXIT_POLL_S = 0.005
 """Interval at which connections that were cut are checked for their end."""
 ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
@@ -47,7 +45,7 @@ class BrokerWorker(ggevent.GeventWorker):  # type: ignore[misc]  # gunicorn has 
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._open = OpenConnections(WORKER_CONNECTIONS)
+        self._open = OpenConnections(self.worker_connections)
         self.number = 0
         """Among the workers of the node."""
         self._server: BalancedServer | None = None

@@ -29,7 +29,7 @@ from rioni.http.metrics.metrics_files import MULTIPROCESS_FOLDER, release_slot
 from rioni.http.middleware.authentication import TOKEN_CHARACTERS_MAX
 from rioni.installation.from_config import NO_SHARED_KEY
 from rioni.installation.pools import FILES, NAMES, Pool, Pools, kinds_for, resolve_in
-from rioni.server.gunicorn_worker import WORKER_CONNECTIONS, BrokerArbiter, BrokerLog, BrokerWorker, bound_requests
+from rioni.server.gunicorn_worker import BrokerArbiter, BrokerLog, BrokerWorker, bound_requests
 from rioni.server.memory import limit_arenas
 from rioni.server.reporting import TICK_S as LAGS_TICK_S
 from rioni.server.startup import prepare_startup
@@ -61,6 +61,8 @@ CLOSING_S = 10.0
 """Time for a replaced worker to release its resources after its requests have ended; then it is killed."""
 CERTIFICATE_LOOK_S = 1.0
 """How often the files of the certificate are checked."""
+WORKER_CONNECTIONS = 10_000
+"""Connections that one worker serves at a time; further ones wait in the kernel's backlog."""
 HEADER_BYTES_MAX = TOKEN_CHARACTERS_MAX + 64
 """The limit for one header: the longest token fits, and so do the cursors of some hundred partitions."""
 HEADERS_MAX = 50

@@ -45,8 +45,13 @@ RioniError
     └── PartiallyStored         events of some partitions were not stored, or the outcome is unknown
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import islice
 from types import MappingProxyType
+
+
+VIOLATIONS_MAX = 100
+"""How many violations an error reports; a body may hold thousands."""
 
 
 class RioniError(Exception):
@@ -86,6 +91,12 @@ class InvalidFields(Invalid):
     def __init__(self, violations: Sequence[tuple[str, str]]) -> None:
         self.violations = tuple(violations)
         super().__init__("".join(f'Field "{path}" {message}\n' for path, message in violations))
+
+    @classmethod
+    def check(cls, violations: Iterable[tuple[str, str]]) -> None:
+        """Raise the first `VIOLATIONS_MAX` violations, if there are any; further ones are not computed."""
+        if found := [*islice(violations, VIOLATIONS_MAX)]:
+            raise cls(found)
 
 
 class IdempotencyKeyReused(Invalid):

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator
-from itertools import islice
 from typing import Any
 
 import msgspec
@@ -44,8 +43,6 @@ AUDIENCES = (
 )
 OWNER_SELECTOR_TYPES = ("path", "static")
 NAME_CHARACTERS_MAX = 255
-VIOLATIONS_MAX = 100
-"""Maximum number of names listed in an error."""
 
 _LISTS = ("admins", "readers", "writers")
 _NAME = re.compile(r"[a-zA-Z][-0-9a-zA-Z_]*(\.[0-9a-zA-Z][-0-9a-zA-Z_]*)*")
@@ -57,9 +54,7 @@ def check_fields(spec: EventTypeSpec) -> None:
     Raises:
         InvalidFields: names every field that breaks its constraint (reference event-types#fields).
     """
-    violations = list(islice(_field_violations(spec), VIOLATIONS_MAX))
-    if violations:
-        raise InvalidFields(violations)
+    InvalidFields.check(_field_violations(spec))
 
 
 def _field_violations(spec: EventTypeSpec) -> Iterator[tuple[str, str]]:

@@ -4,7 +4,6 @@ Source: reference subscriptions#fields.
 """
 
 from collections.abc import Iterator, Mapping
-from itertools import islice
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -27,8 +26,6 @@ from rioni.domain.subscriptions.event_filter import event_filter
 
 
 READ_FROM = ("begin", "end", "cursors")
-VIOLATIONS_MAX = 100
-"""Maximum number of names listed in an error."""
 
 
 class InitialCursor(msgspec.Struct, frozen=True, kw_only=True):
@@ -205,9 +202,7 @@ def check_fields(spec: SubscriptionSpec) -> None:
     Raises:
         InvalidFields: names every field that breaks its constraint.
     """
-    violations = list(islice(_field_violations(spec), VIOLATIONS_MAX))
-    if violations:
-        raise InvalidFields(violations)
+    InvalidFields.check(_field_violations(spec))
 
 
 def _field_violations(spec: SubscriptionSpec) -> Iterator[tuple[str, str]]:

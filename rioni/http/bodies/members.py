@@ -1,18 +1,14 @@
-"""Members of objects within request bodies: the cursors that they name, and the violations of missing ones."""
+"""Members of objects within request bodies: the cursors that they name, and the violations by missing members."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from rioni.domain.errors import InvalidFields
 from rioni.domain.subscriptions.cursor_spec import CursorSpec, timestamp_violations
 from rioni.http.bodies import body_schemas
 
 
 ATTRIBUTE_MEMBERS = ("data_type", "value")
 """The members of an attribute of an authorization section."""
-VIOLATIONS_MAX = 100
-"""How many violations are reported; a body may hold thousands."""
 
 
 def named_place(item: Mapping[str, Any]) -> CursorSpec:
@@ -68,9 +64,3 @@ def list_gaps(
         for member in required:
             if item.get(member) is None:
                 yield f"{prefix}{name}[{index}].{member}", "must not be null"
-
-
-def require(violations: Iterable[tuple[str, str]]) -> None:
-    """Raise InvalidFields with the first `VIOLATIONS_MAX` violations, if there are any."""
-    if found := [*islice(violations, VIOLATIONS_MAX)]:
-        raise InvalidFields(found)

@@ -35,7 +35,6 @@ from rioni.http.bodies.members import (
     gaps,
     list_gaps,
     named_place,
-    require,
 )
 
 
@@ -66,7 +65,7 @@ def event_type_spec(body: bytes) -> EventTypeSpec:
         _lower(members["event_owner_selector"], "type", rules.OWNER_SELECTOR_TYPES)
     if isinstance(members.get("schema"), dict):
         _lower(members["schema"], "type", None)
-    require(
+    InvalidFields.check(
         [
             *authorization_gaps(members, ("admins", "readers", "writers")),
             *gaps(members, "default_statistic", body_schemas.STATISTIC),
@@ -87,7 +86,7 @@ def subscription_spec(body: bytes) -> SubscriptionSpec:
     """Read a subscription; raises as `event_type_spec` does."""
     members = _read(body, body_schemas.SUBSCRIPTION)
     _lower(members, "read_from", READ_FROM)
-    require([*authorization_gaps(members, ("admins", "readers"))])
+    InvalidFields.check([*authorization_gaps(members, ("admins", "readers"))])
     if members.get("initial_cursors") is not None:
         members["initial_cursors"] = [named_place(item) for item in members["initial_cursors"]]
     return _convert(members, SubscriptionSpec)
@@ -102,7 +101,9 @@ def committed_cursors(body: bytes) -> list[dict[str, Any]]:
     """
     members = _read(body, body_schemas.CURSORS)
     items = _items(members)
-    require(violation for index, item in enumerate(items) for violation in cursor_violations(item, f"items[{index}]"))
+    InvalidFields.check(
+        violation for index, item in enumerate(items) for violation in cursor_violations(item, f"items[{index}]")
+    )
     return list(items)
 
 
@@ -114,7 +115,7 @@ def failure_reasons(body: bytes) -> list[dict[str, Any]]:
         InvalidFields: a member is missing or empty.
     """
     items = _items(_read(body, body_schemas.FAILURES))
-    require(
+    InvalidFields.check(
         (f"items[{index}].{member}", f"{member} cannot be empty")
         for index, item in enumerate(items)
         for member in body_schemas.FAILURE_MEMBERS
@@ -131,7 +132,9 @@ def reset_cursors(body: bytes) -> list[CursorSpec]:
         InvalidFields: a member is missing, empty, or one too many.
     """
     names = [named_place(item) for item in _items(_read(body, body_schemas.NAMED_PLACES))]
-    require(violation for index, named in enumerate(names) for violation in violations(named, f"items[{index}]"))
+    InvalidFields.check(
+        violation for index, named in enumerate(names) for violation in violations(named, f"items[{index}]")
+    )
     return names
 
 
@@ -143,14 +146,14 @@ def cursors(body: bytes) -> list[dict[str, Any]]:
         InvalidFields: a cursor lacks its partition, or has not exactly one of offset and timestamp.
     """
     items = _read_list(body, body_schemas.CURSOR_LIST)
-    require(gap for index, item in enumerate(items) for gap in cursor_gaps(item, f"[{index}]"))
+    InvalidFields.check(gap for index, item in enumerate(items) for gap in cursor_gaps(item, f"[{index}]"))
     return items
 
 
 def cursor_pairs(body: bytes) -> list[dict[str, Any]]:
     """Read a list of pairs of cursors; raises as `cursors` does."""
     items = _read_list(body, body_schemas.CURSOR_PAIRS)
-    require(
+    InvalidFields.check(
         [
             gap
             for index, item in enumerate(items)
@@ -165,7 +168,7 @@ def admins(body: bytes) -> Admins:
     """Read the administrators; raises as `event_type_spec` does."""
     members = _read(body, body_schemas.ADMINS)
     lists = ("admins", "readers", "writers")
-    require([gap for name in lists for gap in list_gaps(members, name, ATTRIBUTE_MEMBERS)])
+    InvalidFields.check([gap for name in lists for gap in list_gaps(members, name, ATTRIBUTE_MEMBERS)])
     return _convert({name: members.get(name) or [] for name in lists}, Admins)
 
 
@@ -229,7 +232,7 @@ def redrive(subscription_id: str, body: bytes) -> RedriveDeadLetters:
         InvalidFields: the place to continue at lacks its partition or offset.
     """
     members = _read(body, body_schemas.REDRIVE)
-    require([*gaps(members, "after", ("partition", "offset"))])
+    InvalidFields.check([*gaps(members, "after", ("partition", "offset"))])
     after = members.get("after")
     return RedriveDeadLetters(
         subscription_id=subscription_id,

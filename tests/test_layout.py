@@ -25,6 +25,7 @@ PACKAGES = (
     "storage",
     "testing",
     "tools",
+    "wire",
 )
 
 

@@ -34,8 +34,8 @@ from rioni.client.errors import (
     UnexpectedAnswer,
     Unprocessable,
 )
-from rioni.client.models.access import Attribute, EventTypeAuthorization, SubscriptionAuthorization
-from rioni.client.models.administration import (
+from rioni.wire.access import Attribute, EventTypeAuthorization, SubscriptionAuthorization
+from rioni.wire.administration import (
     Admins,
     Blacklist,
     Blocked,
@@ -53,8 +53,8 @@ from rioni.client.models.administration import (
     Rights,
     Storage,
 )
-from rioni.client.models.audit import AuditEntry, Change, ConsistencyProof, Denial, InclusionProof, VerifierKey
-from rioni.client.models.event_types import (
+from rioni.wire.audit import AuditEntry, Change, ConsistencyProof, Denial, InclusionProof, VerifierKey
+from rioni.wire.event_types import (
     AvroSchema,
     Compatibility,
     Consumers,
@@ -73,7 +73,7 @@ from rioni.client.models.event_types import (
     Timeline,
     Unused,
 )
-from rioni.client.models.events import (
+from rioni.wire.events import (
     Batch,
     CommitResult,
     Cursor,
@@ -82,7 +82,7 @@ from rioni.client.models.events import (
     ItemResult,
     StreamTicket,
 )
-from rioni.client.models.subscriptions import (
+from rioni.wire.subscriptions import (
     DeadLetter,
     EndedStreams,
     FailureReason,

@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from rioni.client.models.events import ItemResult
+from rioni.wire.events import ItemResult
 
 
 class Tried(NamedTuple):

@@ -235,7 +235,7 @@ def create(
     min_insync_replicas: Annotated[int | None, typer.Option(help="Kafka: copies that have to confirm.", min=1)] = None,
 ) -> None:
     """Add a storage; event types begin in it when it is the default, or by a timeline."""
-    from rioni.client.models.administration import Storage
+    from rioni.wire.administration import Storage
 
     given = {
         "bootstrap_servers": bootstrap_servers,

@@ -6,7 +6,6 @@ import msgspec
 
 from rioni.cli.definitions.definition import EVENT_TYPE
 from rioni.cli.definitions.steps import Step
-from rioni.client.models.event_types import EventType as ClientEventType
 from rioni.commands.schemas import check_submitted_schema, evolved_schema
 from rioni.domain.errors import Invalid
 from rioni.domain.event_types import rules
@@ -15,6 +14,7 @@ from rioni.domain.event_types.event_type import EventType, EventTypeSpec
 from rioni.domain.limits import Limits
 from rioni.domain.subscriptions import subscription
 from rioni.domain.subscriptions.subscription import SubscriptionSpec
+from rioni.wire.event_types import EventType as ClientEventType
 
 
 NOW = "1970-01-01T00:00:00.000Z"

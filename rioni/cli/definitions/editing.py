@@ -267,6 +267,6 @@ def _without_comments(text: str) -> str:
 
 def _kind(resource: "Resource") -> str:
     from rioni.cli.definitions.definition import EVENT_TYPE, SUBSCRIPTION
-    from rioni.client.models.event_types import EventType
+    from rioni.wire.event_types import EventType
 
     return EVENT_TYPE if isinstance(resource, EventType) else SUBSCRIPTION

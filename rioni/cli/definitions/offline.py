@@ -8,11 +8,11 @@ import msgspec
 from rioni.cli.definitions import broker_rules
 from rioni.cli.definitions.definition import EVENT_TYPE, Definition, Problem
 from rioni.cli.definitions.steps import step
-from rioni.client.models.event_types import EventType as ClientEventType
 from rioni.domain.avro.event_schema import schemas_in_json
 from rioni.domain.errors import Invalid
 from rioni.domain.event_types.event_type import EventType
 from rioni.domain.subscriptions.filter_check import check_filter
+from rioni.wire.event_types import EventType as ClientEventType
 
 
 class Findings(NamedTuple):

@@ -10,10 +10,10 @@ from rioni.cli.definitions.definition import EVENT_TYPE, SUBSCRIPTION, Definitio
 from rioni.cli.definitions.steps import Action, Resource, Step, ordered, step
 from rioni.cli.publishing.checking import filters_that_lose
 from rioni.client import Client, Conflict, NotFound, PreconditionFailed, Unprocessable
-from rioni.client.models.event_types import EventType, Schema
-from rioni.client.models.subscriptions import Subscription
 from rioni.domain.errors import Invalid, RioniError
 from rioni.domain.nearest import proposal
+from rioni.wire.event_types import EventType, Schema
+from rioni.wire.subscriptions import Subscription
 
 
 WARNING = "warning: "

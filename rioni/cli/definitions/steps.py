@@ -8,9 +8,9 @@ from typing import Any
 
 from rioni.cli.definitions.definition import EVENT_TYPE, Definition, Difference, Place, differences, name_of
 from rioni.cli.definitions.format import comparable
-from rioni.client.models.event_types import EventType
-from rioni.client.models.subscriptions import Subscription
 from rioni.domain.errors import Invalid
+from rioni.wire.event_types import EventType
+from rioni.wire.subscriptions import Subscription
 
 
 Resource = EventType | Subscription

@@ -15,7 +15,7 @@ from rioni.config.settings import SETTINGS, Config
 # The words in the program's own texts, and in those of the operating system and of HTTP.
 
 FOLDER = Path(rioni.__file__).parent
-OWN = ("cli/doctor", "client/models")
+OWN = ("cli/doctor", "wire")
 """Folders whose code counts as well, since its names are those of members in a bundle."""
 WITHOUT = ("testing", "cli/cheats", "console")
 """Folders with examples, which are no messages."""

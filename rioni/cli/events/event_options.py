@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rioni.cli.events.reading import Reader
     from rioni.cli.events.selecting import Selection
     from rioni.client import EventType
-    from rioni.client.models.events import StreamTicket
+    from rioni.wire.events import StreamTicket
 
 
 USER_DEFINED = "user_defined"

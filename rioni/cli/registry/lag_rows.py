@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rioni.client.models.subscriptions import Subscription, SubscriptionStatistics
+from rioni.wire.subscriptions import Subscription, SubscriptionStatistics
 
 
 SAMPLES_MAX = 120

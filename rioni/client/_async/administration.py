@@ -7,7 +7,7 @@ import msgspec
 
 from rioni.client._async.transport import Transport, decode
 from rioni.client.errors import Conflict, UnexpectedAnswer
-from rioni.client.models.administration import (
+from rioni.wire.administration import (
     Admins,
     Blacklist,
     Feature,
@@ -21,7 +21,7 @@ from rioni.client.models.administration import (
     Rights,
     Storage,
 )
-from rioni.client.models.base import has_members
+from rioni.wire.base import has_members
 
 
 _SERVICE_UNAVAILABLE = 503

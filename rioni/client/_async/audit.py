@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator, Sequence
 import msgspec
 
 from rioni.client._async.transport import Transport
-from rioni.client.models.audit import AuditEntry, ConsistencyProof, Denial, InclusionProof, VerifierKey
-from rioni.client.models.links import Links
+from rioni.wire.audit import AuditEntry, ConsistencyProof, Denial, InclusionProof, VerifierKey
+from rioni.wire.links import Links
 
 
 PAGE = 1_000

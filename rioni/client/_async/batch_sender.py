@@ -8,8 +8,8 @@ from rioni.client import encoding
 from rioni.client._async.delivery import Piece, ProducerBatch
 from rioni.client._async.publishing import Publishing
 from rioni.client.errors import BadRequest, ClientError, EventFailed, Problem, PublishingFailed, TooLarge
-from rioni.client.models.events import ItemResult
 from rioni.client.retries import backoff_s
+from rioni.wire.events import ItemResult
 
 
 _UNREADABLE_EVENT = "parsing event"

@@ -13,7 +13,7 @@ from rioni.client.consumption.events import StreamPartition
 from rioni.client.consumption.reconnect import REFUSALS_MAX
 from rioni.client.consumption.state import Commit
 from rioni.client.errors import BadRequest, ClientError, Forbidden, NotFound, Unprocessable
-from rioni.client.models.events import Cursor
+from rioni.wire.events import Cursor
 
 
 _LOG = logging.getLogger("rioni.client.consumer")

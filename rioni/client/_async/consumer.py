@@ -18,7 +18,7 @@ from rioni.client.consumption.events import Event, EventBatch
 from rioni.client.consumption.lanes import Assigned, Item
 from rioni.client.consumption.options import ConsumerOptions, Options
 from rioni.client.consumption.reconnect import REQUEST_S
-from rioni.client.models.subscriptions import Subscription
+from rioni.wire.subscriptions import Subscription
 
 
 _LOG = logging.getLogger("rioni.client.consumer")

@@ -8,9 +8,9 @@ import msgspec
 
 from rioni.client._async.transport import Transport, decode
 from rioni.client.errors import Conflict, PreconditionFailed
-from rioni.client.models.base import has_members
-from rioni.client.models.event_types import Consumers, EventType, EventTypeFacets, ProducingClient
-from rioni.client.models.events import StreamTicket
+from rioni.wire.base import has_members
+from rioni.wire.event_types import Consumers, EventType, EventTypeFacets, ProducingClient
+from rioni.wire.events import StreamTicket
 
 
 _ITEM = "/event-types/{name}"

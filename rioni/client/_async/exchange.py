@@ -9,7 +9,7 @@ from rioni.client.consumption.lanes import Item
 from rioni.client.consumption.options import Options
 from rioni.client.consumption.session import Session
 from rioni.client.consumption.state import State
-from rioni.client.models.events import Batch
+from rioni.wire.events import Batch
 
 
 WAIT_MAX_S = 60.0

@@ -6,7 +6,7 @@ import msgspec
 
 from rioni.client._async.batch_reader import read_batches
 from rioni.client._async.transport import Transport
-from rioni.client.models.events import Batch, Cursor
+from rioni.wire.events import Batch, Cursor
 
 
 IDLE_MARGIN_S = 30

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Sequence
 import msgspec
 
 from rioni.client._async.transport import Transport, decode
-from rioni.client.models.event_types import AvroSchema, Compatibility, Schema
+from rioni.wire.event_types import AvroSchema, Compatibility, Schema
 
 
 PAGE = 1_000

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from rioni.client.errors import UnexpectedAnswer
-from rioni.client.models.events import Batch
+from rioni.wire.events import Batch
 
 
 if TYPE_CHECKING:

@@ -20,9 +20,9 @@ from rioni.client._sync.send_buffer import BufferLimits
 from rioni.client._sync.subscriptions import Subscriptions
 from rioni.client._sync.transport import Token, Transport
 from rioni.client.consumption.options import ConsumerOptions
-from rioni.client.models.events import Batch, Cursor, ItemResult
-from rioni.client.models.subscriptions import Subscription
 from rioni.client.retries import RETRY_S
+from rioni.wire.events import Batch, Cursor, ItemResult
+from rioni.wire.subscriptions import Subscription
 
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import msgspec
 
 from rioni.client._sync.transport import Transport
-from rioni.client.models.event_types import Partition, Timeline
-from rioni.client.models.events import Cursor, CursorSpecification, Distance
+from rioni.wire.event_types import Partition, Timeline
+from rioni.wire.events import Cursor, CursorSpecification, Distance
 
 
 _EVENT_TYPE = "/event-types/{name}"

@@ -11,8 +11,8 @@ import msgspec
 from rioni.client import encoding
 from rioni.client._sync.transport import Transport, decode
 from rioni.client.errors import Problem, PublishingFailed, ServerError, UnexpectedAnswer
-from rioni.client.models.events import ItemResult
 from rioni.client.retries import backoff_s
+from rioni.wire.events import ItemResult
 
 
 CATEGORIES_MAX = 10_000

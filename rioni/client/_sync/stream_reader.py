@@ -15,7 +15,7 @@ from rioni.client.consumption.events import StreamPartition
 from rioni.client.consumption.reconnect import REQUEST_S, Reconnect
 from rioni.client.consumption.session import BROKEN_MARGIN_S, Session
 from rioni.client.errors import ClientError, Conflict, UnexpectedAnswer
-from rioni.client.models.subscriptions import FailureReason, Subscription
+from rioni.wire.subscriptions import FailureReason, Subscription
 
 
 if TYPE_CHECKING:

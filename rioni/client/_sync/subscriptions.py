@@ -8,9 +8,9 @@ import msgspec
 
 from rioni.client._sync.event_types import list_or_none, new_ticket
 from rioni.client._sync.transport import Transport, decode
-from rioni.client.models.events import CommitResult, Cursor, CursorSpecification, StreamTicket
-from rioni.client.models.links import Links
-from rioni.client.models.subscriptions import (
+from rioni.wire.events import CommitResult, Cursor, CursorSpecification, StreamTicket
+from rioni.wire.links import Links
+from rioni.wire.subscriptions import (
     DeadLetter,
     EndedStreams,
     FailureReason,

@@ -7,7 +7,7 @@ import msgspec
 from rioni.client.codegen.avro_schema import to_json_schema
 from rioni.client.codegen.model_classes import ModelClasses
 from rioni.client.codegen.model_source import source
-from rioni.client.models.event_types import EventType
+from rioni.wire.event_types import EventType
 
 
 def event_models(event_types: Sequence[EventType], *, style: str = "msgspec", formats: bool = True) -> str:

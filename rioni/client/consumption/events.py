@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 import msgspec
 
 from rioni.client.consumption import offsets
-from rioni.client.models.base import Model
-from rioni.client.models.events import Cursor
+from rioni.wire.base import Model
+from rioni.wire.events import Cursor
 
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rioni.client.consumption.events import Event
-from rioni.client.models.subscriptions import FailureReason
+from rioni.wire.subscriptions import FailureReason
 
 
 STOP, SKIP, DEAD_LETTER = OUTCOMES = ("stop", "skip", "dead_letter")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rioni.client.consumption import offsets
 from rioni.client.consumption.events import EventBatch, StreamPartition
-from rioni.client.models.events import Cursor
+from rioni.wire.events import Cursor
 
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from rioni.client.consumption.lanes import Assigned, Item, Lanes
 from rioni.client.consumption.options import Options
 from rioni.client.consumption.progress import Cut, Progress
 from rioni.client.consumption.session import Session
-from rioni.client.models.events import Batch, Cursor
+from rioni.wire.events import Batch, Cursor
 
 
 ENDED = "the stream has ended"

@@ -3,9 +3,9 @@ import pytest
 from rioni.cli.definitions.broker_rules import check, next_version
 from rioni.cli.definitions.definition import Definition, Place
 from rioni.cli.definitions.steps import Step, step
-from rioni.client.models.event_types import EventType, Schema
-from rioni.client.models.subscriptions import Subscription
 from rioni.domain.errors import Invalid
+from rioni.wire.event_types import EventType, Schema
+from rioni.wire.subscriptions import Subscription
 
 
 SCHEMA = '{"properties": {"order": {"type": "string"}}}'

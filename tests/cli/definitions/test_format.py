@@ -5,8 +5,8 @@ import pytest
 from rioni.cli.definitions.definition import Definition, dotted
 from rioni.cli.definitions.format import definition, json_schema
 from rioni.cli.terminal.json_and_yaml import read
-from rioni.client.models.event_types import EventType
-from rioni.client.models.subscriptions import Subscription
+from rioni.wire.event_types import EventType
+from rioni.wire.subscriptions import Subscription
 
 
 def problems(text):

@@ -8,9 +8,9 @@ from rioni.cli.definitions.definition import Definition, Place
 from rioni.cli.definitions.format import definition, document_of
 from rioni.cli.definitions.steps import Action, Step, ordered, step
 from rioni.cli.terminal.json_and_yaml import read, written
-from rioni.client.models.event_types import EventType
-from rioni.client.models.subscriptions import Subscription
 from rioni.domain.errors import Invalid
+from rioni.wire.event_types import EventType
+from rioni.wire.subscriptions import Subscription
 
 
 PLACE = Place("f.yaml", 1)

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rioni.cli.registry.lag_rows import BARS, History, Lag, lags_of, summed, total_events
-from rioni.client.models.subscriptions import PartitionStatistics, Subscription, SubscriptionStatistics
+from rioni.wire.subscriptions import PartitionStatistics, Subscription, SubscriptionStatistics
 
 
 def lag(subscription="1", event_type="a", partition="0", events=None, seconds=None, streams=(), errors=()):

@@ -9,8 +9,8 @@ import pytest
 
 from rioni.cli.terminal.output import NotConfirmed, Output, confirm, confirm_name, progress_bars
 from rioni.cli.terminal.tables import shown
-from rioni.client.models.base import Model
 from rioni.domain.errors import Invalid
+from rioni.wire.base import Model
 
 
 ITEMS = [{"name": "a\x1b[31m", "count": 1234, "at": "2026-01-31T12:00:00.123Z"}, {"name": "bb", "count": 5}]

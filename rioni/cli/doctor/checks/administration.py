@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 from rioni.cli.doctor.checks.registry import EVERYBODY, EventTypeFacts, Lag, Overdues, Subscriptions, Unused
 from rioni.cli.doctor.model import ERROR, Finding, check, error, warning
-from rioni.client.models.administration import Admins, Blacklist, Feature, Health, Storage
 from rioni.config.server_settings import WELL_KNOWN_ADMIN
 from rioni.domain.access.authentication import Mode
+from rioni.wire.administration import Admins, Blacklist, Feature, Health, Storage
 
 
 # Checks of the values that administrators set while the broker runs: rights, blacklist, features, storages, event

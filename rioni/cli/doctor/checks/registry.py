@@ -10,10 +10,10 @@ import msgspec
 
 from rioni.cli.doctor.model import Site, source
 from rioni.client import errors
-from rioni.client.models.access import Attribute
-from rioni.client.models.event_types import EventType
-from rioni.client.models.subscriptions import Subscription, SubscriptionStatistics
 from rioni.domain.subscriptions.dead_letters import policy_of
+from rioni.wire.access import Attribute
+from rioni.wire.event_types import EventType
+from rioni.wire.subscriptions import Subscription, SubscriptionStatistics
 
 
 EVENT_TYPES_MAX = 200

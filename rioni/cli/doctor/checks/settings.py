@@ -9,11 +9,11 @@ import msgspec
 from rioni.cli.doctor.checks.installation import DRIVERS, Installation
 from rioni.cli.doctor.checks.machine import Memory, Server
 from rioni.cli.doctor.model import ERROR, Finding, Host, NotLookedAt, Site, check, error, source, warning
-from rioni.client.models.administration import Feature
 from rioni.config.server_settings import WELL_KNOWN_ADMIN
 from rioni.config.settings import SETTINGS, Config
 from rioni.domain.access.authentication import Mode
 from rioni.files.extras import requirement
+from rioni.wire.administration import Feature
 
 
 # --- The settings of the broker on this host, and the files with secrets that they name ---

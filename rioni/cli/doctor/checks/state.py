@@ -9,12 +9,12 @@ import msgspec
 
 from rioni.cli.doctor.model import ERROR, Finding, NotLookedAt, Site, check, error, source, warning
 from rioni.client import errors
-from rioni.client.models.administration import Admins, Blacklist, Feature, Health, Node, Rebuild, Storage
-from rioni.client.models.audit import Denial
 from rioni.domain.access.addresses import host_and_port
 from rioni.domain.errors import Malformed
 from rioni.domain.transparency.checkpoint import parse_checkpoint
 from rioni.domain.transparency.signed_note import Note, parse_note
+from rioni.wire.administration import Admins, Blacklist, Feature, Health, Node, Rebuild, Storage
+from rioni.wire.audit import Denial
 
 
 # Facts that the broker reports about itself: health, settings that administrators change, storages, rebuilds, log,

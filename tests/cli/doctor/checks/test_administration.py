@@ -1,8 +1,8 @@
 import pytest
 
 from rioni.cli.doctor.checks.registry import EventTypeFacts, Overdue, Overdues, Unused
-from rioni.client.models.access import Attribute
-from rioni.client.models.administration import Admins, Blacklist, Blocked, Check, Feature, Health, Storage
+from rioni.wire.access import Attribute
+from rioni.wire.administration import Admins, Blacklist, Blocked, Check, Feature, Health, Storage
 from tests.support.doctor_cases import Cases, ago, check_healthy, check_sick, error, healthy, sick, warning
 
 

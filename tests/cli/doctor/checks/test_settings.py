@@ -5,8 +5,8 @@ import pytest
 from rioni.cli.doctor.checks.installation import Installation
 from rioni.cli.doctor.checks.machine import Memory, Server
 from rioni.cli.doctor.checks.settings import SecretFile, Shown
-from rioni.client.models.administration import Feature
 from rioni.config.settings import Config
+from rioni.wire.administration import Feature
 from tests.support.doctor_cases import Cases, check_healthy, check_sick, error, healthy, sick, warning
 
 

@@ -1,8 +1,8 @@
 import pytest
 
 from rioni.cli.doctor.checks.state import LogState
-from rioni.client.models.administration import Check, Health, Node, NodeWorker, Rebuild
-from rioni.client.models.audit import Denial
+from rioni.wire.administration import Check, Health, Node, NodeWorker, Rebuild
+from rioni.wire.audit import Denial
 from tests.support.doctor_cases import Cases, ago, check_healthy, check_sick, error, healthy, sick, warning
 
 

@@ -1,6 +1,6 @@
 """Access rights: attributes of clients, and authorization sections."""
 
-from rioni.client.models.base import Model
+from rioni.wire.base import Model
 
 
 class Attribute(Model):

@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any
 
-from rioni.client.models.base import Model
+from rioni.wire.base import Model
 
 
 class Change(Model):

@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
-from rioni.client.models.access import Attribute
-from rioni.client.models.base import Model
+from rioni.wire.access import Attribute
+from rioni.wire.base import Model
 
 
 class Admins(Model):

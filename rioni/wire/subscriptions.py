@@ -5,9 +5,9 @@ from typing import Any, ClassVar, Self, TypeVar
 
 import msgspec
 
-from rioni.client.models.access import SubscriptionAuthorization
-from rioni.client.models.base import Model
-from rioni.client.models.events import Cursor, CursorSpecification
+from rioni.wire.access import SubscriptionAuthorization
+from rioni.wire.base import Model
+from rioni.wire.events import Cursor, CursorSpecification
 
 
 DEAD_LETTER_POLICY = "nakadi.zalando.org/subscription-unprocessable-event-policy"

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from rioni.client.models.base import Model
+from rioni.wire.base import Model
 
 
 class ItemResult(Model):

@@ -5,8 +5,8 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from rioni.client.models.access import EventTypeAuthorization
-from rioni.client.models.base import Model
+from rioni.wire.access import EventTypeAuthorization
+from rioni.wire.base import Model
 
 
 class Schema(Model):

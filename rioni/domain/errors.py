@@ -1,48 +1,17 @@
 """Errors that the broker answers with; `rioni.http.problems` maps them to HTTP statuses.
 
-RioniError
-├── Malformed                   the request can't be read: not JSON, a wrong JSON type, an unknown literal
-│   └── MissingFields           a small body lacks required members
-├── Invalid                     readable, but against a rule
-│   ├── InvalidFields           one line per field that breaks its constraint
-│   ├── IdempotencyKeyReused    another batch was stored under the same idempotency key
-│   ├── FilterTooSlow           a filter exceeded its time limit for an event: its stream ends
-│   ├── InvalidCursor           a cursor that names nothing readable
-│   └── UnavailableCursor       a position that retention has removed, or that does not exist yet
-    ├── Unauthenticated             there is no token, or an invalid one
-    ├── InsufficientToken           the token does not suffice for this kind of request
-    │   ├── InsufficientScope       it lacks a scope
-    │   └── InsufficientRealm       its realm is not accepted
-    ├── CrossSite                   a browser sends the request for a web page of another site
-    ├── ForeignHost                 the request is for a host that is not this broker
-    ├── AccessDenied                the subject may not do this
-    ├── AdminOnly                   only an administrator of the broker may do this
-    ├── Blocked                     application, event type or subscription is on the blacklist
-    ├── NotFound                    the resource does not exist
-    │   ├── EventTypeNotFound
-    │   └── SubscriptionNotFound
-    ├── InvalidStartCursor          a low-level stream can't begin at the requested cursor
-    ├── InUse                       the resource to be deleted is in use
-    ├── PreconditionFailed          the resource was modified since the client read it
-    ├── NotAcceptable               the accepted media type, or the content encoding, is not supported
-    ├── UnsupportedMediaType        the media type of the request is not supported
-    ├── Conflict                    the resource is in a state that excludes this
-    │   └── ConcurrentChange        the stream has grown since it was loaded
-    ├── FeatureDisabled             a feature is switched off
-    ├── TooLarge                    a limit on the size of the request is exceeded
-    ├── RequestTimeout              the request is received too slowly
-    ├── TooManyStreams              a limit on simultaneous use is exceeded
-    ├── QuotaExceeded               the client has used up a quota
-    └── Unavailable                 a dependency is unavailable, or timed out: the same request may succeed later
-    ├── Overloaded              too many requests, or too large ones, at once
-    ├── ReadOnly                writing to the database is switched off
-    ├── TokensUnavailable       no token source is available
-    ├── TopicClosed             the timeline that is written to is being switched
-    ├── OutcomeUnknown          the outcome of a write is unknown
-    │   └── CommitOutcomeUnknown  the outcome of a change of the registry is unknown
-    ├── OutcomeNotKnownYet      what became of an earlier attempt is not known yet
-    ├── TransactionConflict     a change of the registry conflicted with another one
-    └── PartiallyStored         events of some partitions were not stored, or the outcome is unknown
+RioniError: AccessDenied, AdminOnly, Blocked, CrossSite, FeatureDisabled, ForeignHost, InUse, InvalidStartCursor,
+    NotAcceptable, PreconditionFailed, QuotaExceeded, RequestTimeout, TooLarge, TooManyStreams, Unauthenticated,
+    UnsupportedMediaType
+  Conflict: ConcurrentChange
+  InsufficientToken: InsufficientRealm, InsufficientScope
+  Invalid: FilterTooSlow, IdempotencyKeyReused, InvalidFields
+    InvalidCursor: UnavailableCursor
+  Malformed: MissingFields
+  NotFound: EventTypeNotFound, SubscriptionNotFound
+  Unavailable: OutcomeNotKnownYet, Overloaded, PartiallyStored, ReadOnly, TokensUnavailable, TopicClosed,
+      TransactionConflict
+    OutcomeUnknown: CommitOutcomeUnknown
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence

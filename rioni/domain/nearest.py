@@ -70,7 +70,8 @@ def _edits(one: str, other: str) -> int:
 
 def _distance(one: str, other: str, most: int) -> int:
     """The least number of edits that make one text the other; more than `most` if it is more."""
-    start = _common(one, other)
+    differing = (at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
+    start = next(differing, min(len(one), len(other)))
     one, other = one[start:], other[start:]
     if not one or not other:
         return len(one or other)
@@ -80,11 +81,3 @@ def _distance(one: str, other: str, most: int) -> int:
     if one[:2] == other[1::-1]:
         ways.append((one[2:], other[2:]))
     return 1 + min(_distance(*way, most - 1) for way in ways)
-
-
-def _common(one: str, other: str) -> int:
-    """The number of equal letters at the beginning of two texts."""
-    for number, (a, b) in enumerate(zip(one, other, strict=False)):
-        if a != b:
-            return number
-    return min(len(one), len(other))

@@ -45,7 +45,7 @@ A leap second is one at the end of a day in UTC; with an offset from UTC it has 
 
 
 _DATE_TIME = re.compile(DATE_TIME)
-_EPOCH = datetime.fromtimestamp(0, UTC)
+EPOCH = datetime.fromtimestamp(0, UTC)
 LAST_MS = 253_402_300_799_999
 """The last millisecond of the year 9999; no later time can be written in UTC."""
 
@@ -77,7 +77,7 @@ def parsed_ms(timestamp: str) -> int | None:
     if _DATE_TIME.fullmatch(timestamp) is None:
         return None
     try:
-        return (parsed(timestamp) - _EPOCH) // timedelta(milliseconds=1)
+        return (parsed(timestamp) - EPOCH) // timedelta(milliseconds=1)
     except (ValueError, OverflowError):  # the year 0, or the last second of the year 9999
         return None
 

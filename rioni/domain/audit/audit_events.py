@@ -1,12 +1,13 @@
 """The audit trail: entries of the internal log as events of `nakadi.audit.log`, and states as auditors see them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
 
 import msgspec
 
 from rioni.domain.event_types.event_type import EventTypeChanged, EventTypeCreated, EventTypeDeleted, SchemaAdded
+from rioni.domain.events import DomainEvent
 from rioni.domain.ports.event_log import RecordedChange
 from rioni.domain.subscriptions.subscription import (
     CursorsReset,
@@ -63,12 +64,12 @@ class Audited(NamedTuple):
 
     resource_type: str
     resource_id: str
-    operation: str
-    """C, U or D."""
     previous: str | None
     """JSON; None if it was created."""
     new: str | None
     """JSON; None if it was deleted."""
+    operation: str
+    """C, U or D."""
 
 
 def audit_events(changes: Sequence[RecordedChange], salt: str) -> list[SystemEvent]:
@@ -80,10 +81,11 @@ def audit_events(changes: Sequence[RecordedChange], salt: str) -> list[SystemEve
     """
     reported: dict[tuple[str, str, str], tuple[RecordedChange, Audited]] = {}
     for change in changes:
-        if (audited := AUDITED[type(change.entry.event)](change)) is not None:
+        if (audited := _audited(change)) is not None:
             # An update of an event type and its schema has two entries, but is one event.
-            first, earlier = reported.get(audited[:3], (change, audited))
-            reported[audited[:3]] = first, earlier._replace(new=audited.new)
+            key = audited.resource_type, audited.resource_id, audited.operation
+            first, earlier = reported.get(key, (change, audited))
+            reported[key] = first, earlier._replace(new=audited.new)
     return [_event(change, audited, salt) for change, audited in reported.values()]
 
 
@@ -107,132 +109,82 @@ def _event(change: RecordedChange, audited: Audited, salt: str) -> SystemEvent:
     )
 
 
-# --- Conversion by kind of entry ---
-
-
-def _unreported(_change: RecordedChange) -> None:
-    """No event: the contract has none for it, and another entry of the command has one."""
-
-
-def _whole(resource_type: str, operation: str) -> Callable[[RecordedChange], Audited]:
-    """Describe a change of an aggregate, with the states of the log."""
-
-    def audited(change: RecordedChange) -> Audited:
-        return Audited(resource_type, change.entry.event.key, operation, change.before, change.after)
-
-    return audited
-
-
-def _storage(operation: str) -> Callable[[RecordedChange], Audited]:
-    """Describe a change of a storage, with states as the API shows them: older logs may hold more."""
-
-    def audited(change: RecordedChange) -> Audited:
-        previous, new = (
-            None if text is None else _json(shown(msgspec.json.decode(text, type=StorageEntry)))
-            for text in (change.before, change.after)
-        )
-        return Audited("storage", change.entry.event.key, operation, previous, new)
-
-    return audited
-
-
-def _timeline_opened(change: RecordedChange) -> Audited:
+def _audited(change: RecordedChange) -> Audited | None:
     event = change.entry.event
-    assert isinstance(event, TimelineOpened | TimelineSwitched)
-    return Audited("timeline", event.timeline.id, CREATED, None, _json(event.timeline))
+    if (reported := AUDITED[type(event)]) is None:
+        return None
+    resource_type, operation = reported
+    return Audited(resource_type, *_states(change, event), operation)
 
 
-def _cursors_reset(change: RecordedChange) -> Audited:
-    event = change.entry.event
-    assert isinstance(event, CursorsReset)
-    previous = _json({"items": event.previous}) if event.previous else None
-    return Audited("cursors", event.id, UPDATED, previous, _json({"items": event.cursors}))
-
-
-def _dead_letters_redriven(change: RecordedChange) -> Audited:
-    event = change.entry.event
-    assert isinstance(event, DeadLettersRedriven)
-    new = {"filter": event.wanted, "forced": event.forced, "redriven": event.redriven}
-    return Audited("dead_letters", event.id, UPDATED, None, _json(new))
-
-
-def _feature_switched(change: RecordedChange) -> Audited:
-    event = change.entry.event
-    assert isinstance(event, FeatureSwitched)
-    previous, new = ({"feature": event.feature, "enabled": on} for on in (not event.enabled, event.enabled))
-    return Audited("feature", event.feature, UPDATED, _json(previous), _json(new))
-
-
-def _admins_changed(change: RecordedChange) -> Audited:
-    event = change.entry.event
-    assert isinstance(event, AdminsChanged)
-    before = msgspec.json.decode(change.before, type=Settings) if change.before else Settings()
-    return Audited("admins", "-", UPDATED, _json(before.admins), _json(event.admins))
-
-
-def _blacklist_entry_added(change: RecordedChange) -> Audited:
-    event = change.entry.event
-    assert isinstance(event, BlacklistEntryAdded)
-    new = _json({"type": event.type, "name": event.name})
-    return Audited("blacklist_entry", f"{event.type}:{event.name}", CREATED, None, new)
-
-
-def _blacklist_entry_removed(change: RecordedChange) -> Audited:
-    event = change.entry.event
-    assert isinstance(event, BlacklistEntryRemoved)
-    previous = _json({"type": event.type, "name": event.name})
-    return Audited("blacklist_entry", f"{event.type}:{event.name}", DELETED, previous, None)
-
-
-def _loss_accepted(change: RecordedChange) -> Audited:
-    event = change.entry.event
-    assert isinstance(event, LossAccepted)
-    new = _json({"findings": event.findings, "reason": event.reason})
-    return Audited("installation", "-", UPDATED, None, new)
+def _states(  # noqa: PLR0911 - one for each kind
+    change: RecordedChange, event: DomainEvent
+) -> tuple[str, str | None, str | None]:
+    """The id of the changed resource, and its states before and after, as JSON."""
+    match event:
+        case TimelineOpened(timeline=timeline) | TimelineSwitched(timeline=timeline):
+            return timeline.id, None, _json(timeline)
+        case CursorsReset(previous=previous, cursors=cursors):
+            return event.id, _json({"items": previous}) if previous else None, _json({"items": cursors})
+        case DeadLettersRedriven(wanted=wanted, forced=forced, redriven=redriven):
+            return event.id, None, _json({"filter": wanted, "forced": forced, "redriven": redriven})
+        case StorageCreated() | StorageMoved() | StorageDeleted():
+            # As the API shows them: older logs may hold more.
+            before, after = (
+                None if text is None else _json(shown(msgspec.json.decode(text, type=StorageEntry)))
+                for text in (change.before, change.after)
+            )
+            return event.key, before, after
+        case FeatureSwitched(feature=feature, enabled=enabled):
+            was, now = (_json({"feature": feature, "enabled": on}) for on in (not enabled, enabled))
+            return feature, was, now
+        case AdminsChanged(admins=admins):
+            known = msgspec.json.decode(change.before, type=Settings) if change.before else Settings()
+            return "-", _json(known.admins), _json(admins)
+        case BlacklistEntryAdded(type=kind, name=name) | BlacklistEntryRemoved(type=kind, name=name):
+            entry = _json({"type": kind, "name": name})
+            is_new = isinstance(event, BlacklistEntryAdded)
+            return f"{kind}:{name}", *((None, entry) if is_new else (entry, None))
+        case LossAccepted(findings=findings, reason=reason):
+            return "-", None, _json({"findings": findings, "reason": reason})
+        case _:
+            return event.key, change.before, change.after
 
 
 def _json(value: object) -> str:
     return msgspec.json.encode(value).decode()
 
 
-AUDITED: Mapping[type, Callable[[RecordedChange], Audited | None]] = {
-    EventTypeCreated: _whole("event_type", CREATED),
-    EventTypeChanged: _whole("event_type", UPDATED),
-    SchemaAdded: _whole("event_type", UPDATED),
-    EventTypeDeleted: _whole("event_type", DELETED),
-    TimelineOpened: _timeline_opened,
-    TimelineSwitchStarted: _unreported,
-    TimelineCloseStarted: _unreported,
-    TimelineSwitched: _timeline_opened,
-    TimelineSwitchAborted: _unreported,
-    TimelineCleanedUp: _unreported,
-    TimelineDigested: _unreported,
-    TimelinesRepartitioned: _unreported,
-    TimelinesDeleted: _unreported,
-    TopicAbandoned: _unreported,
-    TopicDeleted: _unreported,
-    TopicCreationStarted: _unreported,
-    TopicCreationEnded: _unreported,
-    SubscriptionCreated: _whole("subscription", CREATED),
-    SubscriptionChanged: _whole("subscription", UPDATED),
-    SubscriptionDeleted: _whole("subscription", DELETED),
-    SubscriptionKeyClaimed: _unreported,
-    SubscriptionKeyReleased: _unreported,
-    CursorsReset: _cursors_reset,
-    DeadLettersRedriven: _dead_letters_redriven,
-    StorageCreated: _storage(CREATED),
-    DefaultStorageChanged: _unreported,
-    StorageMoved: _storage(UPDATED),
-    StorageDeleted: _storage(DELETED),
-    FeatureSwitched: _feature_switched,
-    AdminsChanged: _admins_changed,
-    BlacklistEntryAdded: _blacklist_entry_added,
-    BlacklistEntryRemoved: _blacklist_entry_removed,
-    LossAccepted: _loss_accepted,
-    EventChainsAnchored: _unreported,
-    LogKeyAdded: _unreported,
+_UNREPORTED = (
+    *(TimelineSwitchStarted, TimelineCloseStarted, TimelineSwitchAborted, TimelineCleanedUp, TimelineDigested),
+    *(TimelinesRepartitioned, TimelinesDeleted, TopicAbandoned, TopicDeleted, TopicCreationStarted, TopicCreationEnded),
+    *(SubscriptionKeyClaimed, SubscriptionKeyReleased, DefaultStorageChanged, EventChainsAnchored, LogKeyAdded),
+)
+"""The contract has no event for these, or another entry of the command has one."""
+
+AUDITED: Mapping[type[DomainEvent], tuple[str, str] | None] = {
+    EventTypeCreated: ("event_type", CREATED),
+    EventTypeChanged: ("event_type", UPDATED),
+    SchemaAdded: ("event_type", UPDATED),
+    EventTypeDeleted: ("event_type", DELETED),
+    TimelineOpened: ("timeline", CREATED),
+    TimelineSwitched: ("timeline", CREATED),
+    SubscriptionCreated: ("subscription", CREATED),
+    SubscriptionChanged: ("subscription", UPDATED),
+    SubscriptionDeleted: ("subscription", DELETED),
+    CursorsReset: ("cursors", UPDATED),
+    DeadLettersRedriven: ("dead_letters", UPDATED),
+    StorageCreated: ("storage", CREATED),
+    StorageMoved: ("storage", UPDATED),
+    StorageDeleted: ("storage", DELETED),
+    FeatureSwitched: ("feature", UPDATED),
+    AdminsChanged: ("admins", UPDATED),
+    BlacklistEntryAdded: ("blacklist_entry", CREATED),
+    BlacklistEntryRemoved: ("blacklist_entry", DELETED),
+    LossAccepted: ("installation", UPDATED),
+    **dict.fromkeys(_UNREPORTED),
 }
-"""The conversion of every domain event."""
+"""The resource type and the operation that each domain event is reported with; None if it is not reported."""
 
 
 # --- States of the log as auditors see them ---

@@ -99,6 +99,12 @@ def read_block(data: bytes, place: int) -> tuple[int, int | None, int]:
     return count, end, place
 
 
+def check_block_end(place: int, end: int | None) -> None:
+    """Check that a block ends where its header says, if it does; raises DatumError."""
+    if end not in (None, place):
+        raise DatumError(f"a block ends at byte {place}, not at {end} as it says")
+
+
 def ended(data: bytes) -> DatumError:
     """The error for missing bytes."""
     return DatumError(f"it ends too early, after {len(data)} bytes")

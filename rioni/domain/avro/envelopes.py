@@ -1,23 +1,25 @@
 """The envelopes of binary batches: those of published ones are read, those for consumers are written."""
 
 import io
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any, NamedTuple, TypeVar
 
 import fastavro
 import msgspec
 
 from rioni.domain.avro.batches import CONSUMPTION, LATEST, batch_schema, publishing_version
-from rioni.domain.avro.binary import DatumError, read_block, read_bytes, read_long, read_text
+from rioni.domain.avro.binary import DatumError, check_block_end, read_block, read_bytes, read_long, read_text
 from rioni.domain.errors import Malformed, TooLarge
 from rioni.domain.schemas.patterns import is_uuid
-from rioni.domain.timestamps import parsed
+from rioni.domain.timestamps import EPOCH, parsed
 
 
 # Reads the envelopes of a published binary batch: metadata and a datum each (reference publishing#binary-batches).
 #
 # Read by hand, field by field: a library would allocate whatever untrusted counts and lengths state.
+
+T = TypeVar("T")
 
 TEXTS_MAX = 1_000
 """Maximum number of partition keys, or parents, of an event."""
@@ -79,8 +81,7 @@ def _envelopes(body: bytes, place: int, events_max: int, *, owned: bool) -> list
             metadata, place = _metadata(body, place, owned=owned)
             payload, place = read_bytes(body, place)
             envelopes.append(Envelope(metadata, payload))
-        if end not in (None, place):
-            raise DatumError(f"a block ends at byte {place}, not at {end} as it says")
+        check_block_end(place, end)
     if place != len(body):
         raise DatumError(f"{len(body) - place} bytes follow after the end of the batch")
     return envelopes
@@ -89,17 +90,17 @@ def _envelopes(body: bytes, place: int, events_max: int, *, owned: bool) -> list
 def _metadata(body: bytes, place: int, *, owned: bool) -> tuple[Metadata, int]:
     occurred_at, place = read_long(body, place)
     eid, place = read_text(body, place)
-    flow_id, place = _optional_text(body, place)
-    received_at, place = _optional_long(body, place)
+    flow_id, place = _optional(read_text, body, place)
+    received_at, place = _optional(read_long, body, place)
     version, place = read_text(body, place)
-    published_by, place = _optional_text(body, place)
+    published_by, place = _optional(read_text, body, place)
     event_type, place = read_text(body, place)
-    partition, place = _optional_text(body, place)
-    partition_keys, place = _optional_texts(body, place)
-    partition_compaction_key, place = _optional_text(body, place)
-    parent_eids, place = _optional_texts(body, place)
-    span_ctx, place = _optional_text(body, place)
-    event_owner, place = _optional_text(body, place) if owned else (None, place)
+    partition, place = _optional(read_text, body, place)
+    partition_keys, place = _optional(_texts, body, place)
+    partition_compaction_key, place = _optional(read_text, body, place)
+    parent_eids, place = _optional(_texts, body, place)
+    span_ctx, place = _optional(read_text, body, place)
+    event_owner, place = _optional(read_text, body, place) if owned else (None, place)
     metadata = Metadata(
         occurred_at=occurred_at,
         eid=eid,
@@ -118,27 +119,14 @@ def _metadata(body: bytes, place: int, *, owned: bool) -> tuple[Metadata, int]:
     return metadata, place
 
 
-def _is_present(body: bytes, place: int) -> tuple[bool, int]:
+def _optional(read: Callable[[bytes, int], tuple[T, int]], body: bytes, place: int) -> tuple[T | None, int]:
     branch, end = read_long(body, place)
     if branch not in (0, 1):
         raise DatumError(f"the union at byte {place} has no branch {branch}")
-    return branch == 1, end
+    return read(body, end) if branch else (None, end)
 
 
-def _optional_text(body: bytes, place: int) -> tuple[str | None, int]:
-    present, place = _is_present(body, place)
-    return read_text(body, place) if present else (None, place)
-
-
-def _optional_long(body: bytes, place: int) -> tuple[int | None, int]:
-    present, place = _is_present(body, place)
-    return read_long(body, place) if present else (None, place)
-
-
-def _optional_texts(body: bytes, place: int) -> tuple[Sequence[str] | None, int]:
-    present, place = _is_present(body, place)
-    if not present:
-        return None, place
+def _texts(body: bytes, place: int) -> tuple[Sequence[str], int]:
     texts: list[str] = []
     while True:
         count, end, place = read_block(body, place)
@@ -149,8 +137,7 @@ def _optional_texts(body: bytes, place: int) -> tuple[Sequence[str] | None, int]
         for _ in range(count):
             text, place = read_text(body, place)
             texts.append(text)
-        if end not in (None, place):
-            raise DatumError(f"a block ends at byte {place}, not at {end} as it says")
+        check_block_end(place, end)
 
 
 # --- Writes binary batches for consumers: envelopes around the data as they were published ---
@@ -166,7 +153,6 @@ NO_EID = "00000000-0000-0000-0000-000000000000"
 _BATCH = batch_schema(CONSUMPTION, LATEST)
 _CURSOR, _INFO, _EVENTS = (fastavro.parse_schema(field["type"]) for field in _BATCH.document["fields"])
 _END = b"\x00"
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class StoredEvent(NamedTuple):
@@ -251,4 +237,4 @@ def _milliseconds(rfc3339: str | None) -> int | None:
         at = parsed(rfc3339)
     except (ValueError, OverflowError):
         return None
-    return None if at.tzinfo is None else (at - _EPOCH) // timedelta(milliseconds=1)
+    return None if at.tzinfo is None else (at - EPOCH) // timedelta(milliseconds=1)

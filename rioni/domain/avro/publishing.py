@@ -7,7 +7,7 @@ batches.
 """
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from random import Random
 from typing import Any
 
@@ -25,13 +25,13 @@ from rioni.domain.publishing.pipeline import Prepared, event_ids, headers_of, pr
 from rioni.domain.publishing.results import Events, StepFailed
 from rioni.domain.publishing.rules import Publication, PublishRules
 from rioni.domain.schemas.patterns import is_uuid
-from rioni.domain.timestamps import utc_text
+from rioni.domain.schemas.validation import too_large
+from rioni.domain.timestamps import EPOCH, utc_text
 
 
 Schemas = Mapping[str, EventSchema | str]
 """Schemas by version, or the reason why there is no usable one."""
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _decode_event = msgspec.json.Decoder(dict[str, Any]).decode
 _decode_span_context = msgspec.json.Decoder(dict[str, str]).decode
 
@@ -170,7 +170,7 @@ def _json(envelope: Envelope, metadata: Mapping[str, Any], schema: EventSchema |
     if isinstance(schema, str):
         raise DatumError(schema)
     if len(envelope.payload) > bytes_max:
-        raise DatumError(f"Event too large: {len(envelope.payload)} bytes, max size is {bytes_max} bytes")
+        raise DatumError(too_large(len(envelope.payload), bytes_max))
     try:
         datum = schema.json_of(envelope.payload)
     except DatumError as ex:
@@ -208,7 +208,7 @@ def _members(metadata: Metadata) -> dict[str, Any]:
 def _rfc3339(at_ms: int) -> str | None:
     """The time as text; None if it is out of the calendar's range."""
     try:
-        at = _EPOCH + timedelta(milliseconds=at_ms)
+        at = EPOCH + timedelta(milliseconds=at_ms)
     except OverflowError:
         return None
     return utc_text(at)

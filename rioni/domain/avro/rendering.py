@@ -16,7 +16,7 @@ from struct import Struct
 
 import msgspec
 
-from rioni.domain.avro.binary import DatumError, ended, read_block, read_bytes, read_long, read_text
+from rioni.domain.avro.binary import DatumError, check_block_end, ended, read_block, read_bytes, read_long, read_text
 from rioni.domain.avro.nodes import Array, Enum, Fixed, Map, Node, Primitive, Record, Union
 
 
@@ -212,7 +212,7 @@ def _array(item: _Render, bytes_max: int) -> _Render:
                 first = False
                 place = item(data, place, out)
                 _check_length(out, bytes_max)
-            _check_block(place, end)
+            check_block_end(place, end)
         out += b"]"
         return place
 
@@ -238,16 +238,11 @@ def _map(value: _Render, bytes_max: int) -> _Render:
                 out += b":"
                 place = value(data, place, out)
                 _check_length(out, bytes_max)
-            _check_block(place, end)
+            check_block_end(place, end)
         out += b"}"
         return place
 
     return render
-
-
-def _check_block(place: int, end: int | None) -> None:
-    if end not in (None, place):
-        raise DatumError(f"a block ends at byte {place}, not at {end} as it says")
 
 
 def _record(fields: list[tuple[bytes, _Render]], bytes_max: int) -> _Render:

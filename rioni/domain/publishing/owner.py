@@ -14,6 +14,7 @@ from rioni.domain.event_types.event_type import EventOwnerSelector
 from rioni.domain.publishing.partitioning import key_text
 from rioni.domain.publishing.results import Events, StepFailed, eid_of
 from rioni.domain.schemas.field_path import FieldPath, MissingField, parse_path
+from rioni.domain.schemas.path_check import ENRICHED_MEMBERS
 
 
 CheckOwner = Callable[[Attribute, str], None]
@@ -21,9 +22,6 @@ CheckOwner = Callable[[Attribute, str], None]
 
 Owners = Sequence[Attribute | None]
 """The owner of each event; empty if owners are not determined."""
-
-ENRICHED_MEMBERS = ("published_by", "received_at", "event_type", "flow_id", "partition", "version")
-"""The members of the metadata that the broker writes."""
 
 
 class OwnerSelector(msgspec.Struct, frozen=True, kw_only=True):

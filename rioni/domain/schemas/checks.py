@@ -1,6 +1,6 @@
 """Checks of submitted schemas, and of paths into them (reference schemas#effective-schema)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import islice
 
 import jsonschema_rs
@@ -17,9 +17,9 @@ from rioni.domain.schemas.effective_schema import (
     patterns_in,
 )
 from rioni.domain.schemas.field_path import DeclaredPaths, FieldPath, TooMuchToLookFor, parse_path
-from rioni.domain.schemas.patterns import PATTERN_BYTES_MAX, PATTERNS, PATTERNS_BYTES_MAX, PATTERNS_MAX
+from rioni.domain.schemas.patterns import PATTERN_BYTES_MAX, PATTERNS, PATTERNS_BYTES_MAX, PATTERNS_MAX, cut
 from rioni.domain.schemas.strict_json import JsonError
-from rioni.domain.schemas.walker import Pointer, SchemaCycle, expanded_paths, walk
+from rioni.domain.schemas.walker import SchemaCycle, expanded_paths, walk
 
 
 SCHEMA_BYTES_MAX = 256 * 1024
@@ -155,18 +155,14 @@ def _check_compiles(schema: Schema, draft: Validator, patterns: int) -> None:
     try:
         EffectiveSchema(neutral(schema, draft), draft, patterns=patterns).compile()
     except jsonschema_rs.ValidationError as ex:
-        if _is_about_a_pattern(ex):
+        path = ex.instance_path
+        if ex.kind.name in ("format", "pattern") and ("pattern" in path[-1:] or "patternProperties" in path[-2:]):
             problem = "malformed, unsupported or too large"
             raise Invalid(f'invalid regex pattern in the schema: {problem} "{ex.instance}"') from ex
-        where = "".join(f"/{segment}" for segment in ex.instance_path)
+        where = "".join(f"/{segment}" for segment in path)
         raise Invalid(f"schema must be a valid json-schema: #{where}: {ex.message}") from ex
     except ValueError as ex:
         raise Invalid(f"schema must be a valid json-schema: {ex}") from ex
-
-
-def _is_about_a_pattern(error: jsonschema_rs.ValidationError) -> bool:
-    path = error.instance_path
-    return error.kind.name in ("format", "pattern") and ("pattern" in path[-1:] or "patternProperties" in path[-2:])
 
 
 def _check_work(schema: Schema) -> None:
@@ -195,18 +191,15 @@ def _check_keywords(schema: Schema) -> None:
 
     Source: reference schemas#compatible-keywords: the manual's list.
     """
+    foreign = (
+        (cut(str(pointer), TEXT_CHARACTERS_MAX), cut(keyword, TEXT_CHARACTERS_MAX))
+        for pointer, node in walk(schema)
+        for keyword in node
+        if keyword not in _COMPATIBLE_KEYWORDS
+    )
     reasons = [
-        f"Invalid schema found in [{_cut(str(pointer))}]: extraneous key [{_cut(keyword)}] is not permitted"
-        for pointer, keyword in islice(_foreign_keywords(schema), KEYWORDS_NAMED_MAX)
+        f"Invalid schema found in [{pointer}]: extraneous key [{keyword}] is not permitted"
+        for pointer, keyword in islice(foreign, KEYWORDS_NAMED_MAX)
     ]
     if reasons:
         raise Invalid(f"Invalid schema: {', '.join(reasons)}")
-
-
-def _foreign_keywords(schema: Schema) -> Iterator[tuple[Pointer, str]]:
-    for pointer, node in walk(schema):
-        yield from ((pointer, keyword) for keyword in node if keyword not in _COMPATIBLE_KEYWORDS)
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= TEXT_CHARACTERS_MAX else f"{text[:TEXT_CHARACTERS_MAX]}..."

@@ -8,7 +8,14 @@ import jsonschema_rs
 
 from rioni.domain.errors import Invalid
 from rioni.domain.schemas import strict_json
-from rioni.domain.schemas.keywords import FORMATS_SINCE
+from rioni.domain.schemas.keywords import (
+    COMPOSITIONS,
+    FORMATS_SINCE,
+    ITEM_KEYWORDS,
+    compositions,
+    declared_types,
+    is_closed,
+)
 from rioni.domain.schemas.patterns import PATTERNS, UUID, options_for
 from rioni.domain.schemas.walker import reachable, resolve, walk
 from rioni.domain.timestamps import DATE_TIME
@@ -198,23 +205,12 @@ def neutral(schema: Schema, draft: Validator = _DRAFT_4) -> Schema:
     return schema
 
 
-_OBJECT_KEYWORDS = frozenset({"properties", "required", "minProperties", "maxProperties"})
-_ARRAY_KEYWORDS = frozenset({"items", "minItems", "maxItems", "uniqueItems"})
-_COMBINING_KEYWORDS = frozenset({"allOf", "anyOf", "oneOf"})
-_SHAPE_KEYWORDS = _OBJECT_KEYWORDS | _ARRAY_KEYWORDS | _COMBINING_KEYWORDS | {"type", "$ref"}
-
-
 def _close(node: Schema) -> None:
     """Let a schema object accept nothing that it does not declare (reference schemas#effective-schema)."""
-    if _is_for(node, "object", _OBJECT_KEYWORDS) or _SHAPE_KEYWORDS.isdisjoint(node):
+    if is_closed(node):
         node["additionalProperties"] = False
-    if _is_for(node, "array", _ARRAY_KEYWORDS):
+    if "array" in declared_types(node) or not ITEM_KEYWORDS.isdisjoint(node):
         node["additionalItems"] = False
-
-
-def _is_for(node: Mapping[str, Any], type_name: str, keywords: frozenset[str]) -> bool:
-    types = node.get("type")
-    return types == type_name or (isinstance(types, list) and type_name in types) or not keywords.isdisjoint(node)
 
 
 def _close_what_is_not_combined(schema: Schema) -> None:
@@ -222,13 +218,12 @@ def _close_what_is_not_combined(schema: Schema) -> None:
     members = [
         member
         for node in nodes
-        for keyword in (*_COMBINING_KEYWORDS, "not", "if", "then", "else")
+        for keyword in (*COMPOSITIONS, "not", "if", "then", "else")
         for member in (node[keyword] if isinstance(node.get(keyword), list) else [node.get(keyword)])
         if isinstance(member, dict)
     ]
     combined = reachable(members, schema)
     for node in nodes:
-        closable = _is_for(node, "object", _OBJECT_KEYWORDS) or _SHAPE_KEYWORDS.isdisjoint(node)
         stated = "additionalProperties" in node or "patternProperties" in node
-        if closable and not stated and id(node) not in combined and _COMBINING_KEYWORDS.isdisjoint(node):
+        if is_closed(node) and not stated and id(node) not in combined and not compositions(node):
             node["additionalProperties"] = False

@@ -26,7 +26,8 @@ _STRUCTURE: Mapping[str, tuple[str, ...]] = {
 }
 _ABOUT = {group: frozenset((*ATTRIBUTES[group], *_STRUCTURE.get(group, ()))) for group in ATTRIBUTES}
 _MEMBER_KEYWORDS = frozenset(("properties", "required", "minProperties", "maxProperties"))
-_SHAPE_KEYWORDS = frozenset(("type", "items", "minItems", "maxItems", "uniqueItems", *COMPOSITIONS))
+ITEM_KEYWORDS = frozenset(("items", "minItems", "maxItems", "uniqueItems"))
+_SHAPE_KEYWORDS = ITEM_KEYWORDS | {"type", "$ref", *COMPOSITIONS}
 
 CONSTRAINS_NOTHING: Mapping[str, Any] = {
     **dict.fromkeys(("minItems", "minProperties", "minLength"), 0),

@@ -60,7 +60,8 @@ class PathFound(NamedTuple):
 
 _NOTHING = PathFound(frozenset(), is_declared=False)
 _ANYTHING = PathFound(TYPES, is_declared=False)
-_STORED_METADATA = ("published_by", "received_at", "event_type", "flow_id", "partition", "version")
+ENRICHED_MEMBERS = ("published_by", "received_at", "event_type", "flow_id", "partition", "version")
+"""The members of the metadata that the broker writes."""
 
 
 def path_in(schema: EffectiveSchema, path: Sequence[Segment]) -> PathFound:
@@ -73,7 +74,7 @@ def path_in(schema: EffectiveSchema, path: Sequence[Segment]) -> PathFound:
     Raises:
         TooMuchToLookFor: the schema is too entangled.
     """
-    if schema.has_metadata and path[:1] == ("metadata",) and path[1:2] and path[1] in _STORED_METADATA:
+    if schema.has_metadata and path[:1] == ("metadata",) and path[1:2] and path[1] in ENRICHED_MEMBERS:
         return PathFound(frozenset(("string",)), is_declared=True) if len(path) == 2 else _NOTHING  # noqa: PLR2004
     return _Search(schema, tuple(path)).at(schema.document, 0, 0)
 

@@ -43,6 +43,11 @@ MESSAGES = {
 _UUID = re.compile(UUID[1:-1])
 
 
+def cut(text: str, characters_max: int) -> str:
+    """The beginning of a text, with three dots if there is more."""
+    return text if len(text) <= characters_max else f"{text[:characters_max]}..."
+
+
 def is_uuid(text: str) -> bool:
     """Whether a text is a UUID in the usual spelling."""
     return _UUID.fullmatch(text) is not None

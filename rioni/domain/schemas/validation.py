@@ -17,7 +17,7 @@ from jsonschema_rs import ValidationError
 from jsonschema_rs import ValidationErrorKind as Kind
 
 from rioni.domain.schemas.effective_schema import EffectiveSchema
-from rioni.domain.schemas.patterns import MESSAGES
+from rioni.domain.schemas.patterns import MESSAGES, cut
 from rioni.domain.schemas.validation_cost import ValidationCost, size_of
 from rioni.domain.schemas.walker import walk
 from rioni.domain.timestamps import DATE_TIME
@@ -196,32 +196,27 @@ def _violations(error: ValidationError) -> Iterator[_Violation]:
     match error.kind:
         case Kind.AdditionalProperties(unexpected=names):
             for name in names:
-                yield _Violation([f"{pointer}: extraneous key [{_cut(name)}] is not permitted"])
+                yield _Violation([f"{pointer}: extraneous key [{_shown(name)}] is not permitted"])
         case Kind.Type(types=types):
-            yield _wrong_type(pointer, types, error.instance)
+            found = _found(error.instance)
+            causes = [
+                _Violation([f"{pointer}: expected type: {_EXPECTED[expected]}, found: {found}"])
+                for expected in sorted(types)
+            ]
+            yield causes[0] if len(causes) == 1 else _combined(pointer, len(causes), causes)
         case Kind.AnyOf(context=branches) | Kind.OneOfNotValid(context=branches):
             causes = [violation for branch in branches for cause in branch for violation in _violations(cause)]
-            line = f"{pointer}: no subschema matched out of the total {len(branches)} subschemas"
-            yield _combined(line, causes)
+            yield _combined(pointer, len(branches), causes)
         case Kind.PropertyNames(error=cause):
             yield _Violation([f"{pointer}: {_text(cause)}"])
         case _:
             yield _Violation([f"{pointer}: {_text(error)}"])
 
 
-def _wrong_type(pointer: str, types: list[str], value: Any) -> _Violation:
-    causes = [
-        _Violation([f"{pointer}: expected type: {_EXPECTED[expected]}, found: {_found(value)}"])
-        for expected in sorted(types)
-    ]
-    if len(causes) == 1:
-        return causes[0]
-    return _combined(f"{pointer}: no subschema matched out of the total {len(causes)} subschemas", causes)
-
-
-def _combined(line: str, causes: Sequence[_Violation]) -> _Violation:
+def _combined(pointer: str, total: int, causes: Sequence[_Violation]) -> _Violation:
     lines = [line for cause in causes[:VIOLATIONS_MAX] for line in cause.lines]
-    return _Violation([line, *lines], sum(cause.weight for cause in causes))
+    first = f"{pointer}: no subschema matched out of the total {total} subschemas"
+    return _Violation([first, *lines], sum(cause.weight for cause in causes))
 
 
 def _text(error: ValidationError) -> str:
@@ -232,13 +227,13 @@ def _text(error: ValidationError) -> str:
     match kind:
         case Kind.Required(property=name):
             if error.schema_path[-1] == "dependencies":
-                return f"property [{_cut(name)}] is required"
-            return f"required key [{_cut(name)}] not found"
+                return f"property [{_shown(name)}] is required"
+            return f"required key [{_shown(name)}] not found"
         case Kind.OneOfMultipleValid(context=branches):
             # The branches without violations are those that match.
             return f"{sum(not branch for branch in branches)} subschemas matched instead of one"
         case _:
-            return _cut(error.message)
+            return _shown(error.message)
 
 
 _TEXTS: Mapping[str, Callable[[Any, Any], str]] = {
@@ -295,8 +290,4 @@ def _found(value: Any) -> str:
 
 def _shown(value: Any) -> str:
     """A value as text: strings as they are, the rest as JSON."""
-    return _cut(value if isinstance(value, str) else msgspec.json.encode(value).decode())
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= TEXT_CHARACTERS_MAX else f"{text[:TEXT_CHARACTERS_MAX]}..."
+    return cut(value if isinstance(value, str) else msgspec.json.encode(value).decode(), TEXT_CHARACTERS_MAX)

@@ -6,6 +6,7 @@ The schema is untrusted: it may be of any shape, recursive, or crafted to be exp
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
+from urllib.parse import unquote
 
 from rioni.domain.json_patch import unescaped
 from rioni.domain.schemas import strict_json
@@ -96,7 +97,7 @@ def resolve(root: Any, reference: str) -> Any:
         return node
     if not reference.startswith("#/"):
         raise LookupError(reference)
-    for segment in _unquote(reference[2:]).split("/"):
+    for segment in unquote(reference[2:]).split("/"):
         key = unescaped(segment)
         if isinstance(node, list) and re.fullmatch(r"0|[1-9][0-9]{0,6}", key) and int(key) < len(node):
             node = node[int(key)]
@@ -105,12 +106,6 @@ def resolve(root: Any, reference: str) -> Any:
         else:
             raise LookupError(reference)
     return node
-
-
-def _unquote(text: str) -> str:
-    """Decode `%22` and its like."""
-    data = re.sub(rb"%([0-9a-fA-F]{2})", lambda match: bytes([int(match[1], 16)]), text.encode())
-    return data.decode(errors="replace")
 
 
 def edges(node: Mapping[str, Any], root: Any) -> Iterator[Edge]:

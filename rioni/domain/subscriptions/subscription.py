@@ -256,7 +256,8 @@ def new(
         Invalid: an attribute occurs twice in the authorization section, the filter can't be used, or the
             annotations about dead letters are not valid.
     """
-    check_authorization(spec.authorization)
+    if (section := spec.authorization) is not None:
+        check_duplicates((("admins", section.admins), ("readers", section.readers)))
     if problem := policy_error(spec.annotations or {}):
         raise Invalid(problem)
     if spec.filter:
@@ -299,13 +300,3 @@ def changed(current: Subscription, spec: SubscriptionSpec, *, now: str) -> Subsc
         filter=current.filter if spec.filter is None else wanted.filter,
     )
     return current if result == current else msgspec.structs.replace(result, updated_at=now)
-
-
-def check_authorization(authorization: SubscriptionAuthorization | None) -> None:
-    """Check the authorization section for duplicates.
-
-    Raises:
-        Invalid: an attribute occurs twice in one list.
-    """
-    if authorization is not None:
-        check_duplicates((("admins", authorization.admins), ("readers", authorization.readers)))

@@ -1,15 +1,11 @@
 """The broker's settings: administrators, blacklist and features (reference settings-and-storages#administrators)."""
 
-from typing import TypeVar
-
 import msgspec
 
 from rioni.domain.access.authorization import Attribute
 from rioni.domain.errors import Malformed
 from rioni.domain.events import DomainEvent
 
-
-T = TypeVar("T", bound=str | tuple[str, str])
 
 SETTINGS = "settings"
 """The one key of the settings' stream."""
@@ -125,26 +121,21 @@ class LossAccepted(DomainEvent, frozen=True, kw_only=True):
 def evolve(state: Settings | None, event: DomainEvent) -> Settings | None:
     """The state after an event; total."""
     settings = state or Settings()
+    blacklist, features = {*settings.blacklist}, {*settings.features}
     match event:
         case AdminsChanged(admins=admins):
-            return msgspec.structs.replace(settings, admins=admins)
+            settings = msgspec.structs.replace(settings, admins=admins)
         case BlacklistEntryAdded(type=kind, name=name):
-            return msgspec.structs.replace(settings, blacklist=_with(settings.blacklist, (kind, name)))
+            blacklist.add((kind, name))
         case BlacklistEntryRemoved(type=kind, name=name):
-            return msgspec.structs.replace(settings, blacklist=_without(settings.blacklist, (kind, name)))
+            blacklist.discard((kind, name))
         case FeatureSwitched(feature=feature, enabled=enabled):
-            switch = _with if enabled else _without
-            return msgspec.structs.replace(settings, features=switch(settings.features, feature))
+            features = features | {feature} if enabled else features - {feature}
         case _:
             return state
-
-
-def _with(items: tuple[T, ...], item: T) -> tuple[T, ...]:
-    return tuple(sorted({*items, item}, key=str))
-
-
-def _without(items: tuple[T, ...], item: T) -> tuple[T, ...]:
-    return tuple(other for other in items if other != item)
+    return msgspec.structs.replace(
+        settings, blacklist=tuple(sorted(blacklist, key=str)), features=tuple(sorted(features))
+    )
 
 
 def feature_named(name: str) -> str:

@@ -31,8 +31,7 @@ Reader = Callable[[Any], Any]
 
 def kept_configuration(configuration: Mapping[str, Any]) -> dict[str, Any]:
     """The stored form of a configuration: the known members with valid values."""
-    kept = {name: read(configuration[name]) for name, read in _MEMBERS.items() if name in configuration}
-    return {name: value for name, value in kept.items() if value is not None}
+    return {name: value for name, value in _read(configuration, _MEMBERS).items() if value is not None}
 
 
 def check_configuration(configuration: Mapping[str, Any]) -> None:
@@ -41,21 +40,13 @@ def check_configuration(configuration: Mapping[str, Any]) -> None:
     Raises:
         Invalid: some values are not valid; the message names these members, not the values.
     """
-    wrong = [
-        name
-        for name, read in _MEMBERS.items()
-        if configuration.get(name) is not None and not _reads(read, configuration[name])
-    ]
-    if wrong:
+    kept = kept_configuration(configuration)
+    if wrong := [name for name in _MEMBERS if configuration.get(name) is not None and name not in kept]:
         raise Invalid(
             f"kafka_configuration: {', '.join(wrong)} can't be read. Addresses are like host:port, separated by "
             "commas, ports and numbers of copies are whole numbers; credentials belong into the file of the setting "
             "kafka_options"
         )
-
-
-def _reads(read: Reader, value: Any) -> bool:
-    return read(value) is not None
 
 
 def _addresses(value: Any) -> str | None:
@@ -82,15 +73,20 @@ def _zookeeper(value: Any) -> dict[str, Any] | None:
     """`{"type": …, "addresses": [{"address": …, "port": …}], "path": …}`."""
     if not isinstance(value, Mapping):
         return None
-    kept = {name: read(value[name]) for name, read in _ZOOKEEPER.items() if value.get(name) is not None}
+    kept = _read(value, _ZOOKEEPER)
     return None if None in kept.values() else kept
 
 
 def _each_address(value: Any) -> list[dict[str, Any]] | None:
     if not isinstance(value, list) or not all(isinstance(item, Mapping) for item in value):
         return None
-    items = [{name: read(item[name]) for name, read in _PLACE.items() if item.get(name) is not None} for item in value]
+    items = [_read(item, _PLACE) for item in value]
     return None if any(None in item.values() for item in items) else items
+
+
+def _read(value: Mapping[str, Any], members: Mapping[str, Reader]) -> dict[str, Any]:
+    """The stored forms of the members that are there; None for those that are not valid."""
+    return {name: read(value[name]) for name, read in members.items() if value.get(name) is not None}
 
 
 _PLACE: Mapping[str, Reader] = {"address": _addresses, "port": _port}

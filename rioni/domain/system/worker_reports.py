@@ -1,7 +1,8 @@
 """The report of a worker about itself to the others, so that each can show all of them (reference operations#nodes)."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 import msgspec
 
@@ -47,17 +48,11 @@ def current(told: Mapping[str, bytes], now_ms: int) -> Sequence[Sequence[WorkerR
         now_ms: the time; expired reports are left out.
     """
     nodes: defaultdict[str, list[WorkerReport]] = defaultdict(list)
-    for report in _decoded(told.values()):
-        if report.reported_ms >= now_ms - 1_000 * EXPIRED_S:
-            nodes[report.node].append(report)
+    for each in told.values():
+        with suppress(msgspec.DecodeError):
+            report = msgspec.json.decode(each, type=WorkerReport)
+            if report.reported_ms >= now_ms - 1_000 * EXPIRED_S:
+                nodes[report.node].append(report)
     for workers in nodes.values():
         workers.sort(key=lambda each: (each.number, each.started_ms))
     return sorted(nodes.values(), key=lambda workers: (workers[0].host, workers[0].port, workers[0].node))
-
-
-def _decoded(told: Iterable[bytes]) -> Iterable[WorkerReport]:
-    for each in told:
-        try:
-            yield msgspec.json.decode(each, type=WorkerReport)
-        except msgspec.DecodeError:
-            continue

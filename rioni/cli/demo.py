@@ -1,7 +1,7 @@
 """`rioni demo`: a year of real flights through a real broker, with every promise checked on the way."""
 
 import contextlib
-import http.client
+import logging
 import os
 import queue
 import re
@@ -16,11 +16,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
-import orjson
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from rioni.cli.demo_flights import DATASETS, FLIGHTS, OWNER, archive_and_query, batches, rows
+from rioni.client import Client, EventType, NotFound, Subscription
 from rioni.config.settings import Config
 from rioni.domain.access.addresses import host_and_port
 from rioni.domain.errors import Invalid, RioniError, Unavailable
@@ -28,7 +28,6 @@ from rioni.domain.timestamps import utc_text
 from rioni.operations import admin as admin_operations
 from rioni.operations import rebuild as rebuild_operations
 from rioni.operations.rebuild import Wanted
-from rioni.tools.api_client import refused
 
 
 PUBLISHERS = 4
@@ -64,59 +63,19 @@ def run(config: Config, *, exit_after: bool = False, flights: int | None = None)
     admin_operations.check_spark()
     tables = [rows(dataset, flights if dataset is FLIGHTS else None) for dataset in DATASETS]
     with _broker(config) as (server, served):
-        client = DemoClient(served)
-        _create(client)
-        console.print(f"Event types: {', '.join(dataset.event_type for dataset in DATASETS)}")
-        _publish(console, served, tables)
-        published = tables[DATASETS.index(FLIGHTS)]
-        _consume(console, served, client, published)
-        archive_and_query(console, f"http://{host_and_port(served.host, served.port)}", FLIGHTS.event_type, published)
+        base = f"http://{host_and_port(served.host, served.port)}"
+        with Client(base, token=lambda: None, timeout_s=STALLED_S, attempts=1) as client:
+            _create(client)
+            console.print(f"Event types: {', '.join(dataset.event_type for dataset in DATASETS)}")
+            _publish(console, client, tables)
+            published = tables[DATASETS.index(FLIGHTS)]
+            subscription = _consume(console, client, published)
+        archive_and_query(console, base, FLIGHTS.event_type, published)
         _audit(console, served)
         _rebuild(console, served)
         if not exit_after:
-            _leave_serving(console, served, client, server)
+            _leave_serving(console, base, subscription, server)
     console.print("The broker has ended.")
-
-
-class DemoClient:
-    """One connection to the broker; any status that the demo does not expect is an error."""
-
-    def __init__(self, config: Config) -> None:
-        self._connection = http.client.HTTPConnection(config.host, config.port, timeout=STALLED_S)
-
-    def call(self, method: str, path: str, body: Any = None, *, accept: Sequence[int] = (), **headers: str) -> Any:
-        """Make a request and return the JSON of the answer, None if it is empty.
-
-        Args:
-            method: the verb.
-            path: with the query.
-            body: bytes, or a value to send as JSON.
-            accept: statuses from 300 on that are fine.
-            headers: with `_` for `-`.
-
-        Raises:
-            RequestRefused: the broker answers with another status.
-        """
-        data = body if body is None or isinstance(body, bytes) else orjson.dumps(body)
-        sent = {"Content-Type": "application/json"} | {name.replace("_", "-"): text for name, text in headers.items()}
-        self._connection.request(method, path, data, sent)
-        response = self._connection.getresponse()
-        answer = response.read()
-        if response.status >= http.client.MULTIPLE_CHOICES and response.status not in accept:
-            raise refused(method, path, response, answer)
-        return orjson.loads(answer) if answer.startswith((b"{", b"[")) else None
-
-    def stream(self, path: str) -> http.client.HTTPResponse:
-        """Open a stream."""
-        self._connection.request("GET", path)
-        response = self._connection.getresponse()
-        if response.status != http.client.OK:
-            raise refused("GET", path, response, response.read())
-        return response
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._connection.close()
 
 
 @contextlib.contextmanager
@@ -128,6 +87,7 @@ def _broker(config: Config) -> Iterator[tuple[subprocess.Popen[str], Config]]:
     if config.log_level == "info":
         # Messages about streams that begin and end are no news here, and would be written between the progress bars.
         environment["RIONI_LOG_LEVEL"] = "warning"
+        logging.getLogger("rioni.client").setLevel(logging.WARNING)
     server = subprocess.Popen(command, start_new_session=True, env=environment, stderr=subprocess.PIPE, text=True)
     try:
         yield server, msgspec.structs.replace(config, port=_announced_port(server))
@@ -158,17 +118,17 @@ def _relay(server: subprocess.Popen[str], ports: queue.SimpleQueue[int | None]) 
     ports.put(None)
 
 
-def _create(client: DemoClient) -> None:
+def _create(client: Client) -> None:
     """Create the event types; those that an earlier demo has left are replaced."""
-    listing = client.call("GET", f"/subscriptions?owning_application={OWNER}&limit=1000")
-    for subscription in listing["items"]:
-        client.call("DELETE", f"/subscriptions/{subscription['id']}")
+    for subscription in client.subscriptions.list(owning_application=OWNER):
+        client.subscriptions.delete(subscription.id)
     for dataset in DATASETS:
-        client.call("DELETE", f"/event-types/{dataset.event_type}", accept=[404])
-        client.call("POST", "/event-types", dataset.definition())
+        with contextlib.suppress(NotFound):
+            client.event_types.delete(dataset.event_type)
+        client.event_types.create(EventType.of(dataset.definition()))
 
 
-def _publish(console: Console, config: Config, tables: list[list[dict[str, Any]]]) -> None:
+def _publish(console: Console, client: Client, tables: list[list[dict[str, Any]]]) -> None:
     total = sum(map(len, tables))
     now = utc_text(datetime.now(UTC))
     begin = time.monotonic()
@@ -176,14 +136,18 @@ def _publish(console: Console, config: Config, tables: list[list[dict[str, Any]]
         task = progress.add_task("Publishing", total=total)
 
         def publish(publisher: int) -> None:
-            client = DemoClient(config)
             for dataset, records in zip(DATASETS, tables, strict=True):
                 # One publisher has all events of a key, so that their order is the order of the table.
                 mine = [record for record in records if hash(record[dataset.key]) % PUBLISHERS == publisher]
                 for count, body in batches(dataset, mine, EVENTS_PER_BATCH, now):
-                    client.call("POST", f"/event-types/{dataset.event_type}/events", body)
+                    client.request(
+                        "POST",
+                        "/event-types/{name}/events",
+                        path={"name": dataset.event_type},
+                        content=body,
+                        headers={"Content-Type": "application/json"},
+                    )
                     progress.advance(task, count)
-            client.close()
 
         _in_parallel(publish, PUBLISHERS)
         progress.update(task, completed=total)
@@ -243,9 +207,16 @@ class Received:
                 self.partitions[partition] += 1
 
 
-def _consume(console: Console, config: Config, client: DemoClient, flights: list[dict[str, Any]]) -> None:
-    wanted = {"owning_application": OWNER, "event_types": [FLIGHTS.event_type], "read_from": "begin"}
-    path = f"/subscriptions/{client.call('POST', '/subscriptions', wanted)['id']}"
+def _consume(console: Console, client: Client, flights: list[dict[str, Any]]) -> str:
+    """Consume and commit every flight; returns the id of the subscription."""
+    wanted = Subscription(owning_application=OWNER, event_types=[FLIGHTS.event_type], read_from="begin")
+    subscription = client.subscriptions.create(wanted).id
+    consumers = [
+        client.subscription(
+            subscription, batch_limit=EVENTS_PER_BATCH, max_uncommitted_events=UNCOMMITTED_MAX, stream_timeout=600
+        )
+        for _ in range(CONSUMERS)
+    ]
     received, lags = Received(flights), [len(flights)]
     begin = time.monotonic()
     with _progress(console) as progress:
@@ -253,13 +224,21 @@ def _consume(console: Console, config: Config, client: DemoClient, flights: list
 
         def work(number: int) -> None:
             if number < CONSUMERS:
-                _read(config, path, received)
+                for batch in consumers[number].batches():
+                    received.add(batch.partition, [event.data for event in batch])
                 return
-            watch = DemoClient(config)
+            reached, reached_s = (received.missing, lags[-1]), time.monotonic()
             while received.missing or lags[-1]:
                 time.sleep(0.2)
-                lags.append(_lag(watch, path))
+                lags.append(_lag(client, subscription))
                 progress.update(task, completed=len(flights) - received.missing)
+                if (received.missing, lags[-1]) != reached:
+                    reached, reached_s = (received.missing, lags[-1]), time.monotonic()
+                elif time.monotonic() - reached_s > STALLED_S:
+                    raise Demo(f"{received.missing:,} events have not come within {STALLED_S} s")
+                if not received.missing:
+                    for consumer in consumers:
+                        consumer.stop()
 
         _in_parallel(work, CONSUMERS + 1)
         progress.update(task, completed=len(flights))
@@ -273,32 +252,12 @@ def _consume(console: Console, config: Config, client: DemoClient, flights: list
     for partition, count in sorted(received.partitions.items()):
         console.print(f"  partition {partition} {'█' * round(40 * count / most):<40} {count:>8,}")
     console.print(f"Nothing is missing, order holds for every aircraft ({received.redelivered:,} events redelivered)")
+    return subscription
 
 
-def _read(config: Config, path: str, received: Received) -> None:
-    """Consume and commit until every flight has come."""
-    committer = DemoClient(config)
-    query = f"batch_limit={EVENTS_PER_BATCH}&max_uncommitted_events={UNCOMMITTED_MAX}&batch_flush_timeout=1"
-    last = time.monotonic()
-    while received.missing:
-        connection = DemoClient(config)
-        response = connection.stream(f"{path}/events?{query}&stream_timeout=600")
-        stream_id = response.headers["X-Nakadi-StreamId"]
-        while received.missing and (line := response.readline()):
-            batch = orjson.loads(line)
-            if events := batch.get("events"):
-                received.add(batch["cursor"]["partition"], events)
-                cursors = {"items": [batch["cursor"]]}
-                committer.call("POST", f"{path}/cursors", cursors, X_Nakadi_StreamId=stream_id)
-                last = time.monotonic()
-            elif time.monotonic() - last > STALLED_S:
-                raise Demo(f"{received.missing:,} events have not come within {STALLED_S} s")
-        connection.close()
-
-
-def _lag(client: DemoClient, path: str) -> int:
-    stats = client.call("GET", f"{path}/stats")
-    return sum(partition.get("unconsumed_events", 0) for item in stats["items"] for partition in item["partitions"])
+def _lag(client: Client, subscription: str) -> int:
+    stats = client.subscriptions.stats(subscription)
+    return sum(partition.unconsumed_events or 0 for each in stats for partition in each.partitions)
 
 
 def _sparkline(values: Sequence[int], width: int = 40) -> str:
@@ -335,18 +294,14 @@ def _rebuild(console: Console, config: Config) -> None:
     )
 
 
-def _leave_serving(console: Console, config: Config, client: DemoClient, server: subprocess.Popen[str]) -> None:
-    base = f"http://{host_and_port(config.host, config.port)}"
-    listing = client.call("GET", f"/subscriptions?owning_application={OWNER}")
-    client.close()
-    stats = f"{base}/subscriptions/{listing['items'][0]['id']}/stats"
+def _leave_serving(console: Console, base: str, subscription: str, server: subprocess.Popen[str]) -> None:
     console.print("\nThe broker goes on serving; Ctrl-C ends it. Try:")
     events = f"{base}/event-types/{FLIGHTS.event_type}/events?batch_limit=2&stream_limit=4"
     cursors = '[{"partition":"0","offset":"BEGIN"}]'
     for line in (
         f"curl {base}/event-types/{FLIGHTS.event_type}/partitions",
         f"curl -H 'X-Nakadi-Cursors: {cursors}' '{events}'",
-        f"curl {stats}",
+        f"curl {base}/subscriptions/{subscription}/stats",
     ):
         console.print(f"  {line}", highlight=False, markup=False)
     with contextlib.suppress(KeyboardInterrupt):

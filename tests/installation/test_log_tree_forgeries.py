@@ -32,7 +32,6 @@ from rioni.server.log_tree import build_checkpoint_signer
 from rioni.server.startup import prepare_startup
 from rioni.storage.log.verification import verify
 from rioni.storage.sql.read_only import read_only_engine
-from rioni.tools.load_client import Server
 from tests.support.builders import event_type_spec, subscription_spec
 from tests.support.forged_log import COLUMNS, ForgedLog, Rows, rechained, structural_changes
 from tests.support.shown_log import ShownLog
@@ -94,19 +93,15 @@ class Attacked:
     @property
     def verifier(self):
         """The verifier key of the log."""
-        return witness_tool.parse_verifier(
-            ShownLog([], self.seen.checkpoint.origin, self.key).call_text(None, "/log/key")
-        )
+        return witness_tool.parse_verifier(ShownLog([], self.seen.checkpoint.origin, self.key).verifier)
 
-    def by_witness(self, rows: Rows, monkeypatch: pytest.MonkeyPatch) -> bool:
+    def by_witness(self, rows: Rows) -> bool:
         """Whether a witness that has seen the checkpoint refuses a broker that signs these entries."""
         log = ShownLog([leaf(tuple(row[:-1])) for row in rows], self.seen.checkpoint.origin, self.key)
-        monkeypatch.setattr(witness_tool, "call", log.call)
-        monkeypatch.setattr(witness_tool, "call_text", log.call_text)
         state = self._folder / "state"
         state.write_text(json.dumps({"log_key": str(self.verifier), "checkpoint": str(self.seen.note)}))
         try:
-            witness(Server("http://127.0.0.1:1"), state, "example.com/witness", self.key, None)
+            witness(log.client, state, "example.com/witness", self.key, None)
         except ForkedLog:
             assert log.cosigned == 0
             assert str(self.seen.note) == json.loads(state.read_bytes())["checkpoint"]
@@ -149,12 +144,12 @@ def attacked(module_attacked: Attacked) -> Iterator[Attacked]:
     module_attacked.log.restore()
 
 
-def test_the_log_as_it_was_written_is_accepted_by_all(attacked, monkeypatch):
+def test_the_log_as_it_was_written_is_accepted_by_all(attacked):
     assert len(attacked.rows) == ALL
     assert attacked.seen.checkpoint.size == SEEN
     assert attacked.by_chain() == attacked.by_checkpoint() == attacked.by_command() == []
     assert attacked.by_export(attacked.rows) == []
-    assert not attacked.by_witness(attacked.rows, monkeypatch)
+    assert not attacked.by_witness(attacked.rows)
     assert parse_note((attacked.data / "seen").read_bytes()) == attacked.seen.note
 
 
@@ -209,17 +204,17 @@ def other(value: object) -> object:
 
 
 @pytest.mark.parametrize("column", COLUMNS[1:-1])
-def test_every_changed_field_is_found_though_the_chain_was_computed_again(attacked, monkeypatch, column):
+def test_every_changed_field_is_found_though_the_chain_was_computed_again(attacked, column):
     at = COLUMNS.index(column)
     for number in range(ALL):
         rows = attacked.log.rows
         rows[number][at] = other(rows[number][at])
         covered = number < SEEN
-        check_forged(attacked, rechained(rows), monkeypatch, covered=covered)
+        check_forged(attacked, rechained(rows), covered=covered)
 
 
 @pytest.mark.parametrize("name", STRUCTURAL)
-def test_every_removed_added_and_moved_entry_is_found(attacked, monkeypatch, name):
+def test_every_removed_added_and_moved_entry_is_found(attacked, name):
     rows = STRUCTURAL[name](attacked.log.rows)
     for position, row in enumerate(rows, 1):
         row[0] = position
@@ -227,15 +222,15 @@ def test_every_removed_added_and_moved_entry_is_found(attacked, monkeypatch, nam
     assert attacked.by_chain()
     forged = rechained(rows)
     covered = [row[1:-1] for row in forged[:SEEN]] != [row[1:-1] for row in attacked.rows[:SEEN]]
-    check_forged(attacked, forged, monkeypatch, covered=covered)
+    check_forged(attacked, forged, covered=covered)
 
 
-def check_forged(attacked: Attacked, rows: Rows, monkeypatch: pytest.MonkeyPatch, *, covered: bool) -> None:
+def check_forged(attacked: Attacked, rows: Rows, *, covered: bool) -> None:
     """Check that all who have seen the checkpoint refuse a forged log, and that what came later is not blamed on it."""
     attacked.log.write(rows)
     assert bool(attacked.by_checkpoint()) == covered
     assert bool(attacked.by_export(rows)) == covered
-    assert attacked.by_witness(rows, monkeypatch) == covered
+    assert attacked.by_witness(rows) == covered
 
 
 FOREIGN = [0, -1, 2**31, 2**62, 1.5, "", "x", b"", b"1", b"\xff\xfe"]

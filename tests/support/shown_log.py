@@ -2,19 +2,20 @@
 
 import base64
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
 
+import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from rioni.domain.errors import Unavailable
+from rioni.client import ConsistencyProof, UnexpectedAnswer, VerifierKey
 from rioni.domain.transparency.checkpoint import Checkpoint
 from rioni.domain.transparency.signed_note import Note, sign, verifier_of
 from tests.support import rfc9162
 
 
 class ShownLog:
-    """Answers the requests of `rioni.cli.broker.witnessing` in its place of `call` and `call_text`."""
+    """A log that a broker shows; `client` is a client of this broker, which has no other part."""
 
     def __init__(self, leaves: Sequence[bytes], name: str, key: Ed25519PrivateKey) -> None:
         self.leaves, self.name, self.key = list(leaves), name, key
@@ -23,7 +24,7 @@ class ShownLog:
         self.note: str | None = None
         """The checkpoint shown, if not the right one."""
         self.cosigned = 0
-        self.keys = [{"verifier": str(verifier_of(name, key)), "signature": ""}]
+        self.keys = [{"verifier": self.verifier, "signature": ""}]
 
     @property
     def root(self) -> bytes:
@@ -35,31 +36,37 @@ class ShownLog:
         shown = Checkpoint(self.name, len(self.leaves) if size is None else size, self.root if root is None else root)
         return str(Note(str(shown), (sign(str(shown), self.name, self.key),)))
 
-    def call_text(self, _server: object, path: str) -> str:
-        """The key or the checkpoint."""
-        if path == "/log/key":
-            return f"{verifier_of(self.name, self.key)}\n"
-        assert path == "/log/checkpoint"
-        return self.note or self.checkpoint()
+    @property
+    def verifier(self) -> str:
+        """The verifier key of the log."""
+        return str(verifier_of(self.name, self.key))
 
-    def call(
-        self, _server: object, method: str, path: str, body: Any = None, *, accept: tuple[int, ...] = ()
-    ) -> tuple[int, Any]:
-        """A proof of consistency as a broker makes it, or what takes its place; cosignatures are counted."""
-        if method == "POST":
-            assert body
-            assert accept
-            self.cosigned += 1
-            return 200, {"cosignatures": 1}
-        if path == "/log/keys":
-            return 200, {"keys": self.keys}
-        query = {name: int(value) for name, (value,) in parse_qs(urlsplit(path).query).items()}
-        if query["second"] > len(self.leaves):
-            raise Unavailable("422")
-        proof = rfc9162.proof(query["first"], self.leaves[: query["second"]])
-        if self.proof is not None:
-            return 200, self.proof(proof)
-        return 200, {**query, "hashes": encoded(proof)}
+    @property
+    def client(self) -> Any:
+        """A client whose requests this log answers."""
+        log = SimpleNamespace(
+            key=lambda: self.verifier,
+            keys=lambda: [VerifierKey(**each) for each in self.keys],
+            checkpoint=lambda: self.note or self.checkpoint(),
+            cosign=self._cosign,
+            consistency=self._consistency,
+        )
+        return SimpleNamespace(url="http://127.0.0.1:1", log=log)
+
+    def _cosign(self, note: str) -> int:
+        assert note
+        self.cosigned += 1
+        return 1
+
+    def _consistency(self, first: int, *, second: int) -> ConsistencyProof:
+        if second > len(self.leaves):
+            raise UnexpectedAnswer("422")
+        proof = rfc9162.proof(first, self.leaves[:second])
+        answer = {"hashes": encoded(proof)} if self.proof is None else self.proof(proof)
+        try:
+            return msgspec.convert({"first": first, "second": second, **answer}, ConsistencyProof)
+        except (msgspec.ValidationError, TypeError) as ex:
+            raise UnexpectedAnswer(str(ex)) from ex
 
 
 def encoded(hashes: Sequence[bytes]) -> list[str]:

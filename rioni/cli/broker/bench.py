@@ -10,8 +10,8 @@ from urllib.parse import quote
 import msgspec
 import orjson
 
+from rioni.client import Client, EventType, NotFound, Subscription
 from rioni.domain.errors import Invalid, Malformed
-from rioni.tools.api_client import call
 from rioni.tools.load_client import LOST, LoadConnection, Loop, Server
 from rioni.tools.load_report import OK_STATUSES, Report
 
@@ -65,15 +65,19 @@ class Consume(msgspec.Struct, frozen=True, kw_only=True):
 # --- Publishing ---
 
 
-def publish(plan: Publish) -> Report:
+def publish(plan: Publish, client: Client) -> Report:
     """Publish until the time or the number of requests is reached; blocks that long.
+
+    Args:
+        plan: what to publish, and for how long.
+        client: of the server, for requests that are not measured.
 
     Raises:
         Invalid: the URL is not one, or the event type is of another category.
-        Unavailable: the server can't be reached or refuses the event type.
+        ClientError: the server can't be reached or refuses the event type.
     """
     server = Server(plan.url, plan.token, plan.ca_certificate)
-    _ensure_event_type(server, plan)
+    _ensure_event_type(client, plan)
     bodies = Bodies(plan.category, plan.batch, plan.size)
     report = Report("published", "requests")
     loop = Loop()
@@ -167,15 +171,17 @@ def _path(event_type: str) -> str:
     return f"/event-types/{quote(event_type, safe='')}"
 
 
-def _ensure_event_type(server: Server, plan: Publish) -> None:
-    path = _path(plan.event_type)
-    status, answer = call(server, "GET", path, accept=(404,))
-    if status in OK_STATUSES:
-        if (category := answer.get("category")) != plan.category:
-            raise Invalid(
-                f"{plan.event_type} has the category {category}: name it with --category, or another event type."
-            )
+def _ensure_event_type(client: Client, plan: Publish) -> None:
+    try:
+        category = client.event_types.get(plan.event_type).category
+    except NotFound:
+        client.event_types.create(_event_type(plan))
         return
+    if category != plan.category:
+        raise Invalid(f"{plan.event_type} has the category {category}: name it with --category, or another event type.")
+
+
+def _event_type(plan: Publish) -> EventType:
     schema = {"type": "object", "properties": {"id": {"type": "string"}, **_PAYLOAD}, "required": ["number"]}
     load = {"messages_per_minute": 1_000_000, "message_size": max(plan.size, 1)}
     definition = {
@@ -186,28 +192,32 @@ def _ensure_event_type(server: Server, plan: Publish) -> None:
         "default_statistic": load | {"read_parallelism": PARTITIONS, "write_parallelism": PARTITIONS},
         "schema": {"type": "json_schema", "schema": orjson.dumps(schema).decode()},
     }
-    call(server, "POST", "/event-types", definition)
+    return EventType.of(definition)
 
 
 # --- Consuming ---
 
 
-def consume(plan: Consume) -> Report:
+def consume(plan: Consume, client: Client) -> Report:
     """Consume through a new subscription until the time or the number of events is reached; blocks that long.
+
+    Args:
+        plan: what to consume, and for how long.
+        client: of the server, for requests that are not measured.
 
     Raises:
         Invalid: the URL is not one.
-        Unavailable: the server can't be reached or refuses the subscription.
+        ClientError: the server can't be reached or refuses the subscription.
     """
     server = Server(plan.url, plan.token, plan.ca_certificate)
-    wanted = {
-        "owning_application": OWNER,
-        "consumer_group": secrets.token_hex(8),
-        "event_types": [plan.event_type],
-        "read_from": plan.read_from,
-    }
-    _, subscription = call(server, "POST", "/subscriptions", wanted)
-    path = f"/subscriptions/{subscription['id']}"
+    wanted = Subscription(
+        owning_application=OWNER,
+        consumer_group=secrets.token_hex(8),
+        event_types=[plan.event_type],
+        read_from=plan.read_from,
+    )
+    subscription = client.subscriptions.create(wanted)
+    path = f"/subscriptions/{subscription.id}"
     report = Report("consumed", "commits")
     events_max = math.inf if plan.events is None else plan.events
     received = ReceivedEvents(report)
@@ -223,7 +233,7 @@ def consume(plan: Consume) -> Report:
         loop.run(time.monotonic() + GRACE_S, lambda: all(stream.committed for stream in streams))
     finally:
         loop.close()
-        call(server, "DELETE", path)
+        client.subscriptions.delete(subscription.id)
     return report
 
 

@@ -74,7 +74,7 @@ def bench_publish(
         requests=requests,
         keys=idempotency_keys,
     )
-    _report(load.publish(plan), json=session.output.json)
+    _report(load.publish(plan, session.client), json=session.output.json)
 
 
 @app.command("consume", epilog="Example: rioni bench consume --connections 2 --read-from begin --events 1000000")
@@ -108,7 +108,7 @@ def bench_consume(
         seconds=seconds,
         events=events,
     )
-    _report(load.consume(plan), json=session.output.json)
+    _report(load.consume(plan, session.client), json=session.output.json)
 
 
 def _server(session: Session) -> dict[str, Any]:

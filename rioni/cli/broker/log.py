@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rioni.cli.connections import completions
-from rioni.cli.connections.connection import server
 from rioni.cli.connections.session import Session, connected
 from rioni.cli.options import SECONDS_MAX, log_time
 from rioni.cli.terminal.ending import FOUND
-from rioni.cli.terminal.output import Output, say, write_file
+from rioni.cli.terminal.output import Output, as_sentence, say, write_file
 from rioni.cli.terminal.tables import actor_of
 from rioni.domain.errors import Invalid
 from rioni.files.plain import read_file
@@ -261,6 +260,7 @@ def witness(
     """
     from rioni.cli.broker.witnessing import ForkedLog
     from rioni.cli.broker.witnessing import witness as check
+    from rioni.client import ClientError
     from rioni.domain.errors import Malformed, Unavailable
     from rioni.domain.transparency.signed_note import COSIGNATURE, parse_verifier, verifier_of
     from rioni.operations.checkpoints import witness_key
@@ -272,14 +272,14 @@ def witness(
         session.output.note(f"This witness is {verifier_of(name, private, COSIGNATURE)}")
     while True:
         try:
-            seen = check(server(session.connection), state, name, private, log_key)
+            seen = check(session.client, state, name, private, log_key)
         except ForkedLog as ex:
             say(f"{ex} Nothing was cosigned.", err=True)
             raise typer.Exit(FOUND) from ex
-        except (Unavailable, Malformed) as ex:
+        except (Unavailable, Malformed, ClientError) as ex:
             if every is None:
                 raise
-            session.output.note(f"{ex} It is tried again in {every:g} seconds.")
+            session.output.note(f"{as_sentence(str(ex))} It is tried again in {every:g} seconds.")
             time.sleep(every)
             continue
         _report(session.output, seen)

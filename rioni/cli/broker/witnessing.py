@@ -8,11 +8,12 @@ import contextlib
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from rioni.client import Client, Conflict, Forbidden, Unprocessable
 from rioni.domain.errors import Invalid, Malformed, RioniError, Unavailable
 from rioni.domain.transparency.checkpoint import Checkpoint, parse_checkpoint
 from rioni.domain.transparency.log_keys import LogKey, successors
@@ -20,9 +21,6 @@ from rioni.domain.transparency.merkle_tree import EMPTY_ROOT, InvalidProof, veri
 from rioni.domain.transparency.signed_note import Note, Verifier, cosign, parse_note, parse_verifier, verified
 from rioni.files.locks import open_lock, try_lock
 from rioni.files.plain import edited, read_file
-from rioni.tools.api_client import call, call_text
-from rioni.tools.load_client import Server
-from rioni.tools.load_report import OK_STATUSES
 
 
 KEYS_MAX = 10_000
@@ -51,26 +49,15 @@ class Seen(NamedTuple):
     """The verifier key of the log, if it was changed since; keys before have signed it."""
 
 
-class _Key(msgspec.Struct, frozen=True):
-    verifier: str
-    signature: str
-
-
-class KeysAnswer(msgspec.Struct, frozen=True):
-    """The response of `GET /log/keys`."""
-
-    keys: Annotated[list[_Key], msgspec.Meta(max_length=KEYS_MAX)]
-
-
 class ForkedLog(RioniError):
     """The log does not extend the checkpoint that was seen before. Nothing was cosigned."""
 
 
-def witness(server: Server, file: Path, name: str, key: Ed25519PrivateKey, log_key: str | None) -> Seen:
+def witness(client: Client, file: Path, name: str, key: Ed25519PrivateKey, log_key: str | None) -> Seen:
     """Fetch the checkpoint of a broker, check it against the last one, cosign it, and send the cosignature.
 
     Args:
-        server: the broker.
+        client: of the broker.
         file: with the state; made at the first time.
         name: of the witness.
         key: of the witness.
@@ -80,10 +67,11 @@ def witness(server: Server, file: Path, name: str, key: Ed25519PrivateKey, log_k
     Raises:
         ForkedLog: the log was cut, changed, or is another one.
         Malformed: a signature is wrong, or what the broker answers or the state holds can't be read.
-        Unavailable: the broker can't be reached, or the state can't be read or written.
+        Unavailable: the state can't be read or written.
+        ClientError: the broker does not answer as it should.
     """
     with _alone(file):
-        return _round(server, file, name, key, log_key)
+        return _round(client, file, name, key, log_key)
 
 
 @contextlib.contextmanager
@@ -100,57 +88,58 @@ def _alone(file: Path) -> Iterator[None]:
         yield
 
 
-def _round(server: Server, file: Path, name: str, key: Ed25519PrivateKey, log_key: str | None) -> Seen:
+def _round(client: Client, file: Path, name: str, key: Ed25519PrivateKey, log_key: str | None) -> Seen:
     state = _read(file)
-    known = log_key or (state.log_key if state else call_text(server, "/log/key").strip())
-    note = parse_note(call_text(server, "/log/checkpoint").encode())
+    known = log_key or (state.log_key if state else client.log.key())
+    note = parse_note(client.log.checkpoint().encode())
     checkpoint = parse_checkpoint(note.text)
-    verifier = _signer(server, note, parse_verifier(known))
+    verifier = _signer(client, note, parse_verifier(known))
     if checkpoint.origin != verifier.name:
-        raise Malformed(f"The checkpoint of {server.url} is one of {checkpoint.origin}, and signed by {verifier.name}.")
+        raise Malformed(f"The checkpoint of {client.url} is one of {checkpoint.origin}, and signed by {verifier.name}.")
     before = parse_checkpoint(parse_note(state.checkpoint.encode()).text) if state else None
     if before is not None:
-        _check(server, before, checkpoint)
+        _check(client, before, checkpoint)
     cosignature = cosign(note.text, name, key, int(time.time()))
     signed = Note(note.text, (*(each for each in note.signatures if each.name == verifier.name), cosignature))
     _write(file, State(str(verifier), str(signed)))
-    status, _ = call(server, "POST", "/log/cosignatures", {"note": str(signed)}, accept=(403, 409, 422))
+    accepted = True
+    try:
+        client.log.cosign(str(signed))
+    except (Forbidden, Conflict, Unprocessable):
+        accepted = False
     return Seen(
         before.size if before else 0,
         checkpoint,
         signed,
-        accepted=status in OK_STATUSES,
+        accepted=accepted,
         new_key=None if str(verifier) == known else str(verifier),
     )
 
 
-def _signer(server: Server, note: Note, known: Verifier) -> Verifier:
+def _signer(client: Client, note: Note, known: Verifier) -> Verifier:
     """The key that has signed a note: the known one, or the last one that follows it by signatures."""
     if known in verified(note, [known]):
         return known
-    answer = call(server, "GET", "/log/keys")[1]
-    try:
-        keys = msgspec.convert(answer, KeysAnswer).keys
-    except msgspec.ValidationError as ex:
-        raise Malformed(f"The keys of {server.url} can't be read: {ex}") from ex
+    keys = client.log.keys()
+    if len(keys) > KEYS_MAX:
+        raise Malformed(f"The broker at {client.url} has {len(keys):,} keys; there are at most {KEYS_MAX:,}.")
     *_, last = successors(known, [LogKey(parse_verifier(each.verifier), each.signature) for each in keys])
     if last not in verified(note, [last]):
         raise Malformed(
-            f"The checkpoint of {server.url} is not signed by {last}, nor by a key that this one has signed. If the "
+            f"The checkpoint of {client.url} is not signed by {last}, nor by a key that this one has signed. If the "
             "operators of the broker say that they have lost the key, name the new one: --log-key."
         )
     return last
 
 
-def _check(server: Server, before: Checkpoint, now: Checkpoint) -> None:
+def _check(client: Client, before: Checkpoint, now: Checkpoint) -> None:
     if before.origin != now.origin:
         raise ForkedLog(f"This is another log: {now.origin}, and it was {before.origin}.")
     if now.size < before.size:
         raise ForkedLog(f"The log had {before.size} entries and has {now.size} now: it was cut.")
     hashes: list[bytes] = []
     if 0 < before.size < now.size:
-        path = f"/log/proof/consistency?first={before.size}&second={now.size}"
-        hashes = [_decoded(each) for each in _list(call(server, "GET", path)[1])]
+        hashes = [_decoded(each) for each in client.log.consistency(before.size, second=now.size).hashes]
     try:
         if before.size:
             verify_consistency(before.size, now.size, before.root, now.root, hashes)
@@ -158,13 +147,6 @@ def _check(server: Server, before: Checkpoint, now: Checkpoint) -> None:
             raise InvalidProof("The empty log has another root.")
     except Invalid as ex:
         raise ForkedLog(f"The log of {now.size} entries does not extend the one of {before.size}: {ex}") from ex
-
-
-def _list(answer: Any) -> list[str]:
-    found = answer.get("hashes") if isinstance(answer, dict) else None
-    if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
-        raise Malformed("The answer of the broker is not a proof of consistency.")
-    return found
 
 
 def _decoded(text: str) -> bytes:

@@ -3,12 +3,12 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from rioni.cli.broker.witnessing import ForkedLog, State, witness
+from rioni.client import Client
 from rioni.config.settings import Config
 from rioni.domain.errors import Malformed, Unavailable
 from rioni.domain.transparency.signed_note import COSIGNATURE, parse_note, verified, verifier_of
 from rioni.files.locks import try_lock
 from rioni.operations.checkpoints import rotate_key
-from rioni.tools.load_client import Server
 from tests.support.server import running_server
 
 
@@ -26,7 +26,8 @@ def server(tmp_path_factory):
 
 
 def seen(server, file, log_key=None):
-    return witness(Server(server.url), file, NAME, KEY, log_key)
+    with Client(server.url) as client:
+        return witness(client, file, NAME, KEY, log_key)
 
 
 def test_a_witness_cosigns_a_log_that_is_extended(server, tmp_path):

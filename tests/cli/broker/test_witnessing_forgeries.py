@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from rioni.cli.broker import witnessing as tool
 from rioni.cli.broker.witnessing import ForkedLog, witness
+from rioni.client import ClientError
 from rioni.domain.errors import Malformed
 from rioni.domain.transparency.log_keys import sign_successor
 from rioni.domain.transparency.signed_note import Note, parse_note, sign, verifier_of
-from rioni.tools.load_client import Server
 from tests.support import rfc9162
 from tests.support.forgeries import ZERO, forged_proofs
 from tests.support.shown_log import ShownLog, encoded
@@ -26,19 +25,17 @@ SIZES = [(1, 2), (2, 3), (3, 8), (4, 8), (4, 9), (5, 9), (7, 8), (8, 9), (9, 10)
 
 
 @pytest.fixture
-def refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int, ShownLog], bool]:
+def refused(tmp_path: Path) -> Callable[[int, ShownLog], bool]:
     """Returns whether a witness that has seen the first `seen` leaves refuses a log, and keeps its state then."""
 
     def refused(seen: int, log: ShownLog) -> bool:
-        monkeypatch.setattr(tool, "call", log.call)
-        monkeypatch.setattr(tool, "call_text", log.call_text)
         file = tmp_path / "state"
         state = {"log_key": str(verifier_of(NAME, KEY)), "checkpoint": ShownLog(LEAVES[:seen], NAME, KEY).checkpoint()}
         file.write_text(json.dumps(state))
         before = log.cosigned
         try:
-            witness(Server("http://127.0.0.1:1"), file, "example.com/witness", WITNESS, None)
-        except (ForkedLog, Malformed):
+            witness(log.client, file, "example.com/witness", WITNESS, None)
+        except (ForkedLog, Malformed, ClientError):
             assert log.cosigned == before
             assert json.loads(file.read_bytes()) == state
             return True

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from rioni.commands.context import Outside
-from rioni.commands.schemas import EvolvedSchema, check_submitted_schema
+from rioni.commands.schemas import EvolvedSchema
 from rioni.commands.timelines.timelines import topics_to_delete
 from rioni.commands.timelines.topics import abandon, end_topic_creation, start_topic_creation
 from rioni.commands.unit_of_work import UnitOfWork
@@ -22,6 +22,7 @@ from rioni.domain.event_types.event_type import (
     SchemaAdded,
     SubmittedSchema,
 )
+from rioni.domain.schema_changes import check_submitted_schema
 from rioni.domain.subscriptions.subscription import Subscription, SubscriptionDeleted, SubscriptionKeyReleased
 from rioni.domain.timelines.timeline import FIRST_ORDER, Timeline, TimelineOpened, TimelinesDeleted
 

@@ -25,6 +25,7 @@ from rioni.domain.ports.host import Clock, ThreadPool
 from rioni.domain.ports.interprocess import LOG_KEY
 from rioni.domain.system.storages import StorageEntry
 from rioni.domain.timestamps import rfc3339
+from rioni.files.signing_key import load_key
 from rioni.installation.adapters import Adapters, opened_adapters
 from rioni.installation.database import database_engine, reading_models
 from rioni.installation.from_config import auditors, default_admin, first_storage, key_file, limits_of
@@ -38,7 +39,6 @@ from rioni.projections.registry import MemoryRegistry
 from rioni.storage.clock import SystemClock
 from rioni.storage.embedded.data_directory import DataDirectory
 from rioni.storage.log.event_log import SqlEventLog
-from rioni.storage.signing_key import load_key
 
 
 # --- Builds the shared infrastructure of a worker: log, registry, adapters and command bus ---

@@ -14,10 +14,10 @@ from rioni.domain.transparency.log_keys import LogKey, check_successor, successo
 from rioni.domain.transparency.merkle_tree import TILE_WIDTH, Frontier, leaf_hash, subtree_hash
 from rioni.domain.transparency.signed_note import Note, Verifier, parse_note, verified, verifier_of
 from rioni.files.plain import read_file
+from rioni.files.signing_key import load_signing_key
 from rioni.projections import log_tree
 from rioni.sql.log_tables import LOG_TILES
 from rioni.storage.log.segments import map_ranges
-from rioni.storage.signing_key import load_signing_key
 from rioni.storage.sql.engines import reading
 from rioni.storage.sql.read_only import any_text
 

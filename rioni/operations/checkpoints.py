@@ -24,6 +24,7 @@ from rioni.domain.transparency.log_keys import LogKey, SigningKey, sign_successo
 from rioni.domain.transparency.merkle_tree import inclusion_proof, verify_consistency
 from rioni.domain.transparency.signed_note import Note, Verifier, parse_verifier, sign, verifier_of
 from rioni.files.plain import private_umask
+from rioni.files.signing_key import load_key, replace_key
 from rioni.installation.database import opened_for_reading, reading_models
 from rioni.installation.from_config import key_file
 from rioni.installation.log_tree import known_keys, read_checkpoint, signature_findings
@@ -34,7 +35,6 @@ from rioni.projections.log_tree import LogTree, leaves
 from rioni.projections.queries import audit_log
 from rioni.projections.queries.audit_log import AuditFilter
 from rioni.sql.log_tables import LOG
-from rioni.storage.signing_key import load_key, replace_key
 from rioni.storage.sql.engines import reading
 
 
@@ -151,11 +151,6 @@ def rotate_key(config: Config, *, lost: bool) -> Verifier:
         )
     replace_key(path, SigningKey(new, sign_successor(present, key, after)))
     return after
-
-
-def witness_key(path: Path) -> Ed25519PrivateKey:
-    """Read the key of a witness, made if it is missing; raises Unavailable as `load_key`."""
-    return load_key(path)
 
 
 @contextlib.contextmanager

@@ -10,11 +10,11 @@ from rioni.commands.system.checkpoint_signer import CheckpointSigner, SignedLog
 from rioni.config.settings import Config
 from rioni.domain.errors import Unavailable
 from rioni.domain.transparency.signed_note import Verifier, parse_verifier
+from rioni.files.signing_key import load_signing_key
 from rioni.installation.from_config import key_file
 from rioni.installation.infrastructure import Infrastructure
 from rioni.projections import log_tree
 from rioni.projections.log_tree import next_tile, store_tile
-from rioni.storage.signing_key import load_signing_key
 from rioni.storage.sql.cosignatures import SqlCosignatures
 from rioni.storage.sql.engines import reading, writing
 from rioni.storage.sql.store_marks import installation_id

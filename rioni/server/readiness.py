@@ -12,13 +12,13 @@ from rioni.domain.ports.host import Examined, Health, examine
 from rioni.domain.system.storages import EMBEDDED, KAFKA, StorageEntry
 from rioni.domain.system.system_events import AUDIT_LOG
 from rioni.domain.timestamps import milliseconds, rfc3339
+from rioni.files.signing_key import load_signing_key
 from rioni.http.health_checks import Look
 from rioni.installation.from_config import NO_SHARED_KEY, key_file
 from rioni.installation.infrastructure import Infrastructure
 from rioni.installation.log_tree import key_file_findings
 from rioni.storage.clock import STEADY
 from rioni.storage.log.event_log import CLOCK_BEHIND_MAX_MS
-from rioni.storage.signing_key import load_signing_key
 from rioni.storage.sql.database_locks import DatabaseLease
 from rioni.storage.sql.store_marks import write_marks
 

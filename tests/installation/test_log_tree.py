@@ -24,6 +24,7 @@ from rioni.domain.transparency.signed_note import (
     verified,
     verifier_of,
 )
+from rioni.files.signing_key import load_key
 from rioni.installation.infrastructure import build_infrastructure
 from rioni.operations import admin as admin_operations
 from rioni.operations import checkpoints as checkpoint_operations
@@ -143,7 +144,7 @@ def test_a_rewritten_log_does_not_fit(data, change, finding):
 def signing_verifier(data: Path):
     """The verifier key of the broker, from its own file: the log may name another one by now."""
     origin = parse_checkpoint(parse_note((data / "seen").read_bytes()).text).origin
-    return verifier_of(origin, checkpoint_operations.witness_key(data / "log-signing.key"))
+    return verifier_of(origin, load_key(data / "log-signing.key"))
 
 
 @pytest.mark.parametrize("change", [

@@ -22,11 +22,11 @@ from rioni.config.settings import Config
 from rioni.domain.aggregates import TOPICS
 from rioni.domain.transparency.checkpoint import leaf
 from rioni.domain.transparency.signed_note import parse_note
+from rioni.files.signing_key import load_key
 from rioni.installation.database import database_url
 from rioni.installation.infrastructure import build_infrastructure
 from rioni.installation.log_tree import SeenCheckpoint, read_checkpoint, tree_findings
 from rioni.operations import admin as admin_operations
-from rioni.operations import checkpoints as checkpoint_operations
 from rioni.operations import verify_export
 from rioni.server.log_tree import build_checkpoint_signer
 from rioni.server.startup import prepare_startup
@@ -49,7 +49,7 @@ class Attacked:
     def __init__(self, data: Path, log: ForgedLog, engine: Engine, folder: Path) -> None:
         self.data, self.log, self._engine, self._folder = data, log, engine, folder
         self.seen: SeenCheckpoint = read_checkpoint(data / "seen")
-        self.key = checkpoint_operations.witness_key(data / "log-signing.key")
+        self.key = load_key(data / "log-signing.key")
         self.rows = log.rows
 
     def by_chain(self) -> list[str]:

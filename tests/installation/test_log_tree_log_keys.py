@@ -11,6 +11,7 @@ from rioni.config.settings import Config
 from rioni.domain.errors import Conflict, NotFound, Unavailable
 from rioni.domain.transparency.checkpoint import parse_checkpoint
 from rioni.domain.transparency.signed_note import Note, Verifier, verified, verifier_of
+from rioni.files.signing_key import load_key
 from rioni.installation.from_config import key_file
 from rioni.installation.infrastructure import build_infrastructure
 from rioni.operations import admin as admin_operations
@@ -19,7 +20,6 @@ from rioni.operations.checkpoints import checkpoint, export, rotate_key
 from rioni.projections.queries.audit_log import AuditFilter
 from rioni.server.log_tree import build_checkpoint_signer
 from rioni.server.startup import prepare_startup
-from rioni.storage.signing_key import load_key
 
 
 class Broker:

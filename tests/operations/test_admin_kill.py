@@ -8,12 +8,12 @@ import pytest
 from rioni.config.settings import Config
 from rioni.domain.errors import Conflict, RioniError
 from rioni.domain.transparency.signed_note import Note, verified, verifier_of
+from rioni.files.signing_key import load_key
 from rioni.installation.acceptance import accept_loss
 from rioni.installation.from_config import key_file
 from rioni.operations import admin as admin_operations
 from rioni.operations.checkpoints import rotate_key
 from rioni.server.log_tree import build_checkpoint_signer
-from rioni.storage.signing_key import load_key
 from tests.installation.test_stores import FILES, PARTITION, copy, create, publish, put_back, running
 from tests.support.killing import killed_at_each_step
 

@@ -12,9 +12,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from rioni.commands.system.settings import AddBlacklistEntry
 from rioni.config.settings import Config
 from rioni.domain.transparency.signed_note import Note, parse_note, sign, verifier_of
+from rioni.files.signing_key import load_key
 from rioni.installation.infrastructure import build_infrastructure
 from rioni.operations import verify_export
-from rioni.operations.checkpoints import export, witness_key
+from rioni.operations.checkpoints import export
 from rioni.projections.queries.audit_log import AuditFilter
 from rioni.server.log_tree import build_checkpoint_signer
 from rioni.server.startup import prepare_startup
@@ -67,7 +68,7 @@ def originals(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(params=["all", "some"])
 def exported(request: pytest.FixtureRequest, originals: Path, tmp_path: Path) -> Export:
     folder = Path(shutil.copytree(originals / request.param, tmp_path / "export"))
-    return Export(folder, witness_key(originals / "data" / "log-signing.key"))
+    return Export(folder, load_key(originals / "data" / "log-signing.key"))
 
 
 def flips(data: bytes) -> Iterator[bytes]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from rioni.storage.signing_key import load_key
+from rioni.files.signing_key import load_key
 from tests.support.builders import event_type_body
 from tests.support.server import RunningServer, running_server
 from tests.support.waiting import WAIT_S, wait_until

@@ -263,11 +263,11 @@ def witness(
     from rioni.client import ClientError
     from rioni.domain.errors import Malformed, Unavailable
     from rioni.domain.transparency.signed_note import COSIGNATURE, parse_verifier, verifier_of
-    from rioni.operations.checkpoints import witness_key
+    from rioni.files.signing_key import load_key
 
     if log_key is not None:
         parse_verifier(log_key)
-    private = witness_key(key or state.with_name(f"{state.name}.key"))
+    private = load_key(key or state.with_name(f"{state.name}.key"))
     if not state.exists():
         session.output.note(f"This witness is {verifier_of(name, private, COSIGNATURE)}")
     while True:

@@ -6,12 +6,12 @@ import msgspec
 
 from rioni.cli.definitions.definition import EVENT_TYPE
 from rioni.cli.definitions.steps import Step
-from rioni.commands.schemas import check_submitted_schema, evolved_schema
 from rioni.domain.errors import Invalid
 from rioni.domain.event_types import rules
 from rioni.domain.event_types.annotations import check_data_lake
 from rioni.domain.event_types.event_type import EventType, EventTypeSpec
 from rioni.domain.limits import Limits
+from rioni.domain.schema_changes import check_submitted_schema, evolved_schema
 from rioni.domain.subscriptions import subscription
 from rioni.domain.subscriptions.subscription import SubscriptionSpec
 from rioni.wire.event_types import EventType as ClientEventType

@@ -11,6 +11,7 @@ from rioni.config.settings import Config
 from rioni.domain.errors import Conflict
 from rioni.domain.transparency.checkpoint import parse_checkpoint
 from rioni.domain.transparency.signed_note import Note, parse_note, sign
+from rioni.files.signing_key import load_key
 from rioni.installation.database import check_exists, database_url, opened_for_reading
 from rioni.installation.from_config import key_file
 from rioni.operations import verify_export
@@ -20,7 +21,6 @@ from rioni.operations.checkpoints import key_line, signed_checkpoint
 from rioni.projections import log_tree
 from rioni.projections.generations.rebuilds import Progress
 from rioni.projections.log_rows import CorruptLog
-from rioni.storage.signing_key import load_key
 from rioni.storage.sql.engines import reading
 
 

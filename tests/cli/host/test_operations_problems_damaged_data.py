@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from rioni.storage.signing_key import load_key
+from rioni.files.signing_key import load_key
 from tests.support.builders import event_type_body
 from tests.support.server import running_server
 from tests.support.waiting import WAIT_S

@@ -5,10 +5,10 @@ Source: reference system-event-types#all-system-event-types.
 
 import pytest
 
-from rioni.commands.schemas import check_submitted_schema
 from rioni.domain.access.authorization import Attribute, EventTypeAuthorization
 from rioni.domain.event_types import rules
 from rioni.domain.limits import Limits
+from rioni.domain.schema_changes import check_submitted_schema
 from rioni.domain.subscriptions.dead_letters import POLICY, SEND_COUNT
 from rioni.domain.system import system_events as own
 from tests.support.builders import NOW, subscription

@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives.serialization import BestAvailableEncryption
 
 from rioni.domain.errors import Unavailable
 from rioni.domain.transparency.log_keys import SigningKey
-from rioni.storage.signing_key import load_key, load_signing_key, replace_key
+from rioni.files.signing_key import load_key, load_signing_key, replace_key
 
 
 def raw(key) -> bytes:

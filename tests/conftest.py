@@ -3,6 +3,7 @@ from __future__ import annotations
 import gc
 import os
 import shutil
+import sys
 import tempfile
 from contextlib import ExitStack
 from functools import partial
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
     from xdist.remote import Producer
     from xdist.workermanage import WorkerController
 
+
+# Where tests run against the wheel, the repository is no place of modules; the wheel comes first.
+sys.path.append(str(Path(__file__).parents[1]))
 
 # A shared machine may be slow at times; no test promises a speed.
 _COMMON = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -1,4 +1,4 @@
-"""The wheel: its contents, and the extras that the README names."""
+"""The wheel: its contents, and the extras that the quick start names."""
 
 import os
 import re
@@ -51,12 +51,12 @@ def test_the_wheel_contains_the_package_with_its_types_and_migrations_and_nothin
     assert f"{information}licenses/LICENSE" in names
 
 
-def test_the_wheel_offers_the_command_and_the_extras_that_the_readme_names(wheel):
+def test_the_wheel_offers_the_command_and_the_extras_that_the_quick_start_names(wheel):
     information = f"rioni-{__version__}.dist-info/"
     assert "rioni = rioni.__main__:main" in wheel.read(f"{information}entry_points.txt").decode()
     metadata = Parser().parsestr(wheel.read(f"{information}METADATA").decode())
-    readme = (ROOT / "README.md").read_text()
-    named = {name for extras in re.findall(r"(?:rioni|\.)\[([a-z,]+)\]", readme) for name in extras.split(",")}
+    page = (ROOT / "docs/quickstart.md").read_text()
+    named = {name for extras in re.findall(r"(?:rioni|\.)\[([a-z,]+)\]", page) for name in extras.split(",")}
     assert named
     assert named <= set(metadata.get_all("Provides-Extra"))
 

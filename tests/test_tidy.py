@@ -72,7 +72,7 @@ def _files(*patterns: str) -> Iterator[Path]:
                 yield path
 
 
-MODULES = sorted(_files("rioni/**/*.py", "tests/**/*.py", "benchmarks/**/*.py", "docs/**/*.py"))
+MODULES = sorted(_files("rioni/**/*.py", "tests/**/*.py", "benchmarks/**/*.py", "dev/*.py", "docs/**/*.py"))
 TEXTS = sorted({*MODULES, *_files("*.md", "*.toml", "tox.ini", ".ci/*", "docs/**/*.md", "benchmarks/**/*.md")})
 
 

@@ -1,4 +1,4 @@
-"""The documentation of all commands: their help in Markdown and roff, and examples by topic."""
+"""The help of all commands, also as manual pages, and examples by topic."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -10,7 +10,7 @@ from typer.main import get_command
 
 from rioni import __version__
 from rioni.cli.app import app
-from rioni.cli.commands import LINK, PANELS, SECTIONS
+from rioni.cli.commands import LINK, PANELS
 from rioni.cli.options import PANEL
 
 
@@ -58,7 +58,7 @@ def _example(paragraph: str) -> Example:
     return Example(words, "\n".join(lines[count:]))
 
 
-# --- The documentation of all commands, from their help: pages in Markdown, and manual pages in roff ---
+# --- The help of all commands, and manual pages in roff ---
 
 EXAMPLE = "Example: "
 CODE = re.compile(r"`([^`]+)`")
@@ -100,27 +100,6 @@ class Page(NamedTuple):
 def pages() -> dict[str, Page]:
     """The page of each command and group by name, in the order of the sections; the first one is `rioni`."""
     return {page.name: page for page in _pages(get_command(app), None, "rioni")}
-
-
-def section_as_markdown(section: str) -> str:
-    """The commands of a section as a page of the documentation, in `docs/cli`."""
-    title, commands = SECTIONS[section]
-    text = [f"# {title}\n"]
-    for name, page in pages().items():
-        if name.split()[1:2] and name.split()[1] in commands:
-            text.append(_as_markdown(page))
-    return "\n".join(text)
-
-
-def cheats_as_markdown() -> str:
-    """The topics of `rioni cheat` as a page of the documentation."""
-    parts = ["# Examples by topic", "`rioni cheat TOPIC` shows these examples, which are executed in the tests."]
-    for topic in topics().values():
-        parts.append(f"## {topic.title}")
-        for example in topic.examples:
-            parts += [example.words] * bool(example.words)
-            parts += [f"```sh\n{example.commands}\n```"] * bool(example.commands)
-    return "\n\n".join(parts) + "\n"
 
 
 def as_roff(page: Page) -> str:
@@ -182,33 +161,6 @@ def _page(command: Any, context: Any, name: str, subcommands: Any) -> Page:
 def _one_line(paragraph: str) -> str:
     # Lists keep their lines.
     return paragraph if paragraph.lstrip().startswith(("- ", "```")) else " ".join(paragraph.split())
-
-
-def _as_markdown(page: Page) -> str:
-    parts = [f"## {page.name}", page.summary, *page.description]
-    if page.examples:
-        parts.append("\n".join(["```sh", *page.examples, "```"]))
-    if not page.commands:
-        parts.append(f"Usage: `{page.usage}`")
-    if parameters := [*page.arguments, *page.options]:
-        names = (each.names.replace("|", "\\|") for each in parameters)
-        rows = [f"| `{name}` | {_cell(each.help)} |" for name, each in zip(names, parameters, strict=True)]
-        parts.append("\n".join(["| Argument or option | |", "|---|---|", *rows]))
-    if page.connects:
-        parts.append(
-            "The options of the connection and `--json` are [those of all commands](../cli.md#the-connection)."
-        )
-    return LINK.sub(_from_folder, "\n\n".join(parts)) + "\n"
-
-
-def _from_folder(link: re.Match[str]) -> str:
-    text, target = link.groups()
-    relative = not target.startswith(("http:", "https:", "../", "#"))
-    return f"[{text}]({'../' if relative else ''}{target})"
-
-
-def _cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
 
 
 def _tagged(parameter: Parameter) -> list[str]:

@@ -1,17 +1,6 @@
 """Errors that the broker answers with; `rioni.http.problems` maps them to HTTP statuses.
 
-RioniError: AccessDenied, AdminOnly, Blocked, CrossSite, FeatureDisabled, ForeignHost, InUse, InvalidStartCursor,
-    NotAcceptable, PreconditionFailed, QuotaExceeded, RequestTimeout, TooLarge, TooManyStreams, Unauthenticated,
-    UnsupportedMediaType
-  Conflict: ConcurrentChange
-  InsufficientToken: InsufficientRealm, InsufficientScope
-  Invalid: FilterTooSlow, IdempotencyKeyReused, InvalidFields
-    InvalidCursor: UnavailableCursor
-  Malformed: MissingFields
-  NotFound: EventTypeNotFound, SubscriptionNotFound
-  Unavailable: OutcomeNotKnownYet, Overloaded, PartiallyStored, ReadOnly, TokensUnavailable, TopicClosed,
-      TransactionConflict
-    OutcomeUnknown: CommitOutcomeUnknown
+`docs/layout.md` shows the tree of classes.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -69,15 +69,6 @@ def needed(checks: Sequence[Check]) -> list[Source]:
     return [each for name, each in SOURCES.items() if name in names]
 
 
-# --- The table of all checks as Markdown, for the documentation ---
-
-
-def checks_as_markdown() -> list[str]:
-    """Lines of a table."""
-    rows = [f"| {each.group} | `{each.name}` | {each.severity} | {each.looks_at} |" for each in CHECKS.values()]
-    return ["| Group | Check | At worst | What it looks at |", "|---|---|---|---|", *rows]
-
-
 # --- Gathers the facts that checks need, at the same time and within the deadline, and runs the checks ---
 
 

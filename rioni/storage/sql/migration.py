@@ -19,8 +19,8 @@ WAIT_S = 600
 _LOCK = 0x52696F6E69
 SCRIPTS = Path(__file__).parent / "migrations"
 NEW_SQLITE = SCRIPTS / "new_sqlite.sql"
-"""The statements by which all scripts together build an empty SQLite database, with an empty line after each. A test
-compares them and writes it anew: `python -m tests.support.new_sqlite`."""
+"""The statements by which all scripts together build an empty SQLite database, with an empty line after each.
+`python -m dev` writes it."""
 
 _REVISION = re.compile(r"[0-9]{4}")
 

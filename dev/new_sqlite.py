@@ -1,4 +1,4 @@
-"""Writes what all migrations together make of an empty SQLite database: `python -m tests.support.new_sqlite`."""
+"""Generates the script that makes a new SQLite database, equal to one that all migrations have made."""
 
 import sqlite3
 import tempfile
@@ -11,15 +11,15 @@ from rioni.storage.sql.migration import LATEST, NEW_SQLITE, upgrade
 FIRST = "0001"
 
 
-def migrated() -> str:
-    """The statements that make such a database, from a database that was migrated step by step."""
+def script() -> dict[Path, str]:
+    """The script, by its path."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "registry.db")
         engine = create_engine(f"sqlite:///{path}")
         upgrade(engine, FIRST)
         upgrade(engine, LATEST)
         engine.dispose()
-        return dump(path)
+        return {NEW_SQLITE: dump(path)}
 
 
 def dump(path: Path) -> str:
@@ -31,7 +31,3 @@ def dump(path: Path) -> str:
         connection.close()
     # Without those that begin and end the transaction.
     return "\n\n".join(statements[1:-1]) + "\n"
-
-
-if __name__ == "__main__":
-    NEW_SQLITE.write_text(migrated(), encoding="utf-8")

@@ -1,13 +1,13 @@
-"""Writes the synchronous client from the asynchronous one: `python -m tests.support.sync_client`."""
+"""Generates the synchronous client from the asynchronous one."""
 
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 SOURCE, TARGET = ROOT / "rioni/client/_async", ROOT / "rioni/client/_sync"
 BY_HAND = frozenset(("concurrency.py", "connection.py"))
 """Modules that differ between tasks and threads."""
@@ -49,7 +49,7 @@ def synchronous(text: str) -> str:
     return _WORD.sub(lambda found: NAMES[found[0]], _KEYWORDS.sub("", text))
 
 
-def modules() -> Mapping[Path, str]:
+def modules() -> dict[Path, str]:
     """All generated modules: path and text."""
     sources = sorted(path for path in SOURCE.glob("*.py") if path.name not in BY_HAND)
     return {TARGET / path.name: _formatted(path.name, synchronous(path.read_text())) for path in sources}
@@ -68,15 +68,6 @@ def _formatted(name: str, text: str) -> str:
     return text
 
 
-def main() -> None:
-    """Write the modules, and remove those whose source is gone."""
-    written = modules()
-    for path in TARGET.glob("*.py"):
-        if path not in written and path.name not in BY_HAND:
-            path.unlink()
-    for path, text in written.items():
-        path.write_text(text)
-
-
-if __name__ == "__main__":
-    main()
+def written() -> Iterator[Path]:
+    """The modules of the synchronous client that are not written by hand."""
+    return (path for path in TARGET.glob("*.py") if path.name not in BY_HAND)

@@ -1,8 +1,7 @@
-"""Takes the pictures of the console's tour: `python -m tests.support.console_tour FOLDER [NAME ...]`.
+"""Takes the pictures of the console that the documentation shows: `python -m dev.console_pictures FOLDER [NAME ...]`.
 
-The documentation shows them: `tox run -e docs` makes all of them, those in the README are made with
-`python -m tests.support.console_tour docs/_static/readme overview events`. A broker is started, filled with the events
-of a small shop, and shown by a headless browser.
+A broker is started, filled with the events of a small shop, and shown by a headless browser. The pictures are in
+`docs/_static/console`.
 """
 
 import base64
@@ -17,7 +16,7 @@ from typing import Literal, NamedTuple
 
 from playwright.sync_api import Page, sync_playwright
 
-from tests.support import shop
+from dev import shop
 from tests.support.browser import PATH, PATIENCE_MS
 from tests.support.metrics_history import server_without_samples, write_history
 from tests.support.server import RunningServer, open_stream, running_server
@@ -125,7 +124,7 @@ GUARDED: Mapping[str, Picture] = {
 """Pictures of a broker that asks for tokens, and has one event type."""
 NAMES = (*PICTURES, *GUARDED)
 
-TOKEN = "some-token"
+TOKEN = "some-token"  # noqa: S105 - of a broker that runs for the pictures alone
 _END = """() => {
   const parts = [...document.querySelectorAll(".frame > main > *, .menu")];
   const ends = parts.map(each => each.getBoundingClientRect().bottom);
@@ -220,7 +219,7 @@ def _guarded(folder: Path) -> Iterator[RunningServer]:
 
 
 def main() -> None:
-    """Take the pictures that the command line names."""
+    """Take the named pictures, by default all."""
     folder, *names = sys.argv[1:]
     if PATH is None:
         raise SystemExit("The pictures are made by Chromium, which is not installed: apt-get install chromium")

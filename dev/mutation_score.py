@@ -1,6 +1,6 @@
 """The share of mutants that a test has found, of those that `mutmut run` has tried; fails below the floor.
 
-Run as `python -m tests.support.mutation_score` after `mutmut export-cicd-stats`, in the same folder.
+Run as `python -m dev.mutation_score` after `mutmut export-cicd-stats`, in the same folder.
 """
 
 import json

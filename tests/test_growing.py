@@ -42,7 +42,7 @@ _APPENDER = "rioni/storage/kafka/idempotence/idempotent_appender.py"
 _COORDINATOR = "rioni/storage/zookeeper/coordination.py"
 BOUNDS = {
     # --- caches of functions ---
-    "rioni/operations/verification.py store_of": "of a command that ends: one for each storage",
+    "rioni/installation/restored.py store_of": "of a command that ends: one for each storage",
     "rioni/console/rendering.py assets": "no arguments",
     "rioni/console/bounded_transport.py _tls": "no arguments",
     "rioni/console/rendering.py environment": "no arguments; its templates are files of the package",

@@ -14,8 +14,7 @@ from rioni.domain.ports.interprocess import Waiter
 from rioni.domain.system.storages import KAFKA, StorageEntry
 from rioni.domain.timelines.timeline import Timeline
 from rioni.installation.database import reading_models
-from rioni.installation.stores import counted, least_ends, short_partitions, shown
-from rioni.projections.projector import all_states
+from rioni.installation.stores import counted, least_ends, registered, short_partitions, shown
 from rioni.storage.clock import SystemClock
 from rioni.storage.kafka.factory import inspected, opener
 from rioni.storage.sql.engines import reading
@@ -91,20 +90,13 @@ def compare_kafka(config: Config, engine: Engine) -> KafkaComparison:
 
 def _compare(config: Config, engine: Engine) -> KafkaComparison:
     with reading(engine) as connection:
-        marks = read_marks(connection)
-        storages: dict[str, StorageEntry] = {}
-        timelines: list[Timeline] = []
-        for kind, key, state in all_states(connection):
-            if kind == "storage" and state.storage_type == KAFKA:
-                storages[key] = state
-            elif kind == "timeline":
-                timelines += state.readable
+        marks, known = read_marks(connection), registered(connection)
     compared: list[Compared] = []
     unreachable: dict[str, Unavailable] = {}
-    for storage_id, storage in sorted(storages.items()):
-        if own := [each for each in timelines if each.storage_id == storage_id]:
+    for storage_id, own in known.in_storages(KAFKA).items():
+        if own:
             try:
-                compared.append(_compare_storage(config, storage, own, marks))
+                compared.append(_compare_storage(config, known.storages[storage_id], own, marks))
             except Unavailable as ex:
                 unreachable[storage_id] = ex
     return KafkaComparison(compared, unreachable)
@@ -176,22 +168,12 @@ class KafkaStorage(NamedTuple):
 
 def kafka_storages(engine: Engine) -> list[KafkaStorage]:
     """Return the storages of type kafka, by id; blocks on the registry's database; raises Unavailable."""
-    storages: dict[str, StorageEntry] = {}
-    timelines: list[Timeline] = []
-    kept: set[str] = set()
     with reading_models(engine) as connection:
-        for kind, key, state in all_states(connection):
-            if kind == "storage" and state.storage_type == KAFKA:
-                storages[key] = state
-            elif kind == "timeline":
-                timelines += state.readable
-            elif kind == "event-type" and state.cleanup_policy == "delete":
-                kept.add(key)
+        known = registered(connection)
     found = []
-    for storage_id, storage in sorted(storages.items()):
-        own = {each.topic: each for each in timelines if each.storage_id == storage_id}
-        compacted = frozenset(topic for topic, each in own.items() if each.event_type not in kept)
-        found.append(KafkaStorage(storage, own, compacted))
+    for storage_id, own in known.in_storages(KAFKA).items():
+        compacted = frozenset(each.topic for each in own if each.event_type not in known.uncompacted)
+        found.append(KafkaStorage(known.storages[storage_id], {each.topic: each for each in own}, compacted))
     return found
 
 

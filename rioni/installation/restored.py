@@ -3,19 +3,21 @@
 import contextlib
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 from sqlalchemy import Engine
 
 from rioni.config.settings import Config
 from rioni.domain.errors import Unavailable
+from rioni.domain.ports.event_store import EventStore
 from rioni.domain.subscriptions.cursor_arithmetic import beyond_end
 from rioni.domain.system.installation import INSTALLATION, DataMismatch
 from rioni.domain.timelines.position import EventTypePartition, TimelinePosition, parse_offset
 from rioni.domain.timelines.timeline import FIRST_ORDER, Timeline
 from rioni.installation.adapters import shared_adapters
-from rioni.installation.kafka import compare_kafka
-from rioni.projections.projector import all_states
+from rioni.installation.kafka import compare_kafka, opener_for_reading
+from rioni.installation.stores import Registered, registered
 from rioni.storage.embedded.signals import EmbeddedSignals
 from rioni.storage.sql.engines import reading
 from rioni.storage.sql.store_marks import ZOOKEEPER, ends_of, read_marks
@@ -28,7 +30,7 @@ Ends = Callable[[Timeline], list[int]]
 """Returns the last position of each partition of a timeline; raises NotFound if there is no topic."""
 
 
-def findings(config: Config, engine: Engine, ends: Ends) -> Iterator[str]:
+def findings(config: Config, engine: Engine) -> Iterator[str]:
     """Yield a sentence, with what to do, for each thing that does not fit; blocks on ZooKeeper and Kafka.
 
     Nothing is changed, apart from a session in ZooKeeper that ends at once.
@@ -36,7 +38,6 @@ def findings(config: Config, engine: Engine, ends: Ends) -> Iterator[str]:
     Args:
         config: of a node; all nodes are stopped.
         engine: of the registry's database, with the current schema.
-        ends: asks Kafka.
 
     Raises:
         Unavailable: these are not the settings of a cluster, or a server does not answer.
@@ -44,19 +45,18 @@ def findings(config: Config, engine: Engine, ends: Ends) -> Iterator[str]:
     if not config.clustered:
         raise Unavailable("--restored is for a cluster; `rioni verify` checks a data directory without it.")
     with reading(engine) as connection:
-        marks = read_marks(connection)
-        subscriptions: list[str] = []
-        active: dict[str, Timeline] = {}
-        for kind, key, state in all_states(connection):
-            if kind == "subscription":
-                subscriptions.append(key)
-            elif kind == "timeline":
-                active |= {each.event_type: each for each in state.readable if each.latest_position is None}
+        marks, known = read_marks(connection), registered(connection)
     compared = compare_kafka(config, engine)
     compared.check_reached()
     missing = {timeline.topic for storage in compared.storages for timeline in storage.missing}
-    present = {name: timeline for name, timeline in active.items() if timeline.topic not in missing}
-    with tempfile.TemporaryDirectory() as folder, contextlib.closing(EmbeddedSignals(Path(folder))) as local:
+    present = {
+        each.event_type: each for each in known.timelines if each.latest_position is None and each.topic not in missing
+    }
+    with (
+        _ends(config, known) as ends,
+        tempfile.TemporaryDirectory() as folder,
+        contextlib.closing(EmbeddedSignals(Path(folder))) as local,
+    ):
         shared = shared_adapters(config, local)
         with contextlib.closing(shared.coordinator):
             if (mark := marks.get(ZOOKEEPER)) is not None:
@@ -64,8 +64,20 @@ def findings(config: Config, engine: Engine, ends: Ends) -> Iterator[str]:
                     shared.claim(marks[INSTALLATION], ends_of(mark)[0])
                 except DataMismatch as ex:
                     yield from (f"{each} {ACCEPT}." for each in ex.findings)
-            cursors = ((each, shared.coordinator.cursors(each)) for each in subscriptions)
+            cursors = ((each, shared.coordinator.cursors(each)) for each in known.subscriptions)
             yield from cursors_beyond_end(cursors, present, ends)
+
+
+@contextlib.contextmanager
+def _ends(config: Config, known: Registered) -> Iterator[Ends]:
+    open_store = opener_for_reading(config)
+    with contextlib.ExitStack() as opened:
+
+        @cache
+        def store_of(storage_id: str) -> EventStore:
+            return opened.enter_context(contextlib.closing(open_store(known.storages[storage_id])))
+
+        yield lambda timeline: [each.newest for each in store_of(timeline.storage_id).bounds(timeline.topic)]
 
 
 def cursors_beyond_end(
@@ -76,7 +88,7 @@ def cursors_beyond_end(
     Args:
         cursors: committed offsets by subscription.
         active: the active timeline of each event type whose topic exists.
-        ends: as in `findings`.
+        ends: asks Kafka.
     """
     known: dict[str, list[int]] = {}
     for subscription_id, offsets in cursors:

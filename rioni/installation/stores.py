@@ -1,19 +1,17 @@
 """Checks that the stores of an installation are consistent; see `rioni.domain.system.installation`."""
 
 import sqlite3
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from functools import partial
+from collections.abc import Generator, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from sqlalchemy import Connection, Engine
 
-from rioni.config.settings import Config
 from rioni.domain.errors import RioniError, Unavailable
 from rioni.domain.hash_chain import LogHead
 from rioni.domain.subscriptions.cursor_arithmetic import beyond_end
 from rioni.domain.system.installation import INSTALLATION, Anchor, DataMismatch
-from rioni.domain.system.storages import EMBEDDED
+from rioni.domain.system.storages import EMBEDDED, StorageEntry
 from rioni.domain.timelines.position import TimelinePosition, parse_offset
 from rioni.domain.timelines.timeline import FIRST_ORDER, Timeline
 from rioni.projections.projector import all_states
@@ -22,9 +20,8 @@ from rioni.storage.embedded.anchors import COORDINATION, Found, committed_offset
 from rioni.storage.embedded.coordination.database import CoordinationDatabase
 from rioni.storage.embedded.data_directory import events_path, registry_missing
 from rioni.storage.embedded.events.database import EventsDatabase
-from rioni.storage.embedded.structure import page_findings, table_findings, type_findings, unusable_tables
+from rioni.storage.embedded.structure import unusable_tables
 from rioni.storage.sql.engines import reading
-from rioni.storage.sql.migration import NEW_SQLITE
 from rioni.storage.sql.store_marks import ends_of, entry_hash, read_head, read_marks, topic_mark
 
 
@@ -34,6 +31,41 @@ from rioni.storage.sql.store_marks import ends_of, entry_hash, read_head, read_m
 # runs are not detected: SQLite itself could not handle that.
 
 TOPICS_SHOWN_MAX = 5
+
+
+class Registered(NamedTuple):
+    """The storages, readable timelines and subscriptions in the registry."""
+
+    storages: dict[str, StorageEntry]
+    timelines: list[Timeline]
+    subscriptions: list[str]
+    uncompacted: set[str]
+    """The event types whose events compaction never removes."""
+
+    def in_storages(self, storage_type: str) -> dict[str, list[Timeline]]:
+        """Return the timelines in each storage of a type, by the storage's id."""
+        found: dict[str, list[Timeline]] = {
+            storage_id: [] for storage_id, each in sorted(self.storages.items()) if each.storage_type == storage_type
+        }
+        for timeline in self.timelines:
+            if timeline.storage_id in found:
+                found[timeline.storage_id].append(timeline)
+        return found
+
+
+def registered(connection: Connection) -> Registered:
+    """Read the registry from the read models; blocks on the database."""
+    found = Registered({}, [], [], set())
+    for kind, key, state in all_states(connection):
+        if kind == "storage":
+            found.storages[key] = state
+        elif kind == "timeline":
+            found.timelines.extend(state.readable)
+        elif kind == "subscription":
+            found.subscriptions.append(key)
+        elif kind == "event-type" and state.cleanup_policy == "delete":
+            found.uncompacted.add(key)
+    return found
 
 
 class Expected(NamedTuple):
@@ -47,18 +79,8 @@ class Expected(NamedTuple):
 
 def read_expected(connection: Connection) -> Expected:
     """Read the expected state from the registry; blocks on the database."""
-    embedded: set[str] = set()
-    timelines: list[Timeline] = []
-    for kind, key, state in all_states(connection):
-        if kind == "storage" and state.storage_type == EMBEDDED:
-            embedded.add(key)
-        elif kind == "timeline":
-            timelines += state.readable
-    by_storage: dict[str, list[Timeline]] = {storage_id: [] for storage_id in sorted(embedded)}
-    for timeline in timelines:
-        if timeline.storage_id in by_storage:
-            by_storage[timeline.storage_id].append(timeline)
-    return Expected(read_marks(connection), read_head(connection), by_storage)
+    timelines = registered(connection).in_storages(EMBEDDED)
+    return Expected(read_marks(connection), read_head(connection), timelines)
 
 
 def mismatches(engine: Engine, data: Path) -> Iterator[str]:
@@ -256,27 +278,3 @@ def shown(texts: list[str]) -> str:
     """Join the first texts, and the number of further ones."""
     more = f" and {len(texts) - TOPICS_SHOWN_MAX} more" if len(texts) > TOPICS_SHOWN_MAX else ""
     return "; ".join(texts[:TOPICS_SHOWN_MAX]) + more
-
-
-# The embedded files that `rioni verify` compares with those that this release makes; see
-# `rioni.storage.embedded.structure`.
-
-
-def structure_checks(config: Config) -> Iterator[tuple[str, Callable[[], Iterable[str]]]]:
-    """Yield for each check the name of a file, and a function that returns a sentence for each finding."""
-    if not config.database:
-        registry = config.data / "registry.db"
-        yield registry.name, partial(page_findings, registry)
-        yield registry.name, partial(table_findings, registry, NEW_SQLITE.read_text(encoding="utf-8"))
-    if (path := config.data / "coordination.db").is_file():
-        yield path.name, partial(page_findings, path)
-        yield path.name, partial(table_findings, path, *_made(CoordinationDatabase))
-        yield path.name, partial(type_findings, path, CoordinationDatabase.schema)
-    for path in sorted(config.data.glob("events*.db")):
-        # Its pages are checked with its events.
-        yield path.name, partial(table_findings, path, *_made(EventsDatabase))
-        yield path.name, partial(type_findings, path, EventsDatabase.schema)
-
-
-def _made(database: type[CoordinationDatabase | EventsDatabase]) -> tuple[str, int]:
-    return database.schema, database.schema_version

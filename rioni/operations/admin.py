@@ -1,19 +1,15 @@
-"""Runs operations on a broker's data for operators and auditors, with or without a running broker."""
+"""Reads and exports the audit trail for auditors, with or without a running broker."""
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rioni.config.settings import Config
 from rioni.domain.errors import Unavailable
 from rioni.domain.nearest import nearest
-from rioni.domain.transparency.signed_note import parse_verifier
 from rioni.files.extras import requirement
 from rioni.installation.database import check_exists, database_url, opened_for_reading, reading_models
-from rioni.installation.log_tree import read_checkpoint
-from rioni.operations import verification
-from rioni.operations.verification import Problem
 from rioni.projections.generations.rebuilds import Progress
 from rioni.projections.queries import audit_log
 from rioni.projections.queries.audit_log import AuditFilter
@@ -21,44 +17,6 @@ from rioni.projections.queries.audit_log import AuditFilter
 
 if TYPE_CHECKING:
     from rioni.projections.bulk.audit import ExportReport
-
-
-def check(
-    config: Config,
-    progress: Progress,
-    *,
-    restored: bool = False,
-    checkpoints: Sequence[Path] = (),
-    key: str | None = None,
-) -> Iterator[Problem]:
-    """Check everything; see `rioni.operations.verification`.
-
-    Args:
-        config: of the broker, or of a node of a cluster.
-        progress: called with the phase, what is done, and the total.
-        restored: whether to compare also the servers that the nodes of a stopped cluster share, after it was restored.
-        checkpoints: files with signed checkpoints of the log, which it has to extend.
-        key: the verifier key that signed them; by default those that the log names.
-
-    Raises:
-        Unavailable: the data does not exist or can't be read, or a server can't be reached.
-    """
-    check_exists(config)
-    if restored:
-        yield from verification.check_restored(config)
-    seen = [read_checkpoint(each) for each in checkpoints]
-    keys = [parse_verifier(key)] if key else []
-    yield from verification.check(config, progress, checkpoints=seen, keys=keys)
-
-
-def remarks(config: Config) -> Iterator[str]:
-    """Yield what `check` can't show, and remarks on unusual things that are no damage; raises as `check` does."""
-    yield from verification.remarks(config)
-
-
-def verify(config: Config) -> Iterator[str]:
-    """Yield what `check` finds, for people."""
-    yield from map(str, check(config, lambda *_: None))
 
 
 def audit(

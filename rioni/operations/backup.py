@@ -26,6 +26,7 @@ from rioni.domain.system.installation import INSTALLATION
 from rioni.domain.system.jobs import JobReport
 from rioni.domain.timestamps import utc_text
 from rioni.files.plain import private_umask
+from rioni.installation.opened import opened
 from rioni.operations.verification import check
 from rioni.storage.clock import SystemClock
 from rioni.storage.embedded import backup_folder
@@ -203,8 +204,9 @@ def _check_space(folder: Path, sources: list[Snapshot]) -> None:
 
 def _check_copy(folder: Path, progress: Progress) -> None:
     # A client may have committed any offset.
-    problems = (each for each in check(Config(data=folder), progress, local=True) if each.store != "cursors")
-    found = [str(each) for each in islice(problems, FINDINGS_SHOWN_MAX)]
+    with opened(Config(data=folder), progress, local=True) as copy:
+        problems = (each for each in check(copy) if each.store != "cursors")
+        found = [str(each) for each in islice(problems, FINDINGS_SHOWN_MAX)]
     if found:
         lines = "".join(f"\n  - {each}" for each in found)
         raise BackupError(

@@ -16,12 +16,12 @@ from rioni.domain.timestamps import rfc3339
 from rioni.files.plain import private_umask
 from rioni.installation.database import check_exists, database_engine, database_url, opened_for_reading, reading_models
 from rioni.operations.admin import check_spark
+from rioni.projections.comparison import Difference
 from rioni.projections.custom import installed
 from rioni.projections.custom_tables import live_tables, prepare
 from rioni.projections.generations import generation, swap
 from rioni.projections.generations.generation import Known, check_name, models_named
 from rioni.projections.generations.rebuilds import Progress
-from rioni.projections.generations.swap import Difference
 from rioni.projections.queries import audit_log
 from rioni.projections.tables import TRACKING_NAME
 from rioni.sql.engines import open_engine, writing

@@ -1,29 +1,21 @@
-"""Checks a broker's data: the log, the read models that follow from it, the stored events, and whether stores fit."""
+"""Checks a broker's data by a table of checks: the log, the read models, the stored events, and whether stores fit."""
 
 import contextlib
-import os
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache, partial
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Engine, select
 
-from rioni.config.settings import Config
 from rioni.domain.aggregates import TOPICS
 from rioni.domain.errors import RioniError
-from rioni.domain.ports.event_store import EventStore
 from rioni.domain.ports.host import examine
-from rioni.domain.timelines.timeline import Timeline
-from rioni.domain.transparency.signed_note import Verifier
 from rioni.installation import restored
-from rioni.installation.anchored_heads import last_anchoring
-from rioni.installation.database import DAMAGE, database_url, opened_for_reading, reading_models
+from rioni.installation.database import DAMAGE, damage_reported, reading_models
 from rioni.installation.from_config import key_file
 from rioni.installation.kafka import compare_kafka, kafka_storages, opener_for_reading
 from rioni.installation.log_tree import (
-    SeenCheckpoint,
     key_file_findings,
     key_findings,
     known_keys,
@@ -32,27 +24,23 @@ from rioni.installation.log_tree import (
     signature_findings,
     tree_findings,
 )
-from rioni.installation.stored_events import chain_findings, kafka_findings
-from rioni.installation.stores import counted, cursors_beyond_end, mismatches, structure_checks
-from rioni.projections.comparison import Difference, compare
-from rioni.projections.projector import all_states
-from rioni.projections.tables import STATES, SUBSCRIPTION_EVENT_TYPES
+from rioni.installation.opened import Installation
+from rioni.installation.stored_events import chain_findings, kafka_findings, last_anchoring
+from rioni.installation.stores import cursors_beyond_end, mismatches
+from rioni.projections.comparison import compare
+from rioni.projections.tables import STATES
 from rioni.storage.clock import SystemClock
+from rioni.storage.embedded.coordination.database import CoordinationDatabase
 from rioni.storage.embedded.data_directory import DataDirectoryError, check_marker
+from rioni.storage.embedded.events.database import EventsDatabase
 from rioni.storage.embedded.events.verification import OtherVersion, ReadOnlyDatabase
 from rioni.storage.embedded.events.verification import verify as verify_events
+from rioni.storage.embedded.structure import page_findings, table_findings, type_findings
 from rioni.storage.kafka.verification import verify as verify_kafka
 from rioni.storage.log.verification import setbacks
 from rioni.storage.log.verification import verify as verify_log
-from rioni.storage.sql.migration import check_current, current
-from rioni.storage.sql.read_only import any_text, read_only_engine
-
-
-PROCESSES_MAX = 8
-"""The most processes that check a long log, or compute its Merkle tree."""
-
-Progress = Callable[[str, int, int], None]
-"""A function called with the phase, what is done, and the total."""
+from rioni.storage.sql.migration import NEW_SQLITE, check_current
+from rioni.storage.sql.read_only import any_text
 
 
 class Problem(NamedTuple):
@@ -70,172 +58,52 @@ class Problem(NamedTuple):
     def __str__(self) -> str:
         return f"{self.text} (affects {self.affects})" if self.affects else self.text
 
-
-def _silent(_phase: str, _done: int, _total: int) -> None:
-    pass
-
-
-def check(
-    config: Config,
-    progress: Progress = _silent,
-    *,
-    local: bool = False,
-    checkpoints: Sequence[SeenCheckpoint] = (),
-    keys: Sequence[Verifier] = (),
-) -> Iterator[Problem]:
-    """Yield all damage of the internal log, read models and stored events, and all signs of a replaced store.
-
-    Nothing is written, created or migrated; works while the broker runs, on a copy, and in a directory that can't
-    be written. Blocks.
-
-    Args:
-        config: of the broker.
-        progress: called with the phase, what is done, and the total.
-        local: whether to check the files only, and not what is in Kafka.
-        checkpoints: of the log, seen earlier.
-        keys: trusted ones; they, or keys that follow them by signatures, have signed. By default those that the log
-            names.
-
-    Raises:
-        Unavailable: the data can't be read, or a server can't be reached.
-    """
-    with read_only_engine(database_url(config)) as engine:
-        damage = None
-        if not config.database:
-            yield from _of_marker(config.data)
-            damage = _unreadable(engine)
-        if damage is None:
-            check_current(engine)
-            structure = list(_of_structure(config))
-            yield from structure
-            yield from _of_registry(config, engine, progress, checkpoints, keys)
-            if not local:
-                # A registry that lacks tables may not tell what is in Kafka.
-                lacks = any(each.store == "registry.db" for each in structure)
-                yield from _guarded("Kafka", partial(_in_kafka, config, engine), Exception if lacks else DAMAGE)
-            topics = _topics(engine)
-        else:
-            yield damage
-            topics = _Topics({}, {})
-    yield from _of_events(config, topics, progress)
+    def as_object(self) -> dict[str, Any]:
+        """Return an object for programs."""
+        return {"store": self.store, "position": self.position, "finding": self.text, "affects": self.affects}
 
 
-def _of_marker(data: Path) -> Iterator[Problem]:
-    if not (data / "format").exists():
+Found = Iterator[Problem | str]
+"""Findings; one that is only a sentence is about the store of its check."""
+
+
+# --- The checks of the log and of what follows from it ---
+
+
+def _of_restored(here: Installation) -> Found:
+    check_current(here.engine)
+    yield from restored.findings(here.config, here.engine)
+
+
+def _of_marker(here: Installation) -> Found:
+    if here.config.database or not (here.config.data / "format").exists():
         return  # A copy may lack it.
     try:
-        check_marker(data)
+        check_marker(here.config.data)
     except (DataDirectoryError, OSError) as ex:
-        yield Problem("format", str(ex))
+        yield str(ex)
 
 
-def _unreadable(engine: Engine) -> Problem | None:
-    """Return the defects of an embedded registry as a whole."""
-    try:
-        if current(engine) is not None:
-            return None
-        text = "it is empty, or a database of another program"
-    except RioniError as ex:
-        text = str(ex)
-    return Problem("registry.db", f"registry.db can't be checked, nor what follows from it: {text}")
+def _of_registry(here: Installation) -> Found:
+    if here.unreadable:
+        yield f"registry.db can't be checked, nor what follows from it: {here.unreadable}"
+    else:
+        check_current(here.engine)
 
 
-def _of_structure(config: Config) -> Iterator[Problem]:
-    for store, step in structure_checks(config):
-        yield from _guarded(store, partial(_sentences, store, step))
-
-
-def _sentences(store: str, step: Callable[[], Iterable[str]]) -> Iterator[Problem]:
-    yield from (Problem(store, f"{store}: {text}") for text in step())
-
-
-def _of_registry(
-    config: Config,
-    engine: Engine,
-    progress: Progress,
-    checkpoints: Sequence[SeenCheckpoint],
-    keys: Sequence[Verifier],
-) -> Iterator[Problem]:
-    # A server that can't be reached is no damage.
-    errors = DAMAGE if config.database else Exception
-
-    def sentences(store: str, found: Callable[[], Iterable[str]]) -> Iterator[Problem]:
-        return _guarded(store, lambda: (Problem(store, each) for each in found()))
-
-    def guarded(store: str, step: Callable[..., Iterable[Problem]], *args: Any) -> Iterator[Problem]:
-        return _guarded(store, lambda: step(*args), errors)
-
-    yield from guarded("log", _of_log, engine, progress)
-    yield from guarded("checkpoints", _of_checkpoints, config, engine, progress, checkpoints, keys)
-    yield from guarded("read models", _of_read_models, engine, progress)
-    if not config.clustered:
-        now_ms = SystemClock().now_ms()
-        yield from sentences("stores", lambda: mismatches(engine, config.data))
-        yield from sentences("cursors", lambda: cursors_beyond_end(engine, config.data))
-        yield from sentences("hash chains", lambda: chain_findings(engine, config.data, now_ms))
-
-
-def _in_kafka(config: Config, engine: Engine) -> Iterator[Problem]:
-    compared = compare_kafka(config, engine)
-    compared.check_reached()
-    yield from (Problem("stores", each) for each in compared.findings)
-    yield from _of_kafka(config, engine, _topics(engine))
-
-
-def _guarded(
-    store: str,
-    step: Callable[[], Iterable[Problem]],
-    errors: type[Exception] | tuple[type[Exception], ...] = Exception,
-) -> Iterator[Problem]:
-    """Yield the findings of a step; damage that keeps it from going on, leading to these errors, is a finding."""
-    try:
-        yield from step()
-    except OtherVersion:
-        return  # It is a finding of the structure of the file.
-    except errors as ex:
-        text = str(ex) if isinstance(ex, RioniError) else f"{type(ex).__name__}: {ex}"
-        yield Problem(store, f"{store}: damage keeps the check from going on. {text.splitlines()[0]}")
-
-
-def _of_log(engine: Engine, progress: Progress) -> Iterator[Problem]:
-    found = verify_log(engine, TOPICS, processes=_processes(), progress=partial(progress, "log"))
+def _of_log(here: Installation) -> Found:
+    found = verify_log(here.engine, TOPICS, processes=here.processes, progress=partial(here.progress, "log"))
     for finding in found:
-        yield Problem("log", f"log, {finding}", finding.position, _resource(engine, finding.stream))
-
-
-def _processes() -> int:
-    return min(PROCESSES_MAX, os.cpu_count() or 1)
-
-
-def _of_checkpoints(
-    config: Config,
-    engine: Engine,
-    progress: Progress,
-    checkpoints: Sequence[SeenCheckpoint],
-    keys: Sequence[Verifier],
-) -> Iterator[Problem]:
-    with reading_models(engine) as connection:
-        known = known_keys(connection, keys)
-        wrong = [*key_findings(connection), *key_file_findings(connection, key_file(config))]
-    yield from (Problem("log", text) for text in wrong)
-    for each in checkpoints:
-        yield from (Problem("checkpoints", text) for text in signature_findings(each, known))
-    for text in tree_findings(engine, checkpoints, partial(progress, "tree"), processes=_processes()):
-        yield Problem("checkpoints", text)
+        yield Problem("log", f"log, {finding}", finding.position, _resource(here.engine, finding.stream))
 
 
 def _resource(engine: Engine, stream: str) -> str:
     """Return the resource of a stream, as the read models name it."""
     if not stream.isascii():
         return ""  # ids of streams are UUIDs; a damaged one may be no valid Unicode
-    with reading_models(engine) as connection, any_text(connection):
+    with _reading_any_text(engine) as connection:
         row = connection.execute(select(STATES.c.kind, STATES.c.key).where(STATES.c.stream == stream)).first()
     return "" if row is None else f"{row.kind}:{row.key}"
-
-
-def _of_read_models(engine: Engine, progress: Progress) -> Iterator[Problem]:
-    for found in compare(partial(_reading_any_text, engine), partial(progress, "read models")):
-        yield Problem("read models", _described(found), found.position, found.resource)
 
 
 @contextlib.contextmanager
@@ -244,69 +112,85 @@ def _reading_any_text(engine: Engine) -> Iterator[Connection]:
         yield connection
 
 
-def _described(found: Difference) -> str:
-    row = f"{found.table}, {', '.join(map(str, found.key))}"
-    advice = "`rioni rebuild` makes the read models anew from the log"
-    match found.kind:
-        case "unknown":
-            return (
-                f"read models, {row}: can't be compared, as the log can't be folded from position {found.position} on"
-            )
-        case "missing":
-            return f"read models, {row}: the row is missing; {advice}"
-        case "extra":
-            return f"read models, {row}: nothing in the log says so; {advice}"
-    return f"read models, {row}: not what the log says; {advice}"
+def _of_checkpoints(here: Installation) -> Found:
+    with reading_models(here.engine) as connection:
+        known = known_keys(connection, here.keys)
+        wrong = [*key_findings(connection), *key_file_findings(connection, key_file(here.config))]
+    yield from (Problem("log", text) for text in wrong)
+    for each in here.checkpoints:
+        yield from signature_findings(each, known)
+    yield from tree_findings(here.engine, here.checkpoints, partial(here.progress, "tree"), processes=here.processes)
 
 
-class _Topics(NamedTuple):
-    """The readers of the events of each topic."""
-
-    names: Mapping[str, str]
-    """The event type of each topic."""
-    readers: Mapping[str, int]
-    """The number of subscriptions that read each event type."""
-
-    def affected(self, topic: str) -> str:
-        """Return the dependents of the events of a topic, in words."""
-        if (name := self.names.get(topic)) is None:
-            return ""
-        readers = self.readers.get(name, 0)
-        return f"event-type:{name}" + (f", which {counted(readers, 'subscription')} read" if readers else "")
+_ADVICE = "`rioni rebuild` makes the read models anew from the log"
+_DIFFERENCES = {
+    "unknown": "can't be compared, as the log can't be folded from position {position} on",
+    "missing": f"the row is missing; {_ADVICE}",
+    "extra": f"nothing in the log says so; {_ADVICE}",
+    "changed": f"not what the log says; {_ADVICE}",
+}
+"""Texts of findings, by kind of difference."""
 
 
-def _topics(engine: Engine) -> _Topics:
-    """Read the readers of each topic; nothing if damage, which other steps report, prevents it."""
-    names: dict[str, str] = {}
-    try:
-        with reading_models(engine) as connection:
-            for kind, _, state in all_states(connection):
-                if kind == "timeline":
-                    names |= {each.topic: each.event_type for each in state.readable}
-            links = connection.execute(select(SUBSCRIPTION_EVENT_TYPES.c.event_type)).scalars().all()
-    except Exception:  # noqa: BLE001 - as in `_guarded`
-        return _Topics({}, {})
-    return _Topics(names, Counter(links))
+def _of_read_models(here: Installation) -> Found:
+    for each in compare(partial(_reading_any_text, here.engine), partial(here.progress, "read models")):
+        row = f"read models, {each.table}, {', '.join(map(str, each.key))}"
+        text = f"{row}: {_DIFFERENCES[each.kind].format(position=each.position)}"
+        yield Problem("read models", text, each.position, each.resource)
 
 
-def _of_events(config: Config, topics: _Topics, progress: Progress) -> Iterator[Problem]:
-    for path in sorted(config.data.glob("events*.db")):
-        yield from _guarded(path.stem, partial(_of_file, path, topics, progress))
+# --- The checks of files and of Kafka ---
 
 
-def _of_file(path: Path, topics: _Topics, progress: Progress) -> Iterator[Problem]:
-    with contextlib.closing(ReadOnlyDatabase(path)) as database:
-        for damage in verify_events(database, partial(progress, path.stem)):
+def _of_pages(_here: Installation, file: Path) -> Found:
+    yield from (f"{file.name}: {text}" for text in page_findings(file))
+
+
+def _of_tables(_here: Installation, file: Path) -> Found:
+    if file.name == "registry.db":
+        found = table_findings(file, NEW_SQLITE.read_text(encoding="utf-8"))
+    else:
+        known = _known(file)
+        found = table_findings(file, known.schema, known.schema_version)
+    yield from (f"{file.name}: {text}" for text in found)
+
+
+def _of_types(_here: Installation, file: Path) -> Found:
+    yield from (f"{file.name}: {text}" for text in type_findings(file, _known(file).schema))
+
+
+def _known(file: Path) -> type[CoordinationDatabase | EventsDatabase]:
+    return CoordinationDatabase if file.name == "coordination.db" else EventsDatabase
+
+
+def _of_events(here: Installation, file: Path) -> Found:
+    with contextlib.closing(ReadOnlyDatabase(file)) as database:
+        for damage in verify_events(database, partial(here.progress, file.stem)):
             where = f", topic {damage.topic}, partition {damage.partition}, position {damage.position}"
-            text = f"{path.stem}{where if damage.topic else ''}: {damage.what}"
+            text = f"{file.stem}{where if damage.topic else ''}: {damage.what}"
             position = damage.position if damage.position >= 0 else None
-            yield Problem(path.stem, text, position, topics.affected(damage.topic))
+            yield Problem(file.stem, text, position, here.readers.affected(damage.topic))
 
 
-def _of_kafka(config: Config, engine: Engine, topics: _Topics) -> Iterator[Problem]:
-    """Yield the damage of events in storages of type kafka, and deviations from the records of the log."""
-    open_store = opener_for_reading(config)
-    for each in kafka_storages(engine):
+def _of_stores(here: Installation) -> Found:
+    yield from mismatches(here.engine, here.config.data)
+
+
+def _of_cursors(here: Installation) -> Found:
+    yield from cursors_beyond_end(here.engine, here.config.data)
+
+
+def _of_chains(here: Installation) -> Found:
+    yield from chain_findings(here.engine, here.config.data, SystemClock().now_ms())
+
+
+def _of_kafka(here: Installation) -> Found:
+    """Yield missing topics, the damage of events, and deviations from the records of the log."""
+    compared = compare_kafka(here.config, here.engine)
+    compared.check_reached()
+    yield from (Problem("stores", each) for each in compared.findings)
+    open_store = opener_for_reading(here.config)
+    for each in kafka_storages(here.engine):
         if not each.timelines:
             continue  # It holds no events, and may not be reachable yet.
         name = f"storage {each.storage.id}"
@@ -314,10 +198,117 @@ def _of_kafka(config: Config, engine: Engine, topics: _Topics) -> Iterator[Probl
             examine(store)
             for topic, timeline in each.timelines.items():
                 for damage in verify_kafka(store, timeline, compacted=topic in each.compacted):
-                    yield Problem(name, f"{name}, {damage}", None, topics.affected(topic))
-            for found in kafka_findings(engine, store, each, SystemClock().now_ms()):
-                yield Problem(name, f"{name}, {found}", found.position, topics.affected(found.topic))
+                    yield Problem(name, f"{name}, {damage}", None, here.readers.affected(topic))
+            for found in kafka_findings(here.engine, store, each, SystemClock().now_ms()):
+                yield Problem(name, f"{name}, {found}", found.position, here.readers.affected(found.topic))
 
+
+# --- The table of checks ---
+
+
+class Check(NamedTuple):
+    """A row of the table: a part of the data, what it is compared with, and how."""
+
+    store: str
+    """The store of the findings; `{file}` stands for the file."""
+    compares: str
+    """The two sides of the comparison."""
+    find: Callable[..., Found]
+    """Yields the findings; takes the installation, and the file if the check is one of files. Blocks."""
+    files: str = ""
+    """The pattern of the files to check, one by one; empty if the check is not one of files."""
+    applies: Callable[[Installation], bool] = lambda here: not here.unreadable
+    damage: Callable[[Installation], tuple[type[Exception], ...]] = lambda _: (Exception,)
+    """The errors that damage of the store leads to; others end the whole."""
+
+
+def _is_embedded(here: Installation) -> bool:
+    return not (here.unreadable or here.config.clustered)
+
+
+def _has_own_registry(here: Installation) -> bool:
+    return not (here.unreadable or here.config.database)
+
+
+def _of_database(here: Installation) -> tuple[type[Exception], ...]:
+    # A server that can't be reached is no damage.
+    return DAMAGE if here.config.database else (Exception,)
+
+
+def _of_servers(here: Installation) -> tuple[type[Exception], ...]:
+    # A registry that lacks tables may not tell what is in Kafka.
+    return (Exception,) if "registry.db" in here.damaged else DAMAGE
+
+
+CHECKS = (
+    Check(
+        "restored",
+        "registry, cursors in ZooKeeper and topics in Kafka with each other",
+        _of_restored,
+        applies=lambda here: here.restored,
+        damage=lambda _: (),
+    ),
+    Check("format", "the marker of the data directory with this release", _of_marker, applies=lambda _: True),
+    Check(
+        "registry.db",
+        "the version of the database with this release",
+        _of_registry,
+        applies=lambda _: True,
+        damage=lambda _: (),
+    ),
+    Check("{file.name}", "pages with each other", _of_pages, "registry.db", _has_own_registry),
+    Check("{file.name}", "tables with those of this release", _of_tables, "registry.db", _has_own_registry),
+    Check("{file.name}", "pages with each other", _of_pages, "coordination.db"),
+    Check("{file.name}", "tables with those of this release", _of_tables, "coordination.db"),
+    Check("{file.name}", "types of values with those of the columns", _of_types, "coordination.db"),
+    Check("{file.name}", "tables with those of this release", _of_tables, "events*.db"),
+    Check("{file.name}", "types of values with those of the columns", _of_types, "events*.db"),
+    Check("log", "entries with the hash chain and with this release", _of_log, damage=_of_database),
+    Check("checkpoints", "entries with checkpoints, keys and Merkle tree", _of_checkpoints, damage=_of_database),
+    Check("read models", "rows with the log", _of_read_models, damage=_of_database),
+    Check("stores", "files with the marks in the registry", _of_stores, applies=_is_embedded),
+    Check("cursors", "committed cursors with the ends of partitions", _of_cursors, applies=_is_embedded),
+    Check("hash chains", "stored events with the hash chains in the log", _of_chains, applies=_is_embedded),
+    Check(
+        "Kafka",
+        "topics and records with the registry and the digests in the log",
+        _of_kafka,
+        applies=lambda here: not (here.unreadable or here.local),
+        damage=_of_servers,
+    ),
+    Check("{file.stem}", "stored events with their hash chains", _of_events, "events*.db", lambda _: True),
+)
+"""All checks, in their order."""
+
+
+def check(here: Installation) -> Iterator[Problem]:
+    """Yield all damage of the internal log, read models and stored events, and all signs of a replaced store; blocks.
+
+    Raises:
+        Unavailable: the data can't be read, or a server can't be reached.
+    """
+    for row in CHECKS:
+        if row.applies(here):
+            for file in sorted(here.config.data.glob(row.files)) if row.files else (None,):
+                for found in _found(row, here, file):
+                    here.damaged.add(found.store)
+                    yield found
+
+
+def _found(row: Check, here: Installation, file: Path | None) -> Iterator[Problem]:
+    """Yield the findings of a check; damage that keeps it from going on is a finding as well."""
+    store = row.store.format(file=file)
+    try:
+        for each in row.find(here, *([file] if file else [])):
+            yield Problem(store, each) if isinstance(each, str) else each
+    except OtherVersion:
+        return  # It is a finding of the structure of the file.
+    except row.damage(here) as ex:
+        text = str(ex) if isinstance(ex, RioniError) else f"{type(ex).__name__}: {ex}"
+        yield Problem(store, f"{store}: damage keeps the check from going on. {text.splitlines()[0]}")
+
+
+# --- Remarks ---
 
 UNPROTECTED = (
     "committed cursors: one behind the last event is found, one that was moved or deleted is not",
@@ -332,44 +323,23 @@ UNPROTECTED = (
 """Data that neither the log nor its checkpoints cover: a person who can write the files can change them unnoticed."""
 
 
-def remarks(config: Config) -> Iterator[str]:
+def remarks(here: Installation) -> Iterator[str]:
     """Yield remarks on unusual things that are no damage, and what no check can show. Blocks.
 
     Raises:
         Unavailable: the data can't be read, or a server can't be reached.
     """
+    config = here.config
     if not config.database and not (marker := config.data / "format").exists():
         yield f"{marker} is missing here, without which no broker starts"
-    with opened_for_reading(config) as engine:
-        yield from map(str, setbacks(engine))
-        with reading_models(engine) as connection:
+    with damage_reported():
+        yield from map(str, setbacks(here.engine))
+        with reading_models(here.engine) as connection:
             yield from lost_keys(connection)
             yield from missing_key(connection, key_file(config))
             anchored = last_anchoring(connection)
-        yield (
-            "not covered by the log: events stored after "
-            f"{anchored or 'the first start'}, when their hash chains were last recorded there"
-        )
+    yield (
+        "not covered by the log: events stored after "
+        f"{anchored or 'the first start'}, when their hash chains were last recorded there"
+    )
     yield from (f"not covered by the log: {each}" for each in UNPROTECTED)
-
-
-def check_restored(config: Config) -> Iterator[Problem]:
-    """Yield deviations in a restored cluster; see `rioni.installation.restored`."""
-    with read_only_engine(database_url(config)) as engine, contextlib.ExitStack() as opened:
-        check_current(engine)
-        storages = {each.storage.id: each.storage for each in kafka_storages(engine)}
-        open_store = opener_for_reading(config)
-
-        @cache
-        def store_of(storage_id: str) -> EventStore:
-            return opened.enter_context(contextlib.closing(open_store(storages[storage_id])))
-
-        def ends(timeline: Timeline) -> list[int]:
-            return [bounds.newest for bounds in store_of(timeline.storage_id).bounds(timeline.topic)]
-
-        yield from (Problem("restored", each) for each in restored.findings(config, engine, ends))
-
-
-def as_object(problem: Problem) -> dict[str, Any]:
-    """Return a problem as an object for programs."""
-    return {"store": problem.store, "position": problem.position, "finding": problem.text, "affects": problem.affects}

@@ -67,17 +67,21 @@ _UNDER_KEYS = {
 
 
 class Difference(NamedTuple):
-    """A row of the read models that differs from the log."""
+    """A row of the live read models that differs from the log."""
 
     table: str
     key: tuple[Any, ...]
     """The row's primary key."""
     kind: str
     """The kind of difference: `missing`, `changed`, `extra`, or `unknown` if the log can't be folded."""
-    resource: str
-    """The resource that the row describes, as `<kind>:<key>`."""
+    resource: str = ""
+    """The resource that the row describes, as `<kind>:<key>`; empty if unknown."""
     position: int | None = None
-    """The last entry of the log that the row follows from."""
+    """The last entry of the log that the row follows from, if known."""
+    live: Mapping[str, Any] = {}
+    """The columns of the live row that differ, all of them if it is extra; none if the rows were only compared."""
+    rebuilt: Mapping[str, Any] = {}
+    """These columns rebuilt from the log; all of them if the row is missing."""
 
 
 def compare(begin: Begin, progress: Callable[[int, int], None]) -> Iterator[Difference]:

@@ -8,9 +8,9 @@ import pytest
 from rioni.cli.cluster.servers import HOST, free_ports
 from rioni.config.settings import Config
 from rioni.domain.errors import Unavailable
-from rioni.operations import admin as admin_operations
 from tests.acceptance.conftest import event, partitions, problem
 from tests.support.server import PROMETHEUS, open_stream, running_server
+from tests.support.verification import findings
 from tests.support.waiting import wait_until
 
 
@@ -111,11 +111,11 @@ def test_repeated_batches_and_events_are_stored_once(client, create, name):
 def test_timelines_in_kafka_can_be_verified_while_the_server_runs(create, publish, kafka_cluster, data, name):
     create(name, **partitions(2))
     publish(name, "0", "1")
-    assert list(admin_operations.verify(Config(data=data, kafka=kafka_cluster.kafka))) == []
+    assert findings(Config(data=data, kafka=kafka_cluster.kafka)) == []
     # Verification really reads Kafka: without Kafka it fails.
     (unused_port,) = free_ports(1)
     with pytest.raises(Unavailable):
-        list(admin_operations.verify(Config(data=data, kafka=f"{HOST}:{unused_port}", kafka_request_timeout_s=1)))
+        findings(Config(data=data, kafka=f"{HOST}:{unused_port}", kafka_request_timeout_s=1))
 
 
 def test_metrics_include_kafka(client, create, publish, name):

@@ -22,11 +22,11 @@ from rioni.installation import kafka
 from rioni.installation.acceptance import accept_loss
 from rioni.installation.anchoring import StoreMarks
 from rioni.installation.infrastructure import build_infrastructure
-from rioni.operations import admin as admin_operations
 from rioni.projections.queries.timeline_reader import read_after
 from rioni.server.startup import prepare_startup
 from rioni.storage.kafka.topics.topics import UNCLEAN
 from tests.support.builders import event_type_spec
+from tests.support.verification import findings
 from tests.support.waiting import WAIT_S, wait_until
 
 
@@ -69,7 +69,7 @@ class Installation:
         """The error of a rejected start; `verify` finds the same."""
         with pytest.raises(DataMismatch) as refused, self.running():
             pass
-        assert set(refused.value.findings) <= set(admin_operations.verify(self.config))
+        assert set(refused.value.findings) <= set(findings(self.config))
         return str(refused.value)
 
 
@@ -134,7 +134,7 @@ def test_a_kafka_with_all_published_events_is_accepted(broker, admin):
         publish(base)
         broker.create(base, "b", "c")
         base.bus.dispatch(DeleteEventType(name="b"), base.system_context())
-    assert list(admin_operations.verify(broker.config)) == []
+    assert findings(broker.config) == []
     assert threading.active_count() == before
 
 
@@ -227,7 +227,7 @@ def test_events_after_an_accepted_loss_go_to_a_new_timeline(broker, admin, recre
         assert [event for _, _, event in read(base, TimelinePosition(1, -1), "whole")] == EVENTS
     with broker.running():
         pass
-    assert list(admin_operations.verify(broker.config)) == []
+    assert findings(broker.config) == []
 
 
 def test_a_closed_timeline_that_lost_its_topic_is_skipped(broker, admin):
@@ -259,4 +259,4 @@ def test_a_storage_without_events_need_not_be_reachable(tmp_path):
     storage = StorageEntry(id="later", storage_type="kafka", default=False, configuration=configuration)
     with broker.running() as base:
         base.bus.dispatch(CreateStorage(storage=storage), base.system_context())
-    assert list(admin_operations.verify(broker.config)) == []
+    assert findings(broker.config) == []

@@ -26,11 +26,11 @@ from rioni.domain.transparency.signed_note import (
 )
 from rioni.files.signing_key import load_key
 from rioni.installation.infrastructure import build_infrastructure
-from rioni.operations import admin as admin_operations
 from rioni.operations import checkpoints as checkpoint_operations
 from rioni.server.log_tree import TileBuilder, build_checkpoint_signer
 from rioni.server.startup import prepare_startup
 from tests.support.rfc9162 import root_from_path
+from tests.support.verification import problems
 
 
 ENTRIES = 260
@@ -97,7 +97,7 @@ def rewrite(data: Path, change: Callable[[list[list]], list[list]]) -> None:
 
 
 def findings(data: Path, key: str | None = None) -> list[str]:
-    found = admin_operations.check(Config(data=data), lambda *_: None, checkpoints=[data / "seen"], key=key)
+    found = problems(Config(data=data), checkpoints=[data / "seen"], key=key)
     return [each.text.replace(str(data), "") for each in found if each.store == "checkpoints"]
 
 

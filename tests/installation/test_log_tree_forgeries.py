@@ -26,7 +26,6 @@ from rioni.files.signing_key import load_key
 from rioni.installation.database import database_url
 from rioni.installation.infrastructure import build_infrastructure
 from rioni.installation.log_tree import SeenCheckpoint, read_checkpoint, tree_findings
-from rioni.operations import admin as admin_operations
 from rioni.operations import verify_export
 from rioni.server.log_tree import build_checkpoint_signer
 from rioni.server.startup import prepare_startup
@@ -35,6 +34,7 @@ from rioni.storage.sql.read_only import read_only_engine
 from tests.support.builders import event_type_spec, subscription_spec
 from tests.support.forged_log import COLUMNS, ForgedLog, Rows, rechained, structural_changes
 from tests.support.shown_log import ShownLog
+from tests.support.verification import problems
 
 
 SEEN, ALL = 10, 12
@@ -62,7 +62,7 @@ class Attacked:
 
     def by_command(self) -> list[str]:
         """All findings of `rioni verify --checkpoint`, except for the constraints that a forger removes."""
-        found = admin_operations.check(Config(data=self.data), lambda *_: None, checkpoints=[self.data / "seen"])
+        found = problems(Config(data=self.data), checkpoints=[self.data / "seen"])
         return [each.text for each in found if each.store != "registry.db"]
 
     def by_export(self, rows: Rows) -> list[str]:

@@ -14,12 +14,12 @@ from rioni.domain.transparency.signed_note import Note, Verifier, verified, veri
 from rioni.files.signing_key import load_key
 from rioni.installation.from_config import key_file
 from rioni.installation.infrastructure import build_infrastructure
-from rioni.operations import admin as admin_operations
 from rioni.operations import verify_export
 from rioni.operations.checkpoints import checkpoint, export, rotate_key
 from rioni.projections.queries.audit_log import AuditFilter
 from rioni.server.log_tree import build_checkpoint_signer
 from rioni.server.startup import prepare_startup
+from tests.support.verification import problems
 
 
 class Broker:
@@ -42,7 +42,7 @@ class Broker:
         """Sign a checkpoint; returns the findings of `rioni verify` about it."""
         file.write_text(str(self.sign()))
         key = None if trusted is None else str(trusted)
-        found = admin_operations.check(self.config, lambda *_: None, checkpoints=[file], key=key)
+        found = problems(self.config, checkpoints=[file], key=key)
         return [str(each) for each in found if each.store in {"log", "checkpoints"}]
 
 

@@ -6,8 +6,8 @@ from rioni.config.settings import Config
 from rioni.domain.errors import Unavailable
 from rioni.domain.timelines.position import EventTypePartition
 from rioni.installation.restored import cursors_beyond_end
-from rioni.operations import admin as admin_operations
 from tests.installation.test_stores import create, running
+from tests.support.verification import problems
 
 
 @pytest.mark.parametrize(("offset", "beyond"), [(-1, False), (9, False), (10, True), (10**9, True)])
@@ -27,4 +27,4 @@ def test_a_broker_on_one_machine_is_told_that_this_is_for_a_cluster(tmp_path):
     with running(tmp_path / "data"):
         pass
     with pytest.raises(Unavailable, match="for a cluster"):
-        list(admin_operations.check(Config(data=tmp_path / "data"), lambda *_: None, restored=True))
+        problems(Config(data=tmp_path / "data"), restored=True)

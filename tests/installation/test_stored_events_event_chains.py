@@ -16,7 +16,6 @@ from rioni.installation.acceptance import accept_loss
 from rioni.installation.database import database_url
 from rioni.installation.infrastructure import build_infrastructure
 from rioni.installation.stored_events import chain_findings
-from rioni.operations import admin as admin_operations
 from rioni.server.services import build_chain_anchoring
 from rioni.server.startup import prepare_startup
 from rioni.storage.clock import SystemClock
@@ -24,6 +23,7 @@ from rioni.storage.embedded.events.chunks import CHUNK_COLUMNS, decode, encode_c
 from rioni.storage.embedded.events.partitions import Partition
 from rioni.storage.sql.read_only import read_only_engine
 from tests.support.builders import event_type_spec
+from tests.support.verification import findings as all_findings
 
 
 DAY_MS = 86_400_000
@@ -99,12 +99,12 @@ def renamed(chunk: Chunk) -> Chunk:
 
 
 def test_the_log_has_each_head_once_and_verification_finds_nothing(data):
-    assert findings(data) == []
+    assert all_findings(data) == []
     with running(data) as broker:
         anchored = [each for each in broker.base.log.entries(0, 100) if isinstance(each.event, EventChainsAnchored)]
         assert [[head.next for head in each.event.heads] for each in anchored] == [[2], [3]]
         assert anchored[0].event.heads[0].hash != anchored[1].event.heads[0].hash
-    assert list(admin_operations.verify(Config(data=data))) == []
+    assert all_findings(data) == []
 
 
 @pytest.mark.parametrize(
@@ -126,12 +126,12 @@ def test_a_forged_store_does_not_fit_the_log(data, change, finding):
     found = findings(data)
     assert len(found) == 1
     assert found[0].startswith(finding)
-    assert any(each.endswith(found[0]) for each in admin_operations.verify(Config(data=data)))
+    assert any(each.endswith(found[0]) for each in all_findings(data))
 
 
 def test_events_that_came_after_the_last_anchor_are_not_covered_yet(data):
     forge(data, lambda chunks: [*chunks[:3], renamed(chunks[3])])
-    assert findings(data) == []
+    assert all_findings(data) == []
 
 
 def test_a_missing_partition_is_found(data):
@@ -159,11 +159,11 @@ def test_an_accepted_loss_ends_what_older_anchors_say(data):
     forge(data, lambda chunks: chunks[:1])
     assert findings(data)
     accept_loss(Config(data=data), "disk died")
-    assert findings(data) == []
+    assert all_findings(data) == []
     with running(data) as broker:
         broker.publish("five")
         broker.anchoring.anchor()
-    assert list(admin_operations.verify(Config(data=data))) == []
+    assert all_findings(data) == []
 
 
 def test_after_an_accepted_loss_what_is_left_is_covered_anew(data):

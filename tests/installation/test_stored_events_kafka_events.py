@@ -22,7 +22,6 @@ from rioni.installation.acceptance import accept_loss
 from rioni.installation.anchoring import StoreMarks
 from rioni.installation.database import database_url
 from rioni.installation.infrastructure import build_infrastructure
-from rioni.operations import admin as admin_operations
 from rioni.server.services import build_chain_anchoring, build_topic_digests
 from rioni.server.startup import prepare_startup
 from rioni.sql.log_tables import LOG
@@ -30,6 +29,7 @@ from rioni.storage.kafka.topics.topics import UNCLEAN
 from rioni.storage.sql.read_only import read_only_engine
 from tests.support.builders import event_type_spec
 from tests.support.server import running_server
+from tests.support.verification import findings
 from tests.support.waiting import WAIT_S, wait_until
 
 
@@ -90,7 +90,7 @@ class Installation:
         return [each.partition(f"topic {self.closed.removeprefix(self.prefix)}, ")[2] or each for each in self._found()]
 
     def _found(self) -> list[str]:
-        return [str(each) for each in admin_operations.verify(self.config)]
+        return findings(self.config)
 
     def delete_before(self, topic: str, position: int) -> None:
         place = TopicPartition(topic, 0, position)

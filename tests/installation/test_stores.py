@@ -18,10 +18,10 @@ from rioni.domain.timelines.position import EventTypePartition
 from rioni.installation.acceptance import accept_loss
 from rioni.installation.anchoring import StoreMarks
 from rioni.installation.infrastructure import build_infrastructure
-from rioni.operations import admin as admin_operations
 from rioni.server.startup import prepare_startup
 from rioni.storage.embedded.data_directory import DataDirectoryError
 from tests.support.builders import event_type_spec
+from tests.support.verification import findings
 
 
 EVENTS = [b'{"number":%d}' % number for number in range(10)]
@@ -94,18 +94,18 @@ def refusal(data: Path) -> str:
     with pytest.raises(DataMismatch) as refused, running(data):
         pass
     assert {name: (data / name).read_bytes() for name in before} == before
-    found = list(admin_operations.verify(Config(data=data)))
+    found = findings(data)
     assert set(refused.value.findings) <= set(found)
     assert "accept-loss" in str(refused.value)
     return str(refused.value)
 
 
 def test_stores_that_belong_together_are_accepted(data, backup):
-    assert list(admin_operations.verify(Config(data=data))) == []
+    assert findings(data) == []
     with running(data) as base:
         publish(base)
     put_back(backup, data, *FILES)
-    assert list(admin_operations.verify(Config(data=data))) == []
+    assert findings(data) == []
     with running(data) as base:
         publish(base)
 
@@ -180,13 +180,13 @@ def test_a_killed_broker_can_be_started_again(data):
         publish(base)
     with running(data, marked=False) as base:
         publish(base)
-    assert list(admin_operations.verify(Config(data=data))) == []
+    assert findings(data) == []
     with running(data) as base:
         publish(base)
     with running(data, marked=False) as base:
         create(base, "b")
         publish(base, "b")
-    assert list(admin_operations.verify(Config(data=data))) == []
+    assert findings(data) == []
     with running(data):
         pass
 
@@ -227,11 +227,11 @@ def test_verify_names_cursors_beyond_the_last_event_and_the_broker_starts(data):
         coordinator.initialise("s", {PARTITION: "001-0001--1"})
         coordinator.join("s", "stream")
         coordinator.commit("s", "stream", [(PARTITION, "001-0001-000000000000000010")])
-    (found,) = admin_operations.verify(Config(data=data))
+    (found,) = findings(data)
     assert found.startswith("subscription s: The committed cursor 001-0001-000000000000000010 of event type a, part")
     with running(data) as base:
         publish(base)
-    assert list(admin_operations.verify(Config(data=data))) == []
+    assert findings(data) == []
 
 
 # --- continuing after an accepted loss ---
@@ -256,12 +256,12 @@ def test_an_accepted_loss_is_recorded_and_the_stores_belong_together_again(data,
     found = accept_loss(Config(data=data), "the disk died")
     assert found
     assert accept_loss(Config(data=data), "again") == []
-    assert list(admin_operations.verify(Config(data=data))) == []
+    assert findings(data) == []
     with running(data) as base:
         events = [entry.event for entry in base.log.entries(0, 100)]
         (accepted,) = [event for event in events if isinstance(event, LossAccepted)]
         assert accepted == LossAccepted(findings=tuple(found), reason="the disk died")
-    assert list(admin_operations.verify(Config(data=data))) == []
+    assert findings(data) == []
 
 
 def test_no_offset_is_used_twice(data, backup):
@@ -273,7 +273,7 @@ def test_no_offset_is_used_twice(data, backup):
         assert store.bounds(topic)[0] == (0, 19)
         publish(base)
         assert read_numbers(base, 0) == EVENTS + [b""] * 10 + EVENTS
-    assert list(admin_operations.verify(Config(data=data))) == []
+    assert findings(data) == []
 
 
 def test_a_missing_file_is_recreated_behind_the_last_offset(data, backup):
@@ -314,7 +314,7 @@ def test_nothing_is_accepted_while_the_broker_runs(data, backup):
 
 def test_verify_does_not_change_a_copy_nor_its_directory(data, backup):
     before = {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in backup.iterdir()}
-    assert list(admin_operations.verify(Config(data=backup))) == []
+    assert findings(backup) == []
     assert {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in backup.iterdir()} == before
 
 
@@ -322,7 +322,7 @@ def test_verify_needs_no_writable_directory(data, backup):
     """Root may write everywhere; for root the test above shows that nothing is written."""
     backup.chmod(0o500)
     try:
-        assert list(admin_operations.verify(Config(data=backup))) == []
+        assert findings(backup) == []
     finally:
         backup.chmod(0o700)
 
@@ -333,7 +333,7 @@ def test_verify_reads_what_a_running_broker_has_written_last(data):
         publish(base)
         with contextlib.closing(sqlite3.connect(data / "events.db")) as connection, connection:
             connection.execute("UPDATE chunks SET count = count + 1")
-        assert [finding for finding in admin_operations.verify(Config(data=data)) if "position 0" in finding]
+        assert [finding for finding in findings(data) if "position 0" in finding]
 
 
 def test_verify_reads_a_copy_with_a_write_ahead_log_that_was_not_checkpointed(data, tmp_path):
@@ -348,7 +348,7 @@ def test_verify_reads_a_copy_with_a_write_ahead_log_that_was_not_checkpointed(da
             path.unlink()
         assert (copied / "events.db-wal").stat().st_size
     names = {path.name for path in copied.iterdir()}
-    assert [finding for finding in admin_operations.verify(Config(data=copied)) if "position 0" in finding]
+    assert [finding for finding in findings(copied) if "position 0" in finding]
     assert {path.name for path in copied.iterdir()} == names
 
 
@@ -362,7 +362,7 @@ def test_verify_does_not_migrate_files_of_older_versions(data, backup, name):
     before = (backup / name).read_bytes()
     # The registry ends the check; other stores are findings, so that the check goes on.
     try:
-        said = list(admin_operations.verify(Config(data=backup)))
+        said = findings(backup)
     except Unavailable as ex:
         said = [str(ex)]
     assert any("written by an older version of Rioni" in each for each in said)

@@ -12,13 +12,13 @@ from rioni.config.settings import Config
 from rioni.domain.system.installation import DataMismatch
 from rioni.installation.anchoring import StoreMarks
 from rioni.installation.infrastructure import build_infrastructure
-from rioni.operations.verification import check
 from rioni.server.startup import prepare_startup
 from rioni.storage.embedded.coordination.database import CoordinationDatabase
 from rioni.storage.embedded.events.database import EventsDatabase
 from rioni.storage.embedded.structure import page_findings, table_findings, type_findings
 from rioni.storage.sql.migration import NEW_SQLITE
 from tests.support.builders import event_type_spec
+from tests.support.verification import findings, problems
 
 
 SCHEMAS = {
@@ -38,7 +38,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
         base.registry.refresh()
         base.adapters.stores.of("default").append(base.registry.timelines("a").active.topic, {0: [b'{"n":1}'] * 10})
         StoreMarks(base).note(everything=True)
-    assert not list(check(config))
+    assert not problems(config)
     return data
 
 
@@ -123,7 +123,7 @@ def test_verify_names_what_is_not_as_it_is_made(original, tmp_path, file, statem
     data = tmp_path / "data"
     shutil.copytree(original, data)
     changed(original, data, file, statement)
-    assert any(str(each).startswith(text) for each in check(Config(data=data)))
+    assert any(each.startswith(text) for each in findings(data))
 
 
 OF_ROWS = {
@@ -163,7 +163,7 @@ def test_verify_names_the_place_of_a_value_of_another_type(original, tmp_path):
     data = tmp_path / "data"
     shutil.copytree(original, data)
     changed(original, data, "events.db", "UPDATE partitions SET chained_from = 'abc'")
-    said = [str(each) for each in check(Config(data=data))]
+    said = findings(data)
     named = "events.db: the table partitions, row with id 1: the column chained_from has text in place of integer"
     assert said[0] == named
 
@@ -174,7 +174,7 @@ def test_a_file_of_another_release_is_named_by_its_structure(original, tmp_path,
     data = tmp_path / "data"
     shutil.copytree(original, data)
     changed(original, data, "events.db", f"PRAGMA user_version = {version}")
-    found, *others = map(str, check(Config(data=data)))
+    found, *others = findings(data)
     assert found.startswith(f"events.db: its schema has the version {version}, needed here: ")
     assert f"written by {'an older' if age == 'older' else 'a newer'} version of Rioni" in found
     assert len(others) == (age == "newer")
@@ -191,7 +191,7 @@ def test_verify_finds_a_damaged_page_of_an_index(original, tmp_path, file):
     size = int.from_bytes(content[16:18])
     content[(page - 1) * size] = 0  # its kind
     (data / file).write_bytes(content)
-    assert any(str(each).startswith(f"{file}: ") for each in check(Config(data=data)))
+    assert any(each.startswith(f"{file}: ") for each in findings(data))
 
 
 @pytest.mark.parametrize(
@@ -220,7 +220,7 @@ def test_a_committed_cursor_that_is_none_is_named(original, tmp_path, partition,
     columns = "subscription, place, event_type, partition, offset"
     insert = f"INSERT INTO partitions ({columns}) VALUES ('s', 0, 'a', '{partition}', '{offset}')"
     changed(original, data, "coordination.db", insert)
-    (found,) = check(Config(data=data))
+    (found,) = problems(Config(data=data))
     assert str(found) == f"subscription s: a, partition {partition}: {offset!r} is no offset"
 
 

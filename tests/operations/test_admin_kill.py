@@ -11,11 +11,11 @@ from rioni.domain.transparency.signed_note import Note, verified, verifier_of
 from rioni.files.signing_key import load_key
 from rioni.installation.acceptance import accept_loss
 from rioni.installation.from_config import key_file
-from rioni.operations import admin as admin_operations
 from rioni.operations.checkpoints import rotate_key
 from rioni.server.log_tree import build_checkpoint_signer
 from tests.installation.test_stores import FILES, PARTITION, copy, create, publish, put_back, running
 from tests.support.killing import killed_at_each_step
+from tests.support.verification import findings
 
 
 def signed(data: Path) -> Note:
@@ -48,7 +48,7 @@ def test_killed_at_any_step_the_signing_key_is_the_old_or_the_new_one_and_no_oth
         note = signed(data)
         name = note.text.splitlines()[0]
         assert verified(note, [verifier_of(name, load_key(key))])
-        assert list(admin_operations.verify(config)) == []
+        assert findings(config) == []
         # The private key of a run that was killed does not stay behind once a run is done.
         run(data)
         assert [path.name for path in data.glob(f"*{key.name}*")] == [key.name]
@@ -78,14 +78,14 @@ def test_killed_at_any_step_a_loss_is_found_again_or_accepted(tmp_path: Path, na
         accept_loss(Config(data=data), "the disk died")
 
     for data in killed_at_each_step(lambda number: shutil.copytree(origin, tmp_path / f"d{number}"), run, 3):
-        if list(admin_operations.verify(Config(data=data))):
+        if findings(data):
             found.append("lost")
             with pytest.raises(RioniError, match="accept-loss"), running(data):
                 pass
             run(data)
         else:
             found.append("accepted")
-        assert list(admin_operations.verify(Config(data=data))) == []
+        assert findings(data) == []
         assert accept_loss(Config(data=data), "again") == []
         with running(data) as base:
             publish(base)

@@ -9,13 +9,13 @@ import pytest
 
 from rioni.config.settings import Config
 from rioni.domain.errors import RioniError
-from rioni.operations import admin as admin_operations
 from rioni.operations.backup import backup
 from rioni.storage.embedded import backup_folder
 from rioni.storage.embedded.backup_folder import read_manifest
 from tests.installation.test_stores import PARTITION, create, publish, running
 from tests.storage.embedded.events.test_event_store_faults import file_size_limit
 from tests.support.killing import killed_at_each_step
+from tests.support.verification import findings
 
 
 def silent(_phase: str, _done: int, _total: int) -> None:
@@ -42,7 +42,7 @@ def assert_complete(folder: Path) -> int:
     manifest = read_manifest(folder)
     assert manifest is not None
     assert {name: backup_folder.describe(folder / name) for name in manifest.files} == manifest.files
-    assert list(admin_operations.verify(Config(data=folder))) == []
+    assert findings(folder) == []
     return manifest.position
 
 

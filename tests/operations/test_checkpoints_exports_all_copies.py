@@ -25,8 +25,10 @@ from rioni.domain.timestamps import rfc3339
 from rioni.domain.transparency.merkle_tree import split_bundle
 from rioni.installation.database import reading_models
 from rioni.installation.infrastructure import Infrastructure, build_infrastructure
+from rioni.installation.opened import opened
 from rioni.operations import admin as admin_operations
 from rioni.operations.checkpoints import export
+from rioni.operations.verification import remarks
 from rioni.projections.queries import audit_log
 from rioni.projections.queries.audit_log import AuditFilter, AuditQuery, Place
 from rioni.server.log_tree import TileBuilder, build_checkpoint_signer
@@ -173,7 +175,8 @@ def test_verify_names_entries_of_earlier_releases_whose_times_went_back(tmp_path
         grow(base, 9)
         with writing(base.log.engine) as connection:
             append(connection, [later(entry(10, 8), -DAY_MS), later(entry(11, 9), 0), later(entry(12, 10), -1)])
-        found = [str(each) for each in admin_operations.remarks(config)]
+        with opened(config) as installation:
+            found = [*remarks(installation)]
     assert [text.partition(":")[0] for text in found if "the clock had been set back" in text] == [
         "log, position 10",
         "log, position 12",

@@ -9,7 +9,6 @@ import pytest
 
 from rioni.config.settings import Config
 from rioni.domain.errors import RioniError
-from rioni.operations import admin as admin_operations
 from rioni.operations.backup import backup
 from rioni.operations.restore import restore
 from rioni.server.startup import prepare_startup
@@ -17,6 +16,7 @@ from rioni.storage.embedded.data_directory import DataDirectoryError
 from tests.installation.test_stores import PARTITION, create, publish, running
 from tests.operations.test_backup import silent
 from tests.support.killing import killed_at_each_step
+from tests.support.verification import findings
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def folder(tmp_path: Path) -> Path:
 
 def state(data: Path) -> tuple[list[str], int]:
     """A broker's view of restored data: its event types, and the last event of `a`."""
-    assert list(admin_operations.verify(Config(data=data))) == []
+    assert findings(data) == []
     with running(data) as base:
         base.registry.refresh()
         names = [each.name for each in base.registry.event_types() if len(each.name) == 1]
@@ -128,7 +128,7 @@ def test_killed_at_any_step_the_data_are_old_or_restored_or_a_start_says_what_to
                 with pytest.raises(DataDirectoryError, match="`rioni restore` with the same backup again"), use:
                     pass
             with pytest.raises(DataDirectoryError, match="interrupted"):
-                list(admin_operations.verify(Config(data=data)))
+                findings(data)
             found.append("between")
             run(data)
             assert state(data) == new

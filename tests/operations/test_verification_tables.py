@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from rioni.config.settings import Config
-from rioni.operations.admin import verify
 from rioni.operations.verification import UNPROTECTED
 from tests.support.builders import event_type_body
 from tests.support.server import running_server
+from tests.support.verification import findings
 
 
 FOUND = "found"
@@ -92,7 +91,7 @@ def test_rows_that_are_gone_are_found(original, tmp_path, place):
     data = shutil.copytree(original, tmp_path / "data")
     with contextlib.closing(sqlite3.connect(data / file)) as connection, connection:
         assert connection.execute(f'DELETE FROM "{table}"').rowcount
-    assert list(verify(Config(data=data)))
+    assert findings(data)
 
 
 @pytest.mark.parametrize(("place", "words"), [each for each in TABLES.items() if each[1] not in {FOUND, DERIVED}])

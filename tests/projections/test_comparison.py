@@ -104,7 +104,7 @@ def test_read_models_at_another_position_or_of_another_fold_are_named(engine):
     tracked = TRACKING.c.name == TRACKING_NAME
     with writing(engine) as connection:
         connection.execute(update(TRACKING).where(tracked).values(position=ENTRIES - 1))
-    assert found(engine)[0] == ("tracking", (TRACKING_NAME,), "changed", "", ENTRIES - 1)
+    assert found(engine)[0] == Difference("tracking", (TRACKING_NAME,), "changed", "", ENTRIES - 1)
     with writing(engine) as connection:
         connection.execute(update(TRACKING).where(tracked).values(position=ENTRIES, fold=99))
     assert [each.table for each in found(engine)] == ["tracking"]

@@ -20,10 +20,10 @@ from rioni.installation.acceptance import accept_loss
 from rioni.installation.anchoring import StoreMarks
 from rioni.installation.database import cluster_identity, database_lease
 from rioni.installation.infrastructure import build_infrastructure
-from rioni.operations.verification import check_restored
 from rioni.server.startup import prepare_startup
 from rioni.storage.zookeeper.paths import INSTALLATION
 from tests.support.builders import event_type_spec
+from tests.support.verification import problems
 from tests.support.waiting import WAIT_S, wait_until
 
 
@@ -144,9 +144,10 @@ def test_a_kafka_that_lost_topics_is_rejected_until_the_loss_is_accepted(config,
 
 
 def test_a_restored_cluster_is_compared_and_the_finding_says_what_to_do(config, path, zookeeper):
-    assert list(check_restored(config)) == []
+    assert problems(config, restored=True) == []
     zookeeper.delete(path, recursive=True)
-    (found,) = check_restored(config)
+    (found,) = problems(config, restored=True)
+    assert found.store == "restored"
     assert "was emptied" in found.text
     assert "accept-loss" in found.text
     assert zookeeper.exists(f"{path}/{INSTALLATION}") is None, "nothing was claimed"

@@ -30,7 +30,6 @@ def write_problems(problems: Iterable["Problem"], remarks: Iterable[str], *, as_
     Remarks are left out if the registry, which they are about, can't be read.
     """
     from rioni.installation.stores import counted
-    from rioni.operations.verification import as_object
 
     began_s = time.monotonic()
     counts: Counter[str] = Counter()
@@ -39,7 +38,7 @@ def write_problems(problems: Iterable["Problem"], remarks: Iterable[str], *, as_
         counts[problem.store] += 1
         if problem.store == "log" and problem.position is not None:
             first = problem.position if first is None else min(first, problem.position)
-        say(json.dumps(as_object(problem)) if as_json else str(problem))
+        say(json.dumps(problem.as_object()) if as_json else str(problem))
     total = counts.total()
     said = [] if counts["registry.db"] else list(remarks)
     if as_json:
@@ -125,11 +124,14 @@ def verify(
     that key with their checkpoints.
     """
     settings = load_settings(config_file, data=data)
-    from rioni.operations import admin as admin_operations
+    from rioni.installation.opened import opened
+    from rioni.operations.verification import check, remarks
 
-    with progress_bars() as progress:
-        problems = admin_operations.check(settings, progress, restored=restored, checkpoints=checkpoint, key=log_key)
-        found = write_problems(problems, admin_operations.remarks(settings), as_json=json)
+    with (
+        progress_bars() as progress,
+        opened(settings, progress, restored=restored, checkpoints=checkpoint, key=log_key) as installation,
+    ):
+        found = write_problems(check(installation), remarks(installation), as_json=json)
     if found:
         raise typer.Exit(FOUND)
 

@@ -17,8 +17,8 @@ from rioni.cli.terminal.streams import CannotWrite
 
 
 if TYPE_CHECKING:
+    from rioni.projections.comparison import Difference
     from rioni.projections.generations.generation import Known
-    from rioni.projections.generations.swap import Difference
 
 
 # --- The command that builds read models from the log, next to the live ones or to replace them ---

@@ -29,6 +29,7 @@ from rioni.projections.bulk.source import (
     read_head,
     tasks,
 )
+from rioni.projections.comparison import Difference
 from rioni.projections.fold import FOLD_VERSION
 from rioni.projections.generations import rebuilds
 from rioni.projections.generations.generation import (
@@ -42,7 +43,7 @@ from rioni.projections.generations.generation import (
     remove,
 )
 from rioni.projections.generations.rebuilds import Plan, Progress, Rebuild
-from rioni.projections.generations.swap import Difference, check_usable, compare, swap
+from rioni.projections.generations.swap import check_usable, compare, swap
 from rioni.sql.engines import Turn, open_engine, snapshot, writing
 
 

@@ -1,13 +1,14 @@
 """Compares a generation with the live read models, puts it in their place in one transaction, and back again."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from sqlalchemy import Connection, Engine, Index, Select, Table, and_, delete, false, insert, inspect, or_, select
 from sqlalchemy.schema import CreateIndex, DropIndex, DropTable
 
 from rioni.domain.errors import Conflict, Unavailable
 from rioni.domain.hash_chain import LogHead
+from rioni.projections.comparison import Difference
 from rioni.projections.custom import installed
 from rioni.projections.custom_tables import live_tables, set_position
 from rioni.projections.fold import FOLD_VERSION
@@ -178,22 +179,6 @@ ATTEMPTS_MAX = 100
 ROWS_PER_READ = 100
 """A row may have some hundred kB."""
 
-Values = Mapping[str, Any]
-
-
-class Difference(NamedTuple):
-    """A row of the live read models that differs from the log."""
-
-    table: str
-    key: tuple[str | int, ...]
-    """The row's primary key."""
-    kind: str
-    """The kind of difference: `missing`, `changed` or `extra`."""
-    live: Values
-    """The columns of the live row that differ; all of them if it is extra."""
-    rebuilt: Values
-    """These columns rebuilt from the log; all of them if the row is missing."""
-
 
 def compare(engine: Engine, generation: Generation, keys_max: int | None) -> Iterator[Difference]:
     """Compare a generation, brought up to date, with the live tables at one position of the log.
@@ -222,7 +207,8 @@ def compare(engine: Engine, generation: Generation, keys_max: int | None) -> Ite
 def _position(connection: Connection) -> Iterator[Difference]:
     shown, head = Projector().position(connection), head_position(connection)
     if shown != head:
-        yield Difference("tracking", (TRACKING_NAME,), "changed", {"position": shown}, {"position": head})
+        live, rebuilt = {"position": shown}, {"position": head}
+        yield Difference("tracking", (TRACKING_NAME,), "changed", live=live, rebuilt=rebuilt)
 
 
 def _rows(connection: Connection, generation: Generation, keys_max: int | None) -> Iterator[Difference]:
@@ -238,16 +224,16 @@ def _rows(connection: Connection, generation: Generation, keys_max: int | None) 
                 yield _difference(name, keys, kind, dict(row))
 
 
-def _difference(table: str, keys: list[str], kind: str, row: Values) -> Difference:
+def _difference(table: str, keys: list[str], kind: str, row: Mapping[str, Any]) -> Difference:
     key = tuple(row[name] for name in keys)
     if kind != "changed":
-        values = dict(row)
-        return Difference(table, key, kind, *(({}, values) if kind == "missing" else (values, {})))
+        return Difference(
+            table, key, kind, live={} if kind == "missing" else row, rebuilt=row if kind == "missing" else {}
+        )
     names = [name for name in row if not name.startswith(_LIVE) and name not in keys]
     other = [name for name in names if row[name] != row[_LIVE + name]]
-    return Difference(
-        table, key, kind, {name: row[_LIVE + name] for name in other}, {name: row[name] for name in other}
-    )
+    live, rebuilt = {name: row[_LIVE + name] for name in other}, {name: row[name] for name in other}
+    return Difference(table, key, kind, live=live, rebuilt=rebuilt)
 
 
 _LIVE = "live:"

@@ -12,11 +12,9 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from rioni.config.settings import Config
 from rioni.domain.errors import RioniError, Unavailable
 from rioni.domain.system.client_activity import ActivityKey, LastActivity
 from rioni.domain.system.jobs import Job
-from rioni.operations import admin as admin_operations
 from rioni.storage.embedded.expendable import (
     ActivityDatabase,
     EmbeddedActivity,
@@ -27,6 +25,7 @@ from rioni.storage.embedded.expendable import (
 )
 from rioni.storage.embedded.spool import FileSpool
 from tests.installation.test_stores import PARTITION, create, publish, running
+from tests.support.verification import findings
 
 
 EXPENDABLE = ("slots.db", "activity.db", "jobs.db", "names.db")
@@ -164,7 +163,7 @@ def test_what_may_be_lost_is_made_anew_with_a_line_in_the_log(original, tmp_path
         assert "made anew" in said[0] or "moved aside" in said[0]
     elif damage in {"empty", "one byte"} and name != "names.db":
         assert said == ["a file that may be lost was empty; made anew"]
-    assert list(admin_operations.verify(Config(data=data))) == []
+    assert findings(data) == []
     with capture_logs() as logged, running(data) as base:
         use(data, base)
     assert about(name, logged) == []

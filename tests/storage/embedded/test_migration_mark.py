@@ -4,7 +4,6 @@ import pytest
 
 from rioni.config.settings import Config
 from rioni.installation.acceptance import accept_loss
-from rioni.operations import admin as admin_operations
 from rioni.operations.backup import backup
 from rioni.operations.restore import restore
 from rioni.server.startup import prepare_startup
@@ -12,6 +11,7 @@ from rioni.storage.embedded.data_directory import DataDirectoryError
 from rioni.storage.embedded.migration_mark import MigrationMark, read_mark, write_mark
 from tests.installation.test_stores import create, publish, running
 from tests.operations.test_backup import silent
+from tests.support.verification import findings
 
 
 MARK = MigrationMark(
@@ -56,7 +56,7 @@ def test_nothing_writes_to_a_migrated_directory(data, tmp_path, content):
 def test_a_migrated_directory_can_still_be_read_and_used_again_without_the_mark(data, tmp_path):
     write_mark(data, MARK)
     assert read_mark(data) == MARK
-    assert list(admin_operations.verify(Config(data=data))) == []
+    assert findings(data) == []
     backup(Config(data=data), tmp_path / "backup", silent)
     (data / "migrated.json").unlink()
     with running(data) as base:

@@ -5,7 +5,7 @@ import pytest
 from rioni.commands.system.settings import AcceptLoss, SwitchFeature
 from rioni.commands.system.storages import CreateStorage, MoveStorage
 from rioni.domain.system.storages import KAFKA, StorageEntry
-from rioni.installation.anchored_heads import span_of
+from rioni.installation.stored_events import span_of
 from tests.support.broker import running_broker
 
 

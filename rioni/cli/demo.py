@@ -93,7 +93,7 @@ def _broker(config: Config) -> Iterator[tuple[subprocess.Popen[str], Config]]:
         yield server, msgspec.structs.replace(config, port=_announced_port(server))
     finally:
         server.send_signal(signal.SIGTERM)
-        server.wait()
+        server.wait()  # waits: the user may interrupt the command
 
 
 def _announced_port(server: subprocess.Popen[str]) -> int:
@@ -169,7 +169,7 @@ def _in_parallel(work: Any, count: int) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        thread.join()  # waits: the user may interrupt the command
     if failures:
         raise failures[0]
 
@@ -305,7 +305,7 @@ def _leave_serving(console: Console, base: str, subscription: str, server: subpr
     ):
         console.print(f"  {line}", highlight=False, markup=False)
     with contextlib.suppress(KeyboardInterrupt):
-        server.wait()
+        server.wait()  # waits: the user may interrupt the command
 
 
 def _progress(console: Console) -> Progress:

@@ -1,6 +1,6 @@
 """Logging: one line for each event, as text or as JSON; of what fails again and again a few lines, not thousands."""
 
-import _thread
+import _thread  # threads: a native lock, held while a line is written
 import io
 import logging
 import mmap

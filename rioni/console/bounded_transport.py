@@ -2,7 +2,7 @@
 
 import contextlib
 import ssl
-import threading
+import threading  # threads: a timer that ends a request
 from collections.abc import Iterator
 from functools import cache
 

@@ -2,7 +2,7 @@
 
 import contextlib
 import secrets
-import threading
+import threading  # threads: greenlets only: a lock with a deadline
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager

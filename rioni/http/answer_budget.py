@@ -1,6 +1,6 @@
 """Bounds the memory of answers that clients have not read yet, by client and by worker process."""
 
-import threading
+import threading  # threads: greenlets only: waits have deadlines
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator

@@ -1,6 +1,6 @@
 """Dependencies of the API's resources, built once per process by bootstrap, and the resources' base."""
 
-import threading
+import threading  # threads: an event that is only set and checked
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Concatenate, ParamSpec, TypeVar

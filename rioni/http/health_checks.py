@@ -1,6 +1,6 @@
 """Runs health checks concurrently, with timeouts and a one-second cache."""
 
-import threading
+import threading  # threads: greenlets that check what may hang; waits have deadlines
 from collections.abc import Callable, Mapping
 
 from rioni.domain.errors import RioniError

@@ -201,7 +201,7 @@ class Pool:
 
     def _run(self, function: Callable[..., T], args: Any, kwargs: Any, deadline_s: float | None) -> T:
         begun_s = time.monotonic()
-        client = CLIENT.get() if self.limits.fair else ""
+        client = CLIENT.get() if self.limits.fair else ""  # waits: a variable of the context
         self._gate.enter(client, deadline_s)
         task = Task(function, args, kwargs)
         self.running.add(task)

@@ -1,6 +1,6 @@
 """The in-memory registry: what publishing and consuming need, kept current from the log, and compiled Avro schemas."""
 
-import threading
+import threading  # threads: a lock with a deadline
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from functools import partial

@@ -3,7 +3,7 @@
 import contextlib
 import encodings.unicode_escape  # noqa: F401 - of the compiler of schemas; see `load_filters`
 import socket
-import threading
+import threading  # threads: an event that is only set and checked
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple

@@ -276,7 +276,7 @@ def _has_metadata(options: Options) -> bool:
 
 
 def _task() -> TaskContext:
-    found = TaskContext.get()
+    found = TaskContext.get()  # waits: it does not wait
     assert found is not None, "writers run in tasks"
     return found
 

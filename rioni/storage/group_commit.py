@@ -1,8 +1,8 @@
 """Groups concurrent writes, so that callers share one durable write (group commit)."""
 
-import _thread
+import _thread  # threads: greenlets only: they submit, and one writes
 import contextlib
-import threading
+import threading  # threads: greenlets only: they submit, and one writes
 from collections import deque
 from collections.abc import Callable
 from typing import Generic, TypeVar

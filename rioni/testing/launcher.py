@@ -83,7 +83,7 @@ class Launcher:
                 self._process.wait(ENDS_WITHIN_S)
             except subprocess.TimeoutExpired:
                 self._process.kill()
-                self._process.wait()
+                self._process.wait()  # waits: it has been killed
 
 
 _lock = threading.Lock()

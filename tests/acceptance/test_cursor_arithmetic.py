@@ -58,7 +58,7 @@ FUTURE = {"partition": "0", "timestamp": "2999-01-01T00:00:00Z"}
 
 
 def test_begin_end_and_timestamps_are_accepted_as_cursors(client, path):
-    """Reference cursors#end, cursors#timestamps, cursors#where-accepted."""
+    """Reference cursors#end, cursors#timestamps, cursors#accepted-specifications."""
     lags = client.post(f"{path}/cursors-lag", json=[cursor("end"), OLD, FUTURE]).json()
     assert [lag["unconsumed_events"] for lag in lags] == [0, 5, 0]
     pairs = [

@@ -60,7 +60,7 @@ def test_a_reset_to_the_beginning_delivers_everything_again(client, server, fill
     ],
 )
 def test_a_reset_accepts_all_cursor_specs(client, filled, name, items, position):
-    """Reference cursors#where-accepted, cursors#all-partitions."""
+    """Reference cursors#accepted-specifications, cursors#all-partitions."""
     items = [item | {"event_type": item.get("event_type") and name} for item in items]
     assert client.patch(f"{filled}/cursors", json={"items": items}).status_code == 204
     (cursor,) = client.get(f"{filled}/cursors").json()["items"]

@@ -200,7 +200,7 @@ def test_some_cursors_advance_and_some_do_not(commit, committed, cursor):
     ),
 )
 def test_a_cursor_is_committed_if_it_is_ahead(commit, committed, cursor, offset, status, position):
-    """Reference subscriptions#commit-results, subscriptions#commits-ahead, subscriptions#cursor-tokens."""
+    """Reference subscriptions#commit-results, subscriptions#commits-beyond-sent-events, subscriptions#cursor-tokens."""
     assert commit(cursor).status_code == 204
     response = commit(cursor | {"offset": offset, "cursor_token": ""})
     assert response.status_code == status

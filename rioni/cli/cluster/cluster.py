@@ -106,7 +106,7 @@ def running_cluster(
             stack.callback(server.kill)
             server.start()
         for server in (*keepers, *kafkas):
-            server.wait()
+            server.wait()  # waits: it has been killed
         yield LocalCluster(
             kafkas,
             keepers,

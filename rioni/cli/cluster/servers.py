@@ -136,7 +136,7 @@ class Server:
         """End the process without any chance to tidy up."""
         self._signal(signal.SIGKILL)
         if self._process is not None:
-            self._process.wait()
+            self._process.wait()  # waits: it has been killed
 
     def _stopped(self) -> bool:
         assert self._process is not None

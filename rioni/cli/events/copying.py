@@ -210,7 +210,7 @@ class Copy:
             try:
                 done, _ = wait(copying, return_when=FIRST_EXCEPTION)
                 for each in done:
-                    each.result()
+                    each.result()  # waits: it is done
             except Stopped:
                 self.ending.set()
                 raise

@@ -27,7 +27,7 @@ async def acquire(semaphore: Semaphore, timeout_s: float | None) -> bool:
     # PERF: a deadline costs 5 µs.
     try:
         async with asyncio.timeout(timeout_s if semaphore.locked() else None):
-            return await semaphore.acquire()
+            return await semaphore.acquire()  # waits: within asyncio.timeout, or there is a free one
     except TimeoutError:
         return False
 
@@ -41,7 +41,7 @@ async def wait(event: Event, timeout_s: float) -> bool:
     """Wait until an event is set, at most `timeout_s` seconds; return whether it is."""
     try:
         async with asyncio.timeout(timeout_s):
-            await event.wait()
+            await event.wait()  # waits: within asyncio.timeout
     except TimeoutError:
         return False
     return True

@@ -99,7 +99,7 @@ class Shared:
         self.lock = threading.RLock()
 
     def __enter__(self) -> Self:
-        self.lock.acquire()
+        self.lock.acquire()  # waits: held for changes in memory
         return self
 
     def __exit__(self, kind: type[BaseException] | None, ex: BaseException | None, trace: TracebackType | None) -> None:

@@ -1,6 +1,6 @@
 """Tracks client activity in memory and persists it periodically."""
 
-import threading
+import threading  # threads: greenlets only: events with deadlines, locks for changes in memory
 from collections.abc import Collection, Mapping
 
 import structlog

@@ -1,6 +1,6 @@
 """Counts refused requests in memory, and stores a bounded number of records every few seconds."""
 
-import threading
+import threading  # threads: greenlets only: a lock for changes in memory
 from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -6,7 +6,7 @@ after the other, with pauses in which other greenlets run: however many compress
 worker stays responsive.
 """
 
-import threading
+import threading  # threads: greenlets only: a lock held for one step of some milliseconds
 import time
 import zlib
 from collections import defaultdict

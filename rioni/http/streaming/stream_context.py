@@ -1,9 +1,9 @@
 """Dependencies of a stream: the ports of its process, its client, and what the streams of a process share."""
 
-import threading
+import threading  # threads: greenlets only: events with deadlines, locks for changes in memory
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future  # threads: greenlets only: events with deadlines, locks for changes in memory
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 from weakref import WeakValueDictionary

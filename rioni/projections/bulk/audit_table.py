@@ -1,7 +1,7 @@
 """Lets Spark write entries of the log, with their changes, into the files of a table."""
 
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait  # threads: a separate command, which is not patched
 from functools import partial
 from math import ceil
 from pathlib import Path
@@ -107,7 +107,7 @@ def _collected(spark: SparkSession, files: Any, progress: Progress) -> Sequence[
         except BaseException:
             cancel(spark)
             raise
-        rows: Sequence[Any] = job.result()
+        rows: Sequence[Any] = job.result()  # waits: it is done
     return rows
 
 

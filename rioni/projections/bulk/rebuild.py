@@ -3,7 +3,7 @@
 import shutil
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait  # threads: a separate command, which is not patched
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -249,7 +249,7 @@ class _Rebuild:
             except BaseException:
                 cancel(self._spark)
                 raise
-            job.result()
+            job.result()  # waits: it is done
         self._progress("fold", self._head.position, self._head.position)
         for number, path in enumerate(files := [*self._files().values()]):
             self._progress("load", number, len(files))

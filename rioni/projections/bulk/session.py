@@ -259,7 +259,7 @@ def _stop(gateway: Any) -> None:
         gateway.proc.wait(JAVA_END_S)
     except subprocess.TimeoutExpired:
         gateway.proc.kill()
-        gateway.proc.wait()
+        gateway.proc.wait()  # waits: it has been killed
     SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001 - as above
 
 

@@ -129,9 +129,9 @@ class _Waiter:
 
     def _run(self) -> None:
         while True:
-            order: _Order = self._orders.get()
+            order: _Order = self._orders.get()  # waits: a native thread that has nothing else to do
             try:
-                fcntl.flock(order.fd, fcntl.LOCK_EX)
+                fcntl.flock(order.fd, fcntl.LOCK_EX)  # waits: a native thread that others wait for with a deadline
             except OSError as ex:
                 os.close(order.fd)
                 order.error = ex

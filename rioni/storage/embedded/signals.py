@@ -8,7 +8,7 @@ import contextlib
 import itertools
 import os
 import socket
-import threading
+import threading  # threads: greenlets only: events with deadlines
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path

@@ -2,7 +2,7 @@
 
 import contextlib
 import itertools
-import threading
+import threading  # threads: a greenlet that polls Kafka
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence

@@ -4,7 +4,7 @@ import contextlib
 import mmap
 import os
 import sqlite3
-import threading
+import threading  # threads: a greenlet with its own connection
 import time
 from collections import deque
 from collections.abc import Callable

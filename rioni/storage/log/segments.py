@@ -1,11 +1,11 @@
 """Reads the internal log in segments, one after the other or by several processes at once, and checks them."""
 
-import multiprocessing
+import multiprocessing  # threads: a separate command, which is not patched
 import re
 import sqlite3
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor  # threads: a separate command, which is not patched
 from functools import cache, partial
 from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
@@ -56,14 +56,14 @@ def map_ranges(
         try:
             for after, upto in ranges:
                 while begun and (begun[0].done() or len(begun) == RESULTS_MAX):
-                    yield begun.popleft().result()
+                    yield begun.popleft().result()  # waits: the user may interrupt the command
                 if sum(not each.done() for each in begun) < WAITING_PER_PROCESS * (processes - 1):
                     begun.append(pool.submit(_work_in_worker, work, address, after, upto))
                 else:
                     begun.append(Future())
                     begun[-1].set_result(work(engine, after, upto))
             while begun:
-                yield begun.popleft().result()
+                yield begun.popleft().result()  # waits: the user may interrupt the command
         finally:
             for future in begun:
                 future.cancel()

@@ -2,7 +2,7 @@
 
 import contextlib
 import hashlib
-import threading
+import threading  # threads: a greenlet with its own connection
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path

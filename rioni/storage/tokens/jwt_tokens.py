@@ -4,7 +4,7 @@ import base64
 import binascii
 import json
 import math
-import threading
+import threading  # threads: greenlets only: events with deadlines, locks for changes in memory
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeGuard
 

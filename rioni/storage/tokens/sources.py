@@ -2,7 +2,7 @@
 
 import contextlib
 import hashlib
-import threading
+import threading  # threads: greenlets only: events with deadlines, locks for changes in memory
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import NamedTuple

@@ -5,7 +5,7 @@ import http.client
 import os
 import socket
 import ssl
-import threading
+import threading  # threads: locks for changes in memory, and a timer
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
@@ -177,7 +177,7 @@ class ByClient(Generic[T]):
 
     def __call__(self) -> T:
         """The value of the client that the current greenlet works for."""
-        client = CLIENT.get()
+        client = CLIENT.get()  # waits: a variable of the context
         with self._lock:
             if client in self._values:
                 self._values.move_to_end(client)

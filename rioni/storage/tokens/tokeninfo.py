@@ -1,7 +1,7 @@
 """Looks up tokens at OAuth 2 token info services (reference common#modes)."""
 
 import hashlib
-import threading
+import threading  # threads: greenlets only: events with deadlines, locks for changes in memory
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any

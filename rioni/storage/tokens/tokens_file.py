@@ -3,7 +3,7 @@
 import hashlib
 import json
 import secrets
-import threading
+import threading  # threads: a lock that is only tried
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path

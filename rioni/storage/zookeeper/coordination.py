@@ -6,7 +6,7 @@ process. A commit is written only if the assignment is the one that it was check
 exists: a stream that has lost a partition can not commit it, however late it notices.
 """
 
-import threading
+import threading  # threads: greenlets only: events with deadlines, locks for changes in memory
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import TypeVar

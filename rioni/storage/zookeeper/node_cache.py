@@ -1,6 +1,6 @@
 """Caches ZooKeeper nodes with watches: each is read once, and again after a change notification."""
 
-import threading
+import threading  # threads: greenlets only: events with deadlines, locks for changes in memory
 import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial

@@ -1,7 +1,7 @@
 """Limits slots across the cluster: each worker's count for each kind of slot is stored in one node."""
 
 import contextlib
-import threading
+import threading  # threads: greenlets only: events with deadlines, locks for changes in memory
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import islice

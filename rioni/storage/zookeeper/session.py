@@ -8,7 +8,7 @@ thirds of that time, so it always notices first: see `is_session_safe`.
 import contextlib
 import os
 import socket
-import threading
+import threading  # threads: greenlets only: events with deadlines, locks for changes in memory
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any

@@ -175,7 +175,7 @@ SECRET = '{"description": "secret"}'
 )
 @pytest.mark.parametrize("path", ["d", "d/a.yaml", "-"])
 def test_a_schema_outside_of_the_folder_of_the_definitions_is_never_read(tmp_path, monkeypatch, named, path):
-    """Reference values-yaml#files-that-are-named."""
+    """Reference values-yaml#file-names."""
     write(secret_DOT_json=SECRET, other__secret_DOT_json=SECRET)
     (tmp_path / "d").mkdir()
     (tmp_path / "d" / "link.json").symlink_to("../secret.json")

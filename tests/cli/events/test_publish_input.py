@@ -1,6 +1,6 @@
 """Input that `rioni publish` accepts: the table in docs/reference/values-csv.md, and input that is not UTF-8.
 
-Reference values-csv#format values-csv#input-that-is-not-of-the-format
+Reference values-csv#format values-csv#invalid-input
 """
 
 import gzip
@@ -45,7 +45,7 @@ def publish(rioni, orders):
     return run
 
 
-@pytest.mark.parametrize(("file", "content", "outcome"), rows_of("values-csv", "Input that is not of the format"))
+@pytest.mark.parametrize(("file", "content", "outcome"), rows_of("values-csv", "Invalid input"))
 def test_the_table_holds(publish, file, content, outcome):
     code, err, stored = publish(file, unescaped(content).encode())
     if outcome.startswith("error: "):

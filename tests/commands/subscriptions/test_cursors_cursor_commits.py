@@ -69,7 +69,7 @@ def test_begin_and_plain_numbers_are_accepted(broker, subscription, stream_id):
     ],
 )
 def test_malformed_cursors_are_rejected(broker, subscription, stream_id, offset, changes, error, detail):
-    """Reference cursors#where-accepted."""
+    """Reference cursors#accepted-specifications."""
     with pytest.raises(error, match=detail):
         commit(broker, subscription.id, stream_id, offset, **changes)
 
@@ -129,6 +129,6 @@ def test_only_readers_and_administrators_commit(broker, subscription, stream_id)
 
 
 def test_positions_that_were_never_sent_can_be_committed(broker, subscription, stream_id):
-    """Reference subscriptions#commits-ahead."""
+    """Reference subscriptions#commits-beyond-sent-events."""
     assert list(commit(broker, subscription.id, stream_id, "-1", "25")) == [False, True]
     assert broker.coordinator.cursors(subscription.id)[PARTITION] == format_offset(1, 25)

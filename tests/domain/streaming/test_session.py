@@ -227,7 +227,7 @@ def test_committing_ahead_of_the_sent_events_skips_events():
 
 
 def test_committing_ahead_of_the_end_skips_future_events():
-    """Reference subscriptions#commits-ahead."""
+    """Reference subscriptions#commits-beyond-sent-events."""
     stream = subscription(batch_limit=1)
     stream.commit(A, 2)
     stream.publish(A, 5)
@@ -395,7 +395,7 @@ def test_a_full_buffer_is_sent_with_an_information():
     ],
 )
 def test_an_end_from_outside_gives_the_reason(reason: Reason, text: str | None, waits: bool):
-    """Reference streams#ends, streams#end-reasons, streams#final-batch."""
+    """Reference streams#end-of-a-stream, streams#end-reasons, streams#final-batch."""
     stream = subscription(commit_timeout_s=10)
     stream.publish(A, 1)
     stream.taken()

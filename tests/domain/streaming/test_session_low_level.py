@@ -1,6 +1,6 @@
 """The flush loop of a low-level stream, row by row: reference low-level-streams#flushing.
 
-Source: reference low-level-streams#sending, low-level-streams#ends.
+Source: reference low-level-streams#sending, low-level-streams#end-of-a-stream.
 """
 
 import pytest

@@ -66,7 +66,7 @@ from tests.support.tables import rows
     ),
 )  # fmt: skip
 def test_batches_are_sent_as_in_the_contract(parameters, steps, batches):
-    """Reference streams#when-a-batch-is-sent, streams#memory-limit, subscriptions#commits-ahead."""
+    """Reference streams#when-a-batch-is-sent, streams#memory-limit, subscriptions#commits-beyond-sent-events."""
     assert new_batches(play(subscription(**parameters), steps)) == batches
 
 

@@ -194,7 +194,7 @@ def test_a_stream_waiting_beyond_the_last_event_ends_and_names_the_cursor(ports,
 
 
 def test_a_stream_continues_when_its_client_commits_ahead(ports, subscription, signals):
-    """Reference subscriptions#commits-ahead."""
+    """Reference subscriptions#commits-beyond-sent-events."""
     publish(ports, 0, 0, 1)
     stream = start(ports, subscription)
     assert [line["events"] for line in lines(next(stream))] == [[0], [1]]

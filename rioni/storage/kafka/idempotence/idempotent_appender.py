@@ -15,9 +15,9 @@ An attempt that Kafka did not answer in time goes on: its producer is kept, so t
 Kafka answers, while it accepts records of that age. Until then no attempt begins in the partitions concerned.
 """
 
-import _thread
+import _thread  # threads: an event that is never set, instead of a sleep
 import itertools
-import threading
+import threading  # threads: an event that is never set, instead of a sleep
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Mapping
-from queue import Empty
+from queue import Empty  # threads: the native queue for Kafka's answers
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
@@ -115,7 +115,7 @@ class Admin:
 
     def request(self, name: str, *arguments: Any, timeout_s: float | None = None) -> Any:
         """Send a request and wait for its result; see `begin` and `Request.result`."""
-        return self.begin(name, *arguments, timeout_s=timeout_s).result()
+        return self.begin(name, *arguments, timeout_s=timeout_s).result()  # waits: it has a deadline
 
     def metadata(self, topic: str | None = None, timeout_s: float | None = None) -> ClusterMetadata:
         """Return the brokers, and the partitions of one topic, by its full name, or of all topics; blocks.

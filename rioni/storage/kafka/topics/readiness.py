@@ -212,7 +212,7 @@ def _brokers_with(admin: Admin, brokers: set[int], name: str, setting: str, valu
     configured = set()
     for number, request in requests.items():
         try:
-            if request.result()[topic][setting].value == value:
+            if request.result()[topic][setting].value == value:  # waits: it has a deadline
                 configured.add(number)
         except KafkaException:
             continue  # retried

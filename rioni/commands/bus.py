@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import structlog
@@ -13,14 +14,10 @@ from rioni.domain.access.authorization import Attribute
 from rioni.domain.errors import CommitOutcomeUnknown, ReadOnly, RioniError, TransactionConflict, Unavailable
 from rioni.domain.limits import Limits
 from rioni.domain.ports.coordinator import Coordinator
-from rioni.domain.ports.event_log import EventLog, LogTransaction
+from rioni.domain.ports.event_log import EventLog
 from rioni.domain.ports.event_store import EventStores
 from rioni.domain.ports.host import ThreadPool, direct
 from rioni.domain.ports.registry import ReadModels
-
-
-def _no_check(_command: Any, _unit_of_work: UnitOfWork) -> None:
-    """No check."""
 
 
 class Route(NamedTuple):
@@ -30,7 +27,7 @@ class Route(NamedTuple):
     permission: Callable[[Any, UnitOfWork], None]
     allowed_in_read_only: bool = False
     """Whether it runs while the feature `disable_db_write_operations` is on."""
-    precheck: Callable[[Any, UnitOfWork], None] = _no_check
+    precheck: Callable[[Any, UnitOfWork], None] | None = None
     """Checks that run before everything else: permissions, and whether the resource exists."""
 
 
@@ -76,14 +73,17 @@ class CommandBus:
 
         `routes` has the route of each class of commands. `auditors` may read, and create nothing.
         """
-        self._log = log
-        self._models = models
-        self._routes = routes
-        self._stores = stores
-        self._coordinator = coordinator
-        self._limits = limits
-        self._default_admin, self._auditors = default_admin, auditors
-        self._pool, self._compute = pool, compute
+        self._log, self._routes, self._coordinator, self._pool = log, routes, coordinator, pool
+        self._unit_of_work = partial(
+            UnitOfWork,
+            models=models,
+            stores=stores,
+            coordinator=coordinator,
+            compute=compute,
+            limits=limits,
+            default_admin=default_admin,
+            auditors=auditors,
+        )
         self._running: set[str] = set()
         """The topics that running commands of this process may be creating."""
 
@@ -152,22 +152,10 @@ class CommandBus:
                 raise TransactionConflict from None
         return result, unit_of_work.after_commit
 
-    def _unit_of_work(self, transaction: LogTransaction, context: Context) -> UnitOfWork:
-        return UnitOfWork(
-            transaction,
-            self._models,
-            context,
-            stores=self._stores,
-            coordinator=self._coordinator,
-            compute=self._compute,
-            limits=self._limits,
-            default_admin=self._default_admin,
-            auditors=self._auditors,
-        )
-
     def _run(self, command: Any, unit_of_work: UnitOfWork) -> Any:
         route = self._routes[type(command)]
-        route.precheck(command, unit_of_work)
+        if route.precheck is not None:
+            route.precheck(command, unit_of_work)
         if not route.allowed_in_read_only and "disable_db_write_operations" in unit_of_work.settings().features:
             raise ReadOnly
         route.permission(command, unit_of_work)

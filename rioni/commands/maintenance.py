@@ -1,9 +1,9 @@
 """Periodic maintenance jobs: clean up after dead processes, apply retention, delete expired state."""
 
-import contextlib
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 import msgspec
 import structlog
@@ -126,7 +126,7 @@ class OrphanCleaner:
     def _delete_empty(self, storage_id: str, topic: str) -> bool:
         """Delete a topic that never had an event; return whether it was deleted."""
         store = self._stores.of(storage_id)
-        with contextlib.suppress(NotFound):  # another process was faster
+        with suppress(NotFound):  # another process was faster
             if all(bounds.newest == BEFORE_FIRST for bounds in store.bounds(topic)):
                 store.delete_topic(topic)
                 return True
@@ -154,13 +154,11 @@ class OrphanCleaner:
                     there |= {(storage.id, topic) for topic in store.topics()}
         # In this order: switches, and creations of event types, are recorded before their topics are created.
         self._registry.refresh()
-        timelines = [self._registry.timelines(event_type.name) for event_type in self._registry.event_types()]
-        named = {(each.storage_id, each.topic) for every in timelines for each in every.timelines}
-        switched_to = {
-            (every.switch.timeline.storage_id, every.switch.timeline.topic) for every in timelines if every.switch
-        }
-        created = {(each.storage_id, each.topic) for each in self._registry.topic_creations()}
-        return there - named - switched_to - created
+        every = [self._registry.timelines(event_type.name) for event_type in self._registry.event_types()]
+        timelines = [timeline for each in every for timeline in each.timelines]
+        timelines += [each.switch.timeline for each in every if each.switch]
+        named = {(each.storage_id, each.topic) for each in timelines}
+        return there - named - {(each.storage_id, each.topic) for each in self._registry.topic_creations()}
 
 
 # --- Retention and compaction: deletes expired events and removes superseded ones ---
@@ -312,28 +310,22 @@ class BackgroundJobs:
         run("repairing switches", self._repair)
         if self._clock.monotonic() >= self._expire_at_s:
             self._expire_at_s = self._clock.monotonic() + self._retention.every_s
-            run("retention", self.expire)
+            run("retention", partial(self._in_context, self._retention.expire))
             run("compaction", self._retention.compact)
             run("forgetting ids", self._retention.expire_ids)
             run("adding partitions to subscriptions", self._cursor_initializer.extend)
-            run("abandoning unfinished topics", self._abandon_unfinished)
-            run("deleting abandoned topics", self._delete_abandoned)
+            run("abandoning unfinished topics", partial(self._in_context, self._orphan_cleaner.abandon_unfinished))
+            run("deleting abandoned topics", partial(self._in_context, self._orphan_cleaner.delete_abandoned))
         if self._clock.monotonic() >= self._clean_at_s:
             self._clean_at_s = self._clock.monotonic() + CLEAN_EVERY_S
-            run("deleting orphaned topics", self._clean)
+            run("deleting orphaned topics", partial(self._in_context, self._orphan_cleaner.clean))
 
     def expire(self) -> None:
         """Remove the events whose retention time is over."""
         self._retention.expire(self._context())
 
-    def _clean(self) -> None:
-        self._orphan_cleaner.clean(self._context())
-
-    def _abandon_unfinished(self) -> None:
-        self._orphan_cleaner.abandon_unfinished(self._context())
-
-    def _delete_abandoned(self) -> None:
-        self._orphan_cleaner.delete_abandoned(self._context())
+    def _in_context(self, job: Callable[[Context], None]) -> None:
+        job(self._context())
 
     def _repair(self) -> None:
         self._registry.refresh()

@@ -248,19 +248,7 @@ class AvroPublisher(Publisher):
         self._schemas = schemas
 
     def publish(self, command: PublishEvents, subject: Subject, charge: Charge | None = None) -> Published:
-        """Store all events of a batch durably, or none.
-
-        `charge` is called once the batch is read and permitted, unless it was stored before.
-
-        Raises:
-            Blocked: event type or application may not publish.
-            EventTypeNotFound: there is no such event type.
-            AccessDenied: the subject may not write to it.
-            Malformed: the body is not a publishing batch.
-            IdempotencyKeyReused: another batch was stored under the same idempotency key.
-            QuotaExceeded: `charge` raises it; nothing was stored.
-            Unavailable: the store can't write; nothing was stored.
-        """
+        """Store all events of a batch durably, or none; raises as `Publisher.publish` does."""
         envelopes = self._admit_avro(command, subject)
         return self._publish(command, subject, envelopes, partial(self._prepare_avro, command.body), charge)
 

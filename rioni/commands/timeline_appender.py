@@ -95,23 +95,20 @@ class TimelineAppender:
             return self._append(timeline, rest)
         except (TopicClosed, NotFound):
             # Closed, or even cleaned up; or the event type was deleted, which the registry knows.
-            return self._append_to_next(timeline, rest)
+            try:
+                return self._wait_and_append(timeline, rest)
+            except PartiallyStored:
+                raise
+            except RioniError as ex:
+                if not rest.partially_stored:
+                    raise
+                # The next timeline did not come in time, or at all.
+                raise PartiallyStored(dict.fromkeys(rest.batches, "interrupted")) from ex
 
     def _append(self, timeline: Timeline, rest: "_RemainingBatch") -> Appended:
         store = self._stores.of(timeline.storage_id)
         others = self._stores_of(timeline.event_type, without=store) if rest.once else ()
         return rest.append(store, timeline.topic, others)
-
-    def _append_to_next(self, closed: Timeline, rest: "_RemainingBatch") -> Appended:
-        try:
-            return self._wait_and_append(closed, rest)
-        except PartiallyStored:
-            raise
-        except RioniError as ex:
-            if not rest.partially_stored:
-                raise
-            # The next timeline did not come in time, or at all.
-            raise PartiallyStored(dict.fromkeys(rest.batches, "interrupted")) from ex
 
     def _wait_and_append(self, closed: Timeline, rest: "_RemainingBatch") -> Appended:
         deadline_s = self._clock.monotonic() + self._wait_max_s
@@ -119,7 +116,10 @@ class TimelineAppender:
         try:
             while True:
                 self._registry.refresh()
-                active = self._after(closed)
+                timelines = self._registry.timelines(closed.event_type)
+                if all(each.id != closed.id for each in timelines.timelines):
+                    raise EventTypeNotFound(closed.event_type)
+                active = timelines.active
                 try:
                     return self._append(active, rest)
                 except TopicClosed as ex:
@@ -132,12 +132,6 @@ class TimelineAppender:
                 waiter.wait(min(left_s, LOOK_EVERY_S))
         finally:
             waiter.close()
-
-    def _after(self, closed: Timeline) -> Timeline:
-        timelines = self._registry.timelines(closed.event_type)
-        if all(each.id != closed.id for each in timelines.timelines):
-            raise EventTypeNotFound(closed.event_type)
-        return timelines.active
 
     def _note_closed(self, closed: Timeline) -> None:
         """Record a timeline that would stay closed for ever; `TimelineSwitcher.repair` replaces it.

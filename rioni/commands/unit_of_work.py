@@ -27,9 +27,9 @@ class UnitOfWork:
     def __init__(  # noqa: PLR0913 - what all commands need
         self,
         transaction: LogTransaction,
-        models: ReadModels,
         context: Context,
         *,
+        models: ReadModels,
         stores: EventStores,
         coordinator: Coordinator,
         compute: ThreadPool,

@@ -12,7 +12,7 @@ import falcon
 from rioni.domain.breaths import BREATH_S, TURN_S
 from rioni.http.answer_budget import WAIT_S, AnswerBudget, Reservation, slices
 from rioni.http.caller import client_key
-from rioni.projections.queries.pieces import PIECE_BYTES
+from rioni.projections.queries.past import PIECE_BYTES
 
 
 # --- Gzip for answers and streams, if the client accepts it (reference common#content-types, common#flow-id) ---

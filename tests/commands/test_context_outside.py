@@ -117,7 +117,7 @@ def test_a_schema_that_changed_during_a_check_is_checked_again(broker, monkeypat
             broker.do(other)
         return result
 
-    monkeypatch.setattr(broker.bus, "_compute", overtaken)
+    monkeypatch.setitem(broker.bus._unit_of_work.keywords, "compute", overtaken)
     spec = event_type_spec(compatibility_mode="compatible", schema=narrower)
     command = AddSchema(name=NAME, schema=narrower) if way == "AddSchema" else ChangeEventType(name=NAME, spec=spec)
     with pytest.raises(Invalid, match="schema types must be the same"):

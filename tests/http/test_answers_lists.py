@@ -10,7 +10,7 @@ from falcon import testing
 from rioni.http.answer_budget import AnswerBudget, TooManyAnswers
 from rioni.http.answers import HELD_BYTES, answer_list
 from rioni.http.caller import ANYBODY
-from rioni.projections.queries.pieces import piece
+from rioni.projections.queries.past import piece
 
 
 class Lists:

@@ -30,11 +30,7 @@ from rioni.domain.streaming.visibility import Visibility
 from rioni.domain.subscriptions.cursor_arithmetic import newest
 from rioni.domain.subscriptions.dead_letters import DeadLetterFilter
 from rioni.domain.system.system_events import DEAD_LETTER_QUEUE
-from rioni.domain.timelines.position import (
-    Cursor,
-    TimelinePosition,
-    partition_number,
-)
+from rioni.domain.timelines.position import Cursor, TimelinePosition, partition_number
 from rioni.projections.queries.timeline_reader import offset_ranges_of, read_after
 
 
@@ -148,7 +144,9 @@ class DeadLetterRedriver:
         size = 0
         kept: KeptDeadLetter | None = None
         for kept in self._scan(subscription_id, wanted, self._visible(subject, subscription_id), after):
-            redriven = self._is_redriven(kept) if marked or only_open else None
+            redriven = None
+            if marked or only_open:
+                redriven = self._outcome(kept, _claims(kept, force=False), set()) == "already_redriven"
             if redriven and only_open:
                 continue
             page.append(msgspec.structs.replace(kept, redriven=redriven) if marked else kept)
@@ -262,9 +260,6 @@ class DeadLetterRedriver:
         visible = self._visible(subject, command.subscription_id)
         return self._scan(command.subscription_id, command.wanted, visible, command.after, bounded=True)
 
-    def _is_redriven(self, kept: KeptDeadLetter) -> bool:
-        return self._outcome(kept, _claims(kept, force=False), set()) == "already_redriven"
-
     def _outcome(self, kept: KeptDeadLetter, claims: Sequence[IdempotencyClaim], seen: set[str]) -> str:
         """The outcome that `_redrive` would have after those in `seen`; this one is added there."""
         name = kept.letter.event_type
@@ -347,8 +342,5 @@ class DeadLetterRedriver:
 
 def _claims(kept: KeptDeadLetter, *, force: bool) -> Sequence[IdempotencyClaim]:
     """The claims that show that a dead letter was published again: one for each time that it may be."""
-    times = FORCED_MAX if force else 1
-    return [
-        IdempotencyClaim(f"redriven:{kept.letter.name}{f':{number}' if number else ''}", _DIGEST)
-        for number in range(times)
-    ]
+    ends = ("", *(f":{number}" for number in range(1, FORCED_MAX)))
+    return [IdempotencyClaim(f"redriven:{kept.letter.name}{end}", _DIGEST) for end in (ends if force else ends[:1])]

@@ -228,19 +228,16 @@ def _looked_up(
         for name, place in found
     )
     if command.spec.filter:
-        unit_of_work.compute(_check_filter, command.spec.filter, event_types)
+        unit_of_work.compute(lambda: check_filter(command.spec.filter or "", schemas_in_json(event_types)))
     return replace(command, looked_up=LookedUp(timelines, cursors))
 
 
 def _filter_checked(
     command: ChangeSubscription, event_types: Sequence[EventType], unit_of_work: UnitOfWork
 ) -> ChangeSubscription:
-    unit_of_work.compute(_check_filter, command.spec.filter, event_types)  # compiled once: the transaction finds it
+    # Compiled once: the transaction finds it.
+    unit_of_work.compute(lambda: check_filter(command.spec.filter or "", schemas_in_json(event_types)))
     return replace(command, is_filter_checked=True)
-
-
-def _check_filter(expression: str | None, event_types: Sequence[EventType]) -> None:
-    check_filter(expression or "", schemas_in_json(event_types))
 
 
 def _as_given(named: CursorSpec) -> InitialCursor:

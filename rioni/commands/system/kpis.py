@@ -1,19 +1,12 @@
 """KPI events: usage metrics are recorded, which takes a few microseconds each, and published, each exactly once."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
 from rioni.commands.job_runner import LoggedJobRunner
 from rioni.commands.system.system_events import SystemEventPublisher, SystemEventTypes
-from rioni.domain.audit.kpis import (
-    BatchPublished,
-    BatchStreamed,
-    Measurement,
-    Reports,
-    RequestServed,
-    line_of,
-    reports_of,
-)
+from rioni.domain.audit.kpis import BatchPublished, BatchStreamed, Measurement, RequestServed, line_of, reports_of
 from rioni.domain.ports.host import Clock, Spool, SpoolFile, Spools, ThreadPool
 from rioni.domain.ports.registry import Registry
 from rioni.domain.system.system_events import ACCESS_FEATURE, KPI_FEATURE
@@ -109,17 +102,12 @@ class KpiFeed:
             salt: for the hashes of names.
             streams_every_s: interval at which streams are reported, one event for each stream and event type.
         """
-        self._system_event_types, self._publisher, self._clock, self._pool = (
-            system_event_types,
-            publisher,
-            clock,
-            pool,
-        )
-        self._salt, self._usage = salt, usage
+        self._system_event_types, self._publisher = system_event_types, publisher
+        self._clock, self._pool, self._salt, self._usage = clock, pool, salt, usage
         now_s = clock.monotonic()
         self._rounds = {
-            "requests": _Round(usage.spools.requests, REQUESTS_EVERY_S, now_s),
-            "streams": _Round(usage.spools.streams, streams_every_s, now_s),
+            "requests": _Round(usage.spools.requests, REQUESTS_EVERY_S, now_s, now_s),
+            "streams": _Round(usage.spools.streams, streams_every_s, now_s, now_s),
         }
         self._runner = LoggedJobRunner()
 
@@ -136,13 +124,11 @@ class KpiFeed:
                 self._runner.run(f"KPIs of {name}", partial(self._publish, one))
 
     def _publish(self, one: "_Round") -> None:
-        events = 0
-        for file in one.spool.finished(current=True):
-            events += self._publish_file(file)
+        events = sum([self._publish_file(file) for file in one.spool.finished(current=True)])
         one.early_from_s = self._clock.monotonic() + max(REQUESTS_EVERY_S, events / EARLY_EVENTS_PER_S)
 
     def _publish_file(self, file: SpoolFile) -> int:
-        reports = self._pool(_reports_of, file, self._salt)
+        reports = self._pool(lambda: reports_of(file.id, file.lines(), self._salt))
         for event_type, events in reports.events.items():
             self._system_event_types.ensure_one(event_type)
             for begin in range(0, len(events), EVENTS_PER_BATCH):
@@ -154,15 +140,13 @@ class KpiFeed:
         return sum(map(len, reports.events.values()))
 
 
-def _reports_of(file: SpoolFile, salt: str) -> Reports:
-    return reports_of(file.id, file.lines(), salt)
-
-
+@dataclass(slots=True)
 class _Round:
     """Schedule of a spool: due at once, for files of dead processes, then periodically."""
 
-    def __init__(self, spool: Spool, every_s: float, now_s: float) -> None:
-        self.spool, self.every_s, self.due_s = spool, every_s, now_s
-        self.early = False
-        """Whether it is wanted before `due_s`."""
-        self.early_from_s = now_s
+    spool: Spool
+    every_s: float
+    due_s: float
+    early_from_s: float
+    early: bool = False
+    """Whether it is wanted before `due_s`."""

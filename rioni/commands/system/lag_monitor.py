@@ -5,7 +5,7 @@ that lag and stay as they are only age, which costs nothing.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import islice
@@ -213,15 +213,12 @@ class LagMonitor:
                 by_storage[timelines.active.storage_id][timelines.active.topic] = timelines
         for storage_id, wanted in by_storage.items():
             partitions = {topic: each.active.partitions for topic, each in wanted.items()}
-            ask = partial(self._bounds_of, storage_id, partitions)
+            ask = partial(lambda id_, topics: self._stores.of(id_).bounds_of(topics), storage_id, partitions)
             bounds, now_ms = self._asked(storage_id, ask) or {}, self._clock.now_ms()
             for topic, each in bounds.items():
                 self._end_times.see(topic, [one.newest + 1 for one in each], now_ms)
                 found[wanted[topic].event_type] = wanted[topic], each
         return found
-
-    def _bounds_of(self, storage_id: str, topics: Mapping[str, int]) -> Mapping[str, Sequence[Bounds]]:
-        return self._stores.of(storage_id).bounds_of(topics)
 
     def _asked(self, server: str, ask: Callable[[], T]) -> T | None:
         """Return the answer of a server; None if it fails, or has failed a moment ago."""

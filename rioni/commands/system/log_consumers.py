@@ -90,13 +90,8 @@ class _Follower:
         publisher: SystemEventPublisher,
         pool: ThreadPool,
     ) -> None:
-        self._feed = feed
-        self._reader, self._system_event_types, self._publisher, self._pool = (
-            reader,
-            system_event_types,
-            publisher,
-            pool,
-        )
+        self._feed, self._reader, self._pool = feed, reader, pool
+        self._system_event_types, self._publisher = system_event_types, publisher
         self._position: int | None = None
         """Position of the last processed entry; None until the checkpoint has been read."""
         self._head = self._remembered = 0
@@ -128,23 +123,18 @@ class _Follower:
         for _, command in groupby(changes, key=lambda change: change.entry.origin.command_id):
             wanted = []
             for change in command:
-                was_on, on = on, self._is_on(change, before=on)
+                was_on, event = on, change.entry.event
+                if isinstance(event, FeatureSwitched) and event.feature == self._feed.feature:
+                    on = event.enabled
                 if was_on or on:
                     wanted.append(change)
-            for event in self._feed.events(wanted):
+            for report in self._feed.events(wanted):
                 self._system_event_types.ensure_one(self._feed.event_type)
                 # One by one: after a crash the next process may read more of the command's transactions at once.
-                self._publisher.publish(self._feed.event_type, [event], name=event.eid)
+                self._publisher.publish(self._feed.event_type, [report], name=report.eid)
                 published = True
         position = changes[-1].entry.position
         if published or position - self._remembered >= REMEMBER_EVERY_ENTRIES:
             self._pool(self._reader.save_checkpoint, self._feed.follower, position)
             self._remembered = position
         self._position, self._on = position, on
-
-    def _is_on(self, change: RecordedChange, *, before: bool) -> bool:
-        match change.entry.event:
-            case FeatureSwitched(feature=self._feed.feature, enabled=enabled):
-                return enabled
-            case _:
-                return before

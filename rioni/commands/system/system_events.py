@@ -2,7 +2,6 @@
 
 import contextlib
 from collections.abc import Callable, Sequence
-from datetime import datetime
 from random import Random
 from uuid import uuid4
 
@@ -29,7 +28,7 @@ from rioni.domain.publishing.pipeline import Prepared, prepare
 from rioni.domain.publishing.rules import Publication, PublishRules
 from rioni.domain.subscriptions.subscription import Subscription
 from rioni.domain.system.system_events import DEAD_LETTER_QUEUE, SystemEvent, SystemEventType, wants_dead_letters
-from rioni.domain.timestamps import rfc3339
+from rioni.domain.timestamps import milliseconds, rfc3339
 
 
 # --- Publishes system events: by the same rules as clients' events, but without permission checks ---
@@ -104,19 +103,11 @@ def _envelopes(event_type: str, schema: Schema, events: Sequence[SystemEvent]) -
 
 def _metadata(event_type: str, version: str, event: SystemEvent) -> Metadata:
     return Metadata(
-        occurred_at=round(datetime.fromisoformat(event.occurred_at).timestamp() * 1_000),
+        occurred_at=milliseconds(event.occurred_at),
         eid=event.eid,
         flow_id=event.flow_id or None,
-        received_at=None,
         version=version,
-        published_by=None,
         event_type=event_type,
-        partition=None,
-        partition_keys=None,
-        partition_compaction_key=None,
-        parent_eids=None,
-        span_ctx=None,
-        event_owner=None,
     )
 
 

@@ -24,13 +24,14 @@ def database(engine: Engine) -> Database:
 def targets(engine: Engine, generation: Generation) -> Sequence[Target]:
     """The tables, as the executors need to know them."""
     return [
-        Target(name, _arrow_schema(table), tuple(table.primary_key.columns.keys()), _copy(engine, table))
+        Target(
+            name,
+            pa.schema([pa.field(column.name, _arrow_type(column)) for column in table.columns]),
+            tuple(table.primary_key.columns.keys()),
+            _copy(engine, table),
+        )
         for name, table in generation.tables.items()
     ]
-
-
-def _arrow_schema(table: Table) -> pa.Schema:
-    return pa.schema([pa.field(column.name, _arrow_type(column)) for column in table.columns])
 
 
 def _arrow_type(column: Column[Any]) -> pa.DataType:

@@ -216,8 +216,9 @@ class _Rebuild:
 
     def _build(self) -> Mapping[str, int]:
         """Fill the tables from the log up to the head; return the number of rows of each."""
-        if self._loaded():
-            return {}
+        with snapshot(self._engine) as connection:
+            if self._generation.projector.fold_version(connection) is not None:
+                return {}
         for part in self._folder.glob("*.part"):
             part.unlink()
         with damage_named(self._database):
@@ -227,10 +228,6 @@ class _Rebuild:
         check_count(rows.pop(ENTRIES), self._head)
         finish_load(self._engine, self._generation, self._head.position)
         return rows
-
-    def _loaded(self) -> bool:
-        with snapshot(self._engine) as connection:
-            return self._generation.projector.fold_version(connection) is not None
 
     def _fold(self) -> None:
         """Let Spark fold the tasks that are not done, and meanwhile load the rows that it has written."""

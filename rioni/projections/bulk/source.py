@@ -161,14 +161,11 @@ def prefix(number: int) -> str:
 
 def tasks(spark: SparkSession, head: LogHead) -> int:
     """The number of tasks in which a log is read."""
-    return min(PREFIXES, max(_parallel(spark), ceil(head.position / ENTRIES_PER_TASK)))
-
-
-def _parallel(spark: SparkSession) -> int:
-    """How many tasks run at once, or a default if that is unknown."""
     if is_remote():
-        return int(spark.conf.get("spark.default.parallelism", None) or TASKS_ELSEWHERE)
-    return spark.sparkContext.defaultParallelism
+        at_once = int(spark.conf.get("spark.default.parallelism", None) or TASKS_ELSEWHERE)
+    else:
+        at_once = spark.sparkContext.defaultParallelism
+    return min(PREFIXES, max(at_once, ceil(head.position / ENTRIES_PER_TASK)))
 
 
 def record_batch(schema: pa.Schema, columns: Iterable[Sequence[Any]]) -> pa.RecordBatch:

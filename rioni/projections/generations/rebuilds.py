@@ -148,17 +148,9 @@ def begin(engine: Engine, plan: Plan, usable: Callable[[Rebuild], bool]) -> Reco
         if resumed is not None:
             return Record(engine, resumed.id, resumed.plan, resumed=True)
         now, new = _now(), str(uuid4())
-        row = {
-            "id": new,
-            "started_at": now,
-            "updated_at": now,
-            "state": RUNNING,
-            "phase": "start",
-            "done": 0,
-            "total": 1,
-        }
         encoded = msgspec.json.encode(plan).decode()
-        connection.execute(insert(REBUILDS).values(row | {"detail": "", "plan": encoded}))
+        row = Rebuild(new, now, now, RUNNING, "start", 0, 1, "", plan)._asdict() | {"plan": encoded}
+        connection.execute(insert(REBUILDS).values(row))
         last = select(REBUILDS.c.started_at).order_by(REBUILDS.c.started_at.desc()).offset(KEPT_MAX - 1).limit(1)
         connection.execute(delete(REBUILDS).where(REBUILDS.c.started_at < last.scalar_subquery()))
     return Record(engine, new, plan, resumed=False)

@@ -10,7 +10,7 @@ from rioni.domain.errors import EventTypeNotFound
 from rioni.domain.event_types.event_type import EventType
 from rioni.domain.event_types.selection import EVERYTHING, EventTypeFilter, matcher
 from rioni.domain.timelines.timeline import Timelines
-from rioni.projections.queries import past, pieces
+from rioni.projections.queries import past
 from rioni.projections.queries.past import Moment
 from rioni.projections.tables import EVENT_TYPES
 
@@ -26,13 +26,10 @@ def body_of(connection: Connection, name: str, at: Moment | None = None) -> str:
     Raises:
         EventTypeNotFound: there is no event type of this name.
     """
-    if at is None:
-        body = connection.scalar(select(EVENT_TYPES.c.body).where(EVENT_TYPES.c.name == name))
-    else:
-        body = past.state(connection, EVENT_TYPE, name, at)
+    body = past.body_of(connection, EVENT_TYPES, EVENT_TYPE, name, at)
     if body is None:
         raise EventTypeNotFound(name)
-    return str(body)
+    return body
 
 
 def page(connection: Connection, offset: int = 0, limit: int | None = None) -> tuple[list[str], bool]:
@@ -48,15 +45,10 @@ def piece(connection: Connection, names: Sequence[str], at: Moment | None = None
     """The JSON of the first of some event types, now or at a moment of the past, and how many names that were."""
 
     def read(some: Sequence[str]) -> Mapping[str, bytes]:
-        if at is None:
-            rows = connection.execute(
-                select(EVENT_TYPES.c.name, EVENT_TYPES.c.body).where(EVENT_TYPES.c.name.in_(some))
-            )
-            return {name: body.encode() for name, body in rows}
-        bodies = ((name, past.state(connection, EVENT_TYPE, name, at)) for name in some)
-        return {name: body.encode() for name, body in bodies if body is not None}
+        bodies = past.bodies_of(connection, EVENT_TYPES, EVENT_TYPE, some, at)
+        return {name: body.encode() for name, body in bodies.items()}
 
-    return pieces.piece(read, names)
+    return past.piece(read, names)
 
 
 def past_page(
@@ -100,7 +92,7 @@ def timelines_at(connection: Connection, name: str, at: Moment) -> tuple[Timelin
     Raises:
         EventTypeNotFound: there was no event type of this name.
     """
-    event_type = msgspec.json.decode(body_of(connection, name, at), type=EventType)
+    event_type = _decoded(body_of(connection, name, at))
     body = past.state(connection, "timeline", name, at)
     if body is None:
         return Timelines(event_type=name, timelines=()), event_type

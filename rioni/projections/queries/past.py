@@ -1,10 +1,11 @@
-"""States of the past: the state of each resource at a position of the log, from the audit trail."""
+"""States of the past: the state of each resource at a position of the log, from the audit trail; lists in pieces."""
 
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import ge, gt, le, lt
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
-from sqlalchemy import ColumnElement, Connection, ScalarSelect, Select, bindparam, exists, select
+from sqlalchemy import ColumnElement, Connection, ScalarSelect, Select, Table, bindparam, exists, select
 
 from rioni.domain.system.settings import SETTINGS, Settings
 from rioni.projections.tables import AUDIT_LOG, STATES
@@ -102,10 +103,8 @@ def states(
         inclusive: whether the first key itself counts.
         descending: whether to go from later keys to earlier ones.
     """
-    for _, body in _keys_and(
-        connection, kind, at, lambda body: body, start=start, inclusive=inclusive, descending=descending
-    ):
-        yield str(body)
+    found = _keys_and(connection, kind, at, lambda body: body, start=start, inclusive=inclusive, descending=descending)
+    return (str(body) for _, body in found)
 
 
 def keys(connection: Connection, kind: str, at: Moment) -> Iterator[str]:
@@ -132,7 +131,8 @@ def _keys_and(
             STATES.c.kind == kind
         )
         if start is not None:
-            query = query.where(_from(start, inclusive=inclusive, descending=descending))
+            compare = (le if inclusive else lt) if descending else (ge if inclusive else gt)
+            query = query.where(compare(key, start))
         if not at.deleted:
             query = query.where(STATES.c.state.is_not(None), ~_created_later(STATES.c.kind, key))
         query = query.order_by(key.desc() if descending else key).limit(KEYS_PER_READ)
@@ -144,13 +144,6 @@ def _keys_and(
                 yield row.key, row.body
         if count < KEYS_PER_READ:
             return
-
-
-def _from(start: str, *, inclusive: bool, descending: bool) -> ColumnElement[bool]:
-    key = STATES.c.key
-    if descending:
-        return key <= start if inclusive else key < start
-    return key >= start if inclusive else key > start
 
 
 def newest_subscriptions(connection: Connection, at: Moment) -> Iterator[str]:
@@ -209,6 +202,62 @@ def changed_between(connection: Connection, first: int, last: int) -> list[tuple
 def _exists(connection: Connection, kind: str, key: str, at: Moment) -> bool:
     """Whether the resource that had this key at a moment exists today."""
     return connection.scalar(_EXISTS, {"kind": kind, "key": key, "at": at.position}) is not None
+
+
+# --- The present and the past in one query ---
+
+
+def body_of(connection: Connection, table: Table, kind: str, key: str, at: Moment | None) -> str | None:
+    """The JSON of a resource, now from its table or at a moment of the past; None if there is none."""
+    if at is not None:
+        return state(connection, kind, key, at)
+    (column,) = table.primary_key.columns
+    return connection.scalar(select(table.c.body).where(column == key))
+
+
+def bodies_of(
+    connection: Connection, table: Table, kind: str, keys: Sequence[str], at: Moment | None
+) -> dict[str, str]:
+    """The JSON of some resources by their keys, as `body_of`; those that there are not are left out."""
+    if at is not None:
+        return {key: body for key in keys if (body := state(connection, kind, key, at)) is not None}
+    (column,) = table.primary_key.columns
+    rows = connection.execute(select(column, table.c.body).where(column.in_(keys)))
+    return dict(rows.all())
+
+
+PIECE_BYTES = 262_144
+"""The size at which a piece is full; its last body may have 600 kB."""
+ROWS_AT_FIRST = 4
+"""The number of rows read first; their size decides how many are read next."""
+ROWS_MAX = 64
+"""The maximum number of rows read at once; rows that don't fit into the piece are read again for the next one."""
+
+K = TypeVar("K")
+B = TypeVar("B", str, bytes)
+
+
+def piece(read: Callable[[Sequence[K]], Mapping[K, B]], keys: Sequence[K]) -> tuple[list[B], int]:
+    """The bodies of the first keys, until there are `PIECE_BYTES`, and how many keys that were.
+
+    Args:
+        read: reads the bodies of some keys; those that have none any more are left out.
+        keys: in the order of the list.
+    """
+    found: list[B] = []
+    size, done, rows_at_once = 0, 0, ROWS_AT_FIRST
+    while done < len(keys) and size < PIECE_BYTES:
+        part = keys[done : done + rows_at_once]
+        bodies = read(part)
+        for key in part:
+            if size >= PIECE_BYTES:
+                break
+            done += 1
+            if (body := bodies.get(key)) is not None:
+                found.append(body)
+                size += len(body)
+        rows_at_once = max(1, min(ROWS_MAX, (PIECE_BYTES - size) * done // max(1, size)))
+    return found, done
 
 
 # --- Queries over the broker's settings of the past; those of now are in the registry ---

@@ -11,7 +11,7 @@ from rioni.domain.avro.nodes import canonical_form
 from rioni.domain.avro.parsing import parse_event_schema
 from rioni.domain.errors import NotFound
 from rioni.domain.event_types.event_type import EventType, Schema, SubmittedSchema
-from rioni.projections.queries import past, pieces
+from rioni.projections.queries import past
 from rioni.projections.queries.event_types import body_of as event_type_body
 from rioni.projections.queries.past import Moment
 from rioni.projections.tables import SCHEMAS
@@ -33,15 +33,9 @@ def page(
     event_type_body(connection, event_type, at)
     if at is not None:
         came = list(islice(past.schema_positions(connection, event_type, at), offset, offset + limit + 1))
-        return came[:limit], len(came) > limit
-    query = (
-        select(SCHEMAS.c.position)
-        .where(SCHEMAS.c.event_type == event_type)
-        .order_by(SCHEMAS.c.position.desc())
-        .offset(offset)
-        .limit(limit + 1)
-    )
-    came = list(connection.scalars(query))
+    else:
+        query = select(SCHEMAS.c.position).where(SCHEMAS.c.event_type == event_type)
+        came = [*connection.scalars(query.order_by(SCHEMAS.c.position.desc()).offset(offset).limit(limit + 1))]
     return came[:limit], len(came) > limit
 
 
@@ -57,7 +51,7 @@ def piece(
         rows = connection.execute(select(SCHEMAS.c.position, SCHEMAS.c.body).where(*here))
         return {position: body.encode() for position, body in rows}
 
-    return pieces.piece(read, came)
+    return past.piece(read, came)
 
 
 def body_like(connection: Connection, event_type: str, submitted: SubmittedSchema) -> str:
@@ -106,7 +100,9 @@ def body_of(connection: Connection, event_type: str, version: str, at: Moment | 
     if at is not None:
         came = past.schema_positions(connection, event_type, at)
         bodies = (_past_body(connection, position) for position in list(came))
-        body = next((each for each in bodies if version in (LATEST, _version(each))), None)
+        body = next(
+            (each for each in bodies if version in (LATEST, msgspec.json.decode(each, type=Schema).version)), None
+        )
     else:
         query = select(SCHEMAS.c.body).where(SCHEMAS.c.event_type == event_type).order_by(SCHEMAS.c.position.desc())
         if version != LATEST:
@@ -115,10 +111,6 @@ def body_of(connection: Connection, event_type: str, version: str, at: Moment | 
     if body is None:
         raise NotFound(f'EventType "{event_type}" has no schema with version "{version}"')
     return str(body)
-
-
-def _version(body: str) -> str:
-    return msgspec.json.decode(body, type=Schema).version
 
 
 def find(connection: Connection, event_type: str, version: str) -> Schema | None:

@@ -26,10 +26,7 @@ def get(connection: Connection, storage_id: str, at: Moment | None = None) -> St
     Raises:
         NotFound: there is no storage with this id.
     """
-    if at is None:
-        body = connection.scalar(select(STORAGES.c.body).where(STORAGES.c.id == storage_id))
-    else:
-        body = past.state(connection, STORAGE, storage_id, at)
+    body = past.body_of(connection, STORAGES, STORAGE, storage_id, at)
     if body is None:
         raise NotFound(f"No storage with id {storage_id}")
     return msgspec.json.decode(body, type=StorageEntry)

@@ -5,12 +5,12 @@ from itertools import islice
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, Select, select
+from sqlalchemy import Connection, select
 
 from rioni.domain.access.authorization import Attribute
 from rioni.domain.errors import SubscriptionNotFound
 from rioni.domain.subscriptions.subscription import Subscription
-from rioni.projections.queries import past, pieces
+from rioni.projections.queries import past
 from rioni.projections.queries.past import Moment
 from rioni.projections.tables import SUBSCRIPTION_EVENT_TYPES, SUBSCRIPTIONS
 
@@ -42,10 +42,7 @@ def get(connection: Connection, subscription_id: str, at: Moment | None = None) 
     Raises:
         SubscriptionNotFound: there is no subscription with this id.
     """
-    if at is None:
-        body = connection.scalar(select(SUBSCRIPTIONS.c.body).where(SUBSCRIPTIONS.c.id == subscription_id))
-    else:
-        body = past.state(connection, SUBSCRIPTION, subscription_id, at)
+    body = past.body_of(connection, SUBSCRIPTIONS, SUBSCRIPTION, subscription_id, at)
     if body is None:
         raise SubscriptionNotFound(subscription_id)
     return _decode(body)
@@ -74,12 +71,13 @@ def page_by_id(
 ) -> list[str]:
     """The ids of at most `limit` subscriptions by id, from a place on or up to it, now or at a moment of the past."""
     forward = place is None or place.forward
-    if at is not None:
-        found = _past_page_by_id(connection, wanted, place, limit, at)
-    else:
-        column = SUBSCRIPTIONS.c.id
-        order = column if forward else column.desc()
+    if at is None:
+        order = SUBSCRIPTIONS.c.id if forward else SUBSCRIPTIONS.c.id.desc()
         found = _ids(connection, wanted, (order,), 0, limit, place)
+    else:
+        start, inclusive = (None, True) if place is None else (place.id, place.inclusive)
+        bodies = past.states(connection, SUBSCRIPTION, at, start=start, inclusive=inclusive, descending=not forward)
+        found = [each.id for each in islice(_fitting(bodies, wanted), limit)]
     return found if forward else found[::-1]
 
 
@@ -87,16 +85,11 @@ def piece(connection: Connection, ids: Sequence[str], at: Moment | None = None) 
     """The JSON of the first of some subscriptions, now or at a moment of the past, and how many ids that were."""
 
     def read(some: Sequence[str]) -> Mapping[str, bytes]:
-        if at is None:
-            columns = SUBSCRIPTIONS.c
-            rows = connection.execute(select(columns.id, columns.body).where(columns.id.in_(some)))
-            bodies: Iterable[tuple[str, str | None]] = ((id_, body) for id_, body in rows)
-        else:
-            bodies = ((id_, past.state(connection, SUBSCRIPTION, id_, at)) for id_ in some)
+        bodies = past.bodies_of(connection, SUBSCRIPTIONS, SUBSCRIPTION, some, at)
         # Written anew, as older versions may have written them with fewer members.
-        return {id_: msgspec.json.encode(_decode(body)) for id_, body in bodies if body is not None}
+        return {id_: msgspec.json.encode(_decode(body)) for id_, body in bodies.items()}
 
-    return pieces.piece(read, ids)
+    return past.piece(read, ids)
 
 
 def _ids(
@@ -108,7 +101,12 @@ def _ids(
     place: TokenPosition | None = None,
 ) -> list[str]:
     column = SUBSCRIPTIONS.c.id
-    query = _filtered(wanted).order_by(*order)
+    query = select(SUBSCRIPTIONS.c.body).order_by(*order)
+    if wanted.owning_application is not None:
+        query = query.where(SUBSCRIPTIONS.c.owning_application == wanted.owning_application)
+    for event_type in wanted.event_types:
+        links = SUBSCRIPTION_EVENT_TYPES.c
+        query = query.where(column.in_(select(links.subscription_id).where(links.event_type == event_type)))
     if place is not None and place.forward:
         query = query.where(column >= place.id if place.inclusive else column > place.id)
     elif place is not None:
@@ -121,18 +119,6 @@ def _ids(
     return [*islice(found, offset, offset + limit)]
 
 
-def _past_page_by_id(
-    connection: Connection, wanted: SubscriptionFilter, place: TokenPosition | None, limit: int, at: Moment
-) -> list[str]:
-    if place is None:
-        bodies = past.states(connection, SUBSCRIPTION, at)
-    else:
-        bodies = past.states(
-            connection, SUBSCRIPTION, at, start=place.id, inclusive=place.inclusive, descending=not place.forward
-        )
-    return [each.id for each in islice(_fitting(bodies, wanted), limit)]
-
-
 def _fitting(bodies: Iterable[str], wanted: SubscriptionFilter) -> Iterator[Subscription]:
     for subscription in map(_decode, bodies):
         if (
@@ -141,16 +127,6 @@ def _fitting(bodies: Iterable[str], wanted: SubscriptionFilter) -> Iterator[Subs
             and (wanted.reader is None or _has_reader(subscription, wanted.reader))
         ):
             yield subscription
-
-
-def _filtered(wanted: SubscriptionFilter) -> Select[str]:
-    query = select(SUBSCRIPTIONS.c.body)
-    if wanted.owning_application is not None:
-        query = query.where(SUBSCRIPTIONS.c.owning_application == wanted.owning_application)
-    for event_type in wanted.event_types:
-        links = SUBSCRIPTION_EVENT_TYPES.c
-        query = query.where(SUBSCRIPTIONS.c.id.in_(select(links.subscription_id).where(links.event_type == event_type)))
-    return query
 
 
 def _has_reader(subscription: Subscription, reader: Attribute) -> bool:

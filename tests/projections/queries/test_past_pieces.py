@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rioni.projections.queries.pieces import PIECE_BYTES, ROWS_AT_FIRST, piece
+from rioni.projections.queries.past import PIECE_BYTES, ROWS_AT_FIRST, piece
 
 
 SIZES = st.lists(st.sampled_from((0, 1, 1_000, PIECE_BYTES - 1, PIECE_BYTES, 2 * PIECE_BYTES, None)), max_size=400)

@@ -7,8 +7,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from rioni.client._sync.client import Client
-from rioni.client._sync.delivery import Delivery
 from rioni.client._sync.producer import Producer
+from rioni.client._sync.send_buffer import Delivery
 from rioni.client.consumption.events import Event, EventBatch, EventMetadata, StreamPartition
 from rioni.client.consumption.options import ConsumerOptions
 from rioni.client.encoding import metadata
@@ -100,15 +100,15 @@ from rioni.wire.subscriptions import (
 if TYPE_CHECKING:
     from rioni.client._async.client import AsyncClient
     from rioni.client._async.consumer import AsyncConsumer
-    from rioni.client._async.delivery import AsyncDelivery
     from rioni.client._async.producer import AsyncProducer
+    from rioni.client._async.send_buffer import AsyncDelivery
     from rioni.client._sync.consumer import Consumer
 
 # PERF: asyncio takes a fifth of the time of an import, and half of the applications need none of these.
 _LATER = {
     "AsyncClient": "_async.client",
     "AsyncConsumer": "_async.consumer",
-    "AsyncDelivery": "_async.delivery",
+    "AsyncDelivery": "_async.send_buffer",
     "AsyncProducer": "_async.producer",
     "Consumer": "_sync.consumer",
 }

@@ -7,7 +7,7 @@ writes names into the command line as they are, where `$(…)` would run: a brok
 import os
 import re
 import signal
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -30,79 +30,53 @@ class _TooLateError(BaseException):
     """The deadline has passed; not an Exception, so that no client of a library tries again."""
 
 
-def event_types(ctx: typer.Context) -> list[str]:
-    """Names of event types."""
-    return _asked(ctx, NAMES[event_types])
+NAMES: dict[Callable[..., list[str]], Callable[["Client"], Iterable[str]]] = {}
+"""The requests for the names that each function completes; errors about unknown names make the same requests."""
 
 
-def subscriptions(ctx: typer.Context) -> list[str]:
-    """Ids of subscriptions, and their names."""
-    return _asked(ctx, NAMES[subscriptions])
+def _completing(names: Callable[["Client"], Iterable[str]]) -> Callable[[typer.Context], list[str]]:
+    """A function that completes the names which a broker returns."""
+
+    def complete(ctx: typer.Context) -> list[str]:
+        def ask() -> list[str]:
+            given = {name: ctx.params.get(name) for name in ("url", "context", "token", "ca_certificate")}
+            with resolve(**given, timeout_s=DEADLINE_S).client(attempts=1) as client:
+                return [name for name, _ in zip(names(client), range(NAMES_MAX), strict=False)]
+
+        return _in_time(ask)
+
+    NAMES[complete] = names
+    return complete
 
 
-def features(ctx: typer.Context) -> list[str]:
-    """Names of features."""
-    return _asked(ctx, NAMES[features])
-
-
-def resources(ctx: typer.Context) -> list[str]:
-    """Resources as audit entries name them: a kind and a key."""
-    return _asked(ctx, NAMES[resources])
-
-
-def _of_subscriptions(client: "Client") -> Iterator[str]:
-    for each in client.subscriptions.list():
-        yield each.id
-        yield f"{each.owning_application}/{each.consumer_group}"
-
-
-def storages(ctx: typer.Context) -> list[str]:
-    """Ids of storages."""
-    return _asked(ctx, NAMES[storages])
-
-
-def _of_resources(client: "Client") -> Iterator[str]:
-    for kind, listed, key in (
-        ("event-type", client.event_types.list(), "name"),
-        ("subscription", client.subscriptions.list(), "id"),
-        ("storage", client.storages.list(), "id"),
-    ):
-        yield from (f"{kind}:{getattr(each, key)}" for each in listed)
-
-
-NAMES: Mapping[Callable[..., list[str]], Callable[["Client"], Iterable[str]]] = {
-    event_types: lambda client: (each.name for each in client.event_types.list()),
-    subscriptions: _of_subscriptions,
-    storages: lambda client: (each.id for each in client.storages.list()),
-    features: lambda client: (each.feature for each in client.settings.features()),
-    resources: _of_resources,
-}
-"""The requests for the names that each of these completes; errors about unknown names make the same requests."""
+event_types = _completing(lambda client: (each.name for each in client.event_types.list()))
+storages = _completing(lambda client: (each.id for each in client.storages.list()))
+features = _completing(lambda client: (each.feature for each in client.settings.features()))
+subscriptions = _completing(
+    lambda client: (
+        name
+        for each in client.subscriptions.list()
+        for name in (each.id, f"{each.owning_application}/{each.consumer_group}")
+    )
+)
+"""Ids of subscriptions, and their names."""
+resources = _completing(
+    lambda client: (
+        f"{kind}:{getattr(each, key)}"
+        for kind, listed, key in (
+            ("event-type", client.event_types.list, "name"),
+            ("subscription", client.subscriptions.list, "id"),
+            ("storage", client.storages.list, "id"),
+        )
+        for each in listed()
+    )
+)
+"""Resources as audit entries name them: a kind and a key."""
 
 
 def contexts() -> list[str]:
     """Names of contexts."""
     return _in_time(lambda: read_contexts().contexts)
-
-
-def _asked(ctx: typer.Context, names: Callable[["Client"], Iterable[str]]) -> list[str]:
-    def ask() -> list[str]:
-        from rioni.client import Client
-
-        options = ctx.params
-        connection = resolve(
-            **{name: options.get(name) for name in ("url", "context", "token", "ca_certificate")}, timeout_s=DEADLINE_S
-        )
-        with Client(
-            connection.url,
-            token=connection.token,
-            ca_certificate=connection.ca_certificate,
-            timeout_s=DEADLINE_S,
-            attempts=1,
-        ) as client:
-            return [name for name, _ in zip(names(client), range(NAMES_MAX), strict=False)]
-
-    return _in_time(ask)
 
 
 def _in_time(ask: Callable[[], Iterable[str]]) -> list[str]:

@@ -30,6 +30,7 @@ from rioni.files.plain import edited, parse_toml, read_with_mode
 
 
 if TYPE_CHECKING:
+    from rioni.client import Client
     from rioni.tools.load_client import Server
 
 
@@ -271,6 +272,26 @@ class Connection:
     timeout_s: float
     origin: str
     token_origin: str | None = None
+
+    def client(self, *, attempts: int, timeout_s: float | None = None) -> "Client":
+        """A client of the broker, to be closed; raises Invalid if something of this makes no sense.
+
+        Args:
+            attempts: the most attempts of a request.
+            timeout_s: of a request, instead of that of the connection.
+        """
+        from rioni.client import Client
+
+        try:
+            return Client(
+                self.url,
+                token=self.token,
+                ca_certificate=self.ca_certificate,
+                timeout_s=timeout_s or self.timeout_s,
+                attempts=attempts,
+            )
+        except ValueError as ex:
+            raise Invalid(f"{ex}.") from ex
 
     def bearer(self) -> str | None:
         """The token now, if any; blocks and raises as `Context.token`."""

@@ -20,7 +20,7 @@ from rioni.cli.connections.options import subscription_id
 from rioni.cli.options import PANEL, SECONDS_MAX, Json
 from rioni.cli.terminal.output import Output, as_sentence, clear_line
 from rioni.config import variables
-from rioni.domain.errors import Invalid, RioniError
+from rioni.domain.errors import RioniError
 from rioni.domain.nearest import nearest
 
 
@@ -70,19 +70,13 @@ def proposals(given: Sequence[Given], connection: Connection) -> str:
 
     Nothing if the broker does not list all names in time: the nearest one may be among the others.
     """
-    from rioni.client import Client, ClientError
+    from rioni.client import ClientError
 
     if not given:
         return ""
     ends_s = monotonic() + NAMES_S
     try:
-        with Client(
-            connection.url,
-            token=connection.token,
-            ca_certificate=connection.ca_certificate,
-            timeout_s=NAMES_S,
-            attempts=1,
-        ) as client:
+        with connection.client(attempts=1, timeout_s=NAMES_S) as client:
             for names_of, name in given:
                 names = []
                 for each in names_of(client):
@@ -127,19 +121,7 @@ class Session:
 
     def client_of(self, wanted: Connection) -> "Client":
         """A client of another broker, which is closed with the command."""
-        from rioni.client import Client
-
-        try:
-            client = Client(
-                wanted.url,
-                token=wanted.token,
-                ca_certificate=wanted.ca_certificate,
-                timeout_s=wanted.timeout_s,
-                attempts=ATTEMPTS,
-            )
-        except ValueError as ex:
-            raise Invalid(f"{ex}.") from ex
-        return self._stack.enter_context(client)
+        return self._stack.enter_context(wanted.client(attempts=ATTEMPTS))
 
     def reach(self) -> None:
         """Ask the broker whether it is there, before outages of it are ridden out: a wrong URL is an error at once.

@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
-
-from rioni.client._async.transport import Transport, decode
+from rioni.client._async.resource import Resource, list_or_none
+from rioni.client.answers import decode
 from rioni.client.errors import Conflict, UnexpectedAnswer
 from rioni.wire.administration import (
     Admins,
@@ -27,27 +26,8 @@ from rioni.wire.base import has_members
 _SERVICE_UNAVAILABLE = 503
 
 
-class _Features(msgspec.Struct):
-    items: list[Feature]
-
-
-class _Nodes(msgspec.Struct):
-    items: list[Node]
-
-
-class _Jobs(msgspec.Struct):
-    items: list[Job]
-
-
-class _Rebuilds(msgspec.Struct):
-    items: list[Rebuild]
-
-
-class Settings:
+class Settings(Resource):
     """Shows and changes settings of the broker. Methods raise `ClientError`."""
-
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
 
     async def admins(self, *, as_of: str | int | None = None) -> Admins:
         """The administrators, readers and writers of the broker."""
@@ -81,7 +61,7 @@ class Settings:
 
     async def features(self, *, as_of: str | int | None = None) -> Sequence[Feature]:
         """All switches."""
-        return (await self._transport.fetch(_Features, "GET", "/settings/features", params={"as_of": as_of})).items
+        return await self._items(Feature, "/settings/features", params={"as_of": as_of})
 
     async def switch_feature(self, feature: str, *, enabled: bool) -> None:
         """Switch a feature on or off."""
@@ -89,11 +69,8 @@ class Settings:
         await self._transport.request("POST", "/settings/features", body=body, repeatable=True)
 
 
-class Storages:
+class Storages(Resource):
     """Shows, adds and removes storages. Methods raise `ClientError`."""
-
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
 
     async def list(self, *, as_of: str | int | None = None) -> Sequence[Storage]:
         """All storages by id."""
@@ -125,15 +102,12 @@ class Storages:
         return await self._transport.fetch(Storage, "PUT", "/storages/default/{storage_id}", path=path)
 
 
-class Jobs:
+class Jobs(Resource):
     """Shows archives and backups. Methods raise `ClientError`."""
-
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
 
     async def list(self, kind: str | None = None) -> Sequence[Job]:
         """The last 100 jobs of a kind, `archive` or `backup`, or of each; the most recent reports first."""
-        return (await self._transport.fetch(_Jobs, "GET", "/jobs", params={"kind": kind})).items
+        return await self._items(Job, "/jobs", params={"kind": kind})
 
     async def report(self, job_id: str, report: JobReport) -> Job:
         """Report the progress of a job of this client; report it at least every 20 seconds.
@@ -146,26 +120,20 @@ class Jobs:
         return await self._transport.fetch(Job, "PUT", "/jobs/{job_id}", path=path, body=report.members())
 
 
-class Rebuilds:
+class Rebuilds(Resource):
     """Shows rebuilds of the read models. Methods raise `ClientError`."""
-
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
 
     async def list(self) -> Sequence[Rebuild]:
         """The last 100, newest first."""
-        return (await self._transport.fetch(_Rebuilds, "GET", "/rebuilds")).items
+        return await self._items(Rebuild, "/rebuilds")
 
     async def get(self, rebuild_id: str) -> Rebuild:
         """A rebuild; raises NotFound."""
         return await self._transport.fetch(Rebuild, "GET", "/rebuilds/{rebuild_id}", path={"rebuild_id": rebuild_id})
 
 
-class Monitoring:
+class Monitoring(Resource):
     """Shows the state of the broker. Methods raise `ClientError`."""
-
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
 
     async def health(self) -> bool:
         """Whether the broker answers."""
@@ -182,7 +150,7 @@ class Monitoring:
 
     async def nodes(self) -> list[Node]:
         """The nodes of the broker with their worker processes; for its administrators."""
-        return (await self._transport.fetch(_Nodes, "GET", "/nodes")).items
+        return await self._items(Node, "/nodes")
 
     async def metrics(self) -> Metrics:
         """The metrics of the node."""
@@ -217,9 +185,9 @@ class Monitoring:
             limit: how many series are returned; by default 100.
         """
         params = {
-            "name": [*names] or None,
-            "event_type": [*event_types] or None,
-            "subscription": [*subscriptions] or None,
+            "name": list_or_none(names),
+            "event_type": list_or_none(event_types),
+            "subscription": list_or_none(subscriptions),
             "total": None if total is None else str(total).lower(),
             "since": since,
             "step": step,

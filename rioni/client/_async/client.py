@@ -7,16 +7,15 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 from weakref import WeakSet
 
+import msgspec
+
 from rioni.client._async.administration import Jobs, Monitoring, Rebuilds, Settings, Storages
 from rioni.client._async.audit import Audit, Log
-from rioni.client._async.delivery import AsyncDelivery
-from rioni.client._async.event_types import EventTypes
-from rioni.client._async.low_level import low_level_stream
-from rioni.client._async.partitions import Partitions, Timelines
+from rioni.client._async.event_types import EventTypes, Partitions, Schemas, Timelines
 from rioni.client._async.producer import AsyncProducer
 from rioni.client._async.publishing import Publishing
-from rioni.client._async.schemas import Schemas
-from rioni.client._async.send_buffer import BufferLimits
+from rioni.client._async.send_buffer import AsyncDelivery, BufferLimits
+from rioni.client._async.streams import read_batches
 from rioni.client._async.subscriptions import Subscriptions
 from rioni.client._async.transport import Token, Transport
 from rioni.client.consumption.options import ConsumerOptions
@@ -29,6 +28,9 @@ if TYPE_CHECKING:
     import httpx
 
     from rioni.client._async.consumer import AsyncConsumer
+
+IDLE_MARGIN_S = 30
+"""Seconds after the flush time-out for which a stream may be silent before it counts as broken."""
 
 T = TypeVar("T")
 
@@ -229,7 +231,7 @@ class AsyncClient:
             event_type, events, idempotency_key=idempotency_key, headers=headers, delete=True
         )
 
-    def events(
+    async def events(
         self,
         event_type: str,
         *,
@@ -242,19 +244,46 @@ class AsyncClient:
         events_per_second_limit: int = 0,
         filter: str | None = None,  # noqa: A002 - the name of the API
     ) -> AsyncIterator[Batch]:
-        """Stream an event type without a subscription, once; see `low_level_stream`."""
-        return low_level_stream(
-            self._transport,
-            event_type,
-            cursors=cursors,
-            batch_limit=batch_limit,
-            stream_limit=stream_limit,
-            batch_flush_timeout=batch_flush_timeout,
-            stream_timeout=stream_timeout,
-            stream_keep_alive_limit=stream_keep_alive_limit,
-            events_per_second_limit=events_per_second_limit,
-            filter=filter,
-        )
+        """Stream an event type without a subscription, once; batches without events are keep-alives.
+
+        Args:
+            event_type: the name.
+            cursors: the last event read of each partition to stream, or `BEGIN`; without cursors all partitions are
+                streamed, from now on.
+            batch_limit: events in a batch at most.
+            stream_limit: events after which the stream ends; 0 for none.
+            batch_flush_timeout: seconds after which a batch is sent that has not become full.
+            stream_timeout: seconds after which the stream ends; 0 for about an hour.
+            stream_keep_alive_limit: keep-alives in a row after which the stream ends; 0 for none.
+            events_per_second_limit: events that are looked at in a second; of more come the newest, and the number of
+                the others in `left_out` of a batch's `info`. 0 for all; of Rioni only.
+            filter: a CEL expression over `event`: only events that match; of Rioni only.
+
+        Raises:
+            PreconditionFailed: a cursor names nothing that can be read.
+            ClientError: no answer, another refusal, or a broken connection.
+        """
+        places = [{"partition": cursor.partition, "offset": cursor.offset} for cursor in cursors]
+        params = {
+            # The broker refuses batches that are larger than the whole stream.
+            "batch_limit": min(batch_limit, stream_limit or batch_limit),
+            "stream_limit": stream_limit or None,
+            "batch_flush_timeout": min(batch_flush_timeout, stream_timeout or batch_flush_timeout),
+            "stream_timeout": stream_timeout or None,
+            "stream_keep_alive_limit": stream_keep_alive_limit or None,
+            "events_per_second_limit": events_per_second_limit or None,
+            "filter": filter,
+        }
+        async with self._transport.stream(
+            "GET",
+            "/event-types/{name}/events",
+            path={"name": event_type},
+            params=params,
+            headers={"X-Nakadi-Cursors": msgspec.json.encode(places).decode()} if places else None,
+            idle_s=batch_flush_timeout + IDLE_MARGIN_S,
+        ) as response:
+            async for batch in read_batches(response):
+                yield batch
 
     @overload
     def subscription(

@@ -3,11 +3,9 @@
 from typing import Any
 
 from rioni.client._async import concurrency
-from rioni.client.consumption.decoding import Types
-from rioni.client.consumption.events import EventBatch
-from rioni.client.consumption.lanes import Item
+from rioni.client.consumption.events import EventBatch, Types
 from rioni.client.consumption.options import Options
-from rioni.client.consumption.session import Session
+from rioni.client.consumption.progress import Item, Session
 from rioni.client.consumption.state import State
 from rioni.wire.events import Batch
 

@@ -11,10 +11,8 @@ from typing import Any, Self
 
 from rioni.client import encoding
 from rioni.client._async import concurrency
-from rioni.client._async.batch_sender import BatchSender
-from rioni.client._async.delivery import GRACE_S, AsyncDelivery, ProducerBatch
-from rioni.client._async.publishing import Publishing
-from rioni.client._async.send_buffer import BufferLimits, SendBuffer
+from rioni.client._async.publishing import BatchSender, Publishing
+from rioni.client._async.send_buffer import GRACE_S, AsyncDelivery, BufferLimits, ProducerBatch, SendBuffer
 from rioni.client.errors import ClientError, EventsNotStored, ProducerClosed, TimedOut
 
 

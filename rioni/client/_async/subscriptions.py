@@ -6,10 +6,11 @@ from urllib.parse import quote
 
 import msgspec
 
-from rioni.client._async.event_types import list_or_none, new_ticket
-from rioni.client._async.transport import Transport, decode
+from rioni.client._async.event_types import new_ticket
+from rioni.client._async.resource import PAGE, Resource, flag, list_or_none
+from rioni.client._async.transport import Transport
+from rioni.client.answers import decode
 from rioni.wire.events import CommitResult, Cursor, CursorSpecification, StreamTicket
-from rioni.wire.links import Links
 from rioni.wire.subscriptions import (
     DeadLetter,
     EndedStreams,
@@ -22,7 +23,6 @@ from rioni.wire.subscriptions import (
 )
 
 
-PAGE = 1_000
 DEAD_LETTERS = 20
 """The number of dead letters that are listed by default, as by the broker."""
 RESET_S = 90
@@ -30,18 +30,6 @@ RESET_S = 90
 
 _LIST = "/subscriptions"
 _ITEM = "/subscriptions/{subscription_id}"
-
-
-class _Page(msgspec.Struct):
-    items: list[Subscription]
-
-
-class _Statistics(msgspec.Struct):
-    items: list[SubscriptionStatistics]
-
-
-class _EndedStreams(msgspec.Struct):
-    items: list[EndedStreams]
 
 
 class _Cursors(msgspec.Struct):
@@ -57,12 +45,7 @@ class _Evaluations(msgspec.Struct):
     warnings: list[str] = []
 
 
-class _DeadLetters(msgspec.Struct):
-    items: list[DeadLetter]
-    links: Links = msgspec.field(name="_links", default_factory=Links)
-
-
-class Subscriptions:
+class Subscriptions(Resource):
     """Lists, creates, changes, resets and deletes subscriptions. Methods raise `ClientError`."""
 
     def __init__(self, transport: Transport, retry_s: float | None = None) -> None:
@@ -72,9 +55,10 @@ class Subscriptions:
             transport: makes the requests.
             retry_s: for how long those of consumers are made again; by default as long as those of the client.
         """
-        self._transport, self._retry_s = transport, retry_s
+        super().__init__(transport)
+        self._retry_s = retry_s
 
-    async def list(
+    def list(
         self,
         *,
         owning_application: str | None = None,
@@ -96,18 +80,10 @@ class Subscriptions:
             "owning_application": owning_application,
             "event_type": list_or_none(event_types),
             "reader": reader,
-            "show_status": "true" if show_status else None,
+            "show_status": flag(show_status),
             "as_of": as_of,
-            "limit": PAGE,
         }
-        offset = 0
-        while True:
-            page = await self._transport.fetch(_Page, "GET", _LIST, params=params | {"offset": offset})
-            for subscription in page.items:
-                yield subscription
-            offset += PAGE
-            if len(page.items) < PAGE:
-                return
+        return self._numbered(Subscription, _LIST, params)
 
     async def get(self, subscription_id: str, *, as_of: str | int | None = None) -> Subscription:
         """A subscription; raises NotFound."""
@@ -144,15 +120,15 @@ class Subscriptions:
         """
         path = {"subscription_id": subscription_id}
         params = {
-            "show_time_lag": "true" if show_time_lag else None,
-            "show_initial_lag": "true" if show_initial_lag else None,
+            "show_time_lag": flag(show_time_lag),
+            "show_initial_lag": flag(show_initial_lag),
         }
-        return (await self._transport.fetch(_Statistics, "GET", f"{_ITEM}/stats", path=path, params=params)).items
+        return await self._items(SubscriptionStatistics, f"{_ITEM}/stats", path=path, params=params)
 
     async def ended_streams(self, subscription_id: str) -> Sequence[EndedStreams]:
         """The reasons why streams ended in the last 90 days, by client, the most recent first; of Rioni only."""
         path = {"subscription_id": subscription_id}
-        return (await self._transport.fetch(_EndedStreams, "GET", f"{_ITEM}/ended-streams", path=path)).items
+        return await self._items(EndedStreams, f"{_ITEM}/ended-streams", path=path)
 
     async def cursors(self, subscription_id: str) -> Sequence[Cursor]:
         """The committed cursors; none until the subscription was first streamed."""
@@ -254,26 +230,25 @@ class Subscriptions:
             show_redriven: whether to include which were published again before.
             only_open: whether to leave out those that were published again before.
         """
-        params = {
+        params: dict[str, Any] = {
             "event_type": event_type,
             "partition": partition,
             "from_offset": from_offset,
             "to_offset": to_offset,
             "reason": reason,
             "limit": limit,
-            "show_redriven": "true" if show_redriven else None,
-            "only_open": "true" if only_open else None,
+            "show_redriven": flag(show_redriven),
+            "only_open": flag(only_open),
         }
         path = {"subscription_id": subscription_id}
         wanted, found = DEAD_LETTERS if limit is None else limit, list[DeadLetter]()
         while True:
             params["limit"] = min(PAGE, wanted - len(found))
-            page = await self._transport.fetch(_DeadLetters, "GET", f"{_ITEM}/dead-letters", path=path, params=params)
-            found += page.items
+            letters, params["after"] = await self._page(DeadLetter, f"{_ITEM}/dead-letters", params, path)
+            found += letters
             # Pages of large events are short.
-            if len(found) >= wanted or (after := page.links.after()) is None:
+            if len(found) >= wanted or params["after"] is None:
                 return found
-            params["after"] = after
 
     async def redrive(
         self,

@@ -3,25 +3,20 @@
 import os
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Hashable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
-from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote, urlsplit
 
-import msgspec
-
 from rioni import __version__
-from rioni.client import errors, proxies, values
+from rioni.client import answers, errors, proxies, values
 from rioni.client._async import concurrency
-from rioni.client.retries import RETRY_S, Attempts, retry_after_s
+from rioni.client.retries import RETRY_S, Attempts
 
 
 if TYPE_CHECKING:
-    import ssl
-
     import httpx
 
 
@@ -31,9 +26,6 @@ STREAMS_MAX = 1_000
 """Connections of a client at the same time."""
 IDLE_MAX = 100
 """The most connections that are kept open for later requests."""
-DECODERS_MAX = 200
-URLS_MAX = 1_000
-"""Addresses that are not parsed again."""
 TIMEOUT_MIN_S = 0.001
 """The shortest time-out, for a request that begins just before its deadline."""
 CONNECT_MAX_S = 5.0
@@ -82,13 +74,13 @@ class Transport:
         self._failure: tuple[datetime, Exception] | None = None
         """The time since when requests fail, and the last error; None when one has succeeded since."""
         self._timeout = self._timeout_of(timeout_s)
-        self._headers = {**_HEADERS, **_lowered(headers or {})}
+        self._headers = {**_HEADERS, **answers.lowered(headers or {})}
         proxy = proxies.proxy_for(parts)
         self._route = "" if proxy is None else f" through the proxy {proxies.shown(proxy)}"
         # PERF: the client of httpx, with cookies, redirects and events, adds 100 µs to each request.
         self._http = connections(
             self.url,
-            _trusted(ca_certificate) if parts.scheme == "https" else None,
+            answers.trusted(ca_certificate) if parts.scheme == "https" else None,
             proxy,
             connections_max=STREAMS_MAX,
             idle_max=IDLE_MAX,
@@ -210,7 +202,7 @@ class Transport:
         Raises:
             UnexpectedAnswer: the JSON is of another form; and all that `request` raises.
         """
-        return decode(await self.request(method, template, **request), kind)
+        return answers.decode(await self.request(method, template, **request), kind)
 
     async def delete(self, template: str, path: Mapping[str, str], *, retry_s: float | None = None) -> None:
         """Delete something; raises as `request`, but not if an earlier attempt may have deleted it."""
@@ -255,7 +247,7 @@ class Transport:
                 raise self.problem(response)
             yield response
         except httpx.TransportError as ex:
-            raise _connection_error(ex, self.url + self._route) from ex
+            raise answers.connection_error(ex, self.url + self._route) from ex
         finally:
             await response.aclose()
 
@@ -271,7 +263,7 @@ class Transport:
     ) -> "httpx.Request":
         import httpx  # noqa: PLC0415 - see __init__
 
-        all_headers = {**self._headers, **trace_headers(), **_lowered(headers or {})}
+        all_headers = {**self._headers, **answers.trace_headers(), **answers.lowered(headers or {})}
         if body is not None:
             values.check(body)
             content = values.encode(body)
@@ -284,7 +276,7 @@ class Transport:
         wanted = {name: value for name, value in (params or {}).items() if value is not None}
         return httpx.Request(
             method,
-            _parsed(self.url + template.format(**names)),
+            answers.parsed(self.url + template.format(**names)),
             params=wanted or None,
             content=content,
             headers=all_headers,
@@ -304,7 +296,7 @@ class Transport:
                 request.headers["Authorization"] = f"Bearer {token}"
                 response = await self._exchange(request, stream=stream)
         except httpx.TransportError as ex:
-            raise _connection_error(ex, self.url + self._route) from ex
+            raise answers.connection_error(ex, self.url + self._route) from ex
         return response
 
     async def _exchange(self, request: "httpx.Request", *, stream: bool) -> "httpx.Response":
@@ -324,10 +316,7 @@ class Transport:
 
     def problem(self, response: "httpx.Response") -> errors.Problem:
         """The error for an answer that is not one of success."""
-        request = f"{response.request.method} {response.request.url.path}"
-        members = errors.members_of(response.text, f"{response.reason_phrase}{self._route}")
-        wait_s = retry_after_s(response.headers.get("Retry-After"))
-        return errors.problem(response.status_code, members, request=request, retry_after_s=wait_s)
+        return answers.problem(response, self._route)
 
     def _timeout_of(self, idle_s: float) -> Mapping[str, float | None]:
         import httpx  # noqa: PLC0415 - see __init__
@@ -341,22 +330,6 @@ class Transport:
         return httpx.Timeout(left_s, connect=min(left_s, CONNECT_MAX_S)).as_dict()
 
 
-def decode(response: "httpx.Response", kind: type[T]) -> T:
-    """The JSON of an answer; raises UnexpectedAnswer."""
-    try:
-        found: T = _decoder(cast("Hashable", kind)).decode(response.content)
-    except msgspec.MsgspecError as ex:
-        raise errors.UnexpectedAnswer(
-            f"{response.request.method} {response.request.url.path} did not answer as this API does: {ex}"
-        ) from ex
-    return found
-
-
-@lru_cache(maxsize=DECODERS_MAX)
-def _decoder(kind: Any) -> "msgspec.json.Decoder[Any]":
-    return msgspec.json.Decoder(kind, float_hook=values.number)
-
-
 async def _read_bounded(response: "httpx.Response") -> None:
     """Read the text of a problem, and no more than a problem has."""
     pieces, size = [], 0
@@ -366,54 +339,3 @@ async def _read_bounded(response: "httpx.Response") -> None:
         if size > PROBLEM_BYTES_MAX:
             break
     response._content = b"".join(pieces)[:PROBLEM_BYTES_MAX]  # noqa: SLF001 - what `aread` sets, without a limit
-
-
-def _connection_error(ex: "httpx.TransportError", asked: str) -> errors.ConnectionFailed:
-    import httpx  # noqa: PLC0415 - see Transport
-
-    unsent = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.LocalProtocolError)
-    kind = errors.TimedOut if isinstance(ex, httpx.TimeoutException) else errors.ConnectionFailed
-    text = f"{asked} does not answer: {str(ex) or type(ex).__name__}"
-    return kind(text, sent=not isinstance(ex, unsent), temporary=not _is_lasting(ex))
-
-
-def _is_lasting(ex: "httpx.TransportError") -> bool:
-    """Whether another attempt would fail in the same way."""
-    import ssl  # noqa: PLC0415 - as httpx
-
-    import httpx  # noqa: PLC0415 - see Transport
-
-    cause: BaseException | None = ex
-    while cause is not None and not isinstance(cause, (ssl.SSLCertVerificationError, UnicodeError)):
-        cause = cause.__cause__
-    return cause is not None or isinstance(ex, (httpx.LocalProtocolError, httpx.UnsupportedProtocol))
-
-
-def _lowered(headers: Mapping[str, str]) -> dict[str, str]:
-    return {name.lower(): value for name, value in headers.items()}
-
-
-@lru_cache(maxsize=URLS_MAX)
-def _parsed(url: str) -> "httpx.URL":
-    import httpx  # noqa: PLC0415 - see Transport
-
-    return httpx.URL(url)
-
-
-def _trusted(ca_certificate: str | Path | None) -> "ssl.SSLContext":
-    import ssl  # noqa: PLC0415 - as httpx
-
-    try:
-        trusted = ssl.create_default_context(cafile=None if ca_certificate is None else str(ca_certificate))
-    except OSError as ex:
-        raise ValueError(f"The certificate {ca_certificate} can't be used: {ex.strerror or ex}") from ex
-    trusted.set_alpn_protocols(["http/1.1"])
-    return trusted
-
-
-def trace_headers() -> dict[str, str]:
-    """The trace context of OpenTelemetry, if the application uses it."""
-    carrier: dict[str, str] = {}
-    if (propagate := sys.modules.get("opentelemetry.propagate")) is not None:
-        propagate.inject(carrier)
-    return carrier

@@ -4,22 +4,8 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from rioni.client._sync.transport import Transport
+from rioni.client._sync.resource import PAGE, Resource, flag
 from rioni.wire.audit import AuditEntry, ConsistencyProof, Denial, InclusionProof, VerifierKey
-from rioni.wire.links import Links
-
-
-PAGE = 1_000
-
-
-class _Entries(msgspec.Struct):
-    items: list[AuditEntry]
-    links: Links = msgspec.field(name="_links", default_factory=Links)
-
-
-class _Denials(msgspec.Struct):
-    items: list[Denial]
-    links: Links = msgspec.field(name="_links", default_factory=Links)
 
 
 class _Keys(msgspec.Struct):
@@ -30,11 +16,8 @@ class _Cosignatures(msgspec.Struct):
     cosignatures: int
 
 
-class Audit:
+class Audit(Resource):
     """Reads the changes and who made them. Methods raise `ClientError`."""
-
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
 
     def entries(
         self,
@@ -73,17 +56,16 @@ class Audit:
             "since": since,
             "until": until,
             "order": order,
-            "states": "true" if states else None,
+            "states": flag(states),
             "limit": PAGE if limit is None else min(PAGE, limit),
         }
         after: str | None = None
         left = limit
         while True:
-            page = self._transport.fetch(_Entries, "GET", "/audit", params=params | {"after": after})
-            for entry in page.items[:left]:
+            entries, after = self._page(AuditEntry, "/audit", params | {"after": after})
+            for entry in entries[:left]:
                 yield entry
-            left = None if left is None else left - len(page.items)
-            after = page.links.after()
+            left = None if left is None else left - len(entries)
             if after is None or (left is not None and left <= 0):
                 return
 
@@ -91,24 +73,19 @@ class Audit:
         """Requests that were refused with 401 or 403, newest first; asks for a page when it is needed."""
         after: str | None = None
         while True:
-            params = {"limit": PAGE, "after": after}
-            page = self._transport.fetch(_Denials, "GET", "/audit/denials", params=params)
-            for denial in page.items:
+            denials, after = self._page(Denial, "/audit/denials", {"limit": PAGE, "after": after})
+            for denial in denials:
                 yield denial
-            after = page.links.after()
             if after is None:
                 return
 
 
-class Log:
+class Log(Resource):
     """Reads what proves that the log was never changed. Methods raise `ClientError`."""
-
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
 
     def checkpoint(self, *, cosigned: bool = False) -> str:
         """A signed note of size and root of the log; or the newest one that a witness has cosigned."""
-        return self._text("/log/checkpoint", {"cosigned": "true" if cosigned else None})
+        return self._text("/log/checkpoint", {"cosigned": flag(cosigned)})
 
     def cosign(self, note: str) -> int:
         """Add the cosignatures of a checkpoint; returns how many were accepted.

@@ -11,10 +11,8 @@ from typing import Any, Self
 
 from rioni.client import encoding
 from rioni.client._sync import concurrency
-from rioni.client._sync.batch_sender import BatchSender
-from rioni.client._sync.delivery import GRACE_S, Delivery, ProducerBatch
-from rioni.client._sync.publishing import Publishing
-from rioni.client._sync.send_buffer import BufferLimits, SendBuffer
+from rioni.client._sync.publishing import BatchSender, Publishing
+from rioni.client._sync.send_buffer import GRACE_S, BufferLimits, Delivery, ProducerBatch, SendBuffer
 from rioni.client.errors import ClientError, EventsNotStored, ProducerClosed, TimedOut
 
 

@@ -1,26 +1,32 @@
-"""Reads the streams of a consumer, one after the other."""
+"""Reads the streams of a consumer, one after the other, and commits for it."""
 
 import contextlib
 import logging
 import random
 import socket
+from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from rioni.client._sync import concurrency
-from rioni.client._sync.batch_reader import read_batches
 from rioni.client._sync.exchange import WAIT_MAX_S, Exchange
+from rioni.client._sync.streams import read_batches
 from rioni.client._sync.subscriptions import Subscriptions
 from rioni.client._sync.transport import Transport
 from rioni.client.consumption.events import StreamPartition
-from rioni.client.consumption.reconnect import REQUEST_S, Reconnect
-from rioni.client.consumption.session import BROKEN_MARGIN_S, Session
-from rioni.client.errors import ClientError, Conflict, UnexpectedAnswer
+from rioni.client.consumption.failures import REFUSALS_MAX, REQUEST_S, Reconnect
+from rioni.client.consumption.progress import BROKEN_MARGIN_S, Session
+from rioni.client.consumption.state import Commit
+from rioni.client.errors import BadRequest, ClientError, Conflict, Forbidden, NotFound, UnexpectedAnswer, Unprocessable
+from rioni.wire.events import Cursor
 from rioni.wire.subscriptions import FailureReason, Subscription
 
 
 if TYPE_CHECKING:
     import httpx
 
+
+# --- Reads the streams of a consumer, one after the other ---
 
 _LOG = logging.getLogger("rioni.client.consumer")
 _EVENTS = "/subscriptions/{subscription_id}/events"
@@ -179,3 +185,104 @@ def _disconnect(response: "httpx.Response") -> None:
             socket.socket.shutdown(connection, socket.SHUT_RDWR)
         else:
             connection.shutdown(socket.SHUT_RDWR)
+
+
+# --- Commits for a consumer, keeps its partitions alive, and ends its streams ---
+
+_SILENT = "is silent; its connection is closed"
+_STALE = "has brought events of a partition that it had lost; another one is opened"
+
+
+class Committer:
+    """Makes the commits that are due, one after the other.
+
+    Args:
+        subscriptions: makes the requests.
+        exchange: has the commits that are due.
+        reader: is notified of connections that are broken.
+    """
+
+    def __init__(self, subscriptions: Subscriptions, exchange: Exchange, reader: StreamReader) -> None:
+        self._subscriptions, self._exchange, self._reader = subscriptions, exchange, reader
+        self._refusals: Counter[StreamPartition] = Counter()
+
+    @property
+    def _subscription_id(self) -> str:
+        return self._exchange.subscription_id
+
+    def run(self) -> None:
+        """Commit until the end, when everything is committed that is handled, or the time is over."""
+        try:
+            while self._turn():
+                pass
+        except Exception as ex:  # noqa: BLE001 - the consumer raises it
+            self._exchange.fail(ex)
+
+    def _turn(self) -> bool:
+        exchange, state = self._exchange, self._exchange.state
+        with exchange.shared:
+            now_s = concurrency.now()
+            commit, broken, over = state.due(now_s), state.broken(now_s), state.take_over()
+            if exchange.ending and not over and (state.settled or now_s >= exchange.end_by_s):
+                return False
+            if not (commit or broken or over):
+                exchange.commits_at_s = state.due_at_s(now_s)
+                exchange.commits.wait(exchange.commits_at_s - now_s)
+        for session in broken:
+            _LOG.warning("Stream %s %s", session.stream_id, _STALE if session.stale else _SILENT)
+            self._reader.interrupt(session)
+        if commit is not None:
+            self._commit(commit)
+        for stream_id in over:
+            self._end(stream_id)
+        return True
+
+    def _commit(self, commit: Commit) -> None:
+        try:
+            stored = []
+            if waiting := [cut.progress.partition for cut in commit.cuts if not cut.cursor]:
+                stored = self._stored(waiting)
+            cursors = stored + [cut.cursor for cut in commit.cuts if cut.cursor and not cut.progress.revoked]
+            if cursors:
+                self._subscriptions.commit(self._subscription_id, commit.session.stream_id, cursors)
+        except (Unprocessable, NotFound) as ex:
+            self._refused(commit, ex)
+        except ClientError as ex:
+            _LOG.warning("Cursors of stream %s are not committed: %s", commit.session.stream_id, ex)
+            with self._exchange.shared:
+                self._exchange.state.not_committed(commit, concurrency.now())
+                self._exchange.changed()
+            if isinstance(ex, (BadRequest, Forbidden)):
+                self._exchange.fail(ex)
+        else:
+            with self._exchange.shared:
+                self._exchange.state.committed(commit, concurrency.now())
+                self._exchange.changed()
+            for cut in commit.cuts:
+                del self._refusals[cut.progress.partition]
+
+    def _refused(self, commit: Commit, ex: ClientError) -> None:
+        """One cursor that is refused refuses all of them, and brokers do not name it."""
+        if len(commit.cuts) > 1:
+            for single in commit.one_by_one():
+                self._commit(single)
+            return
+        with self._exchange.shared:
+            self._exchange.state.refused(commit, str(ex))
+            self._exchange.changed()
+        _LOG.info("A cursor of stream %s is refused: %s", commit.session.stream_id, ex)
+        (cut,) = commit.cuts
+        self._refusals[cut.progress.partition] += not cut.events
+        if self._refusals[cut.progress.partition] > REFUSALS_MAX:
+            self._exchange.fail(ex)
+
+    def _stored(self, partitions: Sequence[StreamPartition]) -> list[Cursor]:
+        """The cursors that the broker has; committing them once more asks it to be patient."""
+        wanted = set(partitions)
+        cursors = self._subscriptions.cursors(self._subscription_id)
+        return [each for each in cursors if StreamPartition(each.event_type or "", each.partition) in wanted]
+
+    def _end(self, stream_id: str) -> None:
+        """Spare others the time for which the broker would wait for commits; brokers may not know how to."""
+        with contextlib.suppress(ClientError):
+            self._subscriptions.close_stream(self._subscription_id, stream_id)

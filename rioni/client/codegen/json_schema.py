@@ -1,10 +1,94 @@
-"""The content of JSON schemas (draft 4, 6 and 7), with references followed and combined schemas taken together."""
+"""Types of Python for events, by their JSON or Avro schema."""
 
+import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
+
+# --- Python types of JSON values, as text in annotations ---
+
+KINDS = ("dict", "list", "str", "int", "float", "bool", "null")
+"""The kinds of JSON values, in the order in which annotations name them."""
+GENERAL = {
+    "dict": "dict[str, Any]",
+    "list": "list[Any]",
+    "str": "str",
+    "int": "int",
+    "float": "float",
+    "bool": "bool",
+    "null": "None",
+}
+"""The type that includes all types of a kind."""
+
+
+class PythonType:
+    """A type by kind of value: at most one alternative for each, since decoders can distinguish no more.
+
+    PythonType({"str": "UUID", "null": "None"}) is `UUID | None`; that of all kinds is `Any`.
+    """
+
+    def __init__(self, kinds: Mapping[str, str]) -> None:
+        self.kinds = dict(kinds)
+
+    @property
+    def text(self) -> str:
+        """The annotation."""
+        if self.kinds == GENERAL or not self.kinds:
+            return "Any"
+        return " | ".join(self.kinds[kind] for kind in KINDS if kind in self.kinds)
+
+    @property
+    def nullable(self) -> bool:
+        """Whether null is one of the values."""
+        return "null" in self.kinds
+
+
+ANY = PythonType(GENERAL)
+
+
+def union(types: Iterable[PythonType]) -> PythonType:
+    """The union of types; different alternatives of a kind are merged into a type that includes them."""
+    kinds: dict[str, str] = {}
+    for each in types:
+        for kind, text in each.kinds.items():
+            kinds[kind] = _common(kind, kinds.get(kind, text), text)
+    return PythonType(kinds)
+
+
+def _common(kind: str, first: str, second: str) -> str:
+    if first == second:
+        return first
+    if first.startswith("Literal[") and second.startswith("Literal["):
+        return f"{first[:-1]}, {second.removeprefix('Literal[')}"
+    return GENERAL[kind]
+
+
+def kind_of(value: Any) -> str:
+    """The kind of a JSON value."""
+    names = {dict: "dict", list: "list", str: "str", bool: "bool", int: "int", float: "float", type(None): "null"}
+    return names[type(value)]
+
+
+def literal(values: Iterable[Any]) -> PythonType:
+    """The type of values that equal one of these JSON values."""
+    grouped: dict[str, list[str]] = {}
+    for value in values:
+        grouped.setdefault(kind_of(value), []).append(quoted(value))
+    # Only texts and integers can be distinguished by value.
+    precise: dict[str, str] = {
+        kind: f"Literal[{', '.join(grouped[kind])}]" for kind in ("str", "int") if kind in grouped
+    }
+    return PythonType({**{kind: GENERAL[kind] for kind in grouped}, **precise})
+
+
+def quoted(value: Any) -> str:
+    """A text or number as Python source."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+# The content of JSON schemas (draft 4, 6 and 7), with references followed and combined schemas taken together.
 
 DEPTH_MAX = 100
 """Levels and references in a row; brokers accept fewer."""
@@ -142,3 +226,85 @@ def _both(key: str, first: Any, second: Any) -> Any:
     if isinstance(first, list) and isinstance(second, list):
         return [each for each in first if each in second] if key in {"enum", "type"} else [*first, *second]
     return first if key in {"title", "description"} else second
+
+
+# --- Avro schemas as JSON schemas of the same values in JSON, as brokers deliver them ---
+
+_PRIMITIVES: Mapping[str, str] = {
+    "null": "null",
+    "boolean": "boolean",
+    "int": "integer",
+    "long": "integer",
+    "float": "number",
+    "double": "number",
+    "bytes": "string",
+    "string": "string",
+}
+
+
+def to_json_schema(schema: Any) -> dict[str, Any]:
+    """The JSON schema of a record, with its named types as definitions.
+
+    Unions are plain values, `bytes` and `fixed` texts, logical types the numbers or texts below them.
+
+    Raises:
+        ValueError: this is no schema of Avro.
+    """
+    definitions: dict[str, Any] = {}
+    root = _converted(schema, "", definitions)
+    return {**root, "definitions": definitions}
+
+
+def _converted(schema: Any, namespace: str, definitions: dict[str, Any]) -> dict[str, Any]:
+    if isinstance(schema, list):
+        return {"anyOf": [_converted(branch, namespace, definitions) for branch in schema]}
+    if isinstance(schema, str):
+        return _named(schema, namespace, definitions)
+    if not isinstance(schema, Mapping):
+        raise ValueError(f"{schema!r} is no type of Avro")  # noqa: TRY004 - as of every schema that is none
+    kind = schema.get("type")
+    match kind:
+        case "array":
+            return {"type": "array", "items": _converted(schema.get("items"), namespace, definitions)}
+        case "map":
+            return {"type": "object", "additionalProperties": _converted(schema.get("values"), namespace, definitions)}
+        case "record" | "error" | "enum" | "fixed":
+            return _define(schema, kind, namespace, definitions)
+    return _converted(kind, namespace, definitions)
+
+
+def _define(schema: Mapping[str, Any], kind: str, namespace: str, definitions: dict[str, Any]) -> dict[str, Any]:
+    name = _full_name(str(schema.get("name", "")), str(schema.get("namespace", namespace)))
+    namespace = name.rpartition(".")[0]
+    made: dict[str, Any] = {"description": schema.get("doc")}
+    definitions[name] = made
+    if kind == "enum":
+        made["enum"] = list(schema.get("symbols", ()))
+    elif kind == "fixed":
+        made["type"] = "string"
+    else:
+        fields = [field for field in schema.get("fields", ()) if isinstance(field, Mapping)]
+        made["type"] = "object"
+        made["required"] = [field["name"] for field in fields]
+        made["properties"] = {
+            field["name"]: _converted(field.get("type"), namespace, definitions) | _documented(field)
+            for field in fields
+        }
+    return {"$ref": f"#/definitions/{name}"}
+
+
+def _documented(field: Mapping[str, Any]) -> dict[str, Any]:
+    return {"description": field["doc"]} if "doc" in field else {}
+
+
+def _named(name: str, namespace: str, definitions: Mapping[str, Any]) -> dict[str, Any]:
+    if name in _PRIMITIVES:
+        return {"type": _PRIMITIVES[name]}
+    for full in (_full_name(name, namespace), name):
+        if full in definitions:
+            return {"$ref": f"#/definitions/{full}"}
+    raise ValueError(f"{name} is no type of Avro")
+
+
+def _full_name(name: str, namespace: str) -> str:
+    return name if "." in name or not namespace else f"{namespace}.{name}"

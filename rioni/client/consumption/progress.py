@@ -1,15 +1,15 @@
-"""The progress of one stream with one partition: events received, handled and committed."""
+"""One stream from its consumer's view: its partitions, their events until they are committed, and whose turn it is."""
 
 from collections import deque
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
-from rioni.client.consumption import offsets
+from rioni.client.consumption import events
 from rioni.client.consumption.events import EventBatch, StreamPartition
 from rioni.wire.events import Cursor
 
 
-if TYPE_CHECKING:
-    from rioni.client.consumption.session import Session
+# --- The progress of one stream with one partition: events received, handled and committed ---
 
 
 class Cut(NamedTuple):
@@ -98,7 +98,7 @@ class Progress:
         if batch.handled <= batch.committed or self.only_whole:
             return None
         end = batch.cursor
-        offset = offsets.inside(batch.before, batch.handled, end.offset)
+        offset = events.inside(batch.before, batch.handled, end.offset)
         if offset is None:
             return None
         return Cursor(partition=end.partition, offset=offset, event_type=end.event_type, cursor_token=end.cursor_token)
@@ -106,7 +106,7 @@ class Progress:
     def skip(self, committed: str) -> None:
         """Skip events that came once more while their commit was on its way."""
         for batch in self.batches:
-            batch.handled = max(batch.handled, offsets.passed(committed, len(batch), batch.cursor.offset))
+            batch.handled = max(batch.handled, events.passed(committed, len(batch), batch.cursor.offset))
             self.count(batch)
 
     def committed(self, cut: Cut, sent_s: float) -> None:
@@ -138,3 +138,164 @@ class Progress:
     @property
     def _place(self) -> tuple[EventBatch[Any], int]:
         return (self.batches[0], self.batches[0].handled)
+
+
+# --- One stream from its consumer's view: its partitions, when data came, when it may commit, and its end ---
+
+SILENT_FLUSHES = 3
+SILENT_MARGIN_S = 10.0
+"""A partition is gone after `SILENT_FLUSHES` flush time-outs, and this margin, without a sign of it."""
+BROKEN_MARGIN_S = 30.0
+"""A connection is broken after the flush time-out and this margin without a sign of any partition."""
+
+
+class Session:
+    """The state of one stream, from its opening until everything that it sent is committed or dropped."""
+
+    def __init__(self, stream_id: str, committed: Mapping[StreamPartition, str], now_s: float, flush_s: float) -> None:
+        self.stream_id, self.committed = stream_id, committed
+        self.partitions: dict[StreamPartition, Progress] = {}
+        self.waiting = 0
+        """Events that were received and are not committed."""
+        self.handled = 0
+        """The number of waiting events that are handled, if they were counted already."""
+        self.open = True
+        self.ended_s = 0.0
+        """The time at which it was closed."""
+        self.closes = False
+        """Whether to inform the broker of the end, since it may wait for commits that do not come."""
+        self.acknowledged: dict[StreamPartition, str] = {}
+        """The last offset that the broker has committed for this stream, by partition."""
+        self.lost: set[StreamPartition] = set()
+        """Partitions of which a commit was refused.
+
+        When events of such a partition come, they may have been sent before it was lost, or since it came back; only
+        another stream is certain to deliver the dropped events.
+        """
+        self.stale = False
+        """Whether another stream is to be opened, since events of a lost partition have come."""
+        self.said = ""
+        """The last information that came in it."""
+        self.not_before_s = now_s
+        """The earliest time of the next commit."""
+        self.committed_s = now_s
+        """The time at which the last commit was answered."""
+        self._flush_s = flush_s
+        self._clock_s = self._checked_s = 0.0
+        self._heard_s: float | None = None
+
+    def hear(self, progress: Progress | None, now_s: float) -> None:
+        """Note that something was received.
+
+        The clock of the session stops while the client does not get to read, so that a connection with unread
+        data does not seem silent.
+        """
+        if self._heard_s is not None:
+            self._clock_s += min(now_s - self._heard_s, self._flush_s)
+        self._heard_s = now_s
+        if progress is not None:
+            progress.heard_s = self._clock_s
+
+    def silent(self) -> list[Progress]:
+        """Partitions without a sign of life, and without events to commit: another stream has them now."""
+        if self._clock_s < self._checked_s + self._flush_s:
+            return []
+        self._checked_s = self._clock_s
+        limit_s = self._clock_s - SILENT_FLUSHES * self._flush_s - SILENT_MARGIN_S
+        return [each for each in self.partitions.values() if each.heard_s < limit_s and not each.batches]
+
+    @property
+    def broken_at_s(self) -> float:
+        """When the connection counts as broken if nothing comes; never before anything came, and after its end."""
+        if self._heard_s is None or not self.open:
+            return float("inf")
+        return self._heard_s + self._flush_s + BROKEN_MARGIN_S
+
+
+# --- Items that wait to be handled: in order within a partition, one at a time, and partitions in turns ---
+
+
+class Assigned(NamedTuple):
+    """A notice to the application that it gets the events of a partition from now on."""
+
+    progress: Progress
+
+
+class Revoked(NamedTuple):
+    """A notice to the application that it gets no more events of a partition, and why."""
+
+    progress: Progress
+    reason: str
+
+
+Item = Assigned | Revoked | EventBatch[Any]
+
+
+class _Lane:
+    __slots__ = ("busy", "items")
+
+    def __init__(self) -> None:
+        self.items: deque[Item] = deque()
+        self.busy = False
+
+
+class Lanes:
+    """A queue for each partition, whatever stream its events come from."""
+
+    def __init__(self) -> None:
+        self._lanes: dict[StreamPartition, _Lane] = {}
+        self._ready: deque[StreamPartition] = deque()
+        """Partitions with something to take; each is in it once at most."""
+
+    @property
+    def ready(self) -> int:
+        """The number of things that can be taken now."""
+        return len(self._ready)
+
+    def add(self, item: Item) -> None:
+        """Put something at the end of the queue of its partition."""
+        partition = item.progress.partition
+        lane = self._lanes.setdefault(partition, _Lane())
+        if not lane.items and not lane.busy:
+            self._ready.append(partition)
+        lane.items.append(item)
+
+    def take(self) -> Item | None:
+        """The next item of an idle partition, if there is one; it is in hand until `release`."""
+        if not self._ready:
+            return None
+        lane = self._lanes[self._ready.popleft()]
+        lane.busy = True
+        item = lane.items.popleft()
+        if isinstance(item, Assigned):
+            item.progress.announced = True
+        return item
+
+    def release(self, item: Item) -> None:
+        """Note that nothing of the partition is in hand any more."""
+        partition = item.progress.partition
+        lane = self._lanes[partition]
+        lane.busy = False
+        if lane.items:
+            self._ready.append(partition)
+        else:
+            del self._lanes[partition]
+
+    def is_busy(self, partition: StreamPartition) -> bool:
+        """Whether something of a partition is in hand."""
+        lane = self._lanes.get(partition)
+        return lane is not None and lane.busy
+
+    def drop(self, progress: Progress, reason: str) -> None:
+        """Remove all items of one stream's partition; the application is notified, if it knows of the partition."""
+        partition = progress.partition
+        if (lane := self._lanes.get(partition)) is not None:
+            lane.items = deque(
+                each for each in lane.items if each.progress is not progress or isinstance(each, Revoked)
+            )
+            if not lane.items and not lane.busy:
+                self._ready.remove(partition)
+                del self._lanes[partition]
+        if progress.announced:
+            progress.announced = False
+            self.add(Revoked(progress, reason))

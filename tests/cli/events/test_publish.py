@@ -12,7 +12,7 @@ from random import Random
 import pytest
 
 from rioni.client import EventType, Schema, Statistic
-from rioni.client._sync.partitions import Partitions
+from rioni.client._sync.event_types import Partitions
 from rioni.client.errors import problem
 from tests.support.campaigns import length
 from tests.support.waiting import WAIT_S

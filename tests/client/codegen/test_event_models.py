@@ -13,8 +13,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from rioni.client import EventType, Schema
-from rioni.client.codegen.event_models import event_models
-from rioni.client.codegen.model_source import STYLES
+from rioni.client.codegen.event_models import STYLES, event_models
 
 
 MONEY = {

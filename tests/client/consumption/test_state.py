@@ -5,9 +5,8 @@ import pytest
 
 from rioni.client import Batch, Cursor, EventBatch
 from rioni.client.consumption.events import StreamPartition
-from rioni.client.consumption.lanes import Assigned
 from rioni.client.consumption.options import Options
-from rioni.client.consumption.session import BROKEN_MARGIN_S
+from rioni.client.consumption.progress import BROKEN_MARGIN_S, Assigned
 from rioni.client.consumption.state import ELSEWHERE, ENDED, FAILED, RETRY_PAUSE_S, SILENT, STOPPED, State
 from tests.support.subscription_model import offset_of
 

@@ -15,7 +15,7 @@ from rioni.client import (
     UnexpectedAnswer,
     Unprocessable,
 )
-from rioni.client.consumption.reconnect import DOUBTS_MAX, Reconnect
+from rioni.client.consumption.failures import DOUBTS_MAX, Reconnect
 from rioni.client.errors import problem
 from rioni.client.retries import WAIT_MAX_S
 

@@ -334,7 +334,7 @@ def test_commits_that_are_refused_again_and_again_end_the_consumer(client, subsc
     for kind in (_async.subscriptions.Subscriptions, _sync.subscriptions.Subscriptions):
         monkeypatch.setattr(kind, "commit", refuse)
     for module in ("_async", "_sync"):
-        monkeypatch.setattr(f"rioni.client.{module}.committer.REFUSALS_MAX", 1)
+        monkeypatch.setattr(f"rioni.client.{module}.stream_reader.REFUSALS_MAX", 1)
     with (
         client.subscription(created.id, batch_limit=2, commit_timeout=1) as consumer,
         pytest.raises(Unprocessable, match="no such cursor"),

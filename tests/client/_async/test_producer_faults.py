@@ -117,7 +117,7 @@ def test_without_keys_only_what_failed_is_sent_again(produce, server):
 
 def test_what_fails_until_the_deadline_has_the_reason_of_the_broker(produce, monkeypatch):
     for kind in ("_async", "_sync"):
-        monkeypatch.setattr(f"rioni.client.{kind}.batch_sender.backoff_s", lambda n: 0.001 if n < 3 else TIMEOUT_S)
+        monkeypatch.setattr(f"rioni.client.{kind}.publishing.backoff_s", lambda n: 0.001 if n < 3 else TIMEOUT_S)
     stored, failed = produce(2, Answer(207, [STORED, LOST]), timeout_s=TIMEOUT_S)
     assert stored is None
     assert isinstance(failed, EventFailed)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from rioni.client.consumption import events
+from rioni.client.consumption import offsets
 from rioni.client.consumption.events import EventBatch, StreamPartition, Types, decoder
 from rioni.client.consumption.options import Options
 from rioni.client.consumption.progress import Assigned, Cut, Item, Lanes, Progress, Session
@@ -97,7 +97,7 @@ class State:
 
     def _progress_of(self, session: Session, partition: StreamPartition, batch: Batch) -> Progress | None:
         progress = session.partitions.get(partition)
-        if progress and batch.events and events.again(progress.seen, len(batch.events), batch.cursor.offset):
+        if progress and batch.events and offsets.again(progress.seen, len(batch.events), batch.cursor.offset):
             self._revoke(progress, ELSEWHERE)
             progress = None
         # The last batch of a stream may name a partition that the stream never had.
@@ -111,7 +111,7 @@ class State:
         committed = session.acknowledged.get(partition)
         if committed is None or not batch.events:
             return batch.events
-        return batch.events[events.passed(committed, len(batch.events), batch.cursor.offset) :]
+        return batch.events[offsets.passed(committed, len(batch.events), batch.cursor.offset) :]
 
     def _assign(self, session: Session, partition: StreamPartition) -> Progress:
         for other in list(self._sessions):

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rioni.client.consumption.events import again, inside, of_event, passed
+from rioni.client.consumption.offsets import again, inside, of_event, passed
 
 
 def written(position, timeline=1):

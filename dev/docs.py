@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from rioni.cli.commands import LINK, SECTIONS
-from rioni.cli.doctor.diagnosis import CHECKS
+from rioni.cli.doctor.diagnosis import all_checks
 from rioni.cli.documentation import Page, topics
 from rioni.cli.documentation import pages as command_pages
 from rioni.config.settings import SETTINGS, Config
@@ -51,7 +51,7 @@ def _settings(_: str) -> str:
 
 
 def _checks(_: str) -> str:
-    rows = [f"| {each.group} | `{each.name}` | {each.severity} | {each.looks_at} |" for each in CHECKS.values()]
+    rows = [f"| {each.group} | `{each.name}` | {each.severity} | {each.looks_at} |" for each in all_checks().values()]
     return "\n".join(["| Group | Check | At worst | What it looks at |", "|---|---|---|---|", *rows])
 
 

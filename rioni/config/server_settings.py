@@ -11,11 +11,9 @@ import msgspec
 from msgspec import Meta
 
 from rioni.config.proxies import BASE_PATH, BASE_PATH_CHARACTERS_MAX, BASE_PATH_EXPECTED
-from rioni.domain.access.authentication import Mode
+from rioni.domain.access.authentication import WELL_KNOWN_ADMIN, Mode
 
 
-WELL_KNOWN_ADMIN = "service:stups_nakadi"
-"""The administrator of the original API without authentication."""
 SECRET = {"secret": True}
 _MODES = {"expected": "one of " + ", ".join(Mode)}
 

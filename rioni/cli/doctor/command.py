@@ -13,7 +13,9 @@ from rioni.domain.errors import Invalid, RioniError
 
 
 if TYPE_CHECKING:
-    from rioni.cli.doctor.model import Host, Scope, Site
+    from rioni.cli.doctor.diagnosis import Scope, Site
+    from rioni.cli.doctor.processes import Host
+    from rioni.cli.doctor.shown import Shown
 
 
 app = typer.Typer()
@@ -64,16 +66,13 @@ def doctor(
     """
     import msgspec
 
-    from rioni.cli.doctor import report as doctor_report
-    from rioni.cli.doctor.allow_list import has_form
-    from rioni.cli.doctor.bundle import Allowed, with_allowed_logs, write_bundle
-    from rioni.cli.doctor.diagnosis import chosen, gather, needed, run
-    from rioni.cli.doctor.model import Scope
-    from rioni.cli.doctor.redaction import Redactor, known_secrets
+    from rioni.cli.doctor import report
+    from rioni.cli.doctor.diagnosis import Scope, chosen, gather, needed, run
+    from rioni.cli.doctor.shown import Shown
 
     checks = chosen(only, skip)
     if list_checks:
-        session.output.items(map(doctor_report.described, checks), doctor_report.COLUMNS)
+        session.output.items(map(report.described, checks), report.COLUMNS)
         return
     if bundle is not None and bundle.exists():
         raise Invalid(f"{bundle} exists already; name a new file for the bundle.")
@@ -81,18 +80,15 @@ def doctor(
     with ExitStack() as stack:
         site = _site(session, data, config_file, scope, stack)
         facts = gather(site, needed(checks))
-    redactor = Redactor(known_secrets(site.token, site.host))
-    named = (site.url, *([str(site.host.data), site.host.origin] if site.host else []), str(constraints or ""))
-    allowed = Allowed(facts, redactor, [each for each in named if has_form("url", each) or has_form("path", each)])
-    facts = with_allowed_logs(facts, allowed)
+    shown = Shown([site.url, *map(str, filter(None, (site.host and site.host.data, config_file, constraints)))])
+    facts = shown.facts(facts)
     results = run(checks, facts)
-    shown = [allowed.value(msgspec.to_builtins(each)) for each in results]
     if session.output.json:
-        session.output.items(shown, {})
+        session.output.items(map(msgspec.to_builtins, results), {})
     else:
-        doctor_report.write(shown, redactor.text(_subject(session, site)), verbose=verbose)
+        report.write(results, _subject(session, site, shown), verbose=verbose)
     if bundle is not None:
-        names = write_bundle(bundle, results, facts, allowed)
+        names = report.write_bundle(bundle, results, facts)
         session.output.note(f"{bundle} has {len(names)} files; look through them before you send it to others.")
     if any(each.status == "error" or (strict and each.status == "warning") for each in results):
         raise typer.Exit(FOUND)
@@ -100,8 +96,8 @@ def doctor(
 
 def _site(session: Session, data: Path | None, config_file: Path | None, scope: "Scope", stack: ExitStack) -> "Site":
     """Return the site to examine; its client is closed with the stack."""
-    from rioni.cli.doctor.locating import locate
-    from rioni.cli.doctor.model import REQUEST_S, Deadline, Site
+    from rioni.cli.doctor.diagnosis import REQUEST_S, Deadline, Site
+    from rioni.cli.doctor.processes import locate
     from rioni.client import Client
     from rioni.config import logs as logging_setup
     from rioni.config.settings import Config
@@ -136,8 +132,12 @@ def url_of(host: "Host") -> str:
     return f"{'https' if config.tls_certificate else 'http'}://{host_and_port(name, config.port)}"
 
 
-def _subject(session: Session, site: "Site") -> str:
-    host = site.host
+def _subject(session: Session, site: "Site", shown: "Shown") -> str:
+    from rioni.cli.doctor.shown import ORIGIN, PATH, URL
+
+    host, beside = site.host, ""
+    if host is not None:
+        data, settings = shown.value(str(host.data), PATH), shown.value(host.origin or "nothing", ORIGIN)
+        beside = f"; on its host: data {data}, settings of {settings}"
     origin = session.connection.origin if site.url == session.connection.url else "settings"
-    beside = f"; on its host: data {host.data}, settings of {host.origin or 'nothing'}" if host else ""
-    return f"Broker {site.url} ({origin}){beside}"
+    return f"Broker {shown.value(site.url, URL)} ({origin}){beside}"

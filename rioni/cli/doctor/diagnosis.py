@@ -1,38 +1,250 @@
-"""All checks and the sources of their facts: which ones are wanted, and how they are run within the deadline."""
+"""Checks and the sources of their facts: which ones there are, and how they are run within a deadline."""
 
+import inspect
 import threading
-from collections.abc import Collection, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
-from types import MappingProxyType
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from rioni.cli.doctor.model import ERROR, OK, SKIPPED, WARNING, Check, Missing, NotLookedAt, Result, Site, Source
-from rioni.client import ClientError
+import msgspec
+
+from rioni.client import Client, ClientError
 from rioni.domain.errors import Invalid, RioniError
 from rioni.domain.nearest import proposal
 
 
-# --- The table of all checks, and of the sources of their facts ---
-
-_CHECKS = ("connection", "state", "metrics", "administration", "settings", "host", "installation")
-_FACTS = ("connection", "state", "metrics", "registry", "settings", "files", "machine", "installation")
+if TYPE_CHECKING:
+    from rioni.cli.doctor.processes import Host
 
 
-def _members(modules: Sequence[str]) -> list[object]:
-    found = [import_module(f"rioni.cli.doctor.checks.{module}") for module in modules]
-    # Members that one module imports from another occur twice; the names below make them unique.
-    return [each for module in found for each in vars(module).values()]
+# --- Sources that gather facts, checks of these facts, and their findings ---
+
+OK, WARNING, ERROR, SKIPPED = "ok", "warning", "error", "skipped"
+"""The outcomes of a check; the second and third are also the severities of findings."""
 
 
-CHECKS: Mapping[str, Check] = MappingProxyType(
-    {each.name: each for each in _members(_CHECKS) if isinstance(each, Check)}
-)
-"""All checks by name, in the order in which they are shown."""
-SOURCES: Mapping[str, Source] = MappingProxyType(
-    {each.name: each for each in _members(_FACTS) if isinstance(each, Source)}
-)
-"""All sources by name."""
+class Finding(msgspec.Struct, frozen=True):
+    """Something that is wrong, or will be."""
+
+    severity: str
+    """`WARNING` or `ERROR`."""
+    text: str
+    """The problem, in a sentence."""
+    advice: str
+    """The remedy: a command, or a page of the documentation."""
+
+
+class Missing(msgspec.Struct, frozen=True):
+    """A placeholder for facts that could not be gathered."""
+
+    reason: str
+    wanted: bool = True
+    """Whether an operator would want to know: False if the facts were not asked for, or do not exist there."""
+
+
+class NotLookedAt(RioniError):
+    """A source can't gather its facts; the text gives the reason."""
+
+    def __init__(self, reason: str, *, wanted: bool = True) -> None:
+        super().__init__(reason)
+        self.wanted = wanted
+
+
+class Result(msgspec.Struct, frozen=True):
+    """The outcome of a check."""
+
+    check: str
+    group: str
+    status: str
+    looks_at: str
+    findings: Sequence[Finding] = ()
+    reason: str = ""
+    """Why it was skipped."""
+    wanted: bool = True
+    """Whether an operator would want to know why it was skipped; see `Missing`."""
+    note: str = ""
+    """The part that was not checked."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """A check: a pure function of facts.
+
+    Args:
+        name: of the check.
+        group: heading under which it is shown.
+        severity: of its most severe finding.
+        looks_at: its subject, in a sentence.
+        needs: the names of the sources whose facts are the arguments of `find`.
+        find: yields the findings.
+    """
+
+    name: str
+    group: str
+    severity: str
+    looks_at: str
+    needs: Sequence[str]
+    find: Callable[..., Iterable[Finding]]
+
+
+@dataclass(frozen=True)
+class Source:
+    """Gathers facts, and changes nothing.
+
+    Args:
+        name: of the facts.
+        needs: the names of other sources, whose facts are further arguments of `gather`.
+        gather: called with the `Site`; may block, and raise RioniError, ClientError and OSError.
+        gives: the type of the facts.
+    """
+
+    name: str
+    needs: Sequence[str]
+    gather: Callable[..., Any]
+    gives: Any
+
+
+def check(group: str, severity: str = WARNING) -> Callable[[Callable[..., Iterable[Finding]]], Check]:
+    """Make a function a check; its docstring describes its subject, its parameters are names of sources.
+
+    Args:
+        group: heading under which it is shown.
+        severity: of its most severe finding.
+    """
+
+    def register(find: Callable[..., Iterable[Finding]]) -> Check:
+        looks_at = (inspect.getdoc(find) or "").partition("\n\n")[0].replace("\n", " ")
+        needs = tuple(inspect.signature(find).parameters)
+        return Check(find.__name__.replace("_", "-"), group, severity, looks_at, needs, find)
+
+    return register
+
+
+def source(gather: Callable[..., Any]) -> Source:
+    """Make a function a source of the same name; its first parameter is the `Site`, others are names of sources."""
+    signature = inspect.signature(gather)
+    return Source(gather.__name__, tuple(signature.parameters)[1:], gather, signature.return_annotation)
+
+
+def warning(text: str, advice: str) -> Finding:
+    """A finding that does not keep the broker from its work now."""
+    return Finding(WARNING, text, advice)
+
+
+def error(text: str, advice: str) -> Finding:
+    """A finding that keeps the broker, or a client of it, from its work, or opens it to strangers."""
+    return Finding(ERROR, text, advice)
+
+
+# --- The subject of a run, and its time limits ---
+
+REQUEST_S = 8.0
+"""Longest time of a request: the health checks of a broker answer within 4 s."""
+
+
+class Deadline:
+    """A moment by which everything has to be done."""
+
+    def __init__(self, seconds: float) -> None:
+        self._at_s = time.monotonic() + seconds
+
+    @property
+    def left_s(self) -> float:
+        """Seconds until then; 0 after it."""
+        return max(0.0, self._at_s - time.monotonic())
+
+
+@dataclass(frozen=True)
+class Scope:
+    """The options of a run.
+
+    Args:
+        logs: files that the log of the broker is written to.
+        constraints: a file with the versions that packages should have.
+        interval_s: between two polls of facts that change.
+        deadline_s: for everything.
+        fsync: whether to measure how fast the disk is.
+    """
+
+    logs: Sequence[Path] = ()
+    constraints: Path | None = None
+    interval_s: float = 3.0
+    deadline_s: float = 25.0
+    fsync: bool = False
+
+
+@dataclass(frozen=True)
+class Site:
+    """A broker, and everything else to examine.
+
+    Args:
+        url: of the broker.
+        client: of the broker, which does not try again.
+        scope: how closely to look.
+        deadline: for everything.
+        token: for the broker, if any.
+        token_error: why there is no token although there should be.
+        ca_certificate: file with the authorities to trust.
+        host: None if this is not the host of the broker.
+    """
+
+    url: str
+    client: Client
+    scope: Scope
+    deadline: Deadline
+    token: str | None = None
+    token_error: str = ""
+    ca_certificate: Path | None = None
+    host: "Host | None" = None
+
+    def beside_the_broker(self) -> "Host":
+        """The host of the broker.
+
+        Raises:
+            NotLookedAt: this is not the host of the broker.
+        """
+        if self.host is None:
+            raise NotLookedAt("this is not known to be the broker's host: name its data directory with --data")
+        return self.host
+
+    def pause(self) -> None:
+        """Wait for the interval between two polls, but not beyond the deadline."""
+        time.sleep(min(self.scope.interval_s, self.deadline.left_s))
+
+
+# --- The tables of all checks and sources, and which ones are wanted ---
+
+Member = TypeVar("Member", Check, Source)
+MODULES = ("connection", "broker", "metrics", "registry", "subscriptions", "settings", "processes", "disk")
+GROUPS = ("Connection", "Broker", "Metrics", "Registry", "Consumers", "Settings", "Host", "Installation")
+"""Groups of checks, in the order in which they are shown."""
+
+
+def _members(kind: type[Member], table: str) -> Mapping[str, Member]:
+    # Sources that one module imports from another occur twice; their names make them unique.
+    found: list[object] = []
+    for module in MODULES:
+        members: dict[str, Any] = vars(import_module(f"rioni.cli.doctor.{module}"))
+        found += [*members.values(), *members.get(table, ())]
+    return {each.name: each for each in found if isinstance(each, kind)}
+
+
+@cache
+def all_sources() -> Mapping[str, Source]:
+    """All sources by name."""
+    return _members(Source, "SOURCES")
+
+
+@cache
+def all_checks() -> Mapping[str, Check]:
+    """All checks by name, in the order in which they are shown."""
+    found = sorted(_members(Check, "CHECKS").values(), key=lambda each: GROUPS.index(each.group))
+    return {each.name: each for each in found}
 
 
 def chosen(only: Collection[str] = (), skip: Collection[str] = ()) -> list[Check]:
@@ -45,28 +257,27 @@ def chosen(only: Collection[str] = (), skip: Collection[str] = ()) -> list[Check
     Raises:
         Invalid: there is no such check or group.
     """
-    groups = {each.group.lower() for each in CHECKS.values()}
+    groups = [each.lower() for each in GROUPS]
     for name in (*only, *skip):
-        if name not in CHECKS and name.lower() not in groups:
-            raise Invalid(f"There is no check {name}{proposal(name, [*CHECKS, *groups], '; --list shows all.')}")
+        if name not in all_checks() and name.lower() not in groups:
+            raise Invalid(f"There is no check {name}{proposal(name, [*all_checks(), *groups], '; --list shows all.')}")
     wanted, unwanted = {each.lower() for each in only}, {each.lower() for each in skip}
     return [
         each
-        for each in CHECKS.values()
+        for each in all_checks().values()
         if (not wanted or {each.name, each.group.lower()} & wanted) and not {each.name, each.group.lower()} & unwanted
     ]
 
 
 def needed(checks: Sequence[Check]) -> list[Source]:
     """The sources that these checks need, directly or not."""
-    names: list[str] = []
+    names: set[str] = set()
     waiting = [name for each in checks for name in each.needs]
     while waiting:
-        name = waiting.pop()
-        if name not in names:
-            names.append(name)
-            waiting += SOURCES[name].needs
-    return [each for name, each in SOURCES.items() if name in names]
+        if (name := waiting.pop()) not in names:
+            names.add(name)
+            waiting += all_sources()[name].needs
+    return [each for name, each in all_sources().items() if name in names]
 
 
 # --- Gathers the facts that checks need, at the same time and within the deadline, and runs the checks ---
@@ -109,24 +320,22 @@ def _facts(future: Future[Any], site: Site) -> Any:
 
 
 def run(checks: Sequence[Check], facts: Mapping[str, Any]) -> list[Result]:
-    """The result of each check."""
+    """The result of each check; facts are those that may be shown, as findings contain them."""
     return [_result(each, [facts[name] for name in each.needs]) for each in checks]
 
 
 def _result(check: Check, facts: Sequence[Any]) -> Result:
-    result = Result(check.name, check.group, OK, check.looks_at)
     lacking = next((each for each in facts if isinstance(each, Missing)), None)
+    findings: list[Finding] = []
+    if lacking is None:
+        try:
+            findings = list(check.find(*facts))
+        except Exception as ex:  # noqa: BLE001 - as in `_look`
+            # The text of the exception may contain anything.
+            lacking = Missing(f"the check has failed: {type(ex).__name__}")
     if lacking is not None:
-        return _skipped(check, lacking.reason, wanted=lacking.wanted)
-    try:
-        findings = check(*facts)
-    except Exception as ex:  # noqa: BLE001 - as in `_look`
-        return _skipped(check, f"the check has failed: {type(ex).__name__}: {ex}")
+        return Result(check.name, check.group, SKIPPED, check.looks_at, reason=lacking.reason, wanted=lacking.wanted)
     severities = {each.severity for each in findings}
     status = next((each for each in (ERROR, WARNING) if each in severities), OK)
     note = "; ".join(filter(None, (getattr(each, "partial", "") for each in facts)))
-    return Result(result.check, result.group, status, result.looks_at, findings, note=note)
-
-
-def _skipped(check: Check, reason: str, *, wanted: bool = True) -> Result:
-    return Result(check.name, check.group, SKIPPED, check.looks_at, reason=reason, wanted=wanted)
+    return Result(check.name, check.group, status, check.looks_at, findings, note=note)

@@ -16,6 +16,8 @@ from rioni.domain.errors import InsufficientRealm, InsufficientScope
 UID_SCOPE = "uid"
 """The scope that every token of the modes `basic` and `realm` has."""
 UID_CHARACTERS_MAX = 255
+WELL_KNOWN_ADMIN = "service:stups_nakadi"
+"""The administrator of the original API without authentication."""
 
 
 class Mode(StrEnum):

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from rioni.cli.doctor.command import url_of
-from rioni.cli.doctor.diagnosis import CHECKS
-from rioni.cli.doctor.model import Host
+from rioni.cli.doctor.diagnosis import all_checks
+from rioni.cli.doctor.processes import Host
+from rioni.cli.doctor.shown import HIDDEN
 from rioni.client import Client, EventType, Schema, Subscription
 from rioni.config.settings import Config
 from tests.support.certificates import authority
@@ -66,7 +67,7 @@ def test_a_healthy_broker_has_no_errors(doctor, broker):
 def test_everything_is_found_in_a_sick_broker(doctor, sick):
     code, results, _ = doctor("--url", sick.url)
     assert code == 1
-    expected = {name for name, check in CHECKS.items() if check.group in OVER_HTTP}
+    expected = {name for name, check in all_checks().items() if check.group in OVER_HTTP}
     found = of_status(results)
     # What the connection or the host of the broker would have to be like.
     others = {"reachable", "response-time", "unencrypted", "token", "tls-certificate"}
@@ -102,7 +103,7 @@ def test_a_server_that_is_no_broker_is_an_error(doctor, scripted):
     code, results, _ = doctor("--url", scripted.url)
     assert code == 1
     assert "not as a broker does" in results["reachable"]["findings"][0]["text"]
-    assert not of_status(results)["warning"] & {name for name, each in CHECKS.items() if each.group in OVER_HTTP}
+    assert not of_status(results)["warning"] & {name for name, each in all_checks().items() if each.group in OVER_HTTP}
 
 
 def test_a_refused_token_is_an_error_and_other_checks_say_what_they_lack(doctor, scripted):
@@ -131,7 +132,7 @@ def test_warnings_fail_only_if_that_was_asked_for(doctor, sick):
 def test_checks_are_listed_and_unknown_ones_refused(run):
     code, out, _ = run("doctor", "--list", "--json")
     assert code == 0
-    assert [json.loads(line)["check"] for line in out.splitlines()] == list(CHECKS)
+    assert [json.loads(line)["check"] for line in out.splitlines()] == list(all_checks())
     code, _, err = run("doctor", "--only", "clok")
     assert (code, err) == (2, "Error: There is no check clok; did you mean clock?\n")
 
@@ -343,7 +344,7 @@ def test_no_secret_is_in_a_bundle_wherever_it_was_planted(run, scripted, tmp_pat
     assert found == []
     settings = json.loads(files["settings.json"])["values"]
     assert settings["database"] == ["***", str(config)]
-    assert b"error: a line with ***" in files["logs/1.log"]
+    assert f"error: a line with {HIDDEN}\n".encode() in files["logs/1.log"]
 
 
 def unpacked(bundle):
@@ -366,7 +367,7 @@ def test_a_bundle_of_a_running_broker_has_no_secret_of_its_environment_and_no_ev
     log.write_text("made with salt-of-the-broker\n")
     run("doctor", *QUICK, "--url", running.url, "--data", str(data), "--log", str(log), "--bundle", str(bundle))
     files = unpacked(bundle)
-    assert files["logs/1.log"] == b"made with ***\n"
+    assert files["logs/1.log"] == f"made with {HIDDEN}\n".encode()
     assert not [name for name, text in files.items() if b"salt-of-the-broker" in text or b"of-a-customer" in text]
     assert "doctor.bundled" in files["event_types.json"].decode()
     assert json.loads(files["subscriptions.json"])["items"][0]["lags"]

@@ -3,8 +3,19 @@ from dataclasses import replace
 
 import pytest
 
-from rioni.cli.doctor.diagnosis import gather, run
-from rioni.cli.doctor.model import Deadline, Missing, NotLookedAt, Scope, Site, check, error, source, warning
+from rioni.cli.doctor.diagnosis import (
+    Deadline,
+    Missing,
+    NotLookedAt,
+    Scope,
+    Site,
+    check,
+    error,
+    gather,
+    run,
+    source,
+    warning,
+)
 from rioni.client import Client
 from rioni.client.errors import ClientError
 from rioni.domain.errors import Invalid
@@ -116,5 +127,5 @@ def test_a_check_whose_facts_are_missing_is_skipped():
 
 def test_a_check_that_breaks_is_skipped():
     result, other = run([failing, worst], {"number": 7})
-    assert (result.status, result.reason) == ("skipped", "the check has failed: ZeroDivisionError: division by zero")
+    assert (result.status, result.reason) == ("skipped", "the check has failed: ZeroDivisionError")
     assert other.status == "error"

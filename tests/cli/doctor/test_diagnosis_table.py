@@ -7,45 +7,44 @@ from pathlib import Path
 
 import pytest
 
-from rioni.cli.doctor.diagnosis import CHECKS, SOURCES, chosen, needed
-from rioni.cli.doctor.redaction import Redactor
+from rioni.cli.doctor.diagnosis import all_checks, all_sources, chosen, needed
 from rioni.domain.errors import Invalid
 from tests.support.commands import all_commands
 from tests.support.doctor_cases import sick
 
 
 ROOT = Path(__file__).parents[3]
-FOLDER = Path(__file__).parent / "checks"
+FOLDER = Path(__file__).parent
 CASES = {
     name: cases
     for path in sorted(FOLDER.glob("test_*.py"))
-    for name, cases in getattr(import_module(f"{__package__}.checks.{path.stem}"), "CASES", {}).items()
+    for name, cases in getattr(import_module(f"{__package__}.{path.stem}"), "CASES", {}).items()
 }
-FINDINGS = [finding for name, case in sick(CASES) for finding in CHECKS[name](*case.facts)]
+FINDINGS = [finding for name, case in sick(CASES) for finding in all_checks()[name].find(*case.facts)]
 
 
 def test_every_check_has_healthy_and_sick_cases():
-    assert set(CASES) == set(CHECKS)
+    assert set(CASES) == set(all_checks())
     assert all(cases.healthy and cases.sick for cases in CASES.values())
 
 
 def test_a_check_that_can_find_errors_has_a_case_of_one():
     for name, cases in CASES.items():
-        assert (CHECKS[name].severity == "error") == any(case.severity == "error" for case in cases.sick), name
+        assert (all_checks()[name].severity == "error") == any(case.severity == "error" for case in cases.sick), name
 
 
-@pytest.mark.parametrize("check", CHECKS.values(), ids=CHECKS)
+@pytest.mark.parametrize("check", all_checks().values(), ids=all_checks())
 def test_a_check_says_what_it_looks_at_and_takes_facts_of_their_types(check):
     assert check.looks_at.endswith(".")
     for name, parameter in inspect.signature(check.find).parameters.items():
-        assert parameter.annotation == inspect.signature(SOURCES[name].gather).return_annotation
+        assert parameter.annotation == all_sources()[name].gives
 
 
-@pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES)
+@pytest.mark.parametrize("source", all_sources().values(), ids=all_sources())
 def test_a_source_takes_facts_of_their_types(source):
     parameters = list(inspect.signature(source.gather).parameters.values())[1:]
     for parameter in parameters:
-        assert parameter.annotation == inspect.signature(SOURCES[parameter.name].gather).return_annotation
+        assert parameter.annotation == all_sources()[parameter.name].gives
 
 
 def test_advice_names_pages_and_headings_that_exist():
@@ -75,18 +74,11 @@ def test_advice_names_commands_and_options_that_exist():
         assert set(re.findall(r"--[a-z-]+", rest)) <= commands[match], f"rioni {name} {rest}"
 
 
-def test_findings_and_advice_do_not_look_like_secrets():
-    redactor = Redactor()
-    for each in FINDINGS:
-        assert redactor.text(each.text) == each.text
-        assert redactor.text(each.advice) == each.advice
-
-
 def test_checks_are_chosen_by_name_or_group():
     assert [each.name for each in chosen(["clock", "reachable"])] == ["reachable", "clock"]
     assert {each.group for each in chosen(["Host"])} == {"Host"}
     assert "clock" not in [each.name for each in chosen(["connection"], ["clock"])]
-    assert len(chosen(skip=["host"])) < len(chosen()) == len(CHECKS)
+    assert len(chosen(skip=["host"])) < len(chosen()) == len(all_checks())
     with pytest.raises(Invalid, match="did you mean reachable"):
         chosen(["reachabel"])
     with pytest.raises(Invalid, match="--list"):

@@ -1,0 +1,398 @@
+"""The facts that `rioni doctor` may show: one table names each of them, with its form; everything else is hidden."""
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
+from functools import cache
+from http import HTTPStatus
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+
+import rioni
+from rioni.cli.doctor.diagnosis import Missing
+
+
+HIDDEN = "(a text that is not shown)"
+EACH = "*"
+"""A member of a rule that stands for all names, if they have the form `NAME`."""
+
+# --- The forms of texts ---
+
+TEXT = "text"
+"""A sentence: only those of its words are shown that belong to Rioni's own messages, short numbers, and known names."""
+LOG = "log"
+"""Lines of a log, in text or JSON: as sentences, with the members of `LOG_FIELDS`."""
+PLAIN = re.compile(r"(?!)")
+"""No text at all: numbers, times and truth values."""
+NAME = re.compile(r"[\w.*()-]{1,255}")
+_NUMBERS = r"v?\d{1,9}(?:\.(?:\d{1,9}|\*))*(?:(?:a|b|rc)\d{1,4})?(?:\.(?:post|dev)\d{1,4})?"
+VERSION = re.compile(_NUMBERS)
+_BOUND = rf"(?:===?|[<>!~]=|[<>]) ?{_NUMBERS}"
+REQUIREMENT = re.compile(rf"[\w.-]{{1,100}}(?:\[[\w,-]{{1,100}}\])? ?(?:{_BOUND}(?:, ?{_BOUND})*)?")
+PATH = re.compile(r"[\w./+~-]{1,4096}")
+ORIGIN = re.compile(rf"process \d{{1,9}}|{PATH.pattern}")
+URL = re.compile(r"https?://(?:[\w.-]+|\[[\da-fA-F:]+\])(?::\d{1,5})?(?:/[\w./-]*)?")
+_HOST = r"(?:[\w.-]+|\[?[\da-fA-F:.]+\]?)(?::\d{1,5})?"
+HOSTS = re.compile(rf"{_HOST}(?:,{_HOST})*(?:/[\w./-]*)?")
+NAMES = re.compile(r"[\w.:*()-]{1,255}(?:,[\w.:*()-]{1,255})*")
+SUBJECT = re.compile(r"(?:(?:CN|O|OU|C|L|ST)=[\w. *-]{1,100},?){0,10}")
+CHECKPOINT = re.compile(r"[\w./:-]+\n\d+\n[A-Za-z0-9+/=]+\n\n(?:\u2014 [\w./:-]+ [A-Za-z0-9+/=]+\n)+")
+NUMBER = re.compile(r"-?\d{1,15}|true|false")
+SECRET = re.compile(r"\*\*\*")
+"""The text in place of a secret setting."""
+METRIC = re.compile(r"(?:rioni|nakadi|process|python)_\w{1,200}")
+LABEL = re.compile(r"[\w.:/<>{}+()*-]{0,255}")
+
+# --- The facts, by source ---
+
+_ATTRIBUTES = [{"data_type": NAME, "value": NAME}]
+_BLOCKED = {"event_types": [NAME], "apps": [NAME]}
+_ANSWER = {"seconds": PLAIN, "clock_offset_s": PLAIN}
+_CERTIFICATE = {
+    "host": HOSTS,
+    "subject": SUBJECT,
+    "names": [HOSTS],
+    "not_before": PLAIN,
+    "not_after": PLAIN,
+    "error": TEXT,
+}
+_HEALTH = {
+    "status": NAME,
+    "worker": NAME,
+    "checks": {EACH: {"status": NAME, "reason": TEXT, "detail": TEXT, "warnings": [TEXT]}},
+}
+_CONFLICTS = [{"package": NAME, "requirement": REQUIREMENT, "installed": VERSION}]
+_LOGS = [{"path": PATH, "text": LOG, "error": TEXT}]
+
+
+def _members(form: Any, names: str) -> dict[str, Any]:
+    return dict.fromkeys(names.split(), form)
+
+
+SETTINGS: Mapping[str, re.Pattern[str]] = MappingProxyType(
+    _members(
+        NUMBER,
+        "allow_unauthenticated answers_bytes_max answers_bytes_per_client_max append_timeout_s batch_events_max "
+        "batch_values_max bodies_bytes_max bodies_bytes_per_client_max body_bytes_max body_bytes_per_s_min "
+        "body_timeout_s cache_bytes_max commit_timeout_max_s compaction_lag_s compiled_schemas_bytes_max console "
+        "database_connections_max database_lock_timeout_s event_bytes_max events_anchor_interval_s header_timeout_s "
+        "idempotency_window_s kafka_request_timeout_s keep_alive_s kpi_streams_interval_s metrics_event_types_max "
+        "metrics_history_series_max metrics_subscriptions_max partitions_default partitions_max port "
+        "quota_bytes_per_second quota_change_bytes_per_minute quota_changes_per_minute quota_events_per_second "
+        "retention_default_ms retention_interval_s retention_max_ms retention_min_ms shutdown_timeout_s "
+        "stream_memory_bytes_max stream_timeout_default_s stream_timeout_jitter_s stream_timeout_max_s "
+        "streams_per_client_max streams_per_partition_max subscription_partitions_max timeline_switch_timeout_s "
+        "worker_stream_memory_bytes_max workers zookeeper_session_timeout_s",
+    )
+    | _members(
+        PATH,
+        "auth_issuers auth_tokens base_path data kafka_options log_signing_key tls_certificate tls_key "
+        "zookeeper_options",
+    )
+    | _members(HOSTS, "allowed_hosts host kafka log_origin trusted_proxies zookeeper")
+    | _members(URL, "allowed_origins auth_tokeninfo_local auth_tokeninfo_remote console_oidc_issuer")
+    | _members(
+        NAMES,
+        "all_data_access audit_owning_application audit_readers auth_mode auth_realms auth_service_realms "
+        "console_oidc_client_id console_oidc_scope console_oidc_token default_admin kpi_owning_application log_format "
+        "log_level owning_applications system_events_authorization",
+    )
+    | _members(SECRET, "console_oidc_client_secret database pseudonym_salt")
+)
+"""The settings that are shown, by name."""
+LABELS: Mapping[str, re.Pattern[str]] = MappingProxyType(
+    _members(
+        LABEL,
+        "api application client code event_type le method node policy pool quantile reason route slo_bucket status "
+        "storage subscription worker",
+    )
+)
+"""The labels of metrics that are shown."""
+LOG_FIELDS: Mapping[str, Any] = MappingProxyType(
+    _members(
+        NAME,
+        "attempt attempts authenticated connections count delay_s error_id event_type event_types events host kafka "
+        "method node outcome partition partitions pid port position request_length response_length response_time_ms "
+        "seconds status status_code stream streams subscription timeline topic version worker workers",
+    )
+    | _members(PATH, "file")
+    | _members(TEXT, "after before error exception reason")
+)
+"""The members of a line of the log that are shown."""
+FACTS: Mapping[str, Any] = MappingProxyType(
+    {
+        "reach": {"url": URL, "error": TEXT, "answer": _ANSWER, "token": PLAIN},
+        "answer": _ANSWER,
+        "access": {"client": VERSION, "broker": VERSION, "status": PLAIN, "detail": TEXT, "token_error": TEXT},
+        "certificate": _CERTIFICATE,
+        "certificate_file": _CERTIFICATE,
+        "live": _HEALTH,
+        "ready": _HEALTH,
+        "nodes": [
+            {
+                **_members(PLAIN, "port configured_workers"),
+                "id": NAME,
+                "host": HOSTS,
+                "version": VERSION,
+                "workers": [
+                    _members(
+                        PLAIN,
+                        "number pid started_at reported_at log_position connections streams requests_per_second",
+                    )
+                ],
+            }
+        ],
+        "features": [{"feature": NAME, "enabled": PLAIN}],
+        "blacklist": {"producers": _BLOCKED, "consumers": _BLOCKED},
+        "admins": {"admins": _ATTRIBUTES, "readers": _ATTRIBUTES, "writers": _ATTRIBUTES},
+        "storages": [
+            {
+                **_members(NAME, "id storage_type"),
+                "default": PLAIN,
+                "kafka_configuration": {
+                    "bootstrap_servers": HOSTS,
+                    **_members(PLAIN, "replication_factor min_insync_replicas"),
+                },
+            }
+        ],
+        "rebuilds": [
+            {
+                **_members(NAME, "id state phase into"),
+                **_members(PLAIN, "started_at updated_at done total position fold"),
+                "detail": TEXT,
+                "tables": [NAME],
+            }
+        ],
+        "log": {
+            **_members(PLAIN, "head recorded_at size cosigned_size cosigned_at"),
+            "checkpoint_error": TEXT,
+            "checkpoint": CHECKPOINT,
+        },
+        "denials": [
+            {
+                **_members(PLAIN, "first_at last_at status count"),
+                **_members(NAME, "method actor realm"),
+                "address": HOSTS,
+            }
+        ],
+        "metrics": {
+            "series": [{"name": METRIC, "labels": LABELS, **_members(PLAIN, "value before")}],
+            "seconds": PLAIN,
+        },
+        "event_types": [
+            {
+                **_members(NAME, "name owner"),
+                **_members(PLAIN, "created_at authorization retention_ms"),
+                "open_to": [NAME],
+            }
+        ],
+        "unused": [NAME],
+        "overdue_timelines": {
+            "timelines": [{"event_type": NAME, **_members(PLAIN, "order due_at")}],
+            "partial": TEXT,
+        },
+        "subscriptions": {
+            "items": [
+                {
+                    **_members(NAME, "id owner group"),
+                    **_members(PLAIN, "created_at dead_letter_at never_streamed"),
+                    "lags": [
+                        {
+                            **_members(NAME, "event_type partition"),
+                            **_members(PLAIN, "streamed unconsumed growth lag_s"),
+                            "error": TEXT,
+                        }
+                    ],
+                }
+            ],
+            "seconds": PLAIN,
+            "partial": TEXT,
+        },
+        "settings": {
+            "origin": ORIGIN,
+            "error": TEXT,
+            "values": {name: [form, ORIGIN] for name, form in SETTINGS.items()},
+        },
+        "secret_files": [{"setting": NAME, "path": PATH, "mode": PLAIN, "error": TEXT}],
+        "servers": [{"setting": NAME, "address": HOSTS, "error": TEXT}],
+        "installation": {
+            **_members(VERSION, "rioni python sqlite"),
+            "packages": {EACH: VERSION},
+            "conflicts": _CONFLICTS,
+            "drivers": [NAME],
+        },
+        "pins": {"file": PATH, "wanted": PLAIN, "different": _CONFLICTS},
+        "processes": {
+            "data": PATH,
+            "items": [_members(PLAIN, "pid open_files open_files_max resident_bytes swapped_bytes suspended")],
+        },
+        "port": {**_members(PLAIN, "port listening pid broker"), "command": NAME},
+        "memory": _members(
+            PLAIN, "total_bytes available_bytes swap_total_bytes swap_free_bytes limit_bytes used_bytes killed"
+        ),
+        "clock_sync": {"synchronised": PLAIN},
+        "data_directory": {
+            **_members(PLAIN, "mode owner restoring"),
+            "path": PATH,
+            "error": TEXT,
+            "layout": TEXT,
+            "stores": [NAME],
+            "unknown": [NAME],
+            "foreign": [NAME],
+            "wal_bytes": {EACH: PLAIN},
+        },
+        "disk": _members(PLAIN, "free_bytes total_bytes free_inodes total_inodes"),
+        "file_system": {"kind": NAME, "mount_point": PATH, "options": [NAME]},
+        "fsyncs": [PLAIN],
+        "logs": _LOGS,
+        "last_lines": _LOGS,
+    }
+)
+"""The facts that are shown, by the name of their source, and the form of each."""
+INTERNAL = frozenset({"config"})
+"""Sources of facts for decisions only: no finding contains them, and no bundle."""
+
+
+# --- Reduces facts to those that are shown ---
+
+
+class Shown:
+    """Replaces everything by `HIDDEN` that is not in the table, or has another form there.
+
+    Args:
+        named: the URL and the paths that the user has named, which sentences may contain.
+    """
+
+    def __init__(self, named: Iterable[str] = ()) -> None:
+        self._known: set[str] = set()
+        self._paths: set[str] = set()
+        for each in named:
+            self.value(each, URL if "://" in each else PATH)
+
+    def facts(self, facts: Mapping[str, Any]) -> dict[str, Any]:
+        """The facts of all sources, of the same types; what is hidden is a text."""
+        # Twice, since a sentence may contain names of facts that come later.
+        for _ in range(2):
+            found = {name: self._fact(name, each) for name, each in facts.items()}
+        return found
+
+    def _fact(self, name: str, fact: Any) -> Any:
+        if isinstance(fact, Missing):
+            return Missing(self.text(fact.reason), fact.wanted)
+        return fact if name in INTERNAL else self.value(fact, FACTS.get(name))
+
+    def value(self, value: Any, rule: Any) -> Any:
+        """A fact, reduced by a rule: a form, a mapping by member, or a list with a rule for each item."""
+        if isinstance(rule, re.Pattern) or value is None:
+            return self._of_form(value, rule)
+        if isinstance(value, str) and isinstance(rule, str):
+            return self.text(value) if rule == TEXT else "\n".join(map(self._log_line, value.split("\n")))
+        if isinstance(value, list | tuple) and isinstance(rule, list):
+            rules = rule if len(rule) == len(value) else rule[:1] * len(value)
+            return type(value)(map(self.value, value, rules))
+        if isinstance(value, Mapping) and isinstance(rule, Mapping):
+            return dict(self._member(str(name), each, rule) for name, each in value.items())
+        if isinstance(value, msgspec.Struct) and isinstance(rule, Mapping):
+            members = {name: self.value(getattr(value, name), rule.get(name)) for name in value.__struct_fields__}
+            return msgspec.structs.replace(value, **members)
+        return HIDDEN
+
+    def text(self, text: str) -> str:
+        """A sentence, with `HIDDEN` instead of each run of words that are not shown."""
+        return self._tokens(text, self._is_shown)
+
+    def _of_form(self, value: Any, form: re.Pattern[str]) -> Any:
+        if value is None or value == "" or isinstance(value, bool | int | float | datetime):
+            return value
+        if not isinstance(value, str) or form.fullmatch(value) is None:
+            return HIDDEN
+        self._known.add(value)
+        if form is PATH:
+            self._paths.add(value)
+        return value
+
+    def _member(self, name: str, value: Any, rule: Mapping[str, Any]) -> tuple[str, Any]:
+        if name in rule and name != EACH:
+            return name, self.value(value, rule[name])
+        if EACH in rule and NAME.fullmatch(name):
+            self._known.add(name)
+            return name, self.value(value, rule[EACH])
+        return HIDDEN, HIDDEN
+
+    def _tokens(self, text: str, is_shown: Callable[[str], bool]) -> str:
+        parts = (each if not each or each.isspace() or is_shown(each) else HIDDEN for each in _SPACES.split(text))
+        return _HIDDEN_TWICE.sub(HIDDEN, "".join(parts))
+
+    def _is_shown(self, token: str) -> bool:
+        core = token.strip(_AROUND)
+        if not core or token in self._known or core in self._known or _PLAIN_TOKEN.fullmatch(core):
+            return True
+        path = next((each for each in self._paths if core.startswith(f"{each}/")), None)
+        parts = [core] if path is None else core[len(path) + 1 :].split("/")
+        return all(part.lower() in words() or part in self._known for part in parts)
+
+    def _log_line(self, line: str) -> str:
+        if found := _SOURCE_LINE.fullmatch(line):
+            return f'  File "{found[1]}", line {found[2]}'
+        if line.startswith("{"):
+            try:
+                members = msgspec.json.decode(line, type=dict[str, Any])
+            except (msgspec.DecodeError, RecursionError):
+                return HIDDEN
+            line = " ".join(_of_json(members))
+        return self._tokens(line, self._is_shown_in_log)
+
+    def _is_shown_in_log(self, token: str) -> bool:
+        name, equals, value = token.partition("=")
+        if not equals or name not in LOG_FIELDS:
+            return self._is_shown(token)
+        form = LOG_FIELDS[name]
+        return self._is_shown(value) if form == TEXT else form.fullmatch(value.strip(_AROUND)) is not None
+
+
+def _of_json(members: dict[str, Any]) -> Iterator[str]:
+    """The parts of a line of the log in JSON, as in text."""
+    yield str(members.get("timestamp", ""))
+    yield f"[{members.get('level', '')}] {members.get('message', members.get('event', ''))}"
+    if "logger" in members:
+        yield f"[{members['logger']}]"
+    for name, value in members.items():
+        if name in LOG_FIELDS and isinstance(value, str | int | float):
+            yield f"{name}={value}"
+
+
+# --- The words of sentences: those of messages of the program itself, the operating system and HTTP ---
+
+FOLDER = Path(rioni.__file__).parent
+WITHOUT = ("testing", "cli/cheats", "console")
+"""Folders with examples, which are no messages."""
+OTHERS = "Errno SSL certificate_verify_failed self-signed"
+"""Words of Python's and OpenSSL's messages."""
+_LITERAL = re.compile(r'"""(?:.|\n)*?"""|"((?:[^"\\\n]|\\.)*)"')
+_WORD = re.compile(r"[A-Za-z]+")
+_SPACES = re.compile(r"(\s+)")
+_AROUND = "()[]{}<>'\"`.,:;!?|=-\u2014"
+_PLAIN_TOKEN = re.compile(
+    r"[-+]?\d{1,3}(?:[.,:]\d{1,3})*(?:%|s|ms|h|d|kB|MB|GB|MiB|GiB)?"  # a short number, or one with separators
+    r"|\d{4}-\d\d-\d\d(?:T\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:\d\d)?)?"  # a time
+    r"|rioni(?:\.[a-z_]+)*"  # a module
+    r"|(?:[a-z_]+\.)*[A-Z][A-Za-z]+(?:Error|Exception|Warning|Timeout|Interrupt)"
+)
+_HIDDEN_TWICE = re.compile(rf"{re.escape(HIDDEN)}(?:[^\S\n]+{re.escape(HIDDEN)})+")
+_SOURCE_LINE = re.compile(r'\s+File "[^"]*?(rioni/[\w/]+\.py|\w+\.py)", line (\d+), in (?:\w+|<\w+>)')
+
+
+@cache
+def words() -> frozenset[str]:
+    """All words, in lower case: the letters of each, and with what joins them in a message."""
+    texts = [OTHERS, *(os.strerror(number) for number in range(1, 200)), *(each.phrase for each in HTTPStatus)]
+    for path in FOLDER.rglob("*.py"):
+        if not path.relative_to(FOLDER).as_posix().startswith(WITHOUT):
+            texts += _LITERAL.findall(path.read_text(errors="replace"))
+    joined = (word.strip(_AROUND).lower() for text in texts for word in text.split())
+    letters = {word.lower() for text in texts for word in _WORD.findall(text)}
+    return frozenset(letters.union(word for word in joined if word[:1].isalpha()))

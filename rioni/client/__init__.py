@@ -34,9 +34,8 @@ from rioni.client.errors import (
     UnexpectedAnswer,
     Unprocessable,
 )
-from rioni.wire.access import Attribute, EventTypeAuthorization, SubscriptionAuthorization
+from rioni.wire.access import Admins, Attribute, EventTypeAuthorization, SubscriptionAuthorization
 from rioni.wire.administration import (
-    Admins,
     Blacklist,
     Blocked,
     Check,

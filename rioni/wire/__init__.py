@@ -1,4 +1,5 @@
 """The bodies and answers of the API, each described once as a msgspec struct.
 
-The description of the API, the checks of request bodies, and the types of the client are made from them.
+`json_schema` makes schemas from them, for the description of the API and for the checks of request bodies. The client
+reads and writes them.
 """

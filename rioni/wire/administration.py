@@ -1,20 +1,17 @@
 """Settings, storages, jobs, rebuilds and the state of the broker."""
 
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
 import msgspec
+from msgspec import Meta
 
-from rioni.wire.access import Attribute
-from rioni.wire.base import Model
+from rioni.wire.base import Model, note
 
 
-class Admins(Model):
-    """The administrators, readers and writers of the broker itself."""
-
-    admins: list[Attribute] = []
-    readers: list[Attribute] = []
-    writers: list[Attribute] = []
+Realm = Annotated[
+    str | None, note("The realm in which the name of the client is unique; absent if the client has no realm.")
+]
 
 
 class Blocked(Model):
@@ -34,95 +31,116 @@ class Blacklist(Model):
 class Feature(Model):
     """A switch of the broker."""
 
-    feature: str
-    enabled: bool
+    COMPONENT: ClassVar[str] = "FeatureSwitch"
+
+    feature: Annotated[str, note("The name of the feature.", literal="FeatureName")]
+    enabled: Annotated[bool, note("Whether the feature is on.")]
 
 
 class Rights(Model):
-    """The rights of a client now: `READ`, `WRITE`, `ADMIN`; broker: `HISTORY`; subscription: `STREAM`, `REDRIVE`."""
+    """The rights of a client now."""
 
-    subject: str
-    broker: list[str]
-    event_type: list[str] | None = None
-    """The rights on the event type that was named."""
-    subscription: list[str] | None = None
-    """The rights on the subscription that was named."""
-    operations: dict[str, str] = msgspec.field(default_factory=dict)
-    """For each operation on the broker, and on what was named, `allowed`, or the cause of its refusal:
-    `right`, `scope`, `blacklist` or `read_only`."""
+    subject: Annotated[str, note("The name of the client.")]
+    broker: list[Annotated[str, note(literal="BrokerRight")]]
+    event_type: Annotated[
+        list[Annotated[str, note(literal="EventTypeRight")]] | None,
+        note("The rights to the event type that was named."),
+    ] = None
+    subscription: Annotated[
+        list[Annotated[str, note(literal="SubscriptionRight")]] | None,
+        note("The rights to the subscription that was named."),
+    ] = None
+    operations: Annotated[
+        dict[str, Annotated[str, note(literal="Outcome")]],
+        note("For each operation on the broker, and on what was named, `allowed` or the cause of its refusal."),
+    ] = msgspec.field(default_factory=dict)
 
 
 class Storage(Model):
     """A storage of events."""
 
-    id: str
-    storage_type: str
-    default: bool = False
-    kafka_configuration: dict[str, Any] | None = None
+    id: Annotated[str, note("Letters, digits, `.`, `_` and `-`, at most 36.")]
+    storage_type: Annotated[str, note("The kind of storage.")]
+    default: Annotated[bool, note("Whether new event types begin in this storage.")] = False
+    kafka_configuration: Annotated[
+        dict[str, Any] | None,
+        note(
+            "The addresses of a cluster and its options: `bootstrap_servers`, `topic_prefix`, `replication_factor`, "
+            "`min_insync_replicas`; without servers, the brokers of the setting `kafka`. `exhibitor_address`, "
+            "`exhibitor_port`, `zk_address`, `zk_path` and `zookeeper_connection` are kept as well; other members, and "
+            "users in addresses, are not."
+        ),
+    ] = None
+
+
+Count = Annotated[int, Meta(ge=0, le=2**53)]
+Name = Annotated[str, Meta(max_length=500)]
 
 
 class JobReport(Model):
-    """A job's report on itself."""
+    """The report of a job on itself."""
 
-    kind: str
-    """`archive`; the broker lists those of `backup`, too."""
-    name: str
-    """The target that it writes to."""
-    state: str
-    """The state: `running`, `done` or `failed`; the broker shows a job that stopped reporting as `interrupted`."""
-    phase: str = ""
-    done: int = 0
-    total: int = 0
-    """The work that the phase has done, and all of its work."""
-    detail: str = ""
+    COMPONENT: ClassVar[str] = "SubmittedJob"
+
+    kind: Annotated[str, note("`archive`; the broker lists the jobs of `backup`, too.", literal="SubmittedJobKind")]
+    name: Annotated[str, Meta(min_length=1, max_length=500), note("The target that the job writes to.")]
+    state: Annotated[str, note("A job that stops reporting becomes `interrupted`.", literal="SubmittedJobState")]
+    phase: Annotated[Name, note("The step that the job is at.")] = ""
+    done: Annotated[Count, note("The work of the phase that is done.")] = 0
+    total: Annotated[Count, note("All work of the phase.")] = 0
+    detail: Annotated[str, Meta(max_length=1_000), note("The result, or the reason of a failure.")] = ""
 
 
 class Job(JobReport, kw_only=True):
     """A job, as the broker remembers it."""
 
     id: str
+    kind: Annotated[str, note(literal="JobKind")]
+    name: Annotated[str, note("The target that the job writes to.")]
+    state: Annotated[str, note("A job that stops reporting becomes `interrupted`.", literal="JobState")]
+    phase: Annotated[str, note("The step that the job is at.")] = ""
+    done: Annotated[int, note("The work of the phase that is done.")] = 0
+    total: Annotated[int, note("All work of the phase.")] = 0
+    detail: Annotated[str, note("The result, or the reason of a failure.")] = ""
     started_at: datetime
     updated_at: datetime
-    client: str = ""
-    """The client that reports it; empty for commands on the host of the broker."""
-    realm: str | None = None
-    """The realm in which the name of the client is unique; None if it has no realm."""
+    client: Annotated[str, note("The client that reports it; empty for commands on the host of the broker.")] = ""
+    realm: Realm = None
 
 
 class Rebuild(Model):
-    """A rebuild of the read models, and how far it is."""
+    """A rebuild of the read models, and its progress."""
 
     id: str
-    state: str
-    """`running`, `done`, `failed` or `interrupted`."""
+    state: Annotated[str, note(literal="RebuildState")]
     started_at: datetime
     updated_at: datetime
-    phase: str
-    done: int
-    total: int
-    detail: str = ""
-    into: str | None = None
-    tables: list[str] = []
-    position: int = 0
-    fold: int = 0
+    phase: Annotated[str, note("The step that the rebuild is at.")]
+    done: Annotated[int, note("The work of the phase that is done.")]
+    total: Annotated[int, note("All work of the phase.")]
+    detail: Annotated[str, note("The result, or the reason of a failure.")] = ""
+    into: Annotated[
+        str | None, note("The prefix of the tables that are built; null for the live tables.", nullable=True)
+    ] = None
+    tables: Annotated[list[str], note("The tables that are rebuilt.")] = []
+    position: Annotated[int, note("The last position of the log that is folded.")] = 0
+    fold: Annotated[int, note("The version of the fold functions.")] = 0
 
 
 class Check(Model):
     """The state of something that the broker depends on."""
 
-    status: str
-    """`ok`, `warning` or `failed`."""
-    reason: str = ""
-    detail: str = ""
-    warnings: list[str] = []
+    status: Annotated[str, note(literal="CheckStatus")]
+    reason: Annotated[str, note("The reason why the check failed.", required=False)] = ""
+    detail: Annotated[str, note(required=False)] = ""
+    warnings: Annotated[list[str], note("Problems that do not fail the check.", required=False)] = []
 
 
 class Health(Model):
     """The state of a worker of the broker."""
 
-    status: str
-    """`ok`, `failed` or `stopping`."""
-    worker: str = ""
+    status: Annotated[str, note("`ok`, `failed` or `stopping`.")]
+    worker: Annotated[str, note("The unique name of the process.")] = ""
     checks: dict[str, Check] = {}
 
     @property
@@ -134,50 +152,48 @@ class Health(Model):
 class NodeWorker(Model):
     """A worker process of a node."""
 
-    number: int
-    """The number among the workers of the node, from 0."""
+    COMPONENT: ClassVar[str] = "Worker"
+
+    number: Annotated[int, note("The number among the workers of the node, from 0.")]
     pid: int
-    started_at: datetime | None = None
-    reported_at: datetime | None = None
-    """When it last reported the following values."""
-    log_position: int = 0
-    """The last entry of the internal log that it has read."""
-    connections: int = 0
-    streams: int = 0
-    requests_per_second: float = 0.0
+    started_at: Annotated[datetime | None, note(required=True)] = None
+    reported_at: Annotated[
+        datetime | None, note("The time of the report from which the following members are.", required=True)
+    ] = None
+    log_position: Annotated[int, note("The last entry of the internal log that the worker has read.")] = 0
+    connections: Annotated[int, note("The number of open connections.")] = 0
+    streams: Annotated[int, note("The number of open streams.")] = 0
+    requests_per_second: Annotated[float, note("The rate since the previous report.")] = 0.0
 
 
 class Node(Model):
     """A node of the broker."""
 
-    id: str
-    """The id of this run of the node."""
+    id: Annotated[str, note("The id of this run of the node.")]
     host: str
     port: int
     version: str = ""
     configured_workers: int = 0
-    workers: list[NodeWorker] = []
-    """The workers that are at work."""
+    workers: Annotated[list[NodeWorker], note("The workers that report.")] = []
 
 
 class MetricsSeries(Model):
     """Values of a metric, oldest first."""
 
-    name: str
+    COMPONENT: ClassVar[str] = "MetricSeries"
+
+    name: Annotated[str, note(literal="MetricName")]
     labels: dict[str, str] = {}
-    values: list[float | None] = []
+    values: list[Annotated[float | None, note(nullable=True)]] = []
 
 
 class MetricsHistory(Model):
     """Metrics of a node in the last hour."""
 
-    step: int
-    """Seconds between two values."""
-    times: list[datetime] = []
-    """The times of the values of each series."""
+    step: Annotated[int, note("Seconds between two values.")]
+    times: Annotated[list[datetime], note("The times of the values, oldest first.")] = []
     series: list[MetricsSeries] = []
-    matched: int = 0
-    """The number of series, including those that were left out."""
+    matched: Annotated[int, note("The number of series, including those that were left out.")] = 0
 
 
 class Metrics(Model):
@@ -189,3 +205,10 @@ class Metrics(Model):
     histograms: dict[str, Any] = {}
     meters: dict[str, Any] = {}
     timers: dict[str, Any] = {}
+
+
+class Version(Model):
+    """The version of the broker."""
+
+    version: str
+    scm_source: Annotated[dict[str, Any] | None, note("Null: the broker does not know it.", nullable=True)] = None

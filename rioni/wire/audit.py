@@ -1,41 +1,39 @@
 """The audit trail, and proofs of the log that it is read from."""
 
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
-from rioni.wire.base import Model
+from rioni.wire.base import Model, note
 
 
 class Change(Model):
     """An operation of a JSON patch (RFC 6902)."""
 
-    op: str
-    """`add`, `remove` or `replace`."""
+    op: Annotated[str, note(literal="PatchOperation")]
     path: str
-    value: Any = None
+    value: Annotated[Any, note(required=False)] = None
+
+
+State = Annotated[dict[str, Any] | None, note("Null if there was none.", nullable=True, required=False)]
 
 
 class AuditEntry(Model):
     """A change of the broker's own state."""
 
-    position: int
-    """The position in the log, from 1 without gaps."""
+    position: Annotated[int, note("The position in the log, from 1 without gaps.")]
     recorded_at: datetime
-    actor: str
-    """The name of the client that did it; `rioni` for the broker itself."""
-    address: str
-    user_agent: str
+    actor: Annotated[str, note("The name of the client that did it; `rioni` for the broker itself.")]
+    address: Annotated[str, note("The address of the client; empty for the broker itself.")]
+    user_agent: Annotated[str, note("The header `User-Agent` of the request; empty without one.")]
     flow_id: str
-    kind: str
-    """The kind of the entry, such as `event-type.created`."""
-    resource: str
-    """The resource that was changed, such as `event-type:order.created`."""
-    changes: list[Change] = []
-    before: dict[str, Any] | None = None
-    """The state before, if it was asked for."""
-    after: dict[str, Any] | None = None
-    realm: str = ""
-    """The realm in which the actor's name is unique; empty if it has none, or the broker does not report it."""
+    kind: Annotated[str, note("The kind of change, such as `event-type.created`.")]
+    resource: Annotated[str, note("The resource that was changed, such as `event-type:order.created`.")]
+    changes: Annotated[list[Change], note("The JSON patch (RFC 6902) from the state before to the one after.")] = []
+    before: State = None
+    after: State = None
+    realm: Annotated[
+        str, note("The realm in which the name of the actor is unique; absent if it has none.", required=False)
+    ] = ""
 
 
 class Denial(Model):
@@ -43,16 +41,27 @@ class Denial(Model):
 
     first_at: datetime
     last_at: datetime
-    status: int
+    status: Annotated[int, note(literal="DenialStatus")]
     method: str
-    path: str
-    actor: str
+    path: Annotated[str, note("The path without the query; empty if requests to several paths are counted.")]
+    actor: Annotated[str, note("The name of the client; empty if it is unknown.")]
     address: str
     user_agent: str
-    flow_id: str
-    count: int
-    realm: str = ""
-    """The realm in which the actor's name is unique; empty if it has none, or the broker does not report it."""
+    flow_id: Annotated[str, note("The flow id of the first of these requests.")]
+    count: Annotated[int, note("The number of such requests within some seconds.")]
+    realm: Annotated[str, note("The realm in which the name of the actor is unique; empty if it has none.")] = ""
+
+
+class SignedNote(Model):
+    """A signed note (C2SP)."""
+
+    note: str
+
+
+class AcceptedCosignatures(Model):
+    """The number of cosignatures that were accepted."""
+
+    cosignatures: int
 
 
 class VerifierKey(Model):
@@ -62,12 +71,21 @@ class VerifierKey(Model):
     signature: str = ""
 
 
+class VerifierKeys(Model):
+    """The keys of a log in their order; the last one signs."""
+
+    keys: list[VerifierKey]
+
+
+Hashes = Annotated[list[str], note("Hashes of 32 bytes each, in base64, in the order of RFC 9162.")]
+
+
 class InclusionProof(Model):
     """Hashes that show that an entry is in the log."""
 
     position: int
     size: int
-    hashes: list[str] = []
+    hashes: Hashes = []
 
 
 class ConsistencyProof(Model):
@@ -75,4 +93,4 @@ class ConsistencyProof(Model):
 
     first: int
     second: int
-    hashes: list[str] = []
+    hashes: Hashes = []

@@ -1,9 +1,37 @@
-"""The base of all models, and how they are written as JSON."""
+"""The base of all structs: how members are described, and which of them a client sends."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 import msgspec
+from msgspec import Meta
+
+
+def note(
+    description: str = "",
+    /,
+    *,
+    literal: str = "",
+    required: bool | None = None,
+    nullable: bool = False,
+    in_body: bool = True,
+    answered: Any = None,
+    **keywords: Any,
+) -> Meta:
+    """Describe a member for readers of the API; a msgspec `Meta` beside it has the bounds that are checked.
+
+    Args:
+        description: its meaning.
+        literal: the name of the set of values that it has one of, such as `Category`; the broker defines the values.
+        required: whether the broker always writes it; by default, what is nullable or has no default None.
+        nullable: the broker may write null.
+        in_body: False for what the client adds from elsewhere, such as a header.
+        answered: the type of the member in answers, if it is narrower than in requests.
+        keywords: further keywords of JSON Schema that are shown and not checked.
+    """
+    shown = {"description": description, "title": literal, **keywords}
+    flags = {"required": required, "nullable": nullable, "in_body": in_body, "answered": answered}
+    return Meta(extra_json_schema={key: value for key, value in shown.items() if value != ""}, extra=flags)
 
 
 class Model(msgspec.Struct, kw_only=True):
@@ -12,6 +40,8 @@ class Model(msgspec.Struct, kw_only=True):
     Members that a model does not know are ignored, so that answers of newer brokers can be read.
     """
 
+    COMPONENT: ClassVar[str] = ""
+    """The name in the description of the API, if it differs from that of the class."""
     NOT_SENT: ClassVar[frozenset[str]] = frozenset()
     """Members that only the broker sets."""
 

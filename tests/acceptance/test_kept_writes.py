@@ -9,7 +9,7 @@ import random
 import re
 import uuid
 
-from rioni.http.bodies.body_schemas import REASON_CHARACTERS_MAX
+from rioni.wire.subscriptions import REASON_CHARACTERS_MAX
 from tests.acceptance.conftest import AUTHORIZATION, FULL_STATISTIC, SELECTOR, event
 from tests.support.builders import event_type_body
 from tests.support.commands import run_command

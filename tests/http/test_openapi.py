@@ -3,13 +3,19 @@
 Source: reference operations#description.
 """
 
+import pkgutil
 import re
+from importlib import import_module
 
 import jsonschema_rs
 
+import rioni.wire
+from rioni.http.bodies import body_schemas
 from rioni.http.middleware.authentication import PUBLIC, scope_of
 from rioni.http.openapi.document import document
 from rioni.http.problems import STATUSES
+from rioni.wire.base import Model
+from rioni.wire.json_schema import Use, component
 from tests.support.routes import routed
 
 
@@ -19,6 +25,14 @@ OPERATIONS = {
     for path, methods in DOCUMENT["paths"].items()
     for method, operation in methods.items()
 }
+
+
+def wire_modules():
+    return [import_module(f"rioni.wire.{module.name}") for module in pkgutil.iter_modules(rioni.wire.__path__)]
+
+
+def is_struct(value):
+    return isinstance(value, type) and issubclass(value, Model)
 
 
 def resolved(part):
@@ -114,3 +128,15 @@ def test_every_operation_except_public_ones_names_its_scope():
     }
     expected = {where: [] if where.split()[1] in PUBLIC else [scope_of(*where.split())] for where in OPERATIONS}
     assert named == expected
+
+
+def test_every_body_is_described_by_a_struct():
+    """A type that has no struct of its own is a part of one, or the events whose form an event type decides."""
+    structs = [each for module in wire_modules() for each in vars(module).values() if is_struct(each)]
+    named = {component(struct, use) for struct in structs for use in Use} | {
+        shape.described.get("title") for shape in vars(body_schemas).values() if isinstance(shape, body_schemas.Shape)
+    }
+    schemas = DOCUMENT["components"]["schemas"].items()
+    objects = {name for name, each in schemas if each.get("properties", {}).keys() - {"items", "_links"}}
+    variants = {"StreamParameters", "Liveness", "NoLiveness", "Readiness", "NoReadiness"}
+    assert objects - named - variants == {"Event"}

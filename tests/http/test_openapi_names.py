@@ -10,6 +10,7 @@ from collections import Counter
 import pytest
 
 from rioni.http.openapi.document import NamedSchemas, document
+from rioni.http.openapi.literals import LITERALS
 
 
 DOCUMENT = document()
@@ -137,29 +138,22 @@ def test_every_body_of_a_request_has_a_schema():
     assert [media for media in bodies if "schema" not in media] == []
 
 
-def test_a_nullable_schema_is_its_name_or_null():
+def test_a_nullable_literal_is_its_name_or_null():
     named = NamedSchemas()
-    colour = {
-        "title": "Colour",
-        "type": ["string", "null"],
-        "enum": ["red", None],
-        "description": "Which.",
-        "default": "red",
+    order = {"title": "SeriesOrder", "type": ["string", "null"], "description": "First.", "default": "name"}
+    reference = {"$ref": "#/components/schemas/SeriesOrder"}
+    assert named.referring({"items": [order]}) == {
+        "items": [{"anyOf": [reference, {"type": "null"}], "description": "First.", "default": "name"}]
     }
-    assert named.referring({"items": [colour]}) == {
-        "items": [
-            {
-                "anyOf": [{"$ref": "#/components/schemas/Colour"}, {"type": "null"}],
-                "description": "Which.",
-                "default": "red",
-            }
-        ]
-    }
-    assert named.found == {"Colour": {"type": "string", "enum": ["red"]}}
+    assert named.found == {"SeriesOrder": {"type": "string", "enum": ["name", "largest"]}}
+
+
+def test_every_literal_is_used():
+    assert LITERALS.keys() - SCHEMAS.keys() == set()
 
 
 def test_different_schemas_have_different_names():
     named = NamedSchemas()
-    named.referring({"title": "Colour", "type": "string", "enum": ["red"]})
+    named.referring({"title": "Colour", "type": "object", "properties": {"red": {"type": "integer"}}})
     with pytest.raises(AssertionError, match="Colour"):
-        named.referring({"title": "Colour", "type": "string", "enum": ["blue"]})
+        named.referring({"title": "Colour", "type": "object", "properties": {"blue": {"type": "integer"}}})

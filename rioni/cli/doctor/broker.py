@@ -14,7 +14,8 @@ from rioni.domain.access.addresses import host_and_port
 from rioni.domain.errors import Malformed
 from rioni.domain.transparency.checkpoint import parse_checkpoint
 from rioni.domain.transparency.signed_note import Note, parse_note
-from rioni.wire.administration import Admins, Blacklist, Feature, Health, Node, Rebuild, Storage
+from rioni.wire.access import Admins
+from rioni.wire.administration import Blacklist, Feature, Health, Node, Rebuild, Storage
 from rioni.wire.audit import Denial
 
 

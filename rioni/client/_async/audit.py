@@ -2,18 +2,16 @@
 
 from collections.abc import AsyncIterator, Sequence
 
-import msgspec
-
 from rioni.client._async.resource import PAGE, Resource, flag
-from rioni.wire.audit import AuditEntry, ConsistencyProof, Denial, InclusionProof, VerifierKey
-
-
-class _Keys(msgspec.Struct):
-    keys: list[VerifierKey]
-
-
-class _Cosignatures(msgspec.Struct):
-    cosignatures: int
+from rioni.wire.audit import (
+    AcceptedCosignatures,
+    AuditEntry,
+    ConsistencyProof,
+    Denial,
+    InclusionProof,
+    VerifierKey,
+    VerifierKeys,
+)
 
 
 class Audit(Resource):
@@ -95,7 +93,9 @@ class Log(Resource):
             Unprocessable: no known witness has cosigned it.
         """
         body = {"note": note}
-        found = await self._transport.fetch(_Cosignatures, "POST", "/log/cosignatures", body=body, repeatable=True)
+        found = await self._transport.fetch(
+            AcceptedCosignatures, "POST", "/log/cosignatures", body=body, repeatable=True
+        )
         return found.cosignatures
 
     async def key(self) -> str:
@@ -104,7 +104,7 @@ class Log(Resource):
 
     async def keys(self) -> Sequence[VerifierKey]:
         """All verifier keys there were, in their order; the last one signs."""
-        return (await self._transport.fetch(_Keys, "GET", "/log/keys")).keys
+        return (await self._transport.fetch(VerifierKeys, "GET", "/log/keys")).keys
 
     async def inclusion(self, position: int, *, size: int | None = None) -> InclusionProof:
         """The proof that the log, when it had `size` entries, has a certain entry at a position, from 1."""

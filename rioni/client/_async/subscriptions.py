@@ -4,18 +4,18 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
-import msgspec
-
 from rioni.client._async.event_types import new_ticket
 from rioni.client._async.resource import PAGE, Resource, flag, list_or_none
 from rioni.client._async.transport import Transport
 from rioni.client.answers import decode
 from rioni.wire.events import CommitResult, Cursor, CursorSpecification, StreamTicket
+from rioni.wire.pages import Items
 from rioni.wire.subscriptions import (
     DeadLetter,
     EndedStreams,
     FailureReason,
     FilterEvaluation,
+    FilterEvaluations,
     Redriven,
     RedrivePreview,
     Subscription,
@@ -30,19 +30,6 @@ RESET_S = 90
 
 _LIST = "/subscriptions"
 _ITEM = "/subscriptions/{subscription_id}"
-
-
-class _Cursors(msgspec.Struct):
-    items: list[Cursor]
-
-
-class _CommitResults(msgspec.Struct):
-    items: list[CommitResult]
-
-
-class _Evaluations(msgspec.Struct):
-    items: list[FilterEvaluation]
-    warnings: list[str] = []
 
 
 class Subscriptions(Resource):
@@ -134,7 +121,7 @@ class Subscriptions(Resource):
         """The committed cursors; none until the subscription was first streamed."""
         path = {"subscription_id": subscription_id}
         response = await self._transport.request("GET", f"{_ITEM}/cursors", path=path, retry_s=self._retry_s)
-        return decode(response, _Cursors).items if response.content else []
+        return decode(response, Items[Cursor]).items if response.content else []
 
     async def commit(self, subscription_id: str, stream_id: str, cursors: Sequence[Cursor]) -> Sequence[CommitResult]:
         """Commit cursors for a stream; returns the results, or nothing if all cursors advanced.
@@ -151,7 +138,7 @@ class Subscriptions(Resource):
             repeatable=True,
             retry_s=self._retry_s,
         )
-        return decode(response, _CommitResults).items if response.content else []
+        return decode(response, Items[CommitResult]).items if response.content else []
 
     async def reset(self, subscription_id: str, cursors: Sequence[CursorSpecification]) -> None:
         """Set committed cursors, backwards too; ends all streams first, for which it waits about a minute at most."""
@@ -188,7 +175,9 @@ class Subscriptions(Resource):
     async def try_filter(self, filter: str, events: Sequence[Mapping[str, Any]]) -> Sequence[FilterEvaluation]:  # noqa: A002
         """Whether each of at most 20 events matches a filter, and which part decides it; of Rioni only."""
         body = {"filter": filter, "events": events}
-        found = await self._transport.fetch(_Evaluations, "POST", "/filter-evaluations", body=body, repeatable=True)
+        found = await self._transport.fetch(
+            FilterEvaluations, "POST", "/filter-evaluations", body=body, repeatable=True
+        )
         return found.items
 
     async def check_filter(self, filter: str, event_types: Sequence[str]) -> Sequence[str]:  # noqa: A002
@@ -201,7 +190,9 @@ class Subscriptions(Resource):
             Unprocessable: it is no filter, or the schemas exclude its conditions.
         """
         body = {"filter": filter, "events": [], "event_types": list(event_types)}
-        found = await self._transport.fetch(_Evaluations, "POST", "/filter-evaluations", body=body, repeatable=True)
+        found = await self._transport.fetch(
+            FilterEvaluations, "POST", "/filter-evaluations", body=body, repeatable=True
+        )
         return found.warnings
 
     async def dead_letters(

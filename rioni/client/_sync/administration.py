@@ -6,8 +6,8 @@ from typing import Any
 from rioni.client._sync.resource import Resource, list_or_none
 from rioni.client.answers import decode
 from rioni.client.errors import Conflict, UnexpectedAnswer
+from rioni.wire.access import Admins
 from rioni.wire.administration import (
-    Admins,
     Blacklist,
     Feature,
     Health,

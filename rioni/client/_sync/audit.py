@@ -2,18 +2,16 @@
 
 from collections.abc import Iterator, Sequence
 
-import msgspec
-
 from rioni.client._sync.resource import PAGE, Resource, flag
-from rioni.wire.audit import AuditEntry, ConsistencyProof, Denial, InclusionProof, VerifierKey
-
-
-class _Keys(msgspec.Struct):
-    keys: list[VerifierKey]
-
-
-class _Cosignatures(msgspec.Struct):
-    cosignatures: int
+from rioni.wire.audit import (
+    AcceptedCosignatures,
+    AuditEntry,
+    ConsistencyProof,
+    Denial,
+    InclusionProof,
+    VerifierKey,
+    VerifierKeys,
+)
 
 
 class Audit(Resource):
@@ -95,7 +93,7 @@ class Log(Resource):
             Unprocessable: no known witness has cosigned it.
         """
         body = {"note": note}
-        found = self._transport.fetch(_Cosignatures, "POST", "/log/cosignatures", body=body, repeatable=True)
+        found = self._transport.fetch(AcceptedCosignatures, "POST", "/log/cosignatures", body=body, repeatable=True)
         return found.cosignatures
 
     def key(self) -> str:
@@ -104,7 +102,7 @@ class Log(Resource):
 
     def keys(self) -> Sequence[VerifierKey]:
         """All verifier keys there were, in their order; the last one signs."""
-        return (self._transport.fetch(_Keys, "GET", "/log/keys")).keys
+        return (self._transport.fetch(VerifierKeys, "GET", "/log/keys")).keys
 
     def inclusion(self, position: int, *, size: int | None = None) -> InclusionProof:
         """The proof that the log, when it had `size` entries, has a certain entry at a position, from 1."""

@@ -2,25 +2,14 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
-from typing import Any, Generic, TypeVar
-
-import msgspec
+from typing import Any, TypeVar
 
 from rioni.client._sync.transport import Transport
-from rioni.wire.links import Links
+from rioni.wire.pages import Items, Page
 
 
 PAGE = 1_000
 T = TypeVar("T")
-
-
-class _Items(msgspec.Struct, Generic[T]):
-    items: list[T]
-
-
-class _Page(msgspec.Struct, Generic[T]):
-    items: list[T]
-    links: Links = msgspec.field(name="_links", default_factory=Links)
 
 
 class Resource:
@@ -31,7 +20,7 @@ class Resource:
 
     def _items(self, kind: type[T], template: str, **request: Any) -> list[T]:
         """A list of the API, as a whole."""
-        return (self._transport.fetch(_Items[kind], "GET", template, **request)).items  # type: ignore[valid-type]
+        return (self._transport.fetch(Items[kind], "GET", template, **request)).items  # type: ignore[valid-type]
 
     def _numbered(
         self, kind: type[T], template: str, params: Mapping[str, Any], path: Mapping[str, str] | None = None
@@ -49,7 +38,7 @@ class Resource:
         self, kind: type[T], template: str, params: Mapping[str, Any], path: Mapping[str, str] | None = None
     ) -> tuple[list[T], str | None]:
         """A page of a list with links, and the place after which the next page begins, None on the last page."""
-        kind_of_page: type[_Page[T]] = _Page[kind]  # type: ignore[valid-type]
+        kind_of_page: type[Page[T]] = Page[kind]  # type: ignore[valid-type]
         page = self._transport.fetch(kind_of_page, "GET", template, params=params, path=path)
         return page.items, page.links.after()
 

@@ -1,7 +1,6 @@
-"""JSON types of the members of the API's request bodies.
+"""The request bodies of the API: their structs, the members that they need, and the check of their JSON types.
 
-They are fixed, so each is compiled once, when it is first used. Unknown members are ignored, null means absent.
-Titles are names in the description of the API.
+Unknown members are ignored, null means absent. Each check is compiled once, when it is first used.
 """
 
 from functools import cached_property
@@ -9,15 +8,40 @@ from typing import Any
 
 import fastjsonschema
 
-from rioni.domain.subscriptions.cursor_spec import SHIFT_MAX, SHIFT_MIN
-from rioni.domain.system import jobs
+from rioni.wire import access, administration, event_types, events, subscriptions
+from rioni.wire.base import Model
+from rioni.wire.json_schema import Json, Use, schema
 
 
 class Shape:
-    """The JSON types of a body: `schema` documents them, a call checks them."""
+    """The JSON types of a body: `described` documents them, a call checks them."""
 
-    def __init__(self, schema: dict[str, Any]) -> None:
-        self.schema = schema
+    def __init__(self, struct: type[Model], *required: str, name: str = "", many: bool = False) -> None:
+        """The shape of a struct.
+
+        Args:
+            struct: its members.
+            required: the members without which a request is refused.
+            name: the name in the description of the API, if it differs from that of the struct.
+            many: whether the body is an array.
+        """
+        self._struct = struct
+        self._required = required
+        self._name = name
+        self._many = many
+
+    @property
+    def described(self) -> Json:
+        """The JSON schema with descriptions."""
+        found = schema(self._struct, Use.REQUEST)
+        found |= {"required": [*self._required]} if self._required else {}
+        found |= {"title": self._name} if self._name else {}
+        return self._body(found)
+
+    @cached_property
+    def schema(self) -> Json:
+        """The JSON schema that a body is checked with."""
+        return self._body(schema(self._struct, Use.CHECK))
 
     @cached_property
     def _check(self) -> Any:
@@ -35,8 +59,11 @@ class Shape:
         if self._has_integers:
             _as_integers(self.schema, members)
 
+    def _body(self, found: Json) -> Json:
+        return {"type": "array", "items": found} if self._many else found
 
-def _as_integers(schema: dict[str, Any], value: Any) -> Any:
+
+def _as_integers(schema: Json, value: Any) -> Any:
     """A value that fits its schema, with integers for numbers such as `1.0`, which are whole for JSON Schema."""
     if isinstance(value, dict):
         for name, each in schema.get("properties", {}).items():
@@ -49,116 +76,20 @@ def _as_integers(schema: dict[str, Any], value: Any) -> Any:
     return value
 
 
-def _nullable(kind: str, **keywords: Any) -> dict[str, Any]:
-    return {"type": [kind, "null"], **keywords}
-
-
-def _item(title: str, **properties: Any) -> dict[str, Any]:
-    return {"title": title, "type": "object", "properties": properties}
-
-
-STRING = _nullable("string")
-INTEGER = _nullable("integer", minimum=-(2**63), maximum=2**63 - 1)
-"""An integer of 64 bits, which readers of the log in any language can represent."""
-STRINGS = _nullable("array", items={"type": "string"})
-STRING_MAP = _nullable("object", additionalProperties={"type": "string"})
-ATTRIBUTES = _nullable("array", items=_item("SubmittedAttribute", data_type=STRING, value=STRING))
-
-
-def _object(title: str, /, **properties: Any) -> dict[str, Any]:
-    return _nullable("object", title=title, properties=properties)
-
-
-def _shape(**properties: Any) -> Shape:
-    return Shape({"type": "object", "properties": properties})
-
-
-def _list_shape(item: dict[str, Any]) -> Shape:
-    return Shape({"type": "array", "items": item})
-
-
-_SCHEMA = {"type": STRING, "schema": STRING}
-STATISTIC = ("messages_per_minute", "message_size", "read_parallelism", "write_parallelism")
-EVENT_TYPE = _shape(
-    name=STRING,
-    owning_application=STRING,
-    category=STRING,
-    enrichment_strategies=STRINGS,
-    partition_strategy=STRING,
-    partition_key_fields=STRINGS,
-    cleanup_policy=STRING,
-    ordering_key_fields=STRINGS,
-    ordering_instance_ids=STRINGS,
-    schema=_object("SubmittedEventTypeSchema", **_SCHEMA),
-    default_statistic=_object("SubmittedStatistic", **dict.fromkeys(STATISTIC, INTEGER)),
-    options=_object("SubmittedOptions", retention_time=INTEGER),
-    authorization=_object("SubmittedEventTypeAuthorization", admins=ATTRIBUTES, readers=ATTRIBUTES, writers=ATTRIBUTES),
-    annotations=STRING_MAP,
-    labels=STRING_MAP,
-    compatibility_mode=STRING,
-    audience=STRING,
-    event_owner_selector=_object("SubmittedEventOwnerSelector", type=STRING, name=STRING, value=STRING),
-)
-SUBMITTED_SCHEMA = _shape(**_SCHEMA)
-_CURSOR = {"partition": STRING, "offset": STRING, "event_type": STRING}
-CURSOR_MEMBERS = tuple(_CURSOR)
-SHIFT = _nullable("integer", minimum=SHIFT_MIN, maximum=SHIFT_MAX)
-_NAMED_PLACE = _item("SubmittedPlace", **_CURSOR, timestamp=STRING, shift=SHIFT)
-SUBSCRIPTION = _shape(
-    owning_application=STRING,
-    event_types=STRINGS,
-    consumer_group=STRING,
-    read_from=STRING,
-    initial_cursors=_nullable("array", items=_NAMED_PLACE),
-    authorization=_object("SubmittedSubscriptionAuthorization", admins=ATTRIBUTES, readers=ATTRIBUTES),
-    annotations=STRING_MAP,
-    labels=STRING_MAP,
-    filter=STRING,
-)
-_COMMITTED_CURSOR = _item("SubmittedCursor", **_CURSOR, cursor_token=STRING)
-COMMITTED_MEMBERS = (*CURSOR_MEMBERS, "cursor_token")
-CURSORS = _shape(items=_nullable("array", items=_COMMITTED_CURSOR))
-FAILURES_MAX = 100
-"""How many failures a request explains at most."""
-REASON_CHARACTERS_MAX = 1_000
-_FAILURE = _item("SubmittedFailure", **_CURSOR, reason=_nullable("string", maxLength=REASON_CHARACTERS_MAX))
-FAILURE_MEMBERS = tuple(_FAILURE["properties"])
-FAILURES = _shape(items=_nullable("array", items=_FAILURE, minItems=1, maxItems=FAILURES_MAX))
-NAMED_PLACES = _shape(items=_nullable("array", items=_NAMED_PLACE))
-_PLACE = {"partition": STRING, "offset": STRING, "timestamp": STRING}
-CURSOR_LIST = _list_shape(_item("SubmittedShift", **_PLACE, shift=SHIFT))
-_PAIR_CURSOR = _object("SubmittedPairCursor", **_PLACE)
-CURSOR_PAIRS = _list_shape(_item("SubmittedCursorPair", initial_cursor=_PAIR_CURSOR, final_cursor=_PAIR_CURSOR))
-ADMINS = _shape(admins=ATTRIBUTES, readers=ATTRIBUTES, writers=ATTRIBUTES)
-STORAGE = _shape(id=STRING, storage_type=STRING, default=_nullable("boolean"), kafka_configuration=_nullable("object"))
-TIMELINE = _shape(storage_id=STRING)
-PARTITION_COUNT = _shape(partition_count=INTEGER)
-FEATURE = _shape(feature=STRING, enabled=_nullable("boolean"))
-REDRIVE_MAX = 1_000
-"""Maximum, and default, number of dead letters to publish again with one request."""
-REDRIVE = _shape(
-    event_type=STRING,
-    partition=STRING,
-    from_offset=STRING,
-    to_offset=STRING,
-    reason=STRING,
-    limit=_nullable("integer", minimum=1, maximum=REDRIVE_MAX),
-    force=_nullable("boolean"),
-    after=_object("SubmittedAfter", partition=STRING, offset=STRING),
-)
-_COUNT = _nullable("integer", minimum=0, maximum=jobs.COUNT_MAX)
-JOB = _shape(
-    kind=_nullable("string", title="SubmittedJobKind", enum=[jobs.ARCHIVE, None]),
-    name=_nullable("string", minLength=1, maxLength=jobs.NAME_CHARACTERS_MAX),
-    state=_nullable("string", title="SubmittedJobState", enum=[*jobs.STATES, None]),
-    phase=_nullable("string", maxLength=jobs.NAME_CHARACTERS_MAX),
-    done=_COUNT,
-    total=_COUNT,
-    detail=_nullable("string", maxLength=jobs.DETAIL_CHARACTERS_MAX),
-)
-STREAM_TICKET = _shape(path=STRING)
-FILTER_EVALUATION = _shape(
-    filter=STRING,
-    events=_nullable("array", items={"type": "object"}),
-    event_types=_nullable("array", items={"type": "string"}),
-)
+EVENT_TYPE = Shape(event_types.EventType, "name", "owning_application", "category", "schema")
+SCHEMA = Shape(event_types.Schema, "schema", name="SubmittedSchema")
+PARTITION_COUNT = Shape(event_types.PartitionCount, "partition_count")
+TIMELINE = Shape(event_types.SubmittedTimeline, "storage_id")
+SUBSCRIPTION = Shape(subscriptions.Subscription, "owning_application", "event_types")
+FILTER_EVALUATION = Shape(subscriptions.SubmittedFilterEvaluation, "filter", "events")
+FAILURES = Shape(subscriptions.Failures, "items")
+REDRIVE = Shape(subscriptions.SubmittedRedrive)
+CURSORS = Shape(events.Cursors, "items")
+PLACES = Shape(events.Places, "items")
+SHIFTS = Shape(events.CursorShift, many=True)
+PAIRS = Shape(events.CursorPair, many=True)
+STREAM_TICKET = Shape(events.SubmittedStreamTicket, "path")
+ADMINS = Shape(access.Admins, name="SubmittedAdmins")
+FEATURE = Shape(administration.Feature, "feature", name="SubmittedFeature")
+STORAGE = Shape(administration.Storage, "id", "storage_type")
+JOB = Shape(administration.JobReport, "kind", "name", "state")

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rioni.domain.subscriptions.cursor_spec import CursorSpec, timestamp_violations
-from rioni.http.bodies import body_schemas
 
 
+_PLACE = ("partition", "offset", "event_type", "timestamp")
 ATTRIBUTE_MEMBERS = ("data_type", "value")
 """The members of an attribute of an authorization section."""
 
@@ -14,7 +14,7 @@ ATTRIBUTE_MEMBERS = ("data_type", "value")
 def named_place(item: Mapping[str, Any]) -> CursorSpec:
     """The cursor spec of an item with valid JSON types."""
     shift = item.get("shift") or 0
-    return CursorSpec(**{name: item.get(name) for name in (*body_schemas.CURSOR_MEMBERS, "timestamp")}, shift=shift)
+    return CursorSpec(**{name: item.get(name) for name in _PLACE}, shift=shift)
 
 
 def place_of_pair(item: Mapping[str, Any]) -> CursorSpec:

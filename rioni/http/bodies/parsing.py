@@ -21,6 +21,7 @@ from rioni.domain.schemas.strict_json import members as unique_members
 from rioni.domain.subscriptions.cursor_spec import CursorSpec, violations
 from rioni.domain.subscriptions.dead_letters import DeadLetterFilter
 from rioni.domain.subscriptions.subscription import READ_FROM, SubscriptionSpec
+from rioni.domain.system import jobs
 from rioni.domain.system.jobs import JobReport
 from rioni.domain.system.settings import Admins
 from rioni.domain.system.storages import KAFKA, StorageEntry
@@ -36,6 +37,8 @@ from rioni.http.bodies.members import (
     list_gaps,
     named_place,
 )
+from rioni.wire.event_types import Statistic
+from rioni.wire.subscriptions import REDRIVE_MAX, FailureReason
 
 
 T = TypeVar("T")
@@ -68,7 +71,7 @@ def event_type_spec(body: bytes) -> EventTypeSpec:
     InvalidFields.check(
         [
             *authorization_gaps(members, ("admins", "readers", "writers")),
-            *gaps(members, "default_statistic", body_schemas.STATISTIC),
+            *gaps(members, "default_statistic", Statistic.__struct_fields__),
             *gaps(members, "event_owner_selector", ("type", "name", "value")),
         ]
     )
@@ -77,7 +80,7 @@ def event_type_spec(body: bytes) -> EventTypeSpec:
 
 def submitted_schema(body: bytes) -> SubmittedSchema:
     """Read a schema; raises as `event_type_spec` does."""
-    members = _read(body, body_schemas.SUBMITTED_SCHEMA)
+    members = _read(body, body_schemas.SCHEMA)
     _lower(members, "type", None)
     return _convert(members, SubmittedSchema)
 
@@ -118,7 +121,7 @@ def failure_reasons(body: bytes) -> list[dict[str, Any]]:
     InvalidFields.check(
         (f"items[{index}].{member}", f"{member} cannot be empty")
         for index, item in enumerate(items)
-        for member in body_schemas.FAILURE_MEMBERS
+        for member in FailureReason.__struct_fields__
         if not item.get(member)
     )
     return list(items)
@@ -131,7 +134,7 @@ def reset_cursors(body: bytes) -> list[CursorSpec]:
         Malformed: not JSON, or a wrong JSON type.
         InvalidFields: a member is missing, empty, or one too many.
     """
-    names = [named_place(item) for item in _items(_read(body, body_schemas.NAMED_PLACES))]
+    names = [named_place(item) for item in _items(_read(body, body_schemas.PLACES))]
     InvalidFields.check(
         violation for index, named in enumerate(names) for violation in violations(named, f"items[{index}]")
     )
@@ -145,14 +148,14 @@ def cursors(body: bytes) -> list[dict[str, Any]]:
         Malformed: not JSON, or a wrong JSON type.
         InvalidFields: a cursor lacks its partition, or has not exactly one of offset and timestamp.
     """
-    items = _read_list(body, body_schemas.CURSOR_LIST)
+    items = _read_list(body, body_schemas.SHIFTS)
     InvalidFields.check(gap for index, item in enumerate(items) for gap in cursor_gaps(item, f"[{index}]"))
     return items
 
 
 def cursor_pairs(body: bytes) -> list[dict[str, Any]]:
     """Read a list of pairs of cursors; raises as `cursors` does."""
-    items = _read_list(body, body_schemas.CURSOR_PAIRS)
+    items = _read_list(body, body_schemas.PAIRS)
     InvalidFields.check(
         [
             gap
@@ -237,7 +240,7 @@ def redrive(subscription_id: str, body: bytes) -> RedriveDeadLetters:
     return RedriveDeadLetters(
         subscription_id=subscription_id,
         wanted=dead_letter_filter(members),
-        limit=members.get("limit") or body_schemas.REDRIVE_MAX,
+        limit=members.get("limit") or REDRIVE_MAX,
         force=bool(members.get("force")),
         after=None if after is None else Cursor(partition=after["partition"], offset=after["offset"]),
     )
@@ -292,6 +295,9 @@ def job_report(body: bytes) -> JobReport:
         InvalidFields: a member is missing.
     """
     members = _read(body, body_schemas.JOB)
+    for name, literals in (("kind", (jobs.ARCHIVE,)), ("state", jobs.STATES)):
+        if members.get(name) not in (*literals, None):
+            raise Malformed(f"{name} must be one of {[*literals, None]}")
     if missing := [name for name in ("kind", "name", "state") if members.get(name) is None]:
         raise InvalidFields([(name, "must not be null") for name in missing])
     return _convert(members, JobReport)

@@ -4,12 +4,17 @@ An operation describes only its specifics. Whatever applies to all operations (f
 too large or of another type, problems that any request may meet) is added by `document`.
 """
 
+import functools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
+from rioni.http.bodies.body_schemas import Shape
 from rioni.http.problems import PROBLEM_JSON
+from rioni.wire import json_schema
+from rioni.wire.base import Model
+from rioni.wire.pages import Links, Problem
 
 
 Json = dict[str, Any]
@@ -22,7 +27,7 @@ INTEGER: Json = {"type": "integer"}
 BOOLEAN: Json = {"type": "boolean"}
 BINARY: Json = {"type": "string", "format": "binary"}
 FLAG: Json = BOOLEAN | {"default": False}
-TIMESTAMP: Json = {"type": "string", "format": "date-time", "examples": ["2026-11-20T10:00:00.000Z"]}
+TIMESTAMP = json_schema.TIMESTAMP
 
 PROBLEMS: Mapping[int, str] = {
     400: "The request can't be read: not JSON, a member or parameter of the wrong type, an unknown literal.",
@@ -88,13 +93,18 @@ def operation(
 
 
 def answer(
-    description: str, schema: Json | None = None, example: Any = None, *, media: str = JSON, headers: Iterable[str] = ()
+    description: str,
+    schema: Json | type[Model] | None = None,
+    example: Any = None,
+    *,
+    media: str = JSON,
+    headers: Iterable[str] = (),
 ) -> Json:
     """A response of an operation: without a schema it has no body.
 
     Args:
         description: the condition and meaning of the response.
-        schema: the schema of the body.
+        schema: the struct or the schema of the body.
         example: an example of the body.
         media: the type of the body.
         headers: names of `components/headers`, in addition to those of every answer.
@@ -104,7 +114,7 @@ def answer(
         "headers": {name: reference("headers", name) for name in headers},
     }
     if schema is not None:
-        described["content"] = {media: _media(schema, example)}
+        described["content"] = {media: _media(schema if isinstance(schema, dict) else of(schema), example)}
     return described
 
 
@@ -113,12 +123,12 @@ def problem(status: int, description: str = "") -> Json:
     if not description:
         return reference("responses", problem_name(status))
     example = {"title": HTTPStatus(status).phrase, "status": status, "detail": "…"}
-    return answer(description, schema("Problem"), example, media=PROBLEM_JSON)
+    return answer(description, of(Problem), example, media=PROBLEM_JSON)
 
 
 def or_problem(described: Json) -> Json:
     """An answer whose status may come with a problem as well."""
-    return described | {"content": described["content"] | {PROBLEM_JSON: _media(schema("Problem"), None)}}
+    return described | {"content": described["content"] | {PROBLEM_JSON: _media(of(Problem), None)}}
 
 
 def also(described: Json, media: str, schema: Json | None = None) -> Json:
@@ -131,9 +141,10 @@ def problem_name(status: int) -> str:
     return HTTPStatus(status).name.title().replace("_", "")
 
 
-def body(schema: Json, example: Any, *, description: str = "", required: bool = True, media: str = JSON) -> Json:
+def body(shape: Shape | Json, example: Any, *, description: str = "") -> Json:
     """The body of a request."""
-    described: Json = {"required": required, "content": {media: _media(schema, example)}}
+    schema = shape.described if isinstance(shape, Shape) else shape
+    described: Json = {"required": True, "content": {JSON: _media(schema, example)}}
     return described | ({"description": description} if description else {})
 
 
@@ -154,6 +165,14 @@ def query(name: str, description: str, schema: Json = STRING, example: Any = Non
     return _optional({"name": name, "in": "query", "description": description, "schema": schema}, example)
 
 
+def queries(members: Json) -> list[Json]:
+    """Parameters of the query, from schemas with descriptions by name."""
+    return [
+        query(name, each["description"], {key: value for key, value in each.items() if key != "description"})
+        for name, each in members.items()
+    ]
+
+
 def header(name: str, description: str, schema: Json = STRING, example: Any = None, *, required: bool = False) -> Json:
     """A header of the request."""
     described = {"name": name, "in": "header", "description": description, "schema": schema}
@@ -165,9 +184,15 @@ def reference(kind: str, name: str) -> Json:
     return {"$ref": f"#/components/{kind}/{name}"}
 
 
-def schema(name: str) -> Json:
-    """A schema of `components`."""
-    return reference("schemas", name)
+@functools.cache
+def of(struct: type[Model]) -> Json:
+    """The schema of an answer."""
+    return json_schema.schema(struct)
+
+
+def all_of(struct: type[Model]) -> Json:
+    """The schema of an array of structs."""
+    return array(of(struct))
 
 
 def array(items: Json, **keywords: Any) -> Json:
@@ -175,20 +200,23 @@ def array(items: Json, **keywords: Any) -> Json:
     return {"type": "array", "items": items, **keywords}
 
 
-def one_of(title: str, literals: Iterable[str | int]) -> Json:
-    """The schema of a text, or a number, that is one of a few; `title` is its name in `components`."""
-    values = [*literals]
-    return {"title": title, "type": "string" if isinstance(values[0], str) else "integer", "enum": values}
+def _list(title: str, properties: Json, required: Iterable[str]) -> Json:
+    return {"title": title, "type": "object", "properties": properties, "required": [*required]}
 
 
-def structure(properties: Json, *, optional: Iterable[str] = (), **keywords: Any) -> Json:
-    """The schema of an object that the broker writes: its members are there unless they are named as optional.
+def listed(title: str, struct: type[Model]) -> Json:
+    """The schema of a list, as a whole."""
+    return _list(title, {"items": all_of(struct)}, ("items",))
 
-    The keyword `title` is its name in `components`, which every one needs that has no place there already.
-    """
-    excluded = set(optional)
-    required = [name for name in properties if name not in excluded]
-    return {"type": "object", "properties": properties, "required": required, **keywords}
+
+def paged(title: str, struct: type[Model], *, required: bool = True) -> Json:
+    """The schema of a page of a list, whose links may be absent unless they are required."""
+    return _list(title, {"items": all_of(struct), "_links": of(Links)}, ("items", "_links") if required else ("items",))
+
+
+def literal(name: str) -> Json:
+    """The schema of a text that is one of the values that `literals` has for the name."""
+    return {"title": name, "type": "string"}
 
 
 def _optional(parameter: Json, example: Any) -> Json:

@@ -9,7 +9,8 @@ from rioni import __version__
 from rioni.http.middleware.authentication import PUBLIC, scope_of
 from rioni.http.middleware.requests import ANY_MEDIA
 from rioni.http.openapi import components
-from rioni.http.openapi.builders import Json, problem, reference, schema
+from rioni.http.openapi.builders import Json, problem, reference
+from rioni.http.openapi.literals import LITERALS
 from rioni.http.openapi.paths import (
     administration,
     audit,
@@ -71,12 +72,13 @@ class NamedSchemas:
         kinds = [part["type"]] if isinstance(part["type"], str) else [*part["type"]]
         (kind,) = (each for each in kinds if each != "null")
         shape = {key: value for key, value in part.items() if key not in _ABOUT} | {"type": kind}
-        if "enum" in shape:
-            shape["enum"] = [value for value in shape["enum"] if value is not None]
+        if "properties" not in shape:
+            shape["enum"] = [*LITERALS[name]]
         shape = self.members_of(shape)
         assert self.found.setdefault(name, shape) == shape, f"two schemas are called {name}"
         about = {key: value for key, value in part.items() if key in _ABOUT}
-        return ({"anyOf": [schema(name), {"type": "null"}]} if "null" in kinds else schema(name)) | about
+        to_it = reference("schemas", name)
+        return ({"anyOf": [to_it, {"type": "null"}]} if "null" in kinds else to_it) | about
 
     @staticmethod
     def _complete(part: Json) -> Json:
@@ -141,11 +143,9 @@ def document(base_path: str = "") -> Json:
         for path, methods in _paths()
     }
     used = {reference.rpartition("/")[2] for reference in _references(paths)}
-    responses = {name: _with_headers(each) for name, each in components.responses().items() if name in used}
     named = NamedSchemas()
-    schemas = {name: named.members_of(schema) for name, schema in components.schemas().items()}
-    paths, parameters = named.referring(paths), named.referring(components.PARAMETERS)
-    assert not schemas.keys() & named.found.keys()
+    responses = {name: _with_headers(each) for name, each in components.responses().items() if name in used}
+    paths, responses, parameters = (named.referring(part) for part in (paths, responses, components.PARAMETERS))
     described = {
         "openapi": "3.1.0",
         "info": {
@@ -159,7 +159,7 @@ def document(base_path: str = "") -> Json:
         "tags": [{"name": name, "description": description} for name, description in _TAGS.items()],
         "paths": paths,
         "components": {
-            "schemas": schemas | named.found,
+            "schemas": named.found,
             "responses": responses,
             "headers": components.HEADERS,
             "parameters": parameters,

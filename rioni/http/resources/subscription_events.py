@@ -24,7 +24,7 @@ from rioni.domain.subscriptions.subscription import Subscription
 from rioni.domain.system.client_activity import COMMIT, END, STREAM
 from rioni.domain.timelines.position import EventTypePartition, TimelinePosition, parse_offset
 from rioni.domain.timelines.timeline import FIRST_ORDER
-from rioni.http.bodies import body_schemas, parsing
+from rioni.http.bodies import parsing
 from rioni.http.bodies.reading import read_json
 from rioni.http.caller import subject_of
 from rioni.http.dependencies import Dependencies, Resource
@@ -33,6 +33,7 @@ from rioni.http.resources.streams import HttpClient, respond, respond_to_head, s
 from rioni.http.streaming.server_sent_events import LAST_EVENT_ID, LastEvent, last_event
 from rioni.http.streaming.subscription_stream import DeadLetterHandler, SubscriptionStream
 from rioni.projections.queries.timeline_reader import newest_consistent
+from rioni.wire.events import CommittedCursor
 
 
 # --- `/subscriptions/{id}/cursors`: committed cursors of a subscription (reference subscriptions#commit) ---
@@ -86,7 +87,7 @@ class SubscriptionCursorsResource(Resource):
             return
         items = [
             {
-                "cursor": {name: cursor[name] for name in body_schemas.COMMITTED_MEMBERS},
+                "cursor": {name: cursor[name] for name in CommittedCursor.__struct_fields__},
                 "result": "committed" if done else "outdated",
             }
             for cursor, done in zip(cursors, advanced, strict=True)

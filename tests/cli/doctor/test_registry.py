@@ -1,8 +1,8 @@
 import pytest
 
 from rioni.cli.doctor.registry import EventTypeFacts, Overdue, Overdues
-from rioni.wire.access import Attribute
-from rioni.wire.administration import Admins, Blacklist, Blocked, Check, Feature, Health, Storage
+from rioni.wire.access import Admins, Attribute
+from rioni.wire.administration import Blacklist, Blocked, Check, Feature, Health, Storage
 from tests.support.doctor_cases import Cases, ago, check_healthy, check_sick, error, healthy, sick, warning
 
 

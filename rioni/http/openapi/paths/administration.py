@@ -1,22 +1,8 @@
 """OpenAPI operations of settings and storages, and of the caller's rights."""
 
-from typing import get_args
-
-from rioni.domain.system.settings import BLACKLIST_TYPES
-from rioni.http.openapi.builders import (
-    STRING,
-    Json,
-    answer,
-    array,
-    body,
-    one_of,
-    operation,
-    path,
-    query,
-    schema,
-    structure,
-)
-from rioni.http.operations import Outcome
+from rioni.http.bodies import body_schemas
+from rioni.http.openapi.builders import Json, all_of, answer, body, listed, literal, operation, path, query
+from rioni.wire import access, administration
 
 
 SETTINGS, STORAGES = "Settings", "Storages"
@@ -28,7 +14,7 @@ _BLACKLIST_ENTRY = (
         "blacklist_type",
         "Whom to block: producers or consumers, by application or event type; in any case.",
         "CONSUMER_APP",
-        one_of("BlacklistType", BLACKLIST_TYPES),
+        literal("BlacklistType"),
     ),
     path("name", "The application or event type.", "shop"),
 )
@@ -37,16 +23,6 @@ _STORAGE_ID = path("storage_id", "The id of the storage.", "default")
 _STORAGE = {"id": "default", "storage_type": "embedded", "default": True}
 _FEATURE = {"feature": "disable_event_type_creation", "enabled": True}
 
-
-_BROKER_RIGHT, _EVENT_TYPE_RIGHT, _SUBSCRIPTION_RIGHT = (
-    one_of(title, rights)
-    for title, rights in (
-        ("BrokerRight", ("READ", "WRITE", "ADMIN", "HISTORY")),
-        ("EventTypeRight", ("READ", "WRITE", "ADMIN")),
-        ("SubscriptionRight", ("READ", "ADMIN", "STREAM", "REDRIVE")),
-    )
-)
-_OUTCOME = one_of("Outcome", get_args(Outcome))
 _SUBSCRIPTION_ID = "038fc871-1d2c-4e2e-aa29-1579e8f2e71f"
 
 
@@ -60,17 +36,7 @@ PATHS: Json = {
                     "Rights to the broker, and to what was named, and each operation on them with what refuses it "
                     "now, if anything does. Other features, and the owners of single events, may still "
                     "refuse a request.",
-                    structure(
-                        {
-                            "subject": STRING,
-                            "broker": array(_BROKER_RIGHT),
-                            "event_type": array(_EVENT_TYPE_RIGHT),
-                            "subscription": array(_SUBSCRIPTION_RIGHT),
-                            "operations": {"type": "object", "additionalProperties": _OUTCOME},
-                        },
-                        optional=("event_type", "subscription"),
-                        title="Rights",
-                    ),
+                    administration.Rights,
                     {
                         "subject": "jane",
                         "broker": ["READ", "HISTORY"],
@@ -94,15 +60,15 @@ PATHS: Json = {
         "get": operation(
             SETTINGS,
             "List administrators",
-            {200: answer("Who administers the broker.", schema("Administrators"), _ADMINS)},
+            {200: answer("Who administers the broker.", access.Admins, _ADMINS)},
             problems=(403,),
         ),
         "post": operation(
             SETTINGS,
             "Name administrators",
-            {200: answer("Who administers the broker from now on.", schema("Administrators"), _ADMINS)},
+            {200: answer("Who administers the broker from now on.", access.Admins, _ADMINS)},
             description="The administrator of the broker's configuration remains one.",
-            body=body(schema("SubmittedAdmins"), _ADMINS),
+            body=body(body_schemas.ADMINS, _ADMINS),
             problems=(403, 422),
         ),
     },
@@ -113,7 +79,7 @@ PATHS: Json = {
             {
                 200: answer(
                     "Applications and event types.",
-                    schema("Blacklist"),
+                    administration.Blacklist,
                     {"producers": {"event_types": [], "apps": []}, "consumers": _BLOCKED},
                 )
             },
@@ -143,7 +109,7 @@ PATHS: Json = {
             {
                 200: answer(
                     "All features.",
-                    structure({"items": array(schema("FeatureSwitch"))}, title="Features"),
+                    listed("Features", administration.Feature),
                     {"items": [_FEATURE]},
                 )
             },
@@ -153,7 +119,7 @@ PATHS: Json = {
             SETTINGS,
             "Switch a feature",
             {204: answer("The feature is switched.")},
-            body=body(schema("SubmittedFeature"), _FEATURE),
+            body=body(body_schemas.FEATURE, _FEATURE),
             problems=(403,),
         ),
     },
@@ -161,14 +127,14 @@ PATHS: Json = {
         "get": operation(
             STORAGES,
             "List storages",
-            {200: answer("The storages by id.", array(schema("Storage")), [_STORAGE])},
+            {200: answer("The storages by id.", all_of(administration.Storage), [_STORAGE])},
             problems=(403,),
         ),
         "post": operation(
             STORAGES,
             "Add a storage",
-            {201: answer("The storage can be used.", schema("Storage"), _STORAGE | {"id": "second"})},
-            body=body(schema("SubmittedStorage"), {"id": "second", "storage_type": "embedded"}),
+            {201: answer("The storage can be used.", administration.Storage, _STORAGE | {"id": "second"})},
+            body=body(body_schemas.STORAGE, {"id": "second", "storage_type": "embedded"}),
             problems={403: "", 409: "There is a storage of this id.", 422: ""},
         ),
     },
@@ -176,7 +142,7 @@ PATHS: Json = {
         "put": operation(
             STORAGES,
             "Choose the default storage",
-            {200: answer("New event types begin in this storage.", schema("Storage"), _STORAGE)},
+            {200: answer("New event types begin in this storage.", administration.Storage, _STORAGE)},
             parameters=[_STORAGE_ID],
             problems=(403, 404),
         ),
@@ -185,7 +151,7 @@ PATHS: Json = {
         "get": operation(
             STORAGES,
             "Show a storage",
-            {200: answer("The storage.", schema("Storage"), _STORAGE)},
+            {200: answer("The storage.", administration.Storage, _STORAGE)},
             parameters=[_STORAGE_ID],
             problems=(403, 404),
         ),

@@ -5,20 +5,18 @@ from typing import Any
 from rioni.http.openapi.builders import (
     BOOLEAN,
     INTEGER,
-    STRING,
     TIMESTAMP,
     Json,
     also,
     answer,
-    array,
-    one_of,
+    literal,
     operation,
+    paged,
     problem,
     query,
     reference,
-    schema,
-    structure,
 )
+from rioni.wire import audit
 
 
 AUDIT = "Audit"
@@ -43,30 +41,6 @@ HISTORICAL = frozenset(
 )
 """The paths that can be read as they were in the past."""
 
-_STATE: Json = {"type": ["object", "null"], "description": "Null where there was none."}
-_CHANGE = structure(
-    {"op": one_of("PatchOperation", ("add", "remove", "replace")), "path": STRING, "value": {}},
-    optional=("value",),
-    title="Change",
-)
-_ENTRY = structure(
-    {
-        "position": INTEGER | {"description": "In the log, from 1 without gaps."},
-        "recorded_at": TIMESTAMP,
-        "actor": STRING | {"description": "Who did it; `rioni` for the broker itself."},
-        "realm": STRING | {"description": "In which the actor's name is unique; absent where there is none."},
-        "address": STRING | {"description": "Where the request came from; empty for the broker itself."},
-        "user_agent": STRING | {"description": "What the client calls itself; empty where it does not."},
-        "flow_id": STRING,
-        "kind": STRING | {"description": "What happened, such as `event-type.created`."},
-        "resource": STRING | {"description": "To what, such as `event-type:order.created`."},
-        "changes": array(_CHANGE, description="The JSON patch (RFC 6902) from the state before to the one after."),
-        "before": _STATE,
-        "after": _STATE,
-    },
-    optional=("realm", "before", "after"),
-    title="AuditEntry",
-)
 _EXAMPLE: dict[str, Any] = {
     "position": 7,
     "recorded_at": "2026-11-20T10:00:00.000Z",
@@ -78,22 +52,6 @@ _EXAMPLE: dict[str, Any] = {
     "resource": "settings:settings",
     "changes": [{"op": "add", "path": "/features/0", "value": "kpi_collection"}],
 }
-_DENIAL = structure(
-    {
-        "first_at": TIMESTAMP,
-        "last_at": TIMESTAMP,
-        "status": one_of("DenialStatus", (401, 403)),
-        "method": STRING,
-        "path": STRING | {"description": "Without the query; empty where several are counted together."},
-        "actor": STRING | {"description": "Empty where the client is not known."},
-        "realm": STRING | {"description": "In which the actor's name is unique; empty where there is none."},
-        "address": STRING,
-        "user_agent": STRING,
-        "flow_id": STRING | {"description": "Of the first of these requests."},
-        "count": INTEGER | {"description": "How many such requests there were within some seconds."},
-    },
-    title="Denial",
-)
 _DENIAL_EXAMPLE = {
     "first_at": "2026-11-20T10:00:00.000Z",
     "last_at": "2026-11-20T10:00:04.000Z",
@@ -119,7 +77,7 @@ PATHS: Json = {
                     answer(
                         "A page of the entries that match; with `Accept: application/x-ndjson` all of them, one a "
                         "line.",
-                        structure({"items": array(_ENTRY), "_links": schema("Links")}, title="AuditPage"),
+                        paged("AuditPage", audit.AuditEntry),
                         {"items": [_EXAMPLE], "_links": {"next": {"href": "/audit?after=7&limit=20"}}},
                         headers=("Log-Position",),
                     ),
@@ -142,7 +100,7 @@ PATHS: Json = {
                 query(
                     "order",
                     "Newest or oldest first.",
-                    one_of("AuditOrder", ("asc", "desc")) | {"default": "desc"},
+                    literal("AuditOrder") | {"default": "desc"},
                     "asc",
                 ),
                 query("states", "Whether to show the states before and after.", BOOLEAN, example=True),
@@ -160,7 +118,7 @@ PATHS: Json = {
             {
                 200: answer(
                     "A page of records, newest first; the newest 10,000 are kept.",
-                    structure({"items": array(_DENIAL), "_links": schema("Links")}, title="DenialPage"),
+                    paged("DenialPage", audit.Denial),
                     {"items": [_DENIAL_EXAMPLE], "_links": {}},
                 )
             },

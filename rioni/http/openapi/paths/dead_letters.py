@@ -1,21 +1,9 @@
 """OpenAPI operations of dead letters."""
 
 from rioni.domain.subscriptions.dead_letters import LIST_DEFAULT, LIST_MAX
-from rioni.http.openapi.builders import (
-    BOOLEAN,
-    INTEGER,
-    STRING,
-    TIMESTAMP,
-    Json,
-    answer,
-    array,
-    body,
-    operation,
-    path,
-    query,
-    schema,
-    structure,
-)
+from rioni.http.bodies import body_schemas
+from rioni.http.openapi.builders import BOOLEAN, INTEGER, Json, answer, body, operation, paged, path, query
+from rioni.wire import subscriptions
 
 
 DEAD_LETTERS = "Dead letters"
@@ -31,29 +19,7 @@ _LETTER: Json = {
     "error": {"message": "The event was sent 3 times without being committed", "reason": _REASON},
     "event": {"order_id": "1"},
 }
-_ITEM = structure(
-    {
-        "event_type": STRING,
-        "partition": STRING,
-        "offset": STRING | {"description": "The place of the event in its partition."},
-        "kept_at": TIMESTAMP,
-        "error": structure(
-            {"message": STRING, "reason": STRING | {"description": "Why its consumer could not process it."}},
-            optional=("reason",),
-            title="DeadLetterError",
-        ),
-        "event": {"type": "object", "description": "The event as it was published."},
-        "redriven": BOOLEAN | {"description": "Whether it was published again; with `show_redriven`."},
-    },
-    optional=("redriven",),
-    title="DeadLetter",
-)
-_COUNTS = dict.fromkeys(("redriven", "already_redriven", "without_event_type"), INTEGER)
 _COUNTED = {"redriven": 2, "already_redriven": 0, "without_event_type": 0}
-_AFTER = structure({"partition": STRING, "offset": STRING}, title="DeadLetterPlace") | {
-    "description": "The place in the queue behind which there may be more; absent where all were looked at."
-}
-
 PATHS: Json = {
     "/subscriptions/{subscription_id}/dead-letters": {
         "get": operation(
@@ -63,9 +29,7 @@ PATHS: Json = {
                 200: answer(
                     "Oldest first. A page of large events may have fewer than `limit`. Where there may be more, it has "
                     "a link to the next one.",
-                    structure(
-                        {"items": array(_ITEM), "_links": schema("Links")}, optional=("_links",), title="DeadLetters"
-                    ),
+                    paged("DeadLetters", subscriptions.DeadLetter, required=False),
                     {"items": [_LETTER]},
                 )
             },
@@ -101,7 +65,7 @@ PATHS: Json = {
             {
                 200: answer(
                     "They are published, but for those that were before, and those whose event types are gone.",
-                    structure({**_COUNTS, "after": _AFTER}, optional=("after",), title="Redrive"),
+                    subscriptions.Redriven,
                     _COUNTED,
                 )
             },
@@ -110,7 +74,7 @@ PATHS: Json = {
             "has `after`, send it with the next request, which goes on there. For those who administer the "
             "subscription.",
             parameters=[_SUBSCRIPTION_ID],
-            body=body(schema("SubmittedRedrive"), _ORIGIN | {"limit": 10}),
+            body=body(body_schemas.REDRIVE, _ORIGIN | {"limit": 10}),
             problems=(403, 404, 422),
         ),
     },
@@ -122,22 +86,13 @@ PATHS: Json = {
                 200: answer(
                     "What a redrive with the same body would answer now; the reasons of what it would publish, the "
                     "most frequent first, at most 20; and whether there are `more` than its `limit` to publish.",
-                    structure(
-                        {
-                            **_COUNTS,
-                            "after": _AFTER,
-                            "more": BOOLEAN,
-                            "reasons": array(structure({"reason": STRING, "count": INTEGER}, title="ReasonCount")),
-                        },
-                        optional=("after",),
-                        title="RedrivePreview",
-                    ),
+                    subscriptions.RedrivePreview,
                     {**_COUNTED, "more": False, "reasons": [{"reason": _REASON, "count": 2}]},
                 )
             },
             description="Nothing is published. For those who administer the subscription.",
             parameters=[_SUBSCRIPTION_ID],
-            body=body(schema("SubmittedRedrive"), _ORIGIN | {"limit": 10}),
+            body=body(body_schemas.REDRIVE, _ORIGIN | {"limit": 10}),
             problems=(403, 404, 422),
         ),
     },

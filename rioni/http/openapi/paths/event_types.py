@@ -1,7 +1,7 @@
 """OpenAPI operations of event types, their producers and their consumers."""
 
-from rioni.domain.event_types.rules import CATEGORIES, CLEANUP_POLICIES
 from rioni.domain.system.client_activity import RETENTION_DAYS
+from rioni.http.bodies import body_schemas
 from rioni.http.openapi.builders import (
     FLAG,
     INTEGER,
@@ -10,17 +10,18 @@ from rioni.http.openapi.builders import (
     PAGE,
     STRING,
     Json,
+    all_of,
     answer,
     array,
     body,
     header,
-    one_of,
+    listed,
+    literal,
     operation,
     query,
-    schema,
-    structure,
 )
 from rioni.http.openapi.paths.schemas import SCHEMA, SUBMITTED_SCHEMA, TIME
+from rioni.wire import event_types
 
 
 EVENT_TYPES = "Event types"
@@ -56,8 +57,8 @@ _KEY_LISTS = f"{_KEYS[:-1]}, or hold a list separated by commas."
 _FILTERS = (
     query("name", "Only those of this name; `*` matches any text.", example="order.*"),
     query("owning_application", "Only those of this application.", example="shop"),
-    query("category", "Only those of this category.", one_of("Category", CATEGORIES), "business"),
-    query("cleanup_policy", "Only those of this clean-up policy.", one_of("CleanupPolicy", CLEANUP_POLICIES), "delete"),
+    query("category", "Only those of this category.", literal("Category"), "business"),
+    query("cleanup_policy", "Only those of this clean-up policy.", literal("CleanupPolicy"), "delete"),
     query("admin", f"Their admins {_EXPLICIT}", example="user:jane"),
     query("reader", f"Their readers {_EXPLICIT}", example="service:billing"),
     query("writer", f"Their writers {_EXPLICIT}", example="service:shop"),
@@ -71,17 +72,6 @@ _FILTERS = (
         30,
     ),
 )
-_FACET = structure(
-    {
-        "values": array(
-            structure({"value": STRING, "count": INTEGER}, title="FacetValue"),
-            description="The most frequent ones first.",
-        ),
-        "distinct": INTEGER | {"description": "How many values there are; more than are listed if this is larger."},
-    },
-    title="Facet",
-)
-_FACETS = ("owning_application", "category", "cleanup_policy", "label")
 _CONSUMERS = {
     "subscriptions": [
         {
@@ -116,7 +106,7 @@ PATHS: Json = {
                 200: answer(
                     "The event types by name. Where a page was asked for, a header `Link` names its neighbours, as far "
                     "as there are any.",
-                    array(schema("EventType")),
+                    all_of(event_types.EventType),
                     [_EVENT_TYPE],
                     headers=("ETag", "Link"),
                 ),
@@ -128,10 +118,10 @@ PATHS: Json = {
         "post": operation(
             EVENT_TYPES,
             "Create an event type",
-            {201: answer("The event type exists.", schema("EventType"), _EVENT_TYPE, headers=("ETag", "Warning"))},
+            {201: answer("The event type exists.", event_types.EventType, _EVENT_TYPE, headers=("ETag", "Warning"))},
             description="Its first schema has the version 1.0.0, and it has as many partitions as `default_statistic` "
             "asks for, at least one.",
-            body=body(schema("SubmittedEventType"), _SUBMITTED),
+            body=body(body_schemas.EVENT_TYPE, _SUBMITTED),
             problems={
                 403: "The authorization section may not be used by this client.",
                 409: "There is an event type of this name.",
@@ -147,16 +137,7 @@ PATHS: Json = {
             {
                 200: answer(
                     "The number of event types that match all filters, also by the values that they have.",
-                    structure(
-                        {
-                            "total": INTEGER,
-                            **dict.fromkeys(_FACETS, _FACET),
-                            "unused": structure({"days": INTEGER, "count": INTEGER}, title="UnusedEventTypes")
-                            | {"description": "How many were not used for so many days; absent for the past."},
-                        },
-                        optional=("unused",),
-                        title="EventTypeFacets",
-                    ),
+                    event_types.EventTypeFacets,
                     _COUNTED,
                 )
             },
@@ -177,7 +158,7 @@ PATHS: Json = {
             EVENT_TYPES,
             "Show an event type",
             {
-                200: answer("The event type.", schema("EventType"), _EVENT_TYPE, headers=("ETag",)),
+                200: answer("The event type.", event_types.EventType, _EVENT_TYPE, headers=("ETag",)),
                 304: answer("The event type is unchanged.", headers=("ETag",)),
             },
             parameters=[NAME, _IF_NONE_MATCH],
@@ -190,7 +171,7 @@ PATHS: Json = {
                 200: answer(
                     "It is changed. The body is empty, unless the feature `return_body_on_create_update_event_type` "
                     "is on.",
-                    schema("EventType"),
+                    event_types.EventType,
                     _EVENT_TYPE,
                     headers=("ETag", "Warning"),
                 )
@@ -202,7 +183,7 @@ PATHS: Json = {
                 NAME,
                 header("If-Match", "The `ETag` of the state that the change was made of.", example='"1f"'),
             ],
-            body=body(schema("SubmittedEventType"), _SUBMITTED),
+            body=body(body_schemas.EVENT_TYPE, _SUBMITTED),
             problems={403: "", 404: "", 412: "Modified concurrently: the ETag does not match.", 422: ""},
         ),
         "delete": operation(
@@ -220,7 +201,7 @@ PATHS: Json = {
             {
                 200: answer(
                     "The clients that published to it, or deleted from it, by name.",
-                    structure({"items": array(schema("Producer"))}, title="Producers"),
+                    listed("Producers", event_types.ProducingClient),
                     {"items": [{"client": "shop", "last_published_at": TIME, "since": TIME, "events": 4711}]},
                 )
             },
@@ -236,10 +217,7 @@ PATHS: Json = {
             {
                 200: answer(
                     "The subscriptions to it, and the clients that read it without one.",
-                    structure(
-                        {"subscriptions": array(schema("Consumer")), "low_level": array(schema("Reader"))},
-                        title="Consumers",
-                    ),
+                    event_types.Consumers,
                     _CONSUMERS,
                 )
             },

@@ -8,6 +8,7 @@ from rioni.http.openapi.builders import (
     NAME,
     STRING,
     Json,
+    all_of,
     also,
     answer,
     array,
@@ -15,33 +16,19 @@ from rioni.http.openapi.builders import (
     header,
     operation,
     or_problem,
+    queries,
     query,
-    schema,
 )
 from rioni.http.streaming.frames import Frames, LengthPrefixedAvroFrames
 from rioni.http.streaming.server_sent_events import LAST_EVENT_ID
 from rioni.http.streaming.server_sent_events import MEDIA_TYPE as SERVER_SENT_EVENTS
+from rioni.wire import events
+from rioni.wire.json_schema import EVENT, parameters
 
 
 PUBLISHING, STREAMS = "Publishing", "Low-level streams"
 
-_NUMBER = INTEGER | {"minimum": -(2**31) + 1, "maximum": 2**31 - 1}
-_AT_LEAST_ONE = _NUMBER | {"minimum": 1}
-STREAM_NUMBERS: Json = {
-    "batch_limit": _AT_LEAST_ONE | {"default": 1, "description": "The most events of a batch."},
-    "stream_limit": _NUMBER
-    | {"default": 0, "description": "The stream ends after so many events; 0 for never. Not below `batch_limit`."},
-    "batch_flush_timeout": _NUMBER
-    | {"default": 30, "description": "Seconds after which a batch is sent that has not become full; 0 for 30."},
-    "stream_timeout": _NUMBER
-    | {"default": 0, "description": "Seconds after which the stream ends; 0 for about an hour, which is the most."},
-    "stream_keep_alive_limit": _NUMBER
-    | {"default": 0, "description": "The stream ends after so many empty batches in a row; 0 for never."},
-}
-_PARAMETERS = [
-    query(name, str(number["description"]), {key: value for key, value in number.items() if key != "description"})
-    for name, number in STREAM_NUMBERS.items()
-]
+
 _EVENTS = [
     {
         "order_id": "ES-4711",
@@ -67,7 +54,7 @@ def streamed(batch: Json, header: str) -> Json:
         f"that. A client that accepts nothing but `{AVRO}` gets one message in Avro after the other, under the same "
         f"media type as JSON; one that accepts nothing but `{LengthPrefixedAvroFrames.MEDIA_TYPE}` gets each message "
         "behind its length.",
-        schema("Batch"),
+        events.Batch,
         batch,
         media=Frames.MEDIA_TYPE,
         headers=(header,),
@@ -84,12 +71,12 @@ LAST_EVENT = header(
 
 _ANSWERS = {
     200: answer("All events are on disk."),
-    207: answer("Not all events could be stored: one result for each.", array(schema("ItemResult"))),
+    207: answer("Not all events could be stored: one result for each.", all_of(events.ItemResult)),
     422: or_problem(
         answer(
             "An event is refused, and nothing was stored: one result for each event. A problem where it is the request "
             "as a whole that is against a rule.",
-            array(schema("ItemResult")),
+            all_of(events.ItemResult),
             _RESULTS,
         )
     ),
@@ -125,7 +112,7 @@ PATHS: Json = {
             "enriched with metadata. Events of one partition keep their order.",
             parameters=[NAME, *_HEADERS],
             body=also(
-                body(array(schema("Event")), _EVENTS, description="An array of events, or a batch in Avro."),
+                body(array(EVENT), _EVENTS, description="An array of events, or a batch in Avro."),
                 AVRO,
                 BINARY,
             ),
@@ -153,10 +140,10 @@ PATHS: Json = {
                     "events_per_second_limit",
                     "How many events are looked at in a second; of more the newest ones are, and `info.left_out` "
                     "counts the others. 0 for all.",
-                    _NUMBER | {"default": 0},
+                    INTEGER | {"minimum": -(2**31) + 1, "maximum": 2**31 - 1, "default": 0},
                 ),
                 LAST_EVENT,
-                *_PARAMETERS,
+                *queries(parameters(events.StreamParameters)),
             ],
             problems={
                 403: "",
@@ -178,7 +165,7 @@ PATHS: Json = {
             "validated. Consumers see nothing of it.",
             parameters=[NAME, *_HEADERS],
             body=also(
-                body(array(schema("Event")), _DELETIONS, description="An array of events, or a batch in Avro."),
+                body(array(EVENT), _DELETIONS, description="An array of events, or a batch in Avro."),
                 AVRO,
                 BINARY,
             ),

@@ -1,45 +1,15 @@
 """OpenAPI operations of jobs and of rebuilds."""
 
-from rioni.domain.system.jobs import DONE, FAILED, INTERRUPTED, KINDS, RUNNING
-from rioni.http.openapi.builders import (
-    INTEGER,
-    STRING,
-    Json,
-    answer,
-    array,
-    body,
-    one_of,
-    operation,
-    path,
-    query,
-    schema,
-    structure,
-)
+from rioni.http.bodies import body_schemas
+from rioni.http.openapi.builders import Json, answer, body, listed, literal, operation, path, query
+from rioni.wire import administration
 
 
 # --- OpenAPI operations of jobs ---
 
 JOBS = "Jobs"
 _ID = "3c0e54cf-6a52-4f7d-9c65-31f3f4d0e7aa"
-_KIND = one_of("JobKind", KINDS)
-_JOB = structure(
-    {
-        "id": STRING,
-        "kind": _KIND,
-        "name": STRING,
-        "state": one_of("JobState", (RUNNING, DONE, FAILED, INTERRUPTED)),
-        "started_at": STRING,
-        "updated_at": STRING,
-        "phase": STRING,
-        "done": INTEGER,
-        "total": INTEGER,
-        "detail": STRING,
-        "client": STRING,
-        "realm": STRING,
-    },
-    optional=("realm",),
-    title="Job",
-)
+_KIND = literal("JobKind")
 _TOLD: Json = {
     "kind": "archive",
     "name": "s3://lake/events",
@@ -64,7 +34,7 @@ _JOB_PATHS: Json = {
             {
                 200: answer(
                     "The last 100 of each kind, those first that have told something last.",
-                    structure({"items": array(_JOB)}, title="Jobs"),
+                    listed("Jobs", administration.Job),
                     {"items": [_EXAMPLE]},
                 )
             },
@@ -78,11 +48,11 @@ _JOB_PATHS: Json = {
         "put": operation(
             JOBS,
             "Report an archive",
-            {200: answer("The job as it is remembered.", _JOB, _EXAMPLE)},
+            {200: answer("The job as it is remembered.", administration.Job, _EXAMPLE)},
             description="`rioni archive` does so every few seconds. One that has told nothing for 90 seconds is shown "
             "as interrupted.",
             parameters=[path("job_id", "A UUID that the client has chosen.", _ID)],
-            body=body(schema("SubmittedJob"), _TOLD),
+            body=body(body_schemas.JOB, _TOLD),
             problems={409: "Another client reports a job of this id.", 422: ""},
         )
     },
@@ -93,23 +63,6 @@ _JOB_PATHS: Json = {
 
 REBUILDS = "Rebuilds"
 _REBUILD_ID = "0d9a5e1c-33a1-4b6b-8d6f-9e4f4c0f2a11"
-_REBUILD = structure(
-    {
-        "id": STRING,
-        "state": one_of("RebuildState", ("running", "done", "failed", "interrupted")),
-        "started_at": STRING,
-        "updated_at": STRING,
-        "phase": STRING,
-        "done": INTEGER,
-        "total": INTEGER,
-        "detail": STRING,
-        "into": {"type": ["string", "null"]},
-        "tables": array(STRING),
-        "position": INTEGER,
-        "fold": INTEGER,
-    },
-    title="Rebuild",
-)
 _REBUILD_EXAMPLE: Json = {
     "id": _REBUILD_ID,
     "state": "running",
@@ -134,7 +87,7 @@ _REBUILD_PATHS: Json = {
             {
                 200: answer(
                     "The last 100, newest first.",
-                    structure({"items": array(_REBUILD)}, title="Rebuilds"),
+                    listed("Rebuilds", administration.Rebuild),
                     {"items": [_REBUILD_EXAMPLE]},
                 )
             },
@@ -146,7 +99,7 @@ _REBUILD_PATHS: Json = {
         "get": operation(
             REBUILDS,
             "Get a rebuild",
-            {200: answer("Its progress, or its end.", _REBUILD, _REBUILD_EXAMPLE)},
+            {200: answer("Its progress, or its end.", administration.Rebuild, _REBUILD_EXAMPLE)},
             description=f"The phase, and how much of it is done. {_READERS}",
             parameters=[path("rebuild_id", "The id of the rebuild.", _REBUILD_ID)],
             problems={403: "", 404: "There is no such rebuild, or it is forgotten."},

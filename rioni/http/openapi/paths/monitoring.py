@@ -10,12 +10,14 @@ from rioni.http.openapi.builders import (
     also,
     answer,
     array,
-    one_of,
+    listed,
+    literal,
+    of,
     operation,
     or_problem,
     query,
-    structure,
 )
+from rioni.wire import administration
 
 
 OPERATING = "Operating"
@@ -42,13 +44,6 @@ _NOT_READY = _LIVE | {
 _HANGING = _LIVE | {
     "status": "failed",
     "checks": {"housekeeping": {"status": "failed", "reason": "The background jobs of this process hang: restart it."}},
-}
-_KINDS_OF_METRICS = ("gauges", "counters", "histograms", "meters", "timers")
-_METRICS: Json = {
-    "title": "Metrics",
-    "type": "object",
-    "required": ["version", *_KINDS_OF_METRICS],
-    "properties": {"version": STRING, **{kind: {"type": "object"} for kind in _KINDS_OF_METRICS}},
 }
 _NODE = {
     "id": "4c0ce8b8-5d0f-4a53-9a1c-6ad7ad0a2b33",
@@ -77,52 +72,9 @@ _HISTORY = {
 }
 
 
-def _checks(title: str, *statuses: str) -> Json:
-    check = structure(
-        {
-            "status": one_of("CheckStatus", ("ok", "warning", "failed")),
-            "reason": STRING | {"description": "Why the check failed."},
-            "detail": STRING,
-            "warnings": array(STRING, description="Warnings: works, but should be corrected."),
-        },
-        optional=("reason", "detail", "warnings"),
-        title="Check",
-    )
-    return structure(
-        {
-            "status": one_of(f"{title}Status", statuses),
-            "worker": STRING | {"description": "The unique name of the process."},
-            "checks": {"type": "object", "additionalProperties": check},
-        },
-        title=title,
-    )
-
-
-_NODES = structure(
-    {
-        "id": STRING | {"description": "Of this run of the node."},
-        "host": STRING,
-        "port": INTEGER,
-        "version": STRING,
-        "configured_workers": INTEGER,
-        "workers": array(
-            structure(
-                {
-                    "number": INTEGER | {"description": "Among the workers of the node, from 0."},
-                    "pid": INTEGER,
-                    "started_at": TIMESTAMP,
-                    "reported_at": TIMESTAMP,
-                    "log_position": INTEGER | {"description": "The last entry of the internal log that it knows."},
-                    "connections": INTEGER | {"description": "Open connections."},
-                    "streams": INTEGER | {"description": "Open streams."},
-                    "requests_per_second": {"type": "number", "description": "Since its report before."},
-                },
-                title="Worker",
-            )
-        ),
-    },
-    title="Node",
-)
+def _checks(title: str) -> Json:
+    described = of(administration.Health)
+    return described | {"title": title, "properties": described["properties"] | {"status": literal(f"{title}Status")}}
 
 
 PATHS: Json = {
@@ -133,7 +85,7 @@ PATHS: Json = {
             {
                 200: answer(
                     "The nodes with their worker processes, by host name and port.",
-                    structure({"items": array(_NODES)}, title="Nodes"),
+                    listed("Nodes", administration.Node),
                     {"items": [_NODE]},
                     headers=("Cache-Control",),
                 )
@@ -154,7 +106,7 @@ PATHS: Json = {
                             "All metrics of the node, each member called like a series of Prometheus: "
                             '`name{label="value"}`. Clients that name `text/plain` or `application/openmetrics-text` '
                             "in `Accept` get Prometheus' text format or OpenMetrics.",
-                            _METRICS,
+                            administration.Metrics,
                             headers=("Cache-Control",),
                         ),
                         "text/plain; version=0.0.4; charset=utf-8",
@@ -173,24 +125,7 @@ PATHS: Json = {
                 200: answer(
                     "Series of the node, of all its worker processes together, by name. Rates are per second. Series "
                     "that were zero all the time may be missing.",
-                    structure(
-                        {
-                            "step": INTEGER | {"description": "Seconds between two values."},
-                            "times": array(TIMESTAMP, description="Of the values, oldest first."),
-                            "series": array(
-                                structure(
-                                    {
-                                        "name": one_of("MetricName", NAMES),
-                                        "labels": {"type": "object", "additionalProperties": STRING},
-                                        "values": array({"type": ["number", "null"]}),
-                                    },
-                                    title="MetricSeries",
-                                )
-                            ),
-                            "matched": INTEGER | {"description": "How many series there are, with those left out."},
-                        },
-                        title="MetricsHistory",
-                    ),
+                    administration.MetricsHistory,
                     _HISTORY,
                     headers=("Cache-Control",),
                 )
@@ -201,7 +136,7 @@ PATHS: Json = {
                 query(
                     "name",
                     "Names of series, separated by commas.",
-                    array(one_of("MetricName", NAMES)),
+                    array(literal("MetricName")),
                     ["published_events"],
                 ),
                 query("event_type", "Only series of these event types.", array(STRING), ["order.created"]),
@@ -212,7 +147,7 @@ PATHS: Json = {
                 query(
                     "order",
                     "Which come first: by name, or by the largest last value.",
-                    one_of("SeriesOrder", ("name", "largest")) | {"default": "name"},
+                    literal("SeriesOrder") | {"default": "name"},
                 ),
                 query(
                     "limit", "How many series are shown.", INTEGER | {"minimum": 1, "maximum": 1000, "default": 100}, 20
@@ -232,11 +167,11 @@ PATHS: Json = {
             OPERATING,
             "Check the background jobs of the process",
             {
-                200: answer("It is alive.", _checks("Liveness", "ok"), _LIVE, headers=("Cache-Control",)),
+                200: answer("It is alive.", _checks("Liveness"), _LIVE, headers=("Cache-Control",)),
                 503: or_problem(
                     answer(
                         "It is not alive; a restart may help.",
-                        _checks("NoLiveness", "failed"),
+                        _checks("NoLiveness"),
                         _HANGING,
                         headers=("Cache-Control",),
                     )
@@ -249,11 +184,11 @@ PATHS: Json = {
             OPERATING,
             "Readiness check",
             {
-                200: answer("It is ready.", _checks("Readiness", "ok"), _READY, headers=("Cache-Control",)),
+                200: answer("It is ready.", _checks("Readiness"), _READY, headers=("Cache-Control",)),
                 503: or_problem(
                     answer(
                         "Not ready, or shutting down.",
-                        _checks("NoReadiness", "failed", "stopping"),
+                        _checks("NoReadiness"),
                         _NOT_READY,
                         headers=("Cache-Control",),
                     )
@@ -268,16 +203,7 @@ PATHS: Json = {
             {
                 200: answer(
                     "The version of the broker.",
-                    structure(
-                        {
-                            "version": STRING,
-                            "scm_source": {
-                                "type": ["object", "null"],
-                                "description": "Null: the broker does not know it.",
-                            },
-                        },
-                        title="Version",
-                    ),
+                    administration.Version,
                 )
             },
         ),

@@ -1,9 +1,8 @@
 """OpenAPI operations of partitions and their number, of timelines, and of cursor arithmetic."""
 
 from rioni.http.bodies import body_schemas
-from rioni.http.openapi import notes
-from rioni.http.openapi.builders import NAME, Json, answer, array, body, operation, path, query, schema
-from rioni.http.openapi.notes import described
+from rioni.http.openapi.builders import NAME, Json, all_of, answer, body, operation, path, query
+from rioni.wire import event_types, events
 
 
 # --- OpenAPI operations of timelines and of the number of partitions ---
@@ -25,7 +24,7 @@ _COUNT: Json = {
     "description": "Only more are possible. Streams of subscriptions end, so that their clients come back for the new "
     "partitions; low-level streams have to ask for them. Repeat the request until it succeeds.",
     "parameters": [NAME],
-    "body": body(schema("SubmittedPartitionCount"), {"partition_count": 3}),
+    "body": body(body_schemas.PARTITION_COUNT, {"partition_count": 3}),
     "problems": {
         403: "",
         404: "",
@@ -48,7 +47,9 @@ _TIMELINE_PATHS: Json = {
             "List timelines",
             {
                 200: answer(
-                    "All timelines by order, also those whose events are gone.", array(schema("Timeline")), [_TIMELINE]
+                    "All timelines by order, also those whose events are gone.",
+                    all_of(event_types.Timeline),
+                    [_TIMELINE],
                 )
             },
             parameters=[NAME],
@@ -60,7 +61,7 @@ _TIMELINE_PATHS: Json = {
             {201: answer("Events are stored in a new topic of the storage.")},
             description="Publishers wait for the moment that this takes; consumers notice nothing.",
             parameters=[NAME],
-            body=body(schema("SubmittedTimeline"), {"storage_id": "default"}),
+            body=body(body_schemas.TIMELINE, {"storage_id": "default"}),
             problems={403: "", 404: "", 409: "A timeline is being created already.", 422: "", 503: ""},
         ),
     },
@@ -71,8 +72,6 @@ _TIMELINE_PATHS: Json = {
 
 PARTITIONS = "Partitions and cursors"
 
-_SHIFTS = described(body_schemas.CURSOR_LIST.schema, notes.CURSOR)
-_PAIRS = described(body_schemas.CURSOR_PAIRS.schema, notes.CURSOR)
 _BEGIN = {"partition": "0", "offset": "BEGIN"}
 _OLDEST, _TENTH = "001-0001-000000000000000000", "001-0001-000000000000000009"
 _PARTITION = {"partition": "0", "oldest_available_offset": _OLDEST, "newest_available_offset": _TENTH}
@@ -84,7 +83,9 @@ _PARTITION_PATHS: Json = {
             "List partitions",
             {
                 200: answer(
-                    "The partitions; those that were asked about come last.", array(schema("Partition")), [_PARTITION]
+                    "The partitions; those that were asked about come last.",
+                    all_of(event_types.Partition),
+                    [_PARTITION],
                 )
             },
             parameters=[
@@ -102,7 +103,7 @@ _PARTITION_PATHS: Json = {
         "get": operation(
             PARTITIONS,
             "Show a partition",
-            {200: answer("The partition.", schema("Partition"), _PARTITION)},
+            {200: answer("The partition.", event_types.Partition, _PARTITION)},
             parameters=[
                 NAME,
                 path("partition", "The id of the partition.", "0"),
@@ -118,13 +119,13 @@ _PARTITION_PATHS: Json = {
             {
                 200: answer(
                     "Number of events between the two cursors of each pair.",
-                    array(schema("Distance")),
+                    all_of(events.Distance),
                     [{"initial_cursor": _BEGIN, "final_cursor": {"partition": "0", "offset": _TENTH}, "distance": 10}],
                 )
             },
             parameters=[NAME],
             body=body(
-                _PAIRS,
+                body_schemas.PAIRS,
                 [{"initial_cursor": _BEGIN, "final_cursor": {"partition": "0", "offset": _TENTH}}],
             ),
             problems=(403, 404, 422),
@@ -137,12 +138,12 @@ _PARTITION_PATHS: Json = {
             {
                 200: answer(
                     "The cursors, moved forward or back by that number of events.",
-                    array(schema("ShiftedCursor")),
+                    all_of(events.ShiftedCursor),
                     [{"partition": "0", "offset": _TENTH}],
                 )
             },
             parameters=[NAME],
-            body=body(_SHIFTS, [_BEGIN | {"shift": 10}]),
+            body=body(body_schemas.SHIFTS, [_BEGIN | {"shift": 10}]),
             problems=(403, 404, 422),
         ),
     },
@@ -153,12 +154,12 @@ _PARTITION_PATHS: Json = {
             {
                 200: answer(
                     "How many events follow each cursor.",
-                    array(schema("PartitionLag")),
+                    all_of(event_types.LaggingPartition),
                     [_PARTITION | {"unconsumed_events": 10}],
                 )
             },
             parameters=[NAME],
-            body=body(_SHIFTS, [_BEGIN]),
+            body=body(body_schemas.SHIFTS, [_BEGIN]),
             problems=(403, 404, 422),
         ),
     },

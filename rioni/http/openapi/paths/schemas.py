@@ -1,19 +1,8 @@
 """OpenAPI operations of schemas, those of event types and those of Avro batches."""
 
-from rioni.http.openapi.builders import (
-    FLAG,
-    NAME,
-    PAGE,
-    Json,
-    answer,
-    array,
-    body,
-    operation,
-    path,
-    query,
-    schema,
-    structure,
-)
+from rioni.http.bodies import body_schemas
+from rioni.http.openapi.builders import FLAG, NAME, PAGE, Json, answer, body, listed, operation, paged, path, query
+from rioni.wire import event_types
 
 
 SCHEMAS = "Schemas"
@@ -34,9 +23,7 @@ PATHS: Json = {
             {
                 200: answer(
                     "One page, newest first.",
-                    structure(
-                        {"items": array(schema("EventTypeSchema")), "_links": schema("Links")}, title="SchemaPage"
-                    ),
+                    paged("SchemaPage", event_types.Schema),
                     {"items": [SCHEMA], "_links": {}},
                 )
             },
@@ -47,8 +34,8 @@ PATHS: Json = {
             SCHEMAS,
             "Add a version of a schema",
             {
-                200: answer("The schema was known.", schema("EventTypeSchema"), SCHEMA),
-                201: answer("The new version.", schema("EventTypeSchema"), SCHEMA),
+                200: answer("The schema was known.", event_types.Schema, SCHEMA),
+                201: answer("The new version.", event_types.Schema, SCHEMA),
             },
             parameters=[
                 NAME,
@@ -59,7 +46,7 @@ PATHS: Json = {
                     example=True,
                 ),
             ],
-            body=body(schema("SubmittedSchema"), SUBMITTED_SCHEMA),
+            body=body(body_schemas.SCHEMA, SUBMITTED_SCHEMA),
             problems={403: "", 404: "There is no such event type or, with `fetch`, no such schema.", 422: ""},
         ),
     },
@@ -67,7 +54,7 @@ PATHS: Json = {
         "get": operation(
             SCHEMAS,
             "Show a version of a schema",
-            {200: answer("The version.", schema("EventTypeSchema"), SCHEMA)},
+            {200: answer("The version.", event_types.Schema, SCHEMA)},
             parameters=[NAME, _VERSION],
             problems=(404,),
         ),
@@ -79,12 +66,12 @@ PATHS: Json = {
             {
                 200: answer(
                     "Whether the schema could follow the version, and if not why.",
-                    schema("Compatibility"),
+                    event_types.Compatibility,
                     {"compatible": True, "compatibility_mode": "forward", "validated_against_version": "1.0.0"},
                 )
             },
             parameters=[NAME, _VERSION],
-            body=body(schema("SubmittedSchema"), SUBMITTED_SCHEMA, description="Nothing is changed."),
+            body=body(body_schemas.SCHEMA, SUBMITTED_SCHEMA, description="Nothing is changed."),
             problems=(404, 422),
         ),
     },
@@ -95,7 +82,7 @@ PATHS: Json = {
             {
                 200: answer(
                     "The versions, oldest first.",
-                    structure({"items": array(schema("BatchAvroSchema"))}, title="BatchAvroSchemas"),
+                    listed("BatchAvroSchemas", event_types.AvroSchema),
                 )
             },
             description="How batches of Avro events are published and consumed.",
@@ -107,7 +94,7 @@ PATHS: Json = {
         "get": operation(
             SCHEMAS,
             "Show a version of a batch's Avro schema",
-            {200: answer("The version.", schema("BatchAvroSchema"))},
+            {200: answer("The version.", event_types.AvroSchema)},
             parameters=[
                 path("name", "`batch.publishing` or `batch.consumption`.", "batch.publishing"),
                 path("version", "The number of the version.", "1"),

@@ -1,26 +1,26 @@
 """OpenAPI operations of subscriptions, their streams and their cursors."""
 
 from rioni.domain.streaming.messages import Reason
+from rioni.http.bodies import body_schemas
 from rioni.http.openapi.builders import (
-    BOOLEAN,
     FLAG,
-    INTEGER,
     PAGE,
     STRING,
-    TIMESTAMP,
     Json,
     answer,
     array,
     body,
     header,
-    one_of,
+    listed,
     operation,
+    paged,
     path,
+    queries,
     query,
-    schema,
-    structure,
 )
-from rioni.http.openapi.paths.events import BATCH, LAST_EVENT, STREAM_NUMBERS, streamed
+from rioni.http.openapi.paths.events import BATCH, LAST_EVENT, streamed
+from rioni.wire import events, subscriptions
+from rioni.wire.json_schema import parameters
 
 
 SUBSCRIPTIONS, CONSUMING = "Subscriptions", "Consuming"
@@ -44,46 +44,9 @@ _SUBSCRIPTION: Json = {
 }
 _CURSOR = {"partition": "0", "offset": "001-0001-000000000000000542", "event_type": "order.created"}
 _COMMITTED = _CURSOR | {"cursor_token": "b75c3102-98a4-4385-a5fd-b96f1d7872f2"}
-_STREAM_PARAMETERS: Json = {
-    **STREAM_NUMBERS,
-    "max_uncommitted_events": INTEGER
-    | {
-        "minimum": 1,
-        "maximum": 2**31 - 1,
-        "default": 10,
-        "description": "Maximum number of uncommitted events in flight.",
-    },
-    "commit_timeout": INTEGER
-    | {
-        "minimum": 0,
-        "maximum": 60,
-        "default": 60,
-        "description": "Seconds after which the stream ends if a batch is not committed; 0 for the most, 60.",
-    },
-    "batch_timespan": INTEGER
-    | {
-        "minimum": 0,
-        "maximum": 2**31 - 1,
-        "default": 0,
-        "description": "Maximum time span covered by one batch, in seconds; 0 for no limit.",
-    },
-}
-_STREAM_QUERY = [
-    query(name, str(number["description"]), {key: value for key, value in number.items() if key != "description"})
-    for name, number in _STREAM_PARAMETERS.items()
-]
-_REQUESTED = {"event_type": STRING, "partition": STRING}
-_STREAM_BODY: Json = {
-    "title": "StreamParameters",
-    "type": "object",
-    "properties": {
-        **_STREAM_PARAMETERS,
-        "partitions": array(
-            structure(_REQUESTED, title="RequestedPartition"),
-            description="Partitions to read; without it the broker assigns some.",
-        ),
-    },
-}
+_STREAM_PARAMETERS = parameters(events.SubscriptionStreamParameters)
+_STREAM_QUERY = queries({name: each for name, each in _STREAM_PARAMETERS.items() if name != "partitions"})
+_STREAM_BODY: Json = {"title": "StreamParameters", "type": "object", "properties": _STREAM_PARAMETERS}
 _STREAM = {
     200: streamed(BATCH | {"cursor": _COMMITTED, "info": {"debug": "Stream started"}}, "X-Nakadi-StreamId"),
 }
@@ -103,18 +66,6 @@ _STATISTICS = {
     "assignment_type": "auto",
 }
 
-_ENDED = structure(
-    {
-        "client": STRING,
-        "realm": STRING | {"description": "In which the name is unique; absent where there is none."},
-        "reason": one_of("EndReason", [reason.label for reason in Reason]),
-        "count": INTEGER | {"description": "How many there were since the first one."},
-        "first_at": TIMESTAMP,
-        "last_at": TIMESTAMP,
-    },
-    optional=("realm",),
-    title="EndedStreams",
-)
 _ENDED_EXAMPLE = {
     "client": "warehouse",
     "reason": Reason.COMMIT_TIMEOUT.label,
@@ -123,19 +74,6 @@ _ENDED_EXAMPLE = {
     "last_at": _TIME,
 }
 
-_FAILURE = STRING | {"description": "Why the evaluation failed; absent if it did not."}
-_PART = structure(
-    {
-        "expression": STRING,
-        "value": {"type": ["boolean", "null"], "description": "Null where the part has no value by itself."},
-        "failure": _FAILURE,
-    },
-    optional=("failure",),
-    title="FilterPart",
-)
-_EVALUATION = structure(
-    {"matches": BOOLEAN, "failure": _FAILURE, "parts": array(_PART)}, optional=("failure",), title="FilterEvaluation"
-)
 _EVALUATED = {"matches": True, "parts": [{"expression": "event.total > 100", "value": True}]}
 
 PATHS: Json = {
@@ -146,13 +84,14 @@ PATHS: Json = {
             {
                 200: answer(
                     "Whether each event matches, with the value of each part of the filter.",
-                    structure({"items": array(_EVALUATION), "warnings": array(STRING)}, title="FilterEvaluations"),
+                    subscriptions.FilterEvaluations,
                     {"items": [_EVALUATED], "warnings": []},
                 )
             },
             description="Parts are what `||` joins at the top of the expression, or else what `&&` joins. With "
-            "`event_types` the filter is compared with their schemas, as for a new subscription. Nothing is stored.",
-            body=body(schema("SubmittedFilterEvaluation"), {"filter": "event.total > 100", "events": [{"total": 120}]}),
+            "`event_types` the filter is compared with their schemas, as for a new subscription. Nothing is stored. "
+            "At most 20 events and 100 event types.",
+            body=body(body_schemas.FILTER_EVALUATION, {"filter": "event.total > 100", "events": [{"total": 120}]}),
             problems=(404, 422),
         ),
     },
@@ -163,7 +102,7 @@ PATHS: Json = {
             {
                 201: answer(
                     "A ticket for the query parameter `ticket` of the stream, which it opens once, within a minute.",
-                    structure({"ticket": STRING, "path": STRING, "expires_at": TIMESTAMP}, title="StreamTicket"),
+                    events.StreamTicket,
                     {
                         "ticket": "7Jm2c0…",
                         "path": f"/subscriptions/{_ID}/events",
@@ -173,7 +112,7 @@ PATHS: Json = {
             },
             description="For `EventSource`, which can't send a token. Whether the caller may read the stream is "
             "checked when it is opened.",
-            body=body(schema("SubmittedStreamTicket"), {"path": f"/subscriptions/{_ID}/events"}),
+            body=body(body_schemas.STREAM_TICKET, {"path": f"/subscriptions/{_ID}/events"}),
             problems=(422,),
         ),
     },
@@ -184,10 +123,7 @@ PATHS: Json = {
             {
                 200: answer(
                     "One page, newest first, or by id if a `token` is used.",
-                    structure(
-                        {"items": array(schema("ListedSubscription")), "_links": schema("Links")},
-                        title="SubscriptionPage",
-                    ),
+                    paged("SubscriptionPage", subscriptions.ListedSubscription),
                     {"items": [_SUBSCRIPTION], "_links": {"next": {"href": f"/subscriptions?token=F{_ID}&limit=20"}}},
                 )
             },
@@ -212,18 +148,18 @@ PATHS: Json = {
             {
                 200: answer(
                     "There is one of the same application, group and event types.",
-                    schema("Subscription"),
+                    subscriptions.Subscription,
                     _SUBSCRIPTION,
                     headers=("Location", "Warning"),
                 ),
                 201: answer(
                     "The subscription exists.",
-                    schema("Subscription"),
+                    subscriptions.Subscription,
                     _SUBSCRIPTION,
                     headers=("Location", "Content-Location", "Warning"),
                 ),
             },
-            body=body(schema("SubmittedSubscription"), _SUBMITTED),
+            body=body(body_schemas.SUBSCRIPTION, _SUBMITTED),
             problems={403: "", 422: ""},
         ),
     },
@@ -231,7 +167,7 @@ PATHS: Json = {
         "get": operation(
             SUBSCRIPTIONS,
             "Show a subscription",
-            {200: answer("The subscription.", schema("Subscription"), _SUBSCRIPTION)},
+            {200: answer("The subscription.", subscriptions.Subscription, _SUBSCRIPTION)},
             parameters=[_SUBSCRIPTION_ID],
             problems=(404,),
         ),
@@ -241,7 +177,7 @@ PATHS: Json = {
             {204: answer("It is changed.", headers=("Warning",))},
             description="Authorization, annotations, labels and filter can change; everything else must be as it is.",
             parameters=[_SUBSCRIPTION_ID],
-            body=body(schema("SubmittedSubscription"), _SUBMITTED),
+            body=body(body_schemas.SUBSCRIPTION, _SUBMITTED),
             problems=(403, 404, 422),
         ),
         "delete": operation(
@@ -259,7 +195,7 @@ PATHS: Json = {
             {
                 200: answer(
                     "Who reads which partition, and how many events are unconsumed.",
-                    structure({"items": array(schema("Assignments"))}, title="SubscriptionStatistics"),
+                    listed("SubscriptionStatistics", subscriptions.SubscriptionStatistics),
                     {"items": [{"event_type": "order.created", "partitions": [_STATISTICS]}]},
                 )
             },
@@ -283,7 +219,7 @@ PATHS: Json = {
             {
                 200: answer(
                     "Ended streams by client and reason, those that ended last first.",
-                    structure({"items": array(_ENDED)}, title="EndedStreamsList"),
+                    listed("EndedStreamsList", subscriptions.EndedStreams),
                     {"items": [_ENDED_EXAMPLE]},
                 )
             },
@@ -330,9 +266,10 @@ PATHS: Json = {
             "Explain failures",
             {204: answer("The reasons are recorded.")},
             description="For clients that can't process events of their stream, before they end it: a dead letter that "
-            "is made of such an event has the reason. A partition keeps the last one, until its event is committed.",
+            "is made of such an event has the reason. A partition keeps the last one, until its event is committed. "
+            "Each item has all members; a reason has 1 to 1,000 characters.",
             parameters=[_SUBSCRIPTION_ID, _OPEN_STREAM],
-            body=body(schema("SubmittedFailures"), {"items": [_CURSOR | {"reason": "ValueError: no such customer"}]}),
+            body=body(body_schemas.FAILURES, {"items": [_CURSOR | {"reason": "ValueError: no such customer"}]}),
             problems=(403, 404, 422),
         ),
     },
@@ -343,7 +280,7 @@ PATHS: Json = {
             {
                 200: answer(
                     "The cursors; none until the subscription was first streamed.",
-                    structure({"items": array(schema("CommittedCursor"))}, title="CommittedCursors"),
+                    listed("CommittedCursors", events.CommittedCursor),
                     {"items": [_COMMITTED]},
                 )
             },
@@ -356,17 +293,18 @@ PATHS: Json = {
             {
                 200: answer(
                     "Some cursors were not newer than what was committed.",
-                    structure({"items": array(schema("CommitResult"))}, title="CommitResults"),
+                    listed("CommitResults", events.CommitResult),
                     _COMMIT_EXAMPLE,
                 ),
                 204: answer("All cursors are committed."),
             },
-            description="A committed cursor says that its event and all before it in the partition are processed.",
+            description="A committed cursor says that its event and all before it in the partition are processed. "
+            "Each item has all members.",
             parameters=[
                 _SUBSCRIPTION_ID,
                 header("X-Nakadi-StreamId", "The stream that the cursors came from.", example=_ID, required=True),
             ],
-            body=body(schema("SubmittedCursors"), {"items": [_COMMITTED]}),
+            body=body(body_schemas.CURSORS, {"items": [_COMMITTED]}),
             problems=(403, 404, 422),
         ),
         "patch": operation(
@@ -374,9 +312,10 @@ PATHS: Json = {
             "Reset cursors",
             {204: answer("All streams have ended, and the next ones begin behind these cursors.")},
             description="Cursors may be given as offset, as `BEGIN` or `END`, or as a timestamp, and be shifted. "
-            "Without items the subscription is initialised, and streams continue.",
+            "An item without `partition`, or also without `event_type`, means all partitions, if the place "
+            "has a meaning in all of them. Without items the subscription is initialised, and streams continue.",
             parameters=[_SUBSCRIPTION_ID],
-            body=body(schema("SubmittedPlaces"), {"items": [_CURSOR, {"timestamp": _TIME, "shift": -100}]}),
+            body=body(body_schemas.PLACES, {"items": [_CURSOR, {"timestamp": _TIME, "shift": -100}]}),
             problems={403: "", 404: "", 409: "A reset is in progress.", 422: ""},
         ),
     },

@@ -1,18 +1,7 @@
 """OpenAPI operations of the transparency log: checkpoints, tiles and proofs."""
 
-from rioni.http.openapi.builders import (
-    BOOLEAN,
-    INTEGER,
-    STRING,
-    Json,
-    answer,
-    array,
-    body,
-    operation,
-    path,
-    query,
-    structure,
-)
+from rioni.http.openapi.builders import BOOLEAN, INTEGER, STRING, Json, answer, body, of, operation, path, query
+from rioni.wire import audit
 
 
 LOG = "Transparency log"
@@ -21,7 +10,6 @@ BINARY = "application/octet-stream"
 _ROOT = "bTQ6yYRc9DcGmzYqbM0rWJb4vxkVQZP5Wv1gJbcT0dE="
 _NAME = "rioni/0d9a5e1c-33a1-4b6b-8d6f-9e4f4c0f2a11"
 _NOTE = f"{_NAME}\n7\n{_ROOT}\n\n— {_NAME} x08go/ZJkuBS9UG/SffcvIAQxVBtiFupLLr8pAcElZI=\n"
-_PROOF: Json = {"hashes": array(STRING, description="Of 32 bytes each, in base64, in the order of RFC 9162.")}
 _READERS = "For administrators and readers of the broker, and those whom the setting `audit_readers` names."
 _BUILDING = "The tree over the log is not built yet."
 
@@ -51,13 +39,13 @@ PATHS: Json = {
             {
                 200: answer(
                     "How many cosignatures were accepted.",
-                    structure({"cosignatures": INTEGER}, title="AcceptedCosignatures"),
+                    audit.AcceptedCosignatures,
                     {"cosignatures": 1},
                 )
             },
             description="Adds cosignatures of witnesses that the setting `log_witnesses` names; of each the newest one "
             f"is kept. {_READERS}",
-            body=body(structure({"note": STRING}, title="SignedNote"), {"note": _NOTE}),
+            body=body(of(audit.SignedNote), {"note": _NOTE}),
             problems={
                 403: "",
                 409: "This is not a checkpoint of this log.",
@@ -89,10 +77,7 @@ PATHS: Json = {
             {
                 200: answer(
                     "The keys in their order; the last one signs.",
-                    structure(
-                        {"keys": array(structure({"verifier": STRING, "signature": STRING}, title="VerifierKey"))},
-                        title="VerifierKeys",
-                    ),
+                    audit.VerifierKeys,
                     {"keys": [{"verifier": f"{_NAME}+c74f20a3+ARpc2QcUPDhMQegwxbzhKqiB", "signature": ""}]},
                 )
             },
@@ -108,7 +93,7 @@ PATHS: Json = {
             {
                 200: answer(
                     "The proof.",
-                    structure({"first": INTEGER, "second": INTEGER} | _PROOF, title="ConsistencyProof"),
+                    audit.ConsistencyProof,
                     {"first": 3, "second": 7, "hashes": [_ROOT]},
                     headers=("Log-Position",),
                 )
@@ -128,7 +113,7 @@ PATHS: Json = {
             {
                 200: answer(
                     "The proof.",
-                    structure({"position": INTEGER, "size": INTEGER} | _PROOF, title="InclusionProof"),
+                    audit.InclusionProof,
                     {"position": 3, "size": 7, "hashes": [_ROOT]},
                     headers=("Log-Position",),
                 )

@@ -220,7 +220,7 @@ class Site:
 # --- The tables of all checks and sources, and which ones are wanted ---
 
 Member = TypeVar("Member", Check, Source)
-MODULES = ("connection", "broker", "metrics", "registry", "subscriptions", "settings", "processes", "disk")
+MODULES = ("connection", "broker", "metrics", "registry", "subscriptions", "settings", "processes", "machine", "disk")
 GROUPS = ("Connection", "Broker", "Metrics", "Registry", "Consumers", "Settings", "Host", "Installation")
 """Groups of checks, in the order in which they are shown."""
 

@@ -4,11 +4,11 @@ Nothing is locked or opened for writing: all facts are those of /proc.
 """
 
 import contextlib
-import ctypes
 import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import dropwhile
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +59,11 @@ def locate(data: Path | None, config_file: Path | None, environ: Mapping[str, st
         config_file: a file with settings, if it was named.
         environ: the environment.
     """
-    loaded, problem = _own_settings(data, config_file, environ)
+    loaded, problem = None, ""
+    try:
+        loaded = load({"data": None if data is None else str(data)}, file=config_file, environ=environ)
+    except ConfigError as ex:
+        problem = str(ex)
     path = data or (loaded.config.data if loaded else Config().data)
     if data is None and config_file is None and not (path / "format").exists():
         return None
@@ -85,36 +89,25 @@ def lock_holder(path: Path) -> int | None:
         locks = (PROC / "locks").read_text()
     except OSError:
         return pid if pid is not None and (PROC / str(pid)).exists() else None
-    holders = [fields[4] for fields in map(str.split, locks.splitlines()) if _is_lock_of(fields, inode)]
-    if not holders:
-        return None
-    return pid if pid is not None else int(holders[0])
-
-
-def _is_lock_of(fields: list[str], inode: int) -> bool:
     # 1: FLOCK  ADVISORY  WRITE 4711 fe:00:10109066 0 EOF
-    return len(fields) > 5 and fields[1] == "FLOCK" and fields[5].endswith(f":{inode}")  # noqa: PLR2004 - as above
-
-
-def _own_settings(data: Path | None, config_file: Path | None, environ: Mapping[str, str]) -> tuple[Loaded | None, str]:
-    try:
-        return load({"data": None if data is None else str(data)}, file=config_file, environ=environ), ""
-    except ConfigError as ex:
-        return None, str(ex)
+    holder = number_in(rf"^\S+\s+FLOCK\s+\S+\s+\S+\s+(-?\d+)\s+\S*:{inode}\s", locks)
+    return holder if holder is None or pid is None else pid
 
 
 def _settings_of(pid: int) -> Loaded | None:
     """The settings that a process was started with; None if they can't be seen."""
     try:
-        words = (PROC / str(pid) / "cmdline").read_bytes().decode(errors="replace").split("\0")
-        texts = (PROC / str(pid) / "environ").read_bytes().decode(errors="replace").split("\0")
+        words, texts = (
+            (PROC / str(pid) / each).read_bytes().decode(errors="replace").split("\0")
+            for each in ("cmdline", "environ")
+        )
         folder = (PROC / str(pid) / "cwd").readlink()
     except OSError:
         return None
-    command = next((place for place, word in enumerate(words) if word in COMMANDS), None)
-    if command is None:
+    rest = dropwhile(lambda word: word not in COMMANDS, words)
+    if next(rest, None) is None:
         return None
-    flags = dict(_flags(words[command + 1 :]))
+    flags = dict(_flags(rest))
     environ = dict(text.split("=", 1) for text in texts if "=" in text)
     named = flags.pop("config", None) or environ.get(FILE_VARIABLE) or ""
     file = folder / (named or FILE)
@@ -126,9 +119,8 @@ def _settings_of(pid: int) -> Loaded | None:
     return Loaded(_with_absolute_paths(loaded.config, folder), loaded.sources)
 
 
-def _flags(words: list[str]) -> Iterator[tuple[str, Any]]:
+def _flags(rest: Iterator[str]) -> Iterator[tuple[str, Any]]:
     """Settings that the words of a command line give."""
-    rest = iter(words)
     for word in rest:
         option, equals, value = word.partition("=")
         name = option.removeprefix("--").replace("-", "_")
@@ -145,12 +137,7 @@ def _with_absolute_paths(config: Config, folder: Path) -> Config:
 
 # --- The processes of the broker and their limits, the port, memory and clock of its machine ---
 
-CONTROL_GROUPS = Path("/sys/fs/cgroup")
 LISTENING = "0A"
-_NOT_SYNCHRONISED = 5
-"""TIME_ERROR of adjtimex."""
-_TIMEX_BYTES = 512
-"""A size larger than the structure of adjtimex has anywhere."""
 
 
 class Process(msgspec.Struct, frozen=True):
@@ -186,34 +173,13 @@ class Port(msgspec.Struct, frozen=True):
     """Whether a broker runs on the data directory."""
 
 
-class Memory(msgspec.Struct, frozen=True):
-    """The memory of the machine, and the limit of the broker's control group."""
-
-    total_bytes: int
-    available_bytes: int
-    swap_total_bytes: int = 0
-    swap_free_bytes: int = 0
-    limit_bytes: int | None = None
-    """The limit of the group; None if the group has none, or can't be seen."""
-    used_bytes: int | None = None
-    """The memory that the group uses."""
-    killed: int = 0
-    """Processes of the group that were killed for want of memory."""
-
-
-class ClockSync(msgspec.Struct, frozen=True):
-    """Whether a time server keeps the clock of this machine right."""
-
-    synchronised: bool
-
-
 @source
 def processes(site: Site) -> Processes:
     """Look at the processes of the broker."""
     host = site.beside_the_broker()
     if host.pid is None:
         return Processes(str(host.data), [])
-    children = _text(PROC / str(host.pid) / "task" / str(host.pid) / "children").split()
+    children = text_of(PROC / str(host.pid) / "task" / str(host.pid) / "children").split()
     return Processes(str(host.data), [_process(pid) for pid in (host.pid, *map(int, children))])
 
 
@@ -228,62 +194,35 @@ def port(site: Site) -> Port:
     if not inodes or host.pid is not None:
         return Port(number, bool(inodes), broker=host.pid is not None)
     pid = _owner_of(inodes, site)
-    return Port(number, listening=True, pid=pid, command="" if pid is None else _text(PROC / str(pid) / "comm").strip())
-
-
-@source
-def memory(site: Site) -> Memory:
-    """Look at the memory of the machine, and of the control group of the broker."""
-    host = site.beside_the_broker()
-    found = _sizes((PROC / "meminfo").read_text())
-    memory = Memory(found["MemTotal"], found["MemAvailable"], found.get("SwapTotal", 0), found.get("SwapFree", 0))
-    groups = re.search(r"^0::(/.*)$", _text(PROC / str(host.pid) / "cgroup"), re.MULTILINE) if host.pid else None
-    if groups is None:
-        return memory
-    group = CONTROL_GROUPS / groups[1].lstrip("/")
-    limit, used = _text(group / "memory.max").strip(), _text(group / "memory.current").strip()
-    killed = re.search(r"^oom_kill (\d+)$", _text(group / "memory.events"), re.MULTILINE)
-    return msgspec.structs.replace(
-        memory,
-        limit_bytes=int(limit) if limit.isdecimal() else None,
-        used_bytes=int(used) if used.isdecimal() else None,
-        killed=int(killed[1]) if killed else 0,
+    return Port(
+        number, listening=True, pid=pid, command="" if pid is None else text_of(PROC / str(pid) / "comm").strip()
     )
-
-
-@source
-def clock_sync(site: Site) -> ClockSync:
-    """Ask the kernel whether a time server keeps the clock right, without setting anything."""
-    site.beside_the_broker()
-    try:
-        adjtimex = ctypes.CDLL(None).adjtimex
-    except (AttributeError, OSError) as ex:
-        raise NotLookedAt("this system does not tell") from ex
-    state = adjtimex(ctypes.create_string_buffer(_TIMEX_BYTES))
-    if state < 0:
-        raise NotLookedAt("this system does not tell")
-    return ClockSync(state != _NOT_SYNCHRONISED)
 
 
 def _process(pid: int) -> Process:
     folder = PROC / str(pid)
-    status = _text(folder / "status")
-    sizes = _sizes(status)
-    limit = re.search(r"^Max open files +(\d+)", _text(folder / "limits"), re.MULTILINE)
+    status = text_of(folder / "status")
+    sizes = sizes_in(status)
     open_files = None
     with contextlib.suppress(OSError):
         open_files = sum(1 for _ in (folder / "fd").iterdir())
     return Process(
         pid,
         open_files,
-        int(limit[1]) if limit else None,
+        number_in(r"^Max open files +(\d+)", text_of(folder / "limits")),
         sizes.get("VmRSS"),
         sizes.get("VmSwap"),
         suspended=re.search(r"^State:\s*[Tt]", status, re.MULTILINE) is not None,
     )
 
 
-def _sizes(text: str) -> Mapping[str, int]:
+def number_in(pattern: str, text: str) -> int | None:
+    """The number that the first group of a pattern finds in some lines; None if it finds none."""
+    found = re.search(pattern, text, re.MULTILINE)
+    return int(found[1]) if found else None
+
+
+def sizes_in(text: str) -> Mapping[str, int]:
     """Sizes in bytes, of lines such as `MemTotal:  16315412 kB`."""
     return {name: 1024 * int(size) for name, size in re.findall(r"^(\w+):\s+(\d+) kB$", text, re.MULTILINE)}
 
@@ -291,7 +230,7 @@ def _sizes(text: str) -> Mapping[str, int]:
 def _listeners(number: int) -> Iterator[str]:
     """The inodes of sockets that listen on a port."""
     for table in ("tcp", "tcp6"):
-        for line in _text(PROC / "net" / table).splitlines()[1:]:
+        for line in text_of(PROC / "net" / table).splitlines()[1:]:
             fields = line.split()
             if int(fields[1].rpartition(":")[2], 16) == number and fields[3] == LISTENING:
                 yield fields[9]
@@ -316,7 +255,8 @@ def _open_files(process: Path) -> Iterator[str]:
                 yield str(each.readlink())
 
 
-def _text(path: Path) -> str:
+def text_of(path: Path) -> str:
+    """The text of a file; empty if it can't be read."""
     try:
         return path.read_text(errors="replace")
     except OSError:
@@ -326,7 +266,6 @@ def _text(path: Path) -> str:
 # --- Checks of the processes and of the machine ---
 
 GROUP = "Host"
-LOW_RATIO = 0.1
 OPEN_FILES_MIN = 4_096
 """Each connection is an open file; a worker serves 10,000."""
 OPEN_FILES_RATIO = 0.8
@@ -390,27 +329,6 @@ def open_files(processes: Processes) -> Iterator[Finding]:
 
 
 @check(GROUP)
-def free_memory(memory: Memory) -> Iterator[Finding]:
-    """Free memory of the machine and of the broker's control group, and processes that were killed for want of it."""
-    advice = "Give the broker more memory, or lower the bounds that docs/operating/sizing.md names."
-    if memory.available_bytes < LOW_RATIO * memory.total_bytes:
-        yield warning(
-            f"{memory.available_bytes / 2**30:.2f} of {memory.total_bytes / 2**30:.2f} GiB of memory are available.",
-            advice,
-        )
-    if memory.limit_bytes and memory.used_bytes and memory.used_bytes > (1 - LOW_RATIO) * memory.limit_bytes:
-        yield warning(
-            f"The control group of the broker uses {memory.used_bytes / 2**30:.2f} of "
-            f"{memory.limit_bytes / 2**30:.2f} GiB.",
-            advice,
-        )
-    if memory.killed:
-        yield warning(
-            f"{memory.killed} processes of the broker's control group were killed for want of memory.", advice
-        )
-
-
-@check(GROUP)
 def swap(processes: Processes) -> Iterator[Finding]:
     """Whether memory of the broker is on a disk."""
     swapped = sum(each.swapped_bytes or 0 for each in processes.items)
@@ -418,16 +336,6 @@ def swap(processes: Processes) -> Iterator[Finding]:
         yield warning(
             f"{swapped / 2**20:,.0f} MiB of the broker are swapped out: each access waits for a disk.",
             "Give the machine more memory, or switch swapping off for the broker (MemorySwapMax=0).",
-        )
-
-
-@check(GROUP)
-def time_server(clock_sync: ClockSync) -> Iterator[Finding]:
-    """Whether a time server keeps the clock of this machine right."""
-    if not clock_sync.synchronised:
-        yield warning(
-            "The clock of this machine follows no time server.",
-            "timedatectl set-ntp true, or start chronyd. Nodes and brokers of Kafka may differ by 30 s at most.",
         )
 
 

@@ -2,7 +2,8 @@ import pytest
 
 from rioni.cli.doctor.connection import Reach
 from rioni.cli.doctor.disk import LogFile
-from rioni.cli.doctor.processes import ClockSync, Memory, Port, Process, Processes
+from rioni.cli.doctor.machine import ClockSync, Memory
+from rioni.cli.doctor.processes import Port, Process, Processes
 from tests.support.doctor_cases import Cases, check_healthy, check_sick, error, healthy, sick, warning
 
 

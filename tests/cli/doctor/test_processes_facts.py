@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from rioni.cli.doctor import processes
+from rioni.cli.doctor import machine, processes
 from rioni.cli.doctor.diagnosis import Deadline, NotLookedAt, Scope, Site
 from rioni.cli.doctor.processes import Host
 from rioni.client import Client
@@ -44,7 +44,8 @@ def proc(tmp_path, monkeypatch):
         f" 1: {address} 00000000:0000 01 00000000:00000000 00:00000000 00000000  0  0 4712 1\n"
     )
     (folder / "meminfo").write_text("MemTotal: 1000 kB\nMemAvailable: 500 kB\nSwapTotal: 10 kB\nSwapFree: 4 kB\n")
-    monkeypatch.setattr(processes, "PROC", folder)
+    for module in (machine, processes):
+        monkeypatch.setattr(module, "PROC", folder)
     return folder
 
 
@@ -98,23 +99,23 @@ def test_a_port_that_the_system_chooses_is_not_known(site):
 
 
 def test_memory_is_that_of_the_machine_and_of_the_control_group(site, proc, tmp_path, monkeypatch):
-    expected = processes.Memory(1000 * 1024, 500 * 1024, 10 * 1024, 4 * 1024)
-    assert processes.memory.gather(site) == expected
-    assert processes.memory.gather(on(site, pid=7)) == expected
+    expected = machine.Memory(1000 * 1024, 500 * 1024, 10 * 1024, 4 * 1024)
+    assert machine.memory.gather(site) == expected
+    assert machine.memory.gather(on(site, pid=7)) == expected
     group = tmp_path / "absent.slice"
     group.mkdir()
     for name, text in {"max": "4096\n", "current": "1024\n", "events": "low 0\noom_kill 2\n"}.items():
         (group / f"memory.{name}").write_text(text)
-    monkeypatch.setattr(processes, "CONTROL_GROUPS", tmp_path)
-    found = processes.memory.gather(on(site, pid=7))
+    monkeypatch.setattr(machine, "CONTROL_GROUPS", tmp_path)
+    found = machine.memory.gather(on(site, pid=7))
     assert (found.limit_bytes, found.used_bytes, found.killed) == (4096, 1024, 2)
 
 
 def test_the_kernel_tells_whether_the_clock_is_synchronised(site):
-    assert processes.clock_sync.gather(site).synchronised in {True, False}
+    assert machine.clock_sync.gather(site).synchronised in {True, False}
 
 
-@pytest.mark.parametrize("source", [processes.processes, processes.port, processes.memory, processes.clock_sync])
+@pytest.mark.parametrize("source", [processes.processes, processes.port, machine.memory, machine.clock_sync])
 def test_only_the_host_of_the_broker_is_looked_at(site, source):
     with pytest.raises(NotLookedAt, match="--data"):
         source.gather(replace(site, host=None))

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from rioni.cli.doctor.processes import Memory
-from rioni.cli.doctor.settings import Installation, SecretFile, Server, SettingsFacts
+from rioni.cli.doctor.machine import Installation, Memory
+from rioni.cli.doctor.settings import SecretFile, Server, SettingsFacts
 from rioni.config.settings import Config
 from rioni.wire.administration import Feature
 from tests.support.doctor_cases import Cases, check_healthy, check_sick, error, healthy, sick, warning

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping
-from itertools import product
 from typing import get_args, get_origin
 
 import msgspec
@@ -77,7 +76,8 @@ def shown():
     return reduced
 
 
-@pytest.mark.parametrize(("place", "secret"), list(product(PLACES, SECRETS)))
+@pytest.mark.parametrize("secret", SECRETS)
+@pytest.mark.parametrize("place", PLACES)
 def test_no_secret_is_in_a_sentence_or_a_log(shown, place, secret):
     text = place.replace("{}", secret).replace("{{", "{").replace("}}", "}")
     assert secret in text
@@ -97,13 +97,11 @@ def rules(rule, path=()):
         yield path, rule
 
 
-FORMS = [(".".join(map(str, (name, *path))), form) for name, each in FACTS.items() for path, form in rules(each)]
-
-
-@pytest.mark.parametrize(("fact", "form"), FORMS, ids=[name for name, _ in FORMS])
 @pytest.mark.parametrize("place", ["postgresql://shop:{}@db/x?password={}", "https://x.example.org/?key={}", "is {} !"])
-def test_a_fact_is_shown_in_its_form_only(fact, form, place):
-    assert "Hunter2" not in json.dumps(Shown().value(place.replace("{}", "Hunter2"), form))
+def test_a_fact_is_shown_in_its_form_only(place):
+    forms = [(name, *each) for name, rule in FACTS.items() for each in rules(rule)]
+    text = place.replace("{}", "Hunter2")
+    assert [(name, path) for name, path, form in forms if "Hunter2" in Shown().value(text, form)] == []
 
 
 def test_each_source_has_facts_in_the_table():

@@ -1,6 +1,6 @@
 import pytest
 
-from rioni.cli.doctor.settings import Conflict, Installation, Pins
+from rioni.cli.doctor.machine import Conflict, Installation, Pins
 from tests.support.doctor_cases import Cases, check_healthy, check_sick, error, healthy, sick, warning
 
 

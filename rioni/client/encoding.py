@@ -128,17 +128,3 @@ def _has_metadata(encoded: bytes) -> bool:
     except msgspec.MsgspecError:
         # The broker reports what is wrong with it.
         return True
-
-
-def batches(events: Sequence[bytes], *, events_max: int, bytes_max: int) -> Iterable[Sequence[bytes]]:
-    """Consecutive pieces of at most `events_max` events and `bytes_max` bytes; a larger event is a piece of its own."""
-    piece: list[bytes] = []
-    size = 0
-    for event in events:
-        if piece and (len(piece) >= events_max or size + len(event) > bytes_max):
-            yield piece
-            piece, size = [], 0
-        piece.append(event)
-        size += len(event) + 1
-    if piece:
-        yield piece

@@ -28,8 +28,17 @@ from rioni.cli.terminal.tables import Column, client_of, indented
 # --- Commands that show, create and delete event types ---
 
 ANY_OBJECT = {"schema": {"type": "object"}}
+STATISTIC = {"messages_per_minute": 0, "message_size": 1}
 
 app = typer.Typer(name="event-types", no_args_is_help=True, help="Event types: what events may be published.")
+
+
+NamePattern = Annotated[str | None, typer.Option(help="Only these names; `*` matches any text.")]
+OwningApplication = Annotated[str | None, typer.Option(help="Only those of this application.")]
+LabelFilter = Annotated[
+    list[str], typer.Option(help="Only those with this label; may be repeated.", metavar="KEY[:VALUE]")
+]
+Listed = Annotated[str | None, typer.Option(help="Only those that list it.", metavar="TYPE:VALUE")]
 
 
 @app.command("list", epilog="Example: rioni event-types list --name 'order.*' --label team:checkout")
@@ -37,16 +46,14 @@ app = typer.Typer(name="event-types", no_args_is_help=True, help="Event types: w
 def list_event_types(
     session: Session,
     *,
-    name: Annotated[str | None, typer.Option(help="Only these names; `*` matches any text.")] = None,
-    owning_application: Annotated[str | None, typer.Option(help="Only those of this application.")] = None,
+    name: NamePattern = None,
+    owning_application: OwningApplication = None,
     category: Category = None,
     cleanup_policy: CleanupPolicy = None,
-    admin: Annotated[str | None, typer.Option(help="Only those that list it.", metavar="TYPE:VALUE")] = None,
-    reader: Annotated[str | None, typer.Option(help="Only those that list it.", metavar="TYPE:VALUE")] = None,
-    writer: Annotated[str | None, typer.Option(help="Only those that list it.", metavar="TYPE:VALUE")] = None,
-    label: Annotated[
-        list[str], typer.Option(help="Only those with this label; may be repeated.", metavar="KEY[:VALUE]")
-    ] = [],  # noqa: B006 - never changed
+    admin: Listed = None,
+    reader: Listed = None,
+    writer: Listed = None,
+    label: LabelFilter = [],  # noqa: B006 - never changed
     annotation: Annotated[
         list[str], typer.Option(help="Only those with this annotation; may be repeated.", metavar="KEY[:VALUE]")
     ] = [],  # noqa: B006 - never changed
@@ -141,7 +148,8 @@ def create(
         "category": category,
         "partition_strategy": partition_strategy,
         "partition_key_fields": partition_key or None,
-        "default_statistic": partitions and _statistic(partitions),
+        "default_statistic": partitions
+        and STATISTIC | dict.fromkeys(("read_parallelism", "write_parallelism"), partitions),
         "cleanup_policy": cleanup_policy,
         "options": None if retention_days is None else {"retention_time": round(retention_days * DAY_MS)},
         "compatibility_mode": compatibility_mode,
@@ -248,15 +256,6 @@ def _say_who_uses(session: Session, name: str) -> None:
         )
 
 
-def _statistic(partitions: int) -> dict[str, int]:
-    return {
-        "messages_per_minute": 0,
-        "message_size": 1,
-        "read_parallelism": partitions,
-        "write_parallelism": partitions,
-    }
-
-
 # --- The command that counts event types ---
 
 facets_app = typer.Typer(name="event-types", no_args_is_help=True, help="Event types: what events may be published.")
@@ -272,13 +271,11 @@ FACETS = ("owning_application", "category", "cleanup_policy", "label")
 def facets(
     session: Session,
     *,
-    name: Annotated[str | None, typer.Option(help="Only these names; `*` matches any text.")] = None,
-    owning_application: Annotated[str | None, typer.Option(help="Only those of this application.")] = None,
+    name: NamePattern = None,
+    owning_application: OwningApplication = None,
     category: Category = None,
     cleanup_policy: CleanupPolicy = None,
-    label: Annotated[
-        list[str], typer.Option(help="Only those with this label; may be repeated.", metavar="KEY[:VALUE]")
-    ] = [],  # noqa: B006 - never changed
+    label: LabelFilter = [],  # noqa: B006 - never changed
     unused_days: UnusedDays = None,
     limit: Annotated[int | None, typer.Option(help="How many values of each member are shown.", min=1)] = None,
     as_of: AsOf = None,

@@ -244,20 +244,15 @@ def _columns(by: str, *, live: bool = False) -> dict[str, Column]:
     found |= {"events": "unconsumed_events", "seconds": "consumer_lag_seconds"}
     if live:
         found |= {"per second": "change_per_s", "empty in": _empty_in, "": "sparkline"}
-    found["stream" if by == "partition" else "streams"] = _stream if by == "partition" else _stream_count
+    if by == "partition":
+        found["stream"] = lambda row: next(iter(row.get("streams", ())), None)
+    else:
+        found["streams"] = lambda row: len(row["streams"]) if "streams" in row else None
     return found
 
 
 def _application(row: dict[str, Any]) -> str | None:
     return f"{row['owning_application']}/{row['consumer_group']}" if "owning_application" in row else None
-
-
-def _stream(row: dict[str, Any]) -> str | None:
-    return next(iter(row.get("streams", ())), None)
-
-
-def _stream_count(row: dict[str, Any]) -> int | None:
-    return len(row["streams"]) if "streams" in row else None
 
 
 def _empty_in(row: dict[str, Any]) -> str | None:

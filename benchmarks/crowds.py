@@ -76,7 +76,7 @@ def measure_unread(small: int) -> None:
                 meanwhile, begin_s = resident_bytes(url), time.perf_counter()
                 client.get("/health")
                 taken_ms = 1_000 * (time.perf_counter() - begin_s)
-                # Those that are not answered with 200 are refused, or wait for others to be read.
+                # Requests without the answer 200 are refused, or wait for others to be read.
                 answered = sum(_is_answered(each) for each in connections)
             time.sleep(WAIT_S)
             sizes = (before / 1e6, meanwhile / 1e6, resident_bytes(url) / 1e6)

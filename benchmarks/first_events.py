@@ -63,7 +63,7 @@ def _run(servers: str, rounds: int) -> None:
             _report(f"{label}: raw consumer", rounds, lambda n=name, c=partitions: _raw(connection, n, c))
             writer.delete_topic(topic)
         reader = opened()
-        # As other streams do: the broker keeps what is asked of it waiting for a while.
+        # Other streams do the same: the broker lets a request wait for a while.
         writer.create_topic(quiet := str(uuid4()), 1)
         reader.newest(quiet)
         for partitions in (1, *PARTITIONS):

@@ -114,7 +114,7 @@ def raw_consumer(servers: str, topic: str, **further: object) -> float:
     begin_s, events = time.perf_counter(), 0
     while events < left:
         messages = consumer.consume(1_000, 1.0)
-        # As every reader does.
+        # Every reader does this.
         events += sum(message.value() is not None for message in messages)
     seconds = time.perf_counter() - begin_s
     consumer.close()

@@ -38,8 +38,9 @@ if TYPE_CHECKING:
     from xdist.workermanage import WorkerController
 
 
-# Where tests run against the wheel, the repository is no place of modules; the wheel comes first.
-sys.path.append(str(Path(__file__).parents[1]))
+TESTS = Path(__file__).parent
+# `dev` is not in the wheel. The wheel comes first.
+sys.path.append(str(TESTS.parent))
 
 # A shared machine may be slow at times; no test promises a speed.
 _COMMON = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -168,6 +169,11 @@ def pytest_collection(session: pytest.Session) -> None:
     gc.disable()
     if hasattr(session.config, "workerinput"):
         import_in_turns(session.config)
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark each test with its package."""
+    item.add_marker(pytest.mark.package(name=item.path.relative_to(TESTS).parts[0]))
 
 
 def pytest_collection_finish() -> None:

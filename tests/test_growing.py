@@ -264,7 +264,7 @@ def growing(source: str, path: str) -> Iterator[str]:
 
 
 def _members(of: ast.ClassDef) -> Iterator[str]:
-    # What is made anew later was made in the beginning, too.
+    # Attributes that are replaced later are made in the beginning, too.
     begins = [each for each in of.body if isinstance(each, ast.FunctionDef) and each.name == "__init__"]
     for statement in (each for begin in begins for each in ast.walk(begin)):
         for target, value in _assigned(statement):

@@ -1,6 +1,7 @@
 """The rules of CONTRIBUTING.md that can be checked automatically."""
 
 import ast
+import itertools
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -16,6 +17,8 @@ ROOT = Path(__file__).parents[1]
 LINES_MAX = 500
 TALKING = {"demo.py", "bench.py", "server.py"}
 HEADLESS = re.compile(r"(?:What|Of|Those|That|Which|Who|Whoever|Where|As|The same)\b")
+COMMENT = re.compile(rf"^ *# {HEADLESS.pattern}")
+HEADING = re.compile(rf"^#+ (?:\d+\. )?{HEADLESS.pattern}")
 GRAB_BAGS = {"utils", "util", "helpers", "helper", "common", "misc"}
 # A path below a home, a root or a temporary directory belongs to one machine.
 MACHINE_PATH = re.compile(r"(?<![\w.~<>{}-])/(?:home|root|Users|tmp|work)/\w")
@@ -87,7 +90,7 @@ class Source(NamedTuple):
     refuses: bool
     prints: bool
     headless: list[int]
-    """Lines of docstrings, also those of attributes and constants, that begin as a subordinate clause."""
+    """Lines of docstrings, also those of attributes and constants, and of help texts that begin as a clause."""
 
 
 @cache
@@ -101,6 +104,9 @@ def _source(path: Path) -> Source:
             called = node.func.id if isinstance(node.func, ast.Name) else ""
             refuses = refuses or called == DECISION
             prints = prints or called == "print"
+        if isinstance(node, ast.keyword) and node.arg == "help":
+            text = node.value.values[0] if isinstance(node.value, ast.JoinedStr) else node.value
+            headless += [text.lineno] if HEADLESS.match(str(getattr(text, "value", ""))) else []
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             texts = [each for each in node.body if isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant)]
             headless += [each.lineno for each in texts if HEADLESS.match(str(each.value.value).strip())]
@@ -167,9 +173,15 @@ def test_names_and_texts_use_standard_terms():
     assert not found
 
 
-def test_docstrings_are_noun_phrases_or_imperatives():
-    """A docstring such as "What is stored" says less than "The stored events"."""
-    assert not [f"{_name(path)}:{line}" for path in MODULES for line in _source(path).headless]
+def test_texts_begin_as_sentences_or_noun_phrases():
+    """Docstrings, help texts, comments and headings: "What is stored" says less than "The stored events"."""
+    found = [f"{_name(path)}:{line}" for path in MODULES for line in _source(path).headless]
+    for path in TEXTS:
+        lines = ["", *path.read_text().splitlines()]
+        begins = HEADING if path.suffix == ".md" else COMMENT
+        pairs = enumerate(itertools.pairwise(lines), 1)
+        found += [f"{_name(path)}:{n}" for n, (last, line) in pairs if begins.match(line) and "#" not in last[:20]]
+    assert not found
 
 
 def _advice(word: str) -> str:

@@ -52,7 +52,7 @@ class Forms:
         if length > most:
             raise falcon.HTTPContentTooLarge(description=f"A form may have {most:,} bytes.")
         held = length if length > LOGIN_BYTES_MAX else 0
-        # As with bodies of the API: a client that holds all it can leaves as much room for others.
+        # The limit is that of bodies of the API: a client that holds all it can leaves as much room for others.
         free = READING_BYTES_MAX - self._of_clients.total()
         if held and self._of_clients[client] + held > min(free, READING_BYTES_MAX // 2):
             whose = "of this client" if self._of_clients[client] else "of others"

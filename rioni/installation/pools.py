@@ -65,8 +65,8 @@ KEEPING = "keeping"
 TAILS = "tails"
 
 KINDS: Mapping[str, PoolLimits] = {
-    # As many threads as connections of PostgreSQL; writers wait for each other for `database_lock_timeout_s`, so the
-    # queue holds what accumulates in some seconds during a restart of the database.
+    # There are as many threads as connections of PostgreSQL. Writers wait for each other for
+    # `database_lock_timeout_s`, so the queue holds what accumulates in some seconds during a restart of the database.
     DATABASE: PoolLimits(10, 512, 90.0, "The database", fair=True),
     # Large batches, and the validators compiled for them: the GIL lets only one thread compute at a time.
     COMPUTING: PoolLimits(2, 128, 30.0, "This process", fair=True),

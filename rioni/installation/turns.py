@@ -126,7 +126,7 @@ class Gate:
         room = self._queue - self._turns.queued
         if room <= 0:
             self._reject(f"{self._what} is overloaded. Try again later.")
-        # As with bodies in flight: a client that queues all it can leaves as much room for others.
+        # The limit is that of bodies in flight: a client that queues all it can leaves as much room for others.
         if client and self._turns.queued_of(client) >= room:
             self._reject(f"{self._what} is busy with other requests of this client. Try again later.")
         if not self._turns.wait(client, wait_s):

@@ -107,7 +107,7 @@ def test_an_export_accepts_no_end_and_other_media_types_are_refused(client):
 
 
 def test_resources_are_shown_as_they_were(client, name, subscribe):
-    """Reference audit#as-of."""
+    """Reference audit#past-states."""
     before = client.post("/event-types", json=event_type_body(name=name, owning_application=name)).json()
     subscription = subscribe(name, owning_application=name)
     position = int(client.get("/audit?limit=1").headers["Log-Position"])
@@ -158,12 +158,12 @@ def test_resources_are_shown_as_they_were(client, name, subscribe):
     ],
 )
 def test_a_moment_that_the_log_does_not_have_is_named(client, moment, status, detail):
-    """Reference audit#as-of."""
+    """Reference audit#past-states."""
     problem(client.get("/event-types/no.such", params={"as_of": moment}), status, detail)
 
 
 def test_the_status_of_a_subscription_has_no_past(client):
-    """Reference audit#as-of."""
+    """Reference audit#past-states."""
     problem(client.get("/subscriptions?show_status=true&as_of=1"), 400, "show_status")
 
 

@@ -1,4 +1,4 @@
-"""`?as_of=` at any position answers what was answered then, for arbitrary histories (reference audit#as-of)."""
+"""`?as_of=` at any position answers what was answered then, for arbitrary histories (reference audit#past-states)."""
 
 import uuid
 
@@ -83,7 +83,7 @@ class Client:
 @settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=st.lists(STEPS, min_size=4, max_size=9))
 def test_the_past_is_answered_as_it_was_answered_then(client, steps):
-    """Reference audit#as-of."""
+    """Reference audit#past-states."""
     known = Client(client)
     were = {}
     for number, step in enumerate(["create", "subscribe", *steps]):

@@ -335,7 +335,7 @@ def test_the_past_is_shown_to_those_who_may_read_what_is_now(guarded, case):
 
 
 def test_what_no_longer_exists_is_shown_to_those_who_may_read_history(guarded, name):
-    """Reference audit#rights-to-the-past, audit#who-may-read-history."""
+    """Reference audit#rights-to-the-past, audit#rights-to-history."""
     client, _ = guarded
     admin = bearer("default_admin")
     assert client.post("/event-types", json=event_type_body(name=name), headers=admin).status_code == 201
@@ -358,7 +358,7 @@ def test_refused_requests_are_listed(guarded):
     """Reference audit#refused-requests."""
     client, _ = guarded
     headers = {"User-Agent": "denied", "X-Flow-Id": "denied-1"}
-    # Those of the tests before are written now: there is room for new ones.
+    # Earlier denials are written now: there is room for new ones.
     assert client.get("/audit/denials", headers=bearer("auditor")).status_code == 200
     assert client.get("/audit?secret=1", headers=bearer("stranger") | headers).status_code == 403
     assert client.get("/storages", headers=bearer("no-such-token") | headers).status_code == 401

@@ -100,7 +100,7 @@ def test_a_concurrent_switch_and_repartition_are_both_made_or_the_latter_must_be
         assert switched.status_code == 201, switched.text
         if repartitioned.status_code != 204:
             met = True
-            problem(repartitioned, 503, f"Event type {name} is currently in maintenance, please repeat request")
+            problem(repartitioned, 503, f"Event type {name} is currently in maintenance")
             assert repartition(name, count)(client).status_code == 204
         publish_orders(client, name, str(count))
         assert len(client.get(f"/event-types/{name}/partitions").json()) == count

@@ -87,7 +87,7 @@ def test_poison_events_can_be_stored_and_redriven_for_this_subscription_alone(cl
     subscription = subscribe(poisoned, read_from="begin", annotations=annotations("DEAD_LETTER_QUEUE"))
     path = f"/subscriptions/{subscription}"
     with server.client() as other, open_stream(other, path + STREAM) as stream:
-        # Of another event of the batch: it is not the reason of the one that becomes a dead letter.
+        # This failure of another event is not the reason of the event that becomes a dead letter.
         explain(client, path, stream, failures("of event 3", name=poisoned, **stream.filled_batch()["cursor"]))
     seen, _ = consume(server, path, "3")
     assert seen[-2:] == ["2", "3"]

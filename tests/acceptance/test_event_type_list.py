@@ -126,7 +126,7 @@ def test_event_types_are_counted_by_what_they_have_in_common(client, create, nam
 
 
 def test_event_types_are_counted_as_they_were(client, create, name):
-    """Reference event-types#facets, audit#as-of."""
+    """Reference event-types#facets, audit#past-states."""
     create(f"{name}.a", labels={"team": "x"})
     position = client.get("/audit", params={"limit": 1}).headers["Log-Position"]
     create(f"{name}.b", labels={"team": "x"})

@@ -39,7 +39,7 @@ SETTINGS = {
     "RIONI_ANSWERS_BYTES_PER_CLIENT_MAX": str(ANSWERS_BYTES),
     "RIONI_BODIES_BYTES_MAX": "4000000",
     "RIONI_BODIES_BYTES_PER_CLIENT_MAX": "4000000",
-    # What is idle ends when there is no room, and not before the test does.
+    # Idle connections end when there is no room, and not before the test ends.
     "RIONI_KEEP_ALIVE_S": "600",
     "RIONI_HEADER_TIMEOUT_S": "600",
     "RIONI_BODY_TIMEOUT_S": "600",

@@ -50,7 +50,7 @@ def test_no_request_holds_the_hub_for_long(watched):
         for _ in range(ATTEMPTS - 1):
             if loops <= FLOOR_STEPS_MAX:
                 break
-            # Where it has changed something, it may be refused now, after the same work.
+            # After a change, the repeated request may be refused, after the same work.
             _, again, _ = held(client, request)
             loops = min(loops, again)
         if loops > FLOOR_STEPS_MAX:

@@ -182,7 +182,7 @@ def test_a_batch_that_is_repeated_is_reported_once(client, once):
         lambda each: each["event_type"] == name,
         lambda found: sum(each["number_of_events"] for each in found) == 3,
     )
-    # Those of repetitions would be there before the last one, perhaps in other partitions.
+    # KPIs of repetitions would precede the last one, perhaps in other partitions.
     found = [each for each in present(client, "nakadi.batch.published") if each["event_type"] == name]
     assert sorted(each["number_of_events"] for each in found) == [1, 2]
 

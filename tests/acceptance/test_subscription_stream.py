@@ -151,7 +151,7 @@ def test_parameters_may_be_given_in_the_body(client, server, create, subscribe, 
         ("commit_timeout=61", "commit_timeout can not be more than 60"),
         ("commit_timeout=-1", "commit_timeout can not be less than 0"),
         ("max_uncommitted_events=0", "max_uncommitted_events"),
-        ("batch_limit=5&stream_limit=2", "stream_limit can't be lower than batch_limit"),
+        ("batch_limit=5&stream_limit=2", "stream_limit"),
     ],
 )
 def test_parameters_have_limits(client, create, subscribe, name, query, detail):

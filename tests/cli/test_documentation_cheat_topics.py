@@ -27,7 +27,7 @@ SCRIPT_TIMEOUT_S = 120
 WITNESS = Ed25519PrivateKey.from_private_bytes(bytes(32))
 PLAN = Plan("green", ["states"], incremental=False, fold=1, upto=None, position=7, hash="00" * 32, tasks=2)
 ONLY_FOR_OTHERS = {
-    # The same as PUT, for clients that can't send it.
+    # Equal to PUT, for clients that can't send it.
     "POST /event-types/{}/partition-count",
     # `rioni archive` reports by itself.
     "PUT /jobs/{}",
@@ -98,7 +98,7 @@ def _failure_of(command, folder, environment) -> str:
         try:
             said, _ = process.communicate(timeout=SCRIPT_TIMEOUT_S)
         finally:
-            # What it has left in the background.
+            # Its processes in the background.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGTERM)
     return "" if process.returncode == 0 else f"{process.returncode}\n{said}"

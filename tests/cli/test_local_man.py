@@ -23,7 +23,7 @@ def test_all_pages_are_written_as_files_that_man_finds(run):
     assert {"-".join(["rioni", *words]) for words, _ in all_commands()} | {"rioni", "rioni-context"} <= written
     assert f'"pages":{len(written)}' in out
     for path in Path("man1").iterdir():
-        # What begins with a dot is a request.
+        # A line that begins with a dot is a request.
         lines = path.read_text().splitlines()
         assert not [line for line in lines if re.match(r"['.](?!(TH|SH|B|PP|TP|nf|fi)\b)", line)]
 

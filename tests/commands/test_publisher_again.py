@@ -67,7 +67,7 @@ def test_namesakes_in_other_realms_have_idempotency_keys_of_their_own(broker):
 
 def test_a_batch_that_a_release_without_realms_has_stored_is_not_stored_again(broker):
     shop = Subject(name="shop", realm="services")
-    # That release knew its clients by their names.
+    # Earlier releases identified clients by name.
     assert publish(broker, order("1"), subject=Subject(name="shop", unrestricted=True)).events == 1
     assert publish(broker, order("1"), subject=shop).duplicates == 1
     assert publish(broker, order("2"), subject=shop).events == 1, "its key was that of a namesake"

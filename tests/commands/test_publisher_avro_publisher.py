@@ -273,7 +273,7 @@ def test_deletions_from_an_unsuitable_event_type_are_rejected_before_authorizati
     alice = Attribute("user", "alice")
     create(broker, authorization=EventTypeAuthorization(admins=(alice,), readers=(alice,), writers=(alice,)))
     command = DeleteEvents(event_type=NAME, body=b"{", flow_id="flow")
-    with pytest.raises(Invalid, match="It is not allowed to delete events from non compacted event type"):
+    with pytest.raises(Invalid, match="non compacted event type"):
         broker.avro_publisher.delete(command, Subject(name="bob"))
 
 

@@ -41,7 +41,7 @@ def sample(
         added = {"type": "json_schema", "schema": json.dumps({"properties": {"text": {}, HOSTILE: {"title": HOSTILE}}})}
         api.post(f"/event-types/{NAME}/schemas", json=added).raise_for_status()
         api.post(f"/event-types/{NAME}/events", json=[{"text": HOSTILE, HOSTILE: HOSTILE}]).raise_for_status()
-        # Of a type that the broker can use.
+        # The type is one that the broker can use.
         like = {name: value for name, value in api.get("/storages/default").json().items() if name != "default"}
         api.post("/storages", json=like | {"id": STORAGE}).raise_for_status()
         job = {"kind": "archive", "name": HOSTILE, "state": "running", "phase": HOSTILE, "done": 3, "detail": HOSTILE}

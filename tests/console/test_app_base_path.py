@@ -143,7 +143,7 @@ def test_nothing_of_the_console_leads_out_of_its_path(proxy, sample, token):
     pages = {f"{prefix}/console{address.format(**sample)}" for address in ADDRESSES}
     begin = [url, f"{url}/docs", f"{url}/console/no-such-page", f"{url}/console/event-types?as_of={MOMENT}"]
     if token != ADMIN:
-        # Who sees everything gets there by links.
+        # A user who sees everything reaches these pages by links.
         begin += [proxy.url + page for page in pages]
     with Visitor(url) as visitor:
         if token is not None:

@@ -58,7 +58,7 @@ def test_the_commands_of_an_empty_broker_work_and_pages_and_actions_do_not_fail(
             for form in forms(answer.text):
                 # Each feature would be switched on, and forbid what follows.
                 for action in form.actions - {"switch"}:
-                    # What is missing is said; nothing fails for another reason than what was typed.
+                    # The page names missing fields; nothing fails for another reason than the input.
                     done = visitor.post(form.address or f"/console{page.path}", {**form.fields, "action": action})
                     assert done.status_code in (200, 303, 400, 422), (page.path, action)
         for way in ("curl", "rioni"):

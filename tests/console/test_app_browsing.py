@@ -297,7 +297,7 @@ def test_pages_that_come_bit_by_bit_move_nothing(browser, broker, api, event_typ
     paths = ("", f"/event-types/{name}", f"/event-types/{name}?tab=schema", f"/subscriptions/{subscription}")
     moved = {}
     for path in (*paths, "/storages", "/settings", "/account"):
-        # What is not of this page is there before.
+        # Other elements are there before.
         page.goto(f"/console{path}")
         network = context.new_cdp_session(page)
         network.send("Network.enable")

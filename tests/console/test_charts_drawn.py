@@ -195,7 +195,7 @@ def test_charts_show_times_of_the_zone_that_the_page_shows(browser, shop):
     assert (local - utc) % DAY_MINUTES == 5 * 60 + 45
     page.wait_for_function(f"() => {CLOCKS}.length")
     check_axis(page.evaluate(CLOCKS), local)
-    # What is shown until charts are drawn.
+    # The content until charts are drawn.
     page.route("**/uplot-*.js", lambda route: route.abort())
     page.reload()
     ends = chart.locator("p.ends time")

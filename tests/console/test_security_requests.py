@@ -153,7 +153,7 @@ def test_texts_of_any_length_are_compared_in_bounded_time():
     assert found[-1]["text"].endswith("is not compared.")
     shorter = difference("\n".join(lines), "\n".join(lines[: LINES_MAX * 4]))
     assert {"sign": "-", "text": str(LINES_MAX * 4)} in shorter
-    # What is worst to compare, and would take minutes.
+    # The worst case of a comparison, which would take minutes.
     random.Random(1).shuffle(changed)
     repeated = [str(number % 20) for number in range(200_000)]
     assert len(difference("\n".join(repeated), "\n".join(changed * 20))) < 3 * LINES_MAX

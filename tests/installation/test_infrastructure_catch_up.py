@@ -106,7 +106,7 @@ def test_a_query_that_waits_for_the_swap_of_a_rebuild_sees_all_rows(postgres_url
 
     reader = threading.Thread(target=read)
     with writing(engine) as swap:
-        # As the swap does it: the last entries are folded into the new table in the same transaction.
+        # The swap does this: the last entries are folded into the new table in the same transaction.
         names = ", ".join(table.name for table in READ_MODELS.sorted_tables)
         swap.execute(text(f"LOCK TABLE {names} IN ACCESS EXCLUSIVE MODE"))
         swap.execute(text("CREATE TABLE event_types__new (LIKE event_types INCLUDING ALL)"))

@@ -41,7 +41,7 @@ def archive_and_die(
     """
     left = steps
     if seconds:
-        # What the timer does by default ends the process as SIGKILL does: nothing of it runs any more.
+        # By default the timer ends the process like SIGKILL: no code of it runs any more.
         signal.setitimer(signal.ITIMER_REAL, seconds)
 
     def count() -> None:

@@ -147,7 +147,7 @@ def test_killed_at_any_step_a_new_directory_is_empty_or_refused_until_a_restore_
         restore(folder, data, silent)
 
     for data in killed_at_each_step(lambda number: tmp_path / f"d{number}", run):
-        # What was there before the restore: nothing that anybody would take for an installation.
+        # Before the restore, there is nothing that looks like an installation.
         if not data.exists() or not any(path.name != "lock" for path in data.iterdir()):
             found.append("nothing")
             continue

@@ -83,7 +83,7 @@ def test_a_changed_removed_or_added_row_is_found_by_its_key_and_resource(engine,
                     connection.execute(update(table).where(*here).values({column: changed(row[column.name])}))
                 differences = {each[:3]: each for each in found(engine)}
                 assert differences[name, key, "changed"].resource
-                # What describes nothing that exists is found with the table that says what exists.
+                # A row for a missing resource is found by the table of resources.
                 assert len(differences) == 1 or name == "states"
                 with writing(engine) as connection:
                     connection.execute(update(table).where(*here).values(row))

@@ -79,7 +79,7 @@ def test_the_fold_of_spark_gives_what_a_replay_gives_at_every_position(commands)
     log = list(entries(commands))
     stored = [row[:-1] for row in rows(log, GENESIS)]
     for position, states in replays(log):
-        # As the executors get it: streams one after the other, in the order of their versions.
+        # Executors get streams one after the other, in the order of their versions.
         sorted_rows = sorted(stored[:position], key=lambda row: (row[1], row[2]))
         found = [row for table, row in rows_of(sorted_rows) if table == STATES.name]
         assert {(row["kind"], row["key"]): row["state"] for row in found} == states

@@ -162,7 +162,7 @@ def test_hundreds_of_idle_streams_release_everything_when_their_sockets_close(tm
         for connection in opened:
             connection.close()
         wait_until(lambda: not owners(client, subscription_id))
-        # As many again: no slot of the subscription or of the client has been lost.
+        # All of them open again: no slot of the subscription or of the client has been lost.
         open_all(server, stack, path)
 
 

@@ -99,7 +99,7 @@ def test_an_emptied_zookeeper_is_rejected_until_the_loss_is_accepted(config, zoo
 def test_an_older_zookeeper_is_rejected_until_the_loss_is_accepted(config, zookeeper, path):
     data, stat = zookeeper.get(f"{path}{INSTALLATION}")
     assert stat.version >= 3
-    # As after restoring an older snapshot: everything exists, with fewer changes.
+    # An older snapshot looks like this: everything exists, with fewer changes.
     zookeeper.delete(f"{path}{INSTALLATION}")
     zookeeper.create(f"{path}{INSTALLATION}", data)
     assert f"older than the registry: its state has the number 0, and {stat.version} was recorded" in refusal(config)

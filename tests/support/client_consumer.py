@@ -58,7 +58,7 @@ def main(subscription: str, *urls: str) -> None:
                     consumer._committer._subscriptions = _Noted(client._transport)
                     consumer.run(handle, concurrency=2)
             except (ConnectionFailed, Unauthorized):
-                # What starts processes again would do so now.
+                # A supervisor would restart the process now.
                 time.sleep(0.1)
 
 

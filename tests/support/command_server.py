@@ -102,7 +102,7 @@ if __name__ == "__main__":
         importlib.import_module(module)
     importlib.import_module("rioni.cli.documentation").pages()
     with contextlib.redirect_stdout(io.StringIO()):
-        # What typer and rich import when they are first used.
+        # typer and rich import more modules when they are first used.
         typer.main.get_command(importlib.import_module("rioni.cli.app").app)(["cheat"], standalone_mode=False)
     # PERF: a fork that looks for garbage copies all of the memory.
     gc.disable()

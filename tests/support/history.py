@@ -123,7 +123,7 @@ class Author:
 
     def _client(self) -> str:
         network, host = self._random.randrange(4), self._random.randrange(256)
-        # What each means: `rioni.domain.events.client_text`.
+        # `rioni.domain.events.client_text` explains the parts.
         return f"10.0.{network}.{host}" + ("", " curl/8.5.0", "\nservices", " a b\nemployees")[host % 4]
 
     def commands(self) -> Iterator[Command]:

@@ -141,7 +141,7 @@ class ArchiveUnderTest:
         catalog = load_catalog("rioni", type="sql", uri=self.catalog or f"sqlite:///{self.to}/catalog.db", **options)
         namespace = "rioni" if kind == "events" else f"rioni_{kind}"
         listed = catalog.list_tables(namespace) if catalog.namespace_exists(namespace) else []
-        # Of event types with similar names, one has the plain name.
+        # One of several event types with similar names has the plain name.
         tables = [table for each in listed if (table := catalog.load_table(each)).properties[EVENT_TYPE] == name]
         return tables[0].scan().to_arrow() if tables else pa.table({})
 

@@ -68,9 +68,9 @@ def admins(session: Session, *, as_of: AsOf = None) -> None:
 def set_admins(
     session: Session,
     *,
-    admin: Annotated[list[str], typer.Option(help=f"Who administers, {ATTRIBUTE}.")] = [],  # noqa: B006
-    reader: Annotated[list[str], typer.Option(help=f"Who reads, {ATTRIBUTE}.")] = [],  # noqa: B006
-    writer: Annotated[list[str], typer.Option(help=f"Who writes, {ATTRIBUTE}.")] = [],  # noqa: B006
+    admin: Annotated[list[str], typer.Option(help=f"Administrator, {ATTRIBUTE}.")] = [],  # noqa: B006
+    reader: Annotated[list[str], typer.Option(help=f"Reader, {ATTRIBUTE}.")] = [],  # noqa: B006
+    writer: Annotated[list[str], typer.Option(help=f"Writer, {ATTRIBUTE}.")] = [],  # noqa: B006
     yes: Yes = False,
 ) -> None:
     """Replace the lists that are given; the others stay, and so does the administrator of the configuration."""
@@ -193,7 +193,7 @@ def _blocked(found: "Blacklist") -> list[dict[str, str]]:
 
 # --- Commands for the storages of a broker ---
 
-storages_app = typer.Typer(name="storages", no_args_is_help=True, help="Where events are kept.")
+storages_app = typer.Typer(name="storages", no_args_is_help=True, help="Storages of events.")
 
 StorageId = Annotated[str, typer.Argument(help="Id of the storage.", autocompletion=completions.storages)]
 
@@ -228,7 +228,7 @@ def create(
     session: Session,
     storage: Annotated[str, typer.Argument(help="Id of the new storage.")],
     *,
-    kind: Annotated[Literal["embedded", "kafka"], typer.Option("--type", help="Of the storage.")] = "embedded",
+    kind: Annotated[Literal["embedded", "kafka"], typer.Option("--type", help="Type of the storage.")] = "embedded",
     bootstrap_servers: Annotated[str | None, typer.Option(help="Kafka: addresses, with commas between them.")] = None,
     topic_prefix: Annotated[str | None, typer.Option(help="Kafka: what names of topics begin with.")] = None,
     replication_factor: Annotated[int | None, typer.Option(help="Kafka: copies of each partition.", min=1)] = None,

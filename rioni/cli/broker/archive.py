@@ -30,7 +30,7 @@ def archive(
     *,
     to: Annotated[str, typer.Option(help="Folder, or bucket of an S3-compatible service: s3://bucket/prefix.")],
     format_: Annotated[
-        Literal["parquet", "delta", "iceberg"], typer.Option("--format", help="Of the tables.")
+        Literal["parquet", "delta", "iceberg"], typer.Option("--format", help="Format of the tables.")
     ] = "parquet",
     event_type: Annotated[
         list[str] | None,

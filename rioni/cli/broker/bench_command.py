@@ -88,7 +88,7 @@ def bench_consume(
     connections: Annotated[int, typer.Option(min=1, max=1_000, help="Streams of the subscription.")] = 1,
     batch: Annotated[int, typer.Option(min=1, max=100_000, help="Events in one batch at most.")] = 500,
     window: Annotated[int, typer.Option(min=1, help="Events of a stream that may be uncommitted.")] = 50_000,
-    read_from: Annotated[ReadFrom, typer.Option(help="Where the new subscription begins.")] = ReadFrom.BEGIN,
+    read_from: Annotated[ReadFrom, typer.Option(help="Start position of the new subscription.")] = ReadFrom.BEGIN,
     seconds: Seconds = 10,
     events: Annotated[int | None, typer.Option(min=1, help="End after so many events.")] = None,
 ) -> None:

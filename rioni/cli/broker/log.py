@@ -44,7 +44,7 @@ def list_changes(
     resource: Annotated[
         str | None,
         typer.Option(
-            help="What was changed, such as `event-type:order.created`.", autocompletion=completions.resources
+            help="The changed resource, such as `event-type:order.created`.", autocompletion=completions.resources
         ),
     ] = None,
     kind: Annotated[str | None, typer.Option(help="`event-type`, or more exactly `event-type.created`.")] = None,
@@ -185,7 +185,7 @@ def inclusion(
     session: Session,
     position: Position,
     *,
-    size: Annotated[int | None, typer.Option(help="Of the log when it had so many entries.", min=1)] = None,
+    size: Annotated[int | None, typer.Option(help="Number of entries that the log had.", min=1)] = None,
 ) -> None:
     """Show the proof that an entry is in the log: hashes in the order of RFC 9162."""
     session.output.item(session.client.log.inclusion(position, size=size))

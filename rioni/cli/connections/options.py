@@ -28,7 +28,7 @@ SubscriptionId = Annotated[
         autocompletion=completions.subscriptions,
     ),
 ]
-Category = Annotated[Literal["business", "data", "undefined"] | None, typer.Option(help="Of the events.")]
+Category = Annotated[Literal["business", "data", "undefined"] | None, typer.Option(help="Category of the events.")]
 CleanupPolicy = Annotated[
     Literal["delete", "compact", "compact_and_delete"] | None, typer.Option(help="How old events are removed.")
 ]
@@ -36,7 +36,7 @@ UnusedDays = Annotated[int | None, typer.Option(help="Only those that nobody use
 AsOf = Annotated[
     str | None,
     typer.Option(
-        help="As it was then: a position of the log, an RFC 3339 time, or a day in UTC.",
+        help="Show the state at a position of the log, an RFC 3339 time, or a day in UTC.",
         metavar="MOMENT",
         parser=lambda text: str(moment(text)),
     ),

@@ -32,7 +32,7 @@ DefinitionFile = Annotated[
     typer.Option(help="A definition in YAML or JSON; - is standard input. Options replace members of it."),
 ]
 Attributes = Annotated[
-    list[str], typer.Option(help="Who may do this, such as `service:shop`; may be repeated.", metavar="TYPE:VALUE")
+    list[str], typer.Option(help="Subject, such as `service:shop`; may be repeated.", metavar="TYPE:VALUE")
 ]
 Labels = Annotated[list[str], typer.Option(help="A label; may be repeated.", metavar="KEY=VALUE")]
 Annotations = Annotated[list[str], typer.Option(help="An annotation; may be repeated.", metavar="KEY=VALUE")]

@@ -50,7 +50,7 @@ def doctor(
         float, typer.Option(help="Between two looks at what changes.", min=0.01, max=60, metavar="SECONDS")
     ] = 3.0,
     deadline: Annotated[
-        float, typer.Option(help="What has not answered by then is left out.", min=1, max=600, metavar="SECONDS")
+        float, typer.Option(help="Deadline for the facts that checks need.", min=1, max=600, metavar="SECONDS")
     ] = 25.0,
     bundle: Annotated[
         Path | None, typer.Option(help="Pack what was found into this file: known facts only.", metavar="FILE")

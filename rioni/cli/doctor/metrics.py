@@ -88,7 +88,7 @@ REQUESTS_MIN = 100
 OLDEST_S = 30.0
 SLOW_RATIO = 0.01
 SERVER_ERROR_RATIO = 0.01
-_GUIDE = "docs/operating/monitoring.md#what-to-alert-on"
+_GUIDE = "docs/operating/monitoring.md#alerts"
 _HANGING = "docs/operating/monitoring.md#threads-that-hang"
 
 

@@ -33,7 +33,7 @@ def load_settings(file: Path | None, *, restoring: bool = False, **flags: object
     return settings
 
 
-Master = Annotated[str, typer.Option(help="Where Spark runs, as for spark-submit, or sc://host:port; by default here.")]
+Master = Annotated[str, typer.Option(help="Master of Spark, as for spark-submit, or sc://host:port; default: local.")]
 SparkConf = Annotated[
     list[str], typer.Option("--conf", help="A setting of Spark; may be repeated.", metavar="NAME=VALUE")
 ]

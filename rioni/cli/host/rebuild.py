@@ -55,7 +55,7 @@ def rebuild(
         typer.Option("--from-checkpoint", help="Continue those of --into, after checking that the log is unchanged."),
     ] = False,
     form: Annotated[
-        DifferenceFormat, typer.Option("--format", help="Of the differences; all of them but in a table.")
+        DifferenceFormat, typer.Option("--format", help="Format of the differences; a table shows only some of them.")
     ] = DifferenceFormat.TABLE,
     output: Annotated[Path | None, typer.Option(help="File for the differences.")] = None,
     master: Master = "",

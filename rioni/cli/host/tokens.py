@@ -28,9 +28,9 @@ SCOPES = (
 )
 def create(
     *,
-    uid: Annotated[str, typer.Option(help="Who shows the token; in the realm `services` the name of a service.")],
+    uid: Annotated[str, typer.Option(help="User of the token; in the realm `services` the name of a service.")],
     scope: Annotated[
-        list[str], typer.Option(help="What it is for, beside `uid`; may be repeated. Only mode `full` asks for more.")
+        list[str], typer.Option(help="Scope in addition to `uid`; may be repeated. Only mode `full` requires more.")
     ] = [],  # noqa: B006 - never changed
     realm: Annotated[str, typer.Option(help="In which the uid is unique.")] = "services",
     days: Annotated[

@@ -35,7 +35,7 @@ REASONS_MAX = 20
 Files = Annotated[list[str] | None, typer.Argument(help="Files, also `.gz`; without any, or for `-`, standard input.")]
 Format = Annotated[
     Literal["jsonl", "json", "csv", "tsv"] | None,
-    typer.Option("--format", help="Of the files; otherwise by the ending of the name. Without one, it is JSON."),
+    typer.Option("--format", help="Format of the files; default: by the ending of the name, else JSON."),
 ]
 Types = Annotated[
     str,

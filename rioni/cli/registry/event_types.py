@@ -86,7 +86,7 @@ def show(
     session: Session,
     event_type: EventTypeName,
     *,
-    yaml: Annotated[bool, typer.Option("--yaml", help="As a definition that `apply` and `edit` take.")] = False,
+    yaml: Annotated[bool, typer.Option("--yaml", help="Print a definition that `apply` and `edit` accept.")] = False,
     as_of: AsOf = None,
 ) -> None:
     """Show an [event type](reference/event-types.md) with its schema."""
@@ -128,7 +128,7 @@ def create(
     cleanup_policy: CleanupPolicy = None,
     retention_days: Annotated[float | None, typer.Option(help="How long events are kept.", min=0, max=DAYS_MAX)] = None,
     compatibility_mode: Annotated[str | None, typer.Option(help="`forward`, `compatible` or `none`.")] = None,
-    audience: Annotated[str | None, typer.Option(help="Who it is for, such as `company-internal`.")] = None,
+    audience: Annotated[str | None, typer.Option(help="Audience, such as `company-internal`.")] = None,
     admin: Attributes = [],  # noqa: B006 - never changed
     reader: Attributes = [],  # noqa: B006 - never changed
     writer: Attributes = [],  # noqa: B006 - never changed

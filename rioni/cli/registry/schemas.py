@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 app = typer.Typer(name="schemas", no_args_is_help=True, help="Versions of the schemas of event types.")
 
 SchemaFile = Annotated[Path, typer.Argument(help="File with the schema as JSON; - is standard input.", metavar="FILE")]
-Kind = Annotated[Literal["json_schema", "avro_schema"], typer.Option("--type", help="Of the schema.")]
+Kind = Annotated[Literal["json_schema", "avro_schema"], typer.Option("--type", help="Type of the schema.")]
 COLUMNS = {"version": "version", "created": "created_at", "type": "type", "schema": "schema"}
 
 
@@ -105,7 +105,7 @@ def _schema(file: Path, kind: str) -> "Schema":
 
 registry_app = typer.Typer(name="registry", no_args_is_help=True, help="Strategies, and Avro schemas of batches.")
 
-Batch = Annotated[Literal["batch.publishing", "batch.consumption"], typer.Argument(help="Which batches.")]
+Batch = Annotated[Literal["batch.publishing", "batch.consumption"], typer.Argument(help="Kind of batch.")]
 
 
 @registry_app.command("partition-strategies", epilog="Example: rioni registry partition-strategies")
@@ -154,7 +154,7 @@ def types(
         list[str], typer.Argument(help="Event types.", metavar="EVENT_TYPE...", autocompletion=completions.event_types)
     ],
     *,
-    style: Annotated[Literal["msgspec", "dataclass"], typer.Option(help="Of the classes.")] = "msgspec",
+    style: Annotated[Literal["msgspec", "dataclass"], typer.Option(help="Style of the classes.")] = "msgspec",
     formats: Annotated[
         bool, typer.Option(help="Whether texts with the format date-time, date or uuid get types of their own.")
     ] = True,

@@ -90,7 +90,7 @@ def show(
     session: Session,
     subscription: SubscriptionId,
     *,
-    yaml: Annotated[bool, typer.Option("--yaml", help="As a definition that `apply` takes.")] = False,
+    yaml: Annotated[bool, typer.Option("--yaml", help="Print a definition that `apply` accepts.")] = False,
     as_of: AsOf = None,
 ) -> None:
     """Show a subscription; `rioni subscriptions lag` shows how far it is."""
@@ -114,7 +114,7 @@ def create(
     owning_application: Annotated[str | None, typer.Option(help="Application that it belongs to.")] = None,
     event_type: Annotated[
         list[str],
-        typer.Option(help="What it reads; may be repeated.", autocompletion=completions.event_types),
+        typer.Option(help="Event type to read; may be repeated.", autocompletion=completions.event_types),
     ] = [],  # noqa: B006 - never changed
     consumer_group: Annotated[str | None, typer.Option(help="Tells apart those of one application.")] = None,
     read_from: Annotated[str | None, typer.Option(help="`begin` or `end`.")] = None,
@@ -127,7 +127,9 @@ def create(
     ] = None,
     unprocessable: Annotated[
         str | None,
-        typer.Option(help="What happens to it then: `skip` it, or `keep` it as a dead letter.", metavar="skip|keep"),
+        typer.Option(
+            help="Action after the last attempt: `skip` the event, or `keep` it as a dead letter.", metavar="skip|keep"
+        ),
     ] = None,
     admin: Attributes = [],  # noqa: B006 - never changed
     reader: Attributes = [],  # noqa: B006 - never changed

@@ -52,7 +52,7 @@ class Connection:
         except TimeoutError:
             raise httpx.WriteTimeout("the server does not read") from None
         except OSError:
-            # What went wrong comes to light when the answer is received.
+            # Receiving the answer shows the error.
             pass
 
     def receive(self, timeout_s: float | None) -> h11.Event:

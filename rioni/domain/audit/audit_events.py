@@ -129,7 +129,7 @@ def _states(  # noqa: PLR0911 - one for each kind
         case DeadLettersRedriven(wanted=wanted, forced=forced, redriven=redriven):
             return event.id, None, _json({"filter": wanted, "forced": forced, "redriven": redriven})
         case StorageCreated() | StorageMoved() | StorageDeleted():
-            # As the API shows them: older logs may hold more.
+            # The API shows them in this way: older logs may hold more.
             before, after = (
                 None if text is None else _json(shown(msgspec.json.decode(text, type=StorageEntry)))
                 for text in (change.before, change.after)

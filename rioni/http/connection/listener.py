@@ -121,7 +121,7 @@ class BalancedServer(StreamServer):
         """Accept a connection, unless it is left to another worker."""
         if self._leaves():
             self.stop_accepting()
-            # As the base class does after an error.
+            # The base class does the same after an error.
             self._timer = self.loop.timer(LOOK_EVERY_S)
             self._timer.start(self._start_accepting_if_started)  # type: ignore[attr-defined,call-arg]
             return None

@@ -249,7 +249,7 @@ class Delivery:
     def _renumber(self, refused: ProduceBatch, group: Sequence[ProduceBatch]) -> None:
         """Prevent duplicates after a rejection makes a producer renumber its messages."""
         producer = refused.producer
-        # The same topic, if it is closed, rejects resent messages.
+        # If the same topic is closed, it rejects resent messages.
         others = [
             each for each in group if each.under_way and each.producer is producer and each.topic != refused.topic
         ]

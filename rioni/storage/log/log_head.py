@@ -160,8 +160,8 @@ class SqliteHead:
     def __init__(self, engine: Engine, newest_format: int) -> None:
         self._path = engine.url.database or ""
         self._newest_format = newest_format
-        # As many connections as concurrent threads: with a shared one, a thread would see the database state that
-        # another one has begun to read.
+        # There are as many connections as concurrent threads: with a shared one, a thread would see the state of the
+        # database that another one has begun to read.
         self._free: deque[sqlite3.Connection] = deque()
         self._mark: mmap.mmap | None = None
         """The change mark: a random number in a file that all processes share, replaced after each commit."""

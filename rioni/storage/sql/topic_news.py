@@ -60,7 +60,7 @@ class PostgresTopicNews:
         except self._errors as ex:
             self.close()
             unavailable = Unavailable("PostgreSQL does not tell what other nodes append to.")
-            # As in `translate_errors`: only the operator may see hosts and roles.
+            # Only the operator may see hosts and roles, see `translate_errors`.
             unavailable.add_note(str(ex))
             raise unavailable from ex
         return found if connected and ALL not in found else None

@@ -7,7 +7,7 @@ def test_each_command_says_where_its_answer_comes_from(rioni, broker, data):
     remote = f"From the broker at {broker.url} (RIONI_URL); `rioni audit` reads the data on this host.\n"
     for command in ("list", "denials"):
         code, out, err = rioni("audit", command)
-        # Who was refused nothing is told so as well.
+        # Without refusals, the command reports that there are none.
         assert (code, err) in [(0, remote), (0, f"{remote}There are none.\n")]
         assert bool(out) != ("none" in err)
         assert rioni("audit", command, "--json")[::2] == (0, "")

@@ -141,7 +141,7 @@ def test_all_problems_are_reported_together_and_nothing_is_changed(rioni, client
 
 
 def test_what_was_interrupted_can_be_repeated(rioni, client, name, files):
-    # What depends on settings of the broker is only known when it is tried.
+    # The result depends on settings of the broker: only an attempt shows it.
     refused = PAID.replace("labels", "").replace("NAME.paid", "NAME.refused") + "options: {retention_time: 1}\n"
     files(a=PAID, b=refused, c=PAID.replace("NAME.paid", "NAME.third"))
     code, out, err = rioni("event-types", "apply", "d", "--yes")
@@ -303,7 +303,7 @@ def test_definitions_are_checked_without_a_broker(run, name, files, monkeypatch,
     (problem,) = lines(out)
     assert said.replace("NAME", name) in problem["problem"]
     assert problem["file"] == "d/a.yaml"
-    # As new ones they may be anything that is valid.
+    # New event types may have any valid values.
     assert run("event-types", "check", "d")[0] == (0 if case == "a change" else 1)
 
 

@@ -204,7 +204,7 @@ def test_a_definition_that_is_a_link_out_of_the_folder_is_a_problem():
     write(secret_DOT_yaml="name: secret", d__a_DOT_yaml="name: a")
     Path("d/b.yaml").symlink_to("../secret.yaml")
     assert problems_of("d") == ["d/b.yaml:1: d/b.yaml is outside of the folder d; name a folder that has both"]
-    # Who names the link itself wants what it leads to.
+    # A link that the user names is followed.
     assert names("d/b.yaml") == ["secret"]
 
 

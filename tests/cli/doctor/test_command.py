@@ -69,7 +69,7 @@ def test_everything_is_found_in_a_sick_broker(doctor, sick):
     assert code == 1
     expected = {name for name, check in all_checks().items() if check.group in OVER_HTTP}
     found = of_status(results)
-    # What the connection or the host of the broker would have to be like.
+    # Checks of the connection or of the host of the broker.
     others = {"reachable", "response-time", "unencrypted", "token", "tls-certificate"}
     assert expected - found["error"] - found["warning"] == others
     assert "timeline 2 of order" in results["timelines"]["findings"][0]["text"]

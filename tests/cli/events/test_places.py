@@ -50,7 +50,7 @@ def test_a_place_by_time_is_before_the_first_event_that_was_stored_then_or_later
         ends(reader.locator, bounds, Selection()),
     )
     times = sorted({time_of(entry.event) for part in whole for entry in entries(reader.read(part))})
-    # What was received at a time was stored a moment later: the times asked for are those of the other server.
+    # Events are stored a moment after they were received: the requested times are those of the other server.
     for time in [*times, times[0] - timedelta(hours=1), times[-1] + timedelta(milliseconds=1)]:
         expected = {name: TimelinePosition(1, -1) for name in bounds}
         for part in whole:

@@ -125,7 +125,7 @@ def nowhere():
 
 @pytest.fixture
 def command(run, tmp_path, monkeypatch):
-    # What is refused now and then would be asked for again for seconds.
+    # Requests that fail would be repeated for seconds.
     monkeypatch.setattr(session, "ATTEMPTS", 1)
     monkeypatch.setenv("EDITOR", "true")
     for name, text in FILES.items():

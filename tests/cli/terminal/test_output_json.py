@@ -116,7 +116,7 @@ def test_what_json_prints_is_pinned(run, new_broker):
         assert code == (name in FOUND), err
         assert all(json.loads(line) is not None for line in out.splitlines())
         if name == "audit-list":
-            # What the broker records by itself may come before or after.
+            # Entries that the broker records by itself may come before or after.
             out = re.sub(r'"position":\d+', '"position":N', out)
         wrong += differences(name, out, version=__version__ if name == "monitoring-version" else "(none)")
     assert not wrong

@@ -48,7 +48,7 @@ NAMESPACES = [
     "jobs", "rebuilds", "monitoring",
 ]  # fmt: skip
 ONLY_FOR_OTHERS = {
-    # The same as PUT, for clients that can't send it.
+    # Equal to PUT, for clients that can't send it.
     ("POST", "/event-types/{name}/partition-count"),
 }
 

@@ -201,7 +201,7 @@ def test_answers_are_read_as_they_come(run, answer, body, method, reused, split)
             response = await peer.ask(method, content=b"{}" if method == "POST" else None)
             assert (response.content, response.http_version) == (body, answer[:8].decode())
             peer.check_unused()
-            # What follows an answer may come late; a connection that is used before can't be known to be unusable.
+            # Bytes after an answer may come late: until then, nothing shows that the connection is unusable.
             await peer.server.answered.get()
         assert len(peer.server.requests) == 2
         assert peer.server.accepted == (1 if reused else 2)

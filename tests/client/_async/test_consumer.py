@@ -161,7 +161,7 @@ def test_a_stream_that_ends_is_followed_by_the_next(client, subscription):
         assert next(numbers).data["number"] == 0
         (stats,) = client.subscriptions.stats(created.id)
         client.subscriptions.close_stream(created.id, stats.partitions[0].stream_id)
-        # What was not committed is delivered again.
+        # Uncommitted events are delivered again.
         assert {next(numbers).data["number"] for _ in range(2)} == {0, 1}
     assert left(client, created) == 0
 

@@ -116,7 +116,7 @@ class Walk:
 
     def come_back(self):
         for name, partition in self.partitions.items():
-            # Where there are gaps, a stream can't tell that it gets events again while it has not handled them.
+            # With gaps, a stream can't recognise events that it gets again before it has handled them.
             if partition.owner != self.stream and (self.dense or name not in self.left):
                 partition.assign(self.stream)
 
@@ -132,7 +132,7 @@ class Walk:
                 assert not item.dropped
                 self.in_hand.append([item, item.handled])
                 return
-            # Of a partition, assignment and revocation come in turns.
+            # Assignments and revocations of a partition alternate.
             assert (partition in self.assigned) == isinstance(item, Revoked)
             self.assigned ^= {partition}
             self.state.release(item)

@@ -103,7 +103,7 @@ def test_the_number_of_partitions_is_limited(broker, count, detail):
 def test_repartitioning_during_a_switch_is_a_conflict(broker):
     """Reference timelines#count-checks."""
     broker.start_switch(NAME)
-    with pytest.raises(Unavailable, match=f"Event type {NAME} is currently in maintenance, please repeat request"):
+    with pytest.raises(Unavailable, match=f"Event type {NAME} is currently in maintenance"):
         broker.do(repartition(2))
 
 

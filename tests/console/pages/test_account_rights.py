@@ -158,7 +158,7 @@ def test_what_is_enabled_works(guarded, guest, names, shown, token):
     fresh = _fresh(guarded, token)
     guest.log_in(token)
     wanted = {(path, action): address for path, address, _, action, _ in shown[token] if (path, action) in MAY[token]}
-    # What deletes comes last.
+    # Deletions come last.
     for (path, action), address in sorted(wanted.items(), key=lambda each: each[0][1] == "delete"):
         here = f"/console{address.format(**names | fresh)}"
         fields = next((form.fields for form in guest.forms(here) if action in form.actions), {})

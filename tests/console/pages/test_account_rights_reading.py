@@ -119,5 +119,5 @@ def test_pages_show_what_the_api_shows_to_that_user(guarded, guest, secret, toke
                 page = guest.get(str(url)).json()
                 data = page.get(member, page)
                 is_shown = "problem" not in data and "problem" not in page
-                # Of the past some pages show nothing, to nobody.
+                # Some pages show nothing of the past to anybody.
                 assert is_shown != refused or data == {"items": []}, (address, member, params)

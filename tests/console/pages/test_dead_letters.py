@@ -84,7 +84,7 @@ def test_the_address_selects_what_is_listed_previewed_and_redriven(visitor, lett
         assert sorted(each["event"]["order"] for each in data["dead_letters"]["items"]) == offsets, query
         assert data["preview"]["redriven"] == redriven, query
     nothing = visitor.get(f"{letters.path}&preview=yes&partition=1").text
-    assert "there is no partition 1; there are 0 to 0" in nothing
+    assert "there is no partition 1" in nothing
     assert 'name="partition"' in nothing
     page = redrive(visitor, letters, "&reason=another").text
     assert "2 published again, 0 had been before, 0 without an event type." in page

@@ -101,7 +101,7 @@ def test_what_is_no_json_is_said_with_its_line(visitor):
 
 
 def test_a_schema_of_several_lines_is_stored_as_it_was_typed(visitor, api):
-    # As browsers send the ends of lines, if scripts do not.
+    # Browsers send such line ends, unless scripts do.
     typed = '{\r\n  "title": "a"\r\n}'
     form = VALID | {
         "name": "console.lines",

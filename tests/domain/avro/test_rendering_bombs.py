@@ -37,7 +37,7 @@ refuse(parse_event_schema, json.dumps(record(("a", {{"type": "array", "items": "
 refuse(parse_event_schema, '{{"type":"array","items":' * 100_000)
 refuse(parse_event_schema, "[" * 250_000)
 
-# What the schema lets in: counts, lengths and nesting beyond what there is.
+# Counts, lengths and nesting that the schema permits but the data lack.
 def long(number):
     number = (number << 1) ^ (number >> 63)
     out = bytearray()

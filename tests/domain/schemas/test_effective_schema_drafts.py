@@ -95,7 +95,7 @@ def test_a_keyword_is_checked_in_the_drafts_that_have_it(keywords, value, since,
 
 
 CHANGES = [
-    # What the schema says in draft 7, and in draft 4, and an event that only the first one takes.
+    # A schema in draft 7, the same in draft 4, and an event that only the first one accepts.
     ({"properties": {"a": {"type": "integer"}}}, {"a": 1.0}),
     ({"properties": {"a": {"type": ["integer", "null"]}}}, {"a": 1.0}),
     ({"properties": {"a": {"type": "integer", "enum": [1, 2]}}}, {"a": 1.0}),

@@ -53,5 +53,5 @@ def test_no_more_than_the_limit_is_read_in_any_second(limit: int, appended: list
         read = sum(counts) - sum(left_out.values())
         reads.append(read)
     frames = round(1 / FRAME_S)
-    # What was not used up comes on top.
+    # Unused reads are added.
     assert all(sum(reads[first : first + frames]) <= 2 * limit for first in range(len(reads)))

@@ -37,7 +37,7 @@ def test_an_id_of_many_partitions_keeps_the_newest_cursors():
         ("application/json, text/event-stream", True),
         ("application/x-json-stream;q=0.5, text/event-stream;q=0.9", True),
         ("application/x-json-stream;q=0, text/event-stream", True),
-        # As the Java client of openapi-generator does.
+        # The Java client of openapi-generator sends this.
         ("application/x-json-stream, application/avro-binary; framing=length, text/event-stream", False),
         ("text/event-stream, application/x-json-stream", False),
         ("text/event-stream;q=0.5, application/x-json-stream", False),

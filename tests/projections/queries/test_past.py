@@ -151,7 +151,7 @@ def test_the_past_at_any_position_is_a_replay_of_the_log_up_to_there(commands):
 @settings(max_examples=10)
 @given(histories(COMMANDS_MAX))
 def test_without_the_right_to_the_past_what_was_deleted_is_left_out_also_where_its_name_is_used_again(commands):
-    """Reference audit#as-of."""
+    """Reference audit#past-states."""
     log = list(entries(commands))
     with database() as full:
         append(full, log)

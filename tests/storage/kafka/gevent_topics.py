@@ -80,7 +80,7 @@ def main(servers: str, folder: Path) -> None:
     index, signals = open_index(f"sqlite:///{folder / 'names.db'}", "storage"), EmbeddedSignals(folder)
     store = KafkaEventStore(connection, index, clock=SystemClock(), signals=signals)
     threads, pool = Threads(store), gevent.get_hub().threadpool
-    # As in the server: no offloaded call runs on the hub's thread.
+    # No offloaded call runs on the hub's thread, which is also true of the server.
     tasks = [pool.spawn(threads.run, number) for number in range(len(threads.calls))]
     while not all(task.ready() for task in tasks):
         gevent.sleep(0.1)

@@ -90,7 +90,7 @@ def test_partitions_started_together_continue_with_one_consumer_each(
         return consumer(settings)
 
     monkeypatch.setattr(backfill_readers, "Consumer", counted)
-    # As many messages as a fetch returns when there are many more than here.
+    # The number of messages that a fetch returns if there are many more than here.
     monkeypatch.setattr(backfill_readers, "MESSAGES_MAX", 20)
     late, left, reads = open_store(cache_memory=CacheMemory(cache_bytes_max)), dict.fromkeys(range(PARTITIONS), 0), 0
     while left:

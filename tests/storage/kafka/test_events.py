@@ -63,7 +63,7 @@ def test_appends_of_another_process_wake_readers(store, other_store, signals):
     assert store.newest(TOPIC) == [-1]
     watch = signals.watch([f"topic:{TOPIC}"])
     for count in range(3):
-        # As another node would, it sends no notification to this one.
+        # It sends no notification to this node, like another node.
         other_store._notify = lambda _topic: None
         other_store.append(TOPIC, {0: events(count)})
         while store.newest(TOPIC) != [count]:

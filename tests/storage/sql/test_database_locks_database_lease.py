@@ -131,7 +131,7 @@ def test_a_lost_lock_is_noticed_though_the_server_can_not_be_reached(url, proces
 
 def test_a_process_that_lost_the_lease_names_the_new_holder_and_gets_it_back_afterwards(url, process):
     held = process(url, ONE).acquire(0)
-    # As if its own thread were late: the result is the same.
+    # If its own thread is late, the result is the same.
     other = process(url, OTHER)
     while not _acquired(other):
         end_sessions(url)

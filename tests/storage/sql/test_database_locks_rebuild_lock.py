@@ -23,7 +23,7 @@ def test_a_second_rebuild_is_rejected_until_the_first_has_ended(engine, other):
         with rebuild_lock(engine) as check:
             check()
             for _ in range(3):
-                with pytest.raises(Conflict, match="Another rebuild of this database is running"), rebuild_lock(other):
+                with pytest.raises(Conflict, match="Another rebuild"), rebuild_lock(other):
                     pass
             check()
 

@@ -88,7 +88,7 @@ def test_every_changed_column_is_found(original, tmp_path):
     for row in partitions:
         for name, value in zip(names, row, strict=True):
             if name in {"compacted", "topic", "anchored_first", "anchored_next"} or (name == "foot" and not value):
-                # What only the broker uses, the name by which it is found, and a hash before the first chunk.
+                # Data that only the broker uses, the name by which it is found, and a hash before the first chunk.
                 continue
             query = f"UPDATE partitions SET {name} = ? WHERE id = ?"
             assert found(original, tmp_path, lambda c, q=query, v=value, r=row: c.execute(q, (mutated(v), r[0]))), name

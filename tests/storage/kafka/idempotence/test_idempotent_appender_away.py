@@ -101,7 +101,7 @@ def test_only_what_kafka_may_have_stored_waits_and_is_known_as_soon_as_kafka_ans
         kafka.start()
     # Other processes find the batch in Kafka, without a word of the one that sent it.
     wait_until(lambda: append(other, 1))
-    # What Kafka refuses late, while it starts, might have been stored by an earlier attempt: time alone tells.
+    # An earlier attempt might have stored a record that Kafka refuses while it starts: only time decides.
     for number in (2, 3):
         wait_until(lambda number=number: append(store, number) or clock.advance(SETTLED_MS + 1))
     assert all(append(each, number) for each in (store, other) for number in range(4))

@@ -19,10 +19,10 @@ import orjson
 from pyspark.sql import SparkSession
 
 from benchmarks.over_http import served
-from rioni.lake.broker import Broker
+from rioni.client import Client
+from rioni.client.ranges import Range, Reader
 from rioni.projections.bulk import spark_session
 from rioni.spark import register
-from rioni.tools.load_client import Server
 
 
 NAME = "order.created"
@@ -111,14 +111,14 @@ def _post(url: str, body: object) -> None:
 
 
 def _read(url: str, count: int, decode: Callable[[bytes], object]) -> None:
-    broker, read = Broker(Server(url)), 0
-    created_at = broker.event_type(NAME).identity
-    for partition in broker.partitions(NAME):
-        there = partition.newest.position - partition.before_oldest.position
-        with broker.stream(NAME, created_at, partition.name, partition.before_oldest, there) as batches:
-            for batch in batches:
-                read += len(batch.events)
-                for event in batch.events:
+    read = 0
+    with Client(url) as client:
+        reader = Reader(client, NAME)
+        for partition, bounds in reader.locator.bounds().items():
+            there = reader.locator.distance(partition, bounds.before_oldest, bounds.newest)
+            for piece in reader.read(Range(partition, bounds.before_oldest, bounds.newest, there)):
+                read += len(piece.events)
+                for event in piece.events:
                     decode(memoryview(event))
     assert read == count, read
 

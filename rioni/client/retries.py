@@ -2,6 +2,8 @@
 
 import logging
 import random
+import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
@@ -155,3 +157,54 @@ def retry_after_s(header: str | None) -> float | None:
         return max((parsedate_to_datetime(header) - datetime.now(UTC)).total_seconds(), 0.0)
     except (TypeError, ValueError):
         return None
+
+
+# --- Retries when a stream breaks: with growing pauses, and not for ever ---
+
+FAILURES_SILENT = 3
+"""The number of failures in a row after which people are informed, once."""
+
+
+class Patience:
+    """Counts failures in a row.
+
+    Args:
+        sleep: waits a number of seconds, and may raise to end the reading.
+        note: informs people of the reason for the delay.
+        retry_s: seconds without progress for which it is tried again.
+        now_s: the time, from any moment on.
+    """
+
+    def __init__(
+        self,
+        sleep: Callable[[float], object] = time.sleep,
+        note: Callable[[str], object] = lambda _: None,
+        retry_s: float = RETRY_S,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._sleep, self._note, self._retry_s, self._now_s = sleep, note, retry_s, now_s
+        self._failures, self._since_s = 0, 0.0
+
+    def succeeded(self) -> None:
+        """There was progress."""
+        self._failures = 0
+
+    def failed(self, ex: ClientError | None = None) -> None:
+        """Wait before the next attempt.
+
+        Args:
+            ex: why it failed; None if the broker ended a stream without a reason.
+
+        Raises:
+            ClientError: this error, if no further attempt would help, or there was no progress for `retry_s`.
+        """
+        now_s = self._now_s()
+        if not self._failures:
+            self._since_s = now_s
+        self._failures += 1
+        if ex is not None and (not may_help(ex, again=True) or now_s >= self._since_s + self._retry_s):
+            raise ex
+        if ex is not None and self._failures == FAILURES_SILENT:
+            self._note(f"{ex}. Trying again ...")
+        asked_s = getattr(ex, "retry_after_s", None) or 0.0
+        self._sleep(max(backoff_s(self._failures, 1.0), min(asked_s, RETRY_AFTER_MAX_S)))

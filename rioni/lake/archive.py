@@ -5,17 +5,14 @@ import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from rioni.client import ConnectionFailed
+from rioni.client import Client, ClientError, ConnectionFailed
 from rioni.config.logs import FailureLog
 from rioni.domain.errors import Invalid, RioniError
 from rioni.domain.event_types.rules import NAME_CHARACTERS_MAX, is_event_type_name
-from rioni.domain.system.jobs import ARCHIVE
-from rioni.lake.broker import Broker
 from rioni.lake.event_type_archive import ArchiveMetrics, EventTypeArchive, Limits, Outcome
 from rioni.lake.location import Location
+from rioni.lake.reader import event_type, marked_event_types
 from rioni.lake.table import Lake
-from rioni.tools.api_client import RequestFailed
-from rioni.tools.job_reporter import JobReporter
 
 
 FORMATS = ("parquet", "delta", "iceberg")
@@ -63,30 +60,32 @@ class Archive:
 
     def __init__(
         self,
-        broker: Broker,
+        client: Client,
         lake: Lake,
         event_types: Sequence[str],
         limits: Limits,
         metrics: ArchiveMetrics,
         *,
         keeps_json: bool = False,
-        job: JobReporter | None = None,
+        progress: Callable[[str, int, int], object] = lambda *_: None,
+        note: Callable[[str], object] = lambda _: None,
     ) -> None:
         """Prepare to archive.
 
         Args:
-            broker: where events come from.
+            client: of the broker that events come from.
             lake: where they go.
             event_types: their names; none for those whose annotations ask for it.
             limits: when events are committed.
             metrics: of this process.
             keeps_json: whether tables have the JSON of each event, too.
-            job: is informed of the progress.
+            progress: reports a phase, how much of it is done, and how much there is to do.
+            note: reports the result so far.
         """
-        self._broker, self._lake, self._limits, self._metrics = broker, lake, limits, metrics
+        self._client, self._lake, self._limits, self._metrics = client, lake, limits, metrics
         self._wanted, self._keeps_json = event_types, keeps_json
         self._archives: dict[str, EventTypeArchive] = {}
-        self._job = job or JobReporter(lambda *_: None, ARCHIVE, "-")
+        self._progress, self._note = progress, note
         # An outage of the broker, the catalog or the disk is a few lines, however often it is tried again.
         self._failures = FailureLog(_Lines())
 
@@ -94,20 +93,20 @@ class Archive:
         """Check that there is something to archive, before anybody learns of a job.
 
         Raises:
-            RioniError: why the first of the named event types can't be archived, where none of them can.
+            ClientError: why the first of the named event types can't be archived, where none of them can.
         """
         problems = []
         for name in self._wanted:
             try:
-                self._broker.event_type(name)
-            except RioniError as ex:
+                event_type(self._client, name)
+            except ClientError as ex:
                 problems.append(ex)
             else:
                 return
         if problems:
             raise problems[0]
 
-    def archive(self, is_stopped: Callable[[], bool]) -> tuple[dict[str, Outcome], dict[str, RioniError]]:
+    def archive(self, is_stopped: Callable[[], bool]) -> tuple[dict[str, Outcome], dict[str, Exception]]:
         """Archive the events that the broker holds now; blocks until then.
 
         Args:
@@ -117,38 +116,38 @@ class Archive:
             The results, and the failures, by event type.
 
         Raises:
-            Unavailable: the broker does not list its event types.
+            ClientError: the broker does not list its event types.
         """
-        names = self._wanted or self._broker.marked_event_types()
+        names = self._wanted or marked_event_types(self._client)
         done: dict[str, Outcome] = {}
-        failed: dict[str, RioniError] = {}
-        away: RequestFailed | None = None
+        failed: dict[str, Exception] = {}
+        away: ConnectionFailed | None = None
         for name in names:
             if is_stopped():
                 break
             if name not in self._archives:
                 self._archives[name] = EventTypeArchive(
-                    self._broker, self._lake, name, self._limits, self._metrics, keeps_json=self._keeps_json
+                    self._client, self._lake, name, self._limits, self._metrics, keeps_json=self._keeps_json
                 )
             try:
                 if away is not None:
                     # A round waits for an outage of the broker once, not once for each event type.
                     raise away
-                done[name] = self._archives[name].archive(is_stopped, partial(self._job.progress, name))
+                done[name] = self._archives[name].archive(is_stopped, partial(self._progress, name))
                 self._failures.succeeded(_not_archived(name))
-            except RioniError as ex:
-                if isinstance(ex, RequestFailed) and isinstance(ex.error, ConnectionFailed) and not ex.error.sent:
+            except (RioniError, ClientError) as ex:
+                if isinstance(ex, ConnectionFailed) and not ex.sent:
                     away = ex
                 shown = _shown(name)
                 failed[shown] = ex
                 self._metrics.errors.labels(shown).inc()
                 self._failures.failed(_not_archived(name), ex)
-        self._job.progress("event types", len(done), len(names))
+        self._progress("event types", len(done), len(names))
         problems = "".join(
             f"; {name}: {each.lost:,} events LOST to retention" for name, each in done.items() if each.lost
         )
         problems += "".join(f"; {name} failed: {ex}" for name, ex in failed.items())
-        self._job.note(f"{self._archived():,} events archived{problems}")
+        self._note(f"{self._archived():,} events archived{problems}")
         return done, failed
 
     def run(self, every_s: float, stopped: threading.Event) -> None:
@@ -158,10 +157,10 @@ class Archive:
                 done, failed = self.archive(stopped.is_set)
                 self._failures.succeeded(_NOTHING)
                 if not stopped.is_set():
-                    self._job.progress("wait for new events", len(done), len(done) + len(failed))
-            except RioniError as ex:
+                    self._progress("wait for new events", len(done), len(done) + len(failed))
+            except (RioniError, ClientError) as ex:
                 self._failures.failed(_NOTHING, ex)
-                self._job.note(f"{self._archived():,} events archived; the last round failed: {ex}")
+                self._note(f"{self._archived():,} events archived; the last round failed: {ex}")
             stopped.wait(every_s)
 
     def _archived(self) -> int:

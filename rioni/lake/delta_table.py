@@ -12,8 +12,8 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, TableNotFoundError
 
+from rioni.client.ranges import Place
 from rioni.domain.errors import Unavailable
-from rioni.domain.timelines.position import TimelinePosition
 from rioni.lake.location import Location, Secrets
 from rioni.lake.table import DAY, EVENTS, Progress, WriterConflict, keys_behind, plain_schema
 
@@ -81,7 +81,7 @@ class DeltaEvents:
                 self._table, rows, mode="append", schema_mode="merge", commit_properties=_commit(transactions)
             )
 
-    def keys_behind(self, places: Mapping[str, TimelinePosition]) -> set[tuple[str, str]]:
+    def keys_behind(self, places: Mapping[str, Place]) -> set[tuple[str, str]]:
         """The rows of a quarantine after some places."""
         if self._table is None:
             return set()
@@ -107,13 +107,13 @@ def _commit(transactions: list[Transaction]) -> CommitProperties:
     return CommitProperties(app_transactions=transactions, max_commit_retries=0)
 
 
-def _packed(place: TimelinePosition) -> int:
+def _packed(place: Place) -> int:
     assert place.position + 1 < 1 << POSITION_BITS
     return place.order << POSITION_BITS | place.position + 1
 
 
-def _unpacked(version: int) -> TimelinePosition:
-    return TimelinePosition(version >> POSITION_BITS, (version & (1 << POSITION_BITS) - 1) - 1)
+def _unpacked(version: int) -> Place:
+    return Place(version >> POSITION_BITS, (version & (1 << POSITION_BITS) - 1) - 1)
 
 
 @contextmanager

@@ -11,10 +11,11 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from rioni.client import Client, EventType
+from rioni.client.ranges import check_identity
 from rioni.domain.errors import Conflict
-from rioni.lake.broker import ArchivedEventType, Broker
 from rioni.lake.columns import CORRUPT, DOC, event_schema, evolve, marked
-from rioni.lake.reader import Buffer, Read
+from rioni.lake.reader import Buffer, Read, created_at_ms, schema_versions
 from rioni.lake.rows import misfit, record_batch
 from rioni.lake.table import DAY, EVENTS, QUARANTINE, Lake, Progress, plain_schema
 
@@ -133,12 +134,12 @@ QUARANTINE_COLUMNS = pa.schema(
 class EventTables:
     """The tables of an event type as they were when they were opened."""
 
-    def __init__(self, lake: Lake, broker: Broker, event_type: ArchivedEventType, *, keeps_json: bool) -> None:
+    def __init__(self, lake: Lake, client: Client, event_type: EventType, *, keeps_json: bool) -> None:
         """Open both tables.
 
         Args:
             lake: where they are.
-            broker: to be asked for schemas.
+            client: of the broker, to ask for schemas.
             event_type: whose tables.
             keeps_json: whether to add the JSON of each event.
 
@@ -146,12 +147,13 @@ class EventTables:
             Conflict: they are of another event type that had the same name.
             Unavailable: the lake can't be read.
         """
-        self._broker, self._event_type, self._keeps_json = broker, event_type, keeps_json
+        self._client, self._event_type, self._keeps_json = client, event_type, keeps_json
+        self._created_at_ms = created_at_ms(event_type)
         self._events = lake.open(EVENTS, event_type.name)
         self._quarantine = lake.open(QUARANTINE, event_type.name)
-        created_at_ms, places = self._events.progress
+        stored_ms, places = self._events.progress
         self.places = dict(places)
-        if created_at_ms not in {None, event_type.created_at_ms}:
+        if stored_ms not in {None, self._created_at_ms}:
             raise Conflict(
                 f"The table of {event_type.name} has events of an event type of this name that was deleted. "
                 "Archive to another place, or move that table away, and that of its quarantine."
@@ -160,8 +162,8 @@ class EventTables:
 
     def _unfinished(self) -> set[tuple[str, str]]:
         """The rows that were quarantined by a process that died before it committed the events between."""
-        created_at_ms, places = self._quarantine.progress
-        if created_at_ms not in {None, self._event_type.created_at_ms}:
+        stored_ms, places = self._quarantine.progress
+        if stored_ms not in {None, self._created_at_ms}:
             raise Conflict(
                 f"The quarantine of {self._event_type.name} has events of an event type of this name that was "
                 "deleted. Archive to another place, or move that table away."
@@ -175,15 +177,16 @@ class EventTables:
 
         Raises:
             WriterConflict: another process has written to one of the tables.
-            Unavailable: the lake can't be written to, the broker can't be asked for its schemas, or the event type was
-                deleted and created again meanwhile.
+            Unavailable: the lake can't be written to.
+            ClientError: the broker can't be asked for its schemas.
+            RangeError: the event type was deleted and created again meanwhile.
         """
         places = {**self.places, **buffer.places}
-        progress = Progress(self._event_type.created_at_ms, places)
+        progress = Progress(self._created_at_ms, places)
         new = [each for each in buffer.events if (each.partition, each.place.offset) not in self._quarantined]
         rows, misfits = self._rows(new)
         # Afterwards: from here on, events and schemas are known to be of this event type.
-        self._broker.check_identity(self._event_type.name, self._event_type.identity)
+        check_identity(self._client, self._event_type.name, self._event_type.created_at)
         if misfits:
             self._quarantine.append(_quarantine_rows(self._event_type.name, misfits), progress)
         self._events.append(rows, progress)
@@ -201,7 +204,7 @@ class EventTables:
         The schemas are those of this moment: later than the events, so that none of their fields is missing.
         """
         table, category = self._events.schema, self._event_type.category
-        versions = self._broker.schemas(self._event_type.name)
+        versions = schema_versions(self._client, self._event_type.name)
         schema = merged([event_schema(kind, text, category) for kind, text in versions])
         # A member with the name of a column of the archive is in `_rest`.
         taken = {CORRUPT, DAY, JSON} if self._keeps_json else {CORRUPT, DAY}

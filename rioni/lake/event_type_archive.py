@@ -3,18 +3,18 @@
 import logging
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, timedelta
 from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, start_http_server
 
-from rioni.domain.errors import Conflict, Invalid, Unavailable
+from rioni.client import Client, ClientError, EventType
+from rioni.client.ranges import Bounds, Locator, Place
+from rioni.domain.errors import Conflict, Invalid
 from rioni.domain.event_types.annotations import PERIOD, PERIODS, is_period
-from rioni.domain.timelines.position import TimelinePosition
-from rioni.lake.broker import ArchivedEventType, Broker, Partition
 from rioni.lake.event_tables import EventTables
-from rioni.lake.reader import Buffer, Reader
+from rioni.lake.reader import Buffer, Reader, event_type
 from rioni.lake.table import Lake
 
 
@@ -98,7 +98,7 @@ class EventTypeArchive:
 
     def __init__(
         self,
-        broker: Broker,
+        client: Client,
         lake: Lake,
         name: str,
         limits: Limits,
@@ -106,19 +106,20 @@ class EventTypeArchive:
         *,
         keeps_json: bool = False,
     ) -> None:
-        self._broker, self._lake, self._name = broker, lake, name
+        self._client, self._lake, self._name = client, lake, name
+        self._locator = Locator(client, name)
         self._limits, self._metrics, self._keeps_json = limits, metrics, keeps_json
         self.archived = 0
         """Events that were archived, also in rounds that have failed later."""
         self._complete_until: datetime | None = None
         """All events before this time are in the table; None if that is not known yet."""
-        self._places: Mapping[str, TimelinePosition] | None = None
+        self._places: Mapping[str, Place] | None = None
         """The places of the table, after the last round without a failure."""
-        self._identity: str | None = None
+        self._identity: datetime | None = None
         """The identity of the event type that these places are of."""
         self._expired_on: date | None = None
 
-    def archive(self, is_stopped: Callable[[], bool], progress: Callable[[int, int], None]) -> Outcome:
+    def archive(self, is_stopped: Callable[[], bool], progress: Callable[[int, int], object]) -> Outcome:
         """Archive what the broker holds now; blocks until then, or until `is_stopped` and it has committed.
 
         Args:
@@ -126,31 +127,32 @@ class EventTypeArchive:
             progress: called with the events that are in the lake, and how many there are to archive.
 
         Raises:
-            Unavailable: broker or lake can't be used.
+            ClientError: the broker can't be used.
+            Unavailable: the lake can't be used.
             Conflict: the table is not one of this event type, or is ahead of the broker.
             WriterConflict: another process archives the event type, too.
         """
         now = datetime.now(UTC)
-        event_type = self._broker.event_type(self._name)
-        partitions = self._broker.partitions(self._name)
-        is_known = event_type.identity == self._identity
+        found = event_type(self._client, self._name)
+        partitions = self._locator.bounds()
+        is_known = found.created_at == self._identity
         if is_known and self._is_complete(partitions) and self._expired_on == now.date():
-            self._measure(event_type, partitions, now)
+            self._measure(found, partitions, now)
             return Outcome()
         self._places = None
-        tables = EventTables(self._lake, self._broker, event_type, keeps_json=self._keeps_json)
-        self._identity = event_type.identity
-        self._expire(tables, event_type, now.date())
-        starts, lost = self._starts(event_type, partitions, tables.places, now)
+        tables = EventTables(self._lake, self._client, found, keeps_json=self._keeps_json)
+        self._identity = found.created_at
+        self._expire(tables, found, now.date())
+        starts, lost = self._starts(found, partitions, tables.places, now)
         outcome = Outcome(lost=lost)
         if lost:
             # Before anything else, so that no later run reports the same loss.
-            tables.commit(Buffer(event_type.category, starts))
+            tables.commit(Buffer(found.category, starts))
         self._places = starts
-        lag = self._measure(event_type, partitions, now)
+        lag = self._measure(found, partitions, now)
         progress(0, lag)
-        behind = {each.name: starts[each.name] for each in partitions if starts[each.name] < each.newest}
-        reader = Reader(self._broker, event_type, {each.name: each.newest for each in partitions})
+        behind = {name: starts[name] for name, each in partitions.items() if starts[name] < each.newest}
+        reader = Reader(self._client, found, {name: each.newest for name, each in partitions.items()})
         while behind and not is_stopped():
             buffer = reader.read(behind, self._is_full, is_stopped)
             outcome = self._commit(tables, buffer, outcome)
@@ -159,7 +161,7 @@ class EventTypeArchive:
             behind = {name: starts[name] for name in behind if name not in buffer.ended}
         if not behind:
             self._complete_until = now
-        self._measure(event_type, partitions, now)
+        self._measure(found, partitions, now)
         return outcome
 
     def _commit(self, tables: EventTables, buffer: Buffer, outcome: Outcome) -> Outcome:
@@ -188,43 +190,43 @@ class EventTypeArchive:
             or time.monotonic() - buffer.begun_s >= limits.seconds
         )
 
-    def _is_complete(self, partitions: Sequence[Partition]) -> bool:
+    def _is_complete(self, partitions: Mapping[str, Bounds]) -> bool:
         places = self._places
-        return places is not None and all(places.get(each.name) == each.newest for each in partitions)
+        return places is not None and all(places.get(name) == each.newest for name, each in partitions.items())
 
     # --- Retention ---
 
     def _starts(
         self,
-        event_type: ArchivedEventType,
-        partitions: Sequence[Partition],
-        places: Mapping[str, TimelinePosition],
+        found: EventType,
+        partitions: Mapping[str, Bounds],
+        places: Mapping[str, Place],
         now: datetime,
-    ) -> tuple[dict[str, TimelinePosition], int]:
+    ) -> tuple[dict[str, Place], int]:
         """The place at which to read on in each partition, and how many events before that are lost."""
         starts, lost = {}, 0
-        for each in partitions:
-            archived = places.get(each.name)
-            starts[each.name] = max(archived or each.before_oldest, each.before_oldest)
+        for name, each in partitions.items():
+            archived = places.get(name)
+            starts[name] = max(archived or each.before_oldest, each.before_oldest)
             if archived is None:
                 continue
             if archived > max(each.newest, each.before_oldest):
                 raise Conflict(
-                    f"The table of {self._name} ends at {archived.offset} of partition {each.name}, the broker at "
+                    f"The table of {self._name} ends at {archived.offset} of partition {name}, the broker at "
                     f"{each.newest.offset}. Was the broker restored from a backup? Archive to another place."
                 )
             if archived < each.before_oldest:
-                lost += self._lost(event_type, each, archived, now)
+                lost += self._lost(found, name, archived, each.before_oldest, now)
         if lost:
             self._report_loss(lost)
         return starts, lost
 
-    def _lost(self, event_type: ArchivedEventType, each: Partition, archived: TimelinePosition, now: datetime) -> int:
+    def _lost(self, found: EventType, partition: str, archived: Place, oldest: Place, now: datetime) -> int:
         try:
-            return self._broker.distance(self._name, each.name, archived, each.before_oldest)
-        except Unavailable:
+            return self._locator.distance(partition, archived, oldest)
+        except ClientError:
             # The timeline of the last archived event is gone: how long it had been is unknown.
-            retention_ms = event_type.options.retention_time
+            retention_ms = found.options.retention_time
             if self._complete_until is None or retention_ms is None:
                 return 1
             return int((now - self._complete_until).total_seconds() * 1_000 > retention_ms)
@@ -238,12 +240,12 @@ class EventTypeArchive:
             count,
         )
 
-    def _expire(self, tables: EventTables, event_type: ArchivedEventType, today: date) -> None:
+    def _expire(self, tables: EventTables, found: EventType, today: date) -> None:
         """Remove from the lake what its retention period no longer covers, once a day."""
         if self._expired_on == today:
             return
         try:
-            since = kept_since((event_type.annotations or {}).get(PERIOD), today)
+            since = kept_since(found.annotations.get(PERIOD), today)
         except Invalid as ex:
             _LOG.error("%s: %s Nothing is removed from its table.", self._name, ex)
             since = None
@@ -253,18 +255,18 @@ class EventTypeArchive:
 
     # --- Metrics ---
 
-    def _measure(self, event_type: ArchivedEventType, partitions: Sequence[Partition], now: datetime) -> int:
+    def _measure(self, found: EventType, partitions: Mapping[str, Bounds], now: datetime) -> int:
         """Set the metrics; how many events are not in the table yet."""
         places = self._places or {}
         lag = sum(
-            self._broker.distance(self._name, each.name, places[each.name], each.newest)
-            for each in partitions
-            if each.name in places and places[each.name] < each.newest
+            self._locator.distance(name, places[name], each.newest)
+            for name, each in partitions.items()
+            if name in places and places[name] < each.newest
         )
         seconds = (now - self._complete_until).total_seconds() if lag and self._complete_until else 0.0
         self._metrics.lag_events.labels(self._name).set(lag)
         self._metrics.lag_seconds.labels(self._name).set(max(0.0, seconds))
-        retention_ms = event_type.options.retention_time
+        retention_ms = found.options.retention_time
         if retention_ms is None:
             return lag
         self._metrics.retention_seconds.labels(self._name).set(retention_ms / 1_000)

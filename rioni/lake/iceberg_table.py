@@ -22,9 +22,8 @@ from pyiceberg.table import Table as Loaded
 from pyiceberg.table import Transaction
 from pyiceberg.types import ListType, MapType
 
+from rioni.client.ranges import Place, place
 from rioni.domain.errors import Conflict, Invalid, RioniError, Unavailable
-from rioni.domain.timelines.position import TimelinePosition
-from rioni.lake.broker import place
 from rioni.lake.location import Location, Secrets, without_credentials
 from rioni.lake.table import DAY, EVENTS, Progress, WriterConflict, keys_behind, plain_schema
 
@@ -191,7 +190,7 @@ class IcebergEvents:
             with self._table.transaction() as transaction:
                 transaction.set_properties(WITHOUT_RETRIES)
 
-    def keys_behind(self, places: Mapping[str, TimelinePosition]) -> set[tuple[str, str]]:
+    def keys_behind(self, places: Mapping[str, Place]) -> set[tuple[str, str]]:
         """The rows of a quarantine after some places."""
         if self._table is None:
             return set()

@@ -25,9 +25,8 @@ import pyarrow.parquet as pq
 from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError
 from obstore.store import LocalStore, S3Store
 
+from rioni.client.ranges import Place, place
 from rioni.domain.errors import Unavailable
-from rioni.domain.timelines.position import TimelinePosition
-from rioni.lake.broker import place
 from rioni.lake.location import Location, Secrets
 from rioni.lake.table import DAY, EVENTS, Progress, WriterConflict, keys_behind, plain_schema
 
@@ -111,7 +110,7 @@ class ParquetEvents:
                 written,
             )
 
-    def keys_behind(self, places: Mapping[str, TimelinePosition]) -> set[tuple[str, str]]:
+    def keys_behind(self, places: Mapping[str, Place]) -> set[tuple[str, str]]:
         """The rows of a quarantine after some places."""
         found: set[tuple[str, str]] = set()
         with _translated(self._files):

@@ -1,24 +1,74 @@
-"""Reads events of an event type up to the ends of its partitions, each event with its offset and its day."""
+"""Reads event types, their schemas, and their events up to the ends of partitions: each with its offset and its day."""
 
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from datetime import UTC, date, datetime
+from itertools import islice
 from typing import NamedTuple
 
-from rioni.domain.timelines.position import TimelinePosition
+from rioni.client import Client, EventType, UnexpectedAnswer, ranges
+from rioni.client.encoding import CATEGORY_WITHOUT_METADATA
+from rioni.client.ranges import Piece, Place, Range
+from rioni.domain.event_types.annotations import MATERIALIZE
+from rioni.domain.event_types.rules import is_event_type_name
 from rioni.domain.timestamps import time_of as received_or_occurred
-from rioni.lake.broker import ArchivedEventType, Batch, Broker, place
 
 
-UNDEFINED = "undefined"
+SCHEMAS_MAX = 1_000
+"""The most versions of the schema of an event type that are read, the newest ones."""
+QUIET_MAX = 1
+"""Keep-alives, about a second apart, after which a partition counts as read to its end, for the time being."""
+
+
+def marked_event_types(client: Client) -> list[str]:
+    """The names of the event types whose annotations ask to keep their events in the data lake, unchecked."""
+    return [each.name for each in client.event_types.list(annotations=[f"{MATERIALIZE}:on"])]
+
+
+def event_type(client: Client, name: str) -> EventType:
+    """An event type as it is now; its name can become a path or the name of a table. Blocks until the broker answers.
+
+    Raises:
+        UnexpectedAnswer: event types can't have such a name, or the broker answers with another event type.
+        ClientError: the broker does not answer, or refuses.
+    """
+    if not is_event_type_name(name):
+        raise UnexpectedAnswer(f"{client.url} has no event type {name!r:.100}: event types can't have such a name.")
+    found = client.event_types.get(name)
+    if found.name != name:
+        raise UnexpectedAnswer(f"{client.url} was asked for {name}, and answered with {found.name!r:.100}.")
+    created(found)
+    return found
+
+
+def created(found: EventType) -> datetime:
+    """When an event type was created, which distinguishes it from others that had its name.
+
+    Raises:
+        UnexpectedAnswer: the broker does not report it.
+    """
+    if found.created_at is None:
+        raise UnexpectedAnswer(f"The broker does not report when {found.name} was created.")
+    return found.created_at
+
+
+def created_at_ms(found: EventType) -> int:
+    """When an event type was created, as tables keep it."""
+    return round(created(found).timestamp() * 1_000)
+
+
+def schema_versions(client: Client, name: str) -> list[tuple[str, str]]:
+    """The versions of the schema of an event type as pairs of type and text, the oldest first."""
+    found = [(each.type, each.schema) for each in islice(client.schemas.list(name), SCHEMAS_MAX)]
+    return found[::-1]
 
 
 class Read(NamedTuple):
     """An event as the broker stores it."""
 
     partition: str
-    place: TimelinePosition
+    place: Place
     event: bytes
     day: date
 
@@ -26,11 +76,11 @@ class Read(NamedTuple):
 class Buffer:
     """The events that were read and will be committed together; not thread-safe."""
 
-    def __init__(self, category: str, places: Mapping[str, TimelinePosition] | None = None) -> None:
+    def __init__(self, category: str, places: Mapping[str, Place] | None = None) -> None:
         self._category = category
         self.begun_s = time.monotonic()
         self.events: list[Read] = []
-        self.places: dict[str, TimelinePosition] = dict(places or {})
+        self.places: dict[str, Place] = dict(places or {})
         """The last place read, by partition."""
         self.ended: set[str] = set()
         """The partitions that were read to their end."""
@@ -40,100 +90,63 @@ class Buffer:
         self.oldest: datetime | None = None
         """The time of the oldest event."""
 
-    def add(self, partition: str, events: Iterable[tuple[TimelinePosition, bytes]], last: TimelinePosition) -> None:
-        """Add events of a partition in their order; `last` is the place up to which they are complete."""
+    def add(self, piece: Piece) -> None:
+        """Add the events of a piece, which follows those that were added before."""
         now = datetime.now(UTC)
-        for at, event in events:
+        for number, raw in enumerate(piece.events):
+            event = bytes(raw)
             time_ = time_of(event, self._category, now)
             self.oldest = time_ if self.oldest is None else min(time_, self.oldest)
-            self.events.append(Read(partition, at, event, time_.date()))
+            self.events.append(Read(piece.partition, piece.place(number), event, time_.date()))
             self.bytes += len(event)
-        self.places[partition] = last
+        self.expired += piece.expired
+        if piece.events or piece.expired:
+            self.places[piece.partition] = piece.read_to
 
 
 class Reader:
-    """Reads one event type."""
+    """Reads one event type up to the ends of its partitions."""
 
-    def __init__(self, broker: Broker, event_type: ArchivedEventType, targets: Mapping[str, TimelinePosition]) -> None:
+    def __init__(self, client: Client, event_type: EventType, targets: Mapping[str, Place]) -> None:
         """Prepare to read.
 
         Args:
-            broker: where from.
+            client: of the broker.
             event_type: which one.
-            targets: where each partition ends; events after that are read only if they are in the same batch.
+            targets: where each partition ends.
         """
-        self._broker, self._event_type, self._targets = broker, event_type, targets
+        self._reader = ranges.Reader(client, event_type.name, created_at=created(event_type), quiet_max=QUIET_MAX)
+        self._category, self._targets = event_type.category, targets
 
     def read(
-        self,
-        places: Mapping[str, TimelinePosition],
-        is_full: Callable[[Buffer], bool],
-        is_stopped: Callable[[], bool],
+        self, places: Mapping[str, Place], is_full: Callable[[Buffer], bool], is_stopped: Callable[[], bool]
     ) -> Buffer:
         """Read after some places until the buffer is full, all is read, or `is_stopped`; blocks until then.
 
         Raises:
-            Unavailable: the broker can't be read.
+            ClientError: the broker can't be read.
         """
-        buffer = Buffer(self._event_type.category)
+        buffer = Buffer(self._category)
         for partition, after in places.items():
-            self._read_partition(buffer, partition, after, lambda: is_full(buffer) or is_stopped())
+            to = self._targets[partition]
+            part = Range(partition, after, to, self._reader.locator.distance(partition, after, to))
+            with closing(self._reader.read(part)) as pieces:
+                for piece in pieces:
+                    buffer.add(piece)
+                    if piece.read_to < to and (is_full(buffer) or is_stopped()):
+                        return buffer
+            # Positions after the last event may hold deletions and the like, which streams do not deliver.
+            buffer.ended.add(partition)
             if is_full(buffer) or is_stopped():
                 break
         return buffer
-
-    def _read_partition(
-        self, buffer: Buffer, partition: str, after: TimelinePosition, is_enough: Callable[[], bool]
-    ) -> None:
-        target = self._targets[partition]
-        with self._stream(partition, after, self._count(partition, after)) as batches:
-            for batch in batches:
-                last = place(batch.cursor.offset)
-                buffer.expired += batch.expired
-                if batch.events:
-                    before = buffer.places.get(partition, after)
-                    buffer.add(partition, self._located(partition, before, last, batch), last)
-                if last >= target:
-                    break
-                if is_enough():
-                    return
-        # Positions after the last event may hold deletions and the like, which streams do not deliver.
-        buffer.ended.add(partition)
-
-    def _stream(
-        self, partition: str, after: TimelinePosition, count: int, *, alone: bool = False
-    ) -> closing[Generator[Batch, None, None]]:
-        event_type = self._event_type
-        return self._broker.stream(event_type.name, event_type.identity, partition, after, count, alone=alone)
-
-    def _count(self, partition: str, after: TimelinePosition) -> int:
-        return self._broker.distance(self._event_type.name, partition, after, self._targets[partition])
-
-    def _located(
-        self, partition: str, before: TimelinePosition, last: TimelinePosition, batch: Batch
-    ) -> Sequence[tuple[TimelinePosition, bytes]]:
-        """The events of a batch with their places; the batch itself names only that of the last one."""
-        count = len(batch.events)
-        first = last.position - count + 1
-        # After a switch of the timeline, events of the previous one may come first.
-        if count == 1 or (last.order, first) == (before.order, before.position + 1):
-            places = [TimelinePosition(last.order, first + number) for number in range(count)]
-            return list(zip(places, map(bytes, batch.events), strict=True))
-        # Some places have no events to be delivered: read them again, one by one.
-        found = []
-        with self._stream(partition, before, count, alone=True) as batches:
-            for single in batches:
-                at = place(single.cursor.offset)
-                if at > last:
-                    break
-                found += [(at, bytes(event)) for event in single.events]
-        return found
 
 
 def time_of(event: bytes, category: str, now: datetime) -> datetime:
     """The time at which the broker received an event, otherwise its own time, otherwise now; in UTC."""
     try:
         # Near the first and the last day of all years there may be none in UTC.
-        return ((category != UNDEFINED and received_or_occurred(event)) or now).astimezone(UTC)
+        found = None if category == CATEGORY_WITHOUT_METADATA else received_or_occurred(event)
+        return (found or now).astimezone(UTC)
     except OverflowError:
         return now

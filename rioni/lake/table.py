@@ -7,8 +7,8 @@ from typing import NamedTuple, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rioni.client.ranges import Place
 from rioni.domain.errors import RioniError
-from rioni.domain.timelines.position import TimelinePosition
 from rioni.lake.columns import DOC, JSON
 
 
@@ -29,7 +29,7 @@ class Progress(NamedTuple):
 
     created_at_ms: int | None
     """When the event type was created; None if there is no table yet."""
-    places: Mapping[str, TimelinePosition]
+    places: Mapping[str, Place]
     """The last place of each partition whose events up to there are in the table."""
 
 
@@ -59,7 +59,7 @@ class Table(Protocol):
             WriterConflict: another process has committed since this table was opened.
         """
 
-    def keys_behind(self, places: Mapping[str, TimelinePosition]) -> set[tuple[str, str]]:
+    def keys_behind(self, places: Mapping[str, Place]) -> set[tuple[str, str]]:
         """The rows of a quarantine after these places, as pairs of partition and offset."""
 
     def expire(self, before: date) -> None:
@@ -106,7 +106,7 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def keys_behind(keys: pa.Table, places: Mapping[str, TimelinePosition]) -> set[tuple[str, str]]:
+def keys_behind(keys: pa.Table, places: Mapping[str, Place]) -> set[tuple[str, str]]:
     """The keys after some places: all keys of a partition that has no place.
 
     Args:

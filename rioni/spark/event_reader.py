@@ -2,9 +2,9 @@
 
 import json
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from typing import Any, NamedTuple
+from datetime import datetime
 
 import msgspec
 import pyarrow as pa
@@ -12,15 +12,15 @@ import pyarrow.compute as pc
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
+from rioni.client import ClientError, TooManyRequests, ranges
+from rioni.client.ranges import Piece, Place
+from rioni.client.retries import Patience
 from rioni.domain.errors import Invalid, Unavailable
-from rioni.domain.timelines.position import TimelinePosition, format_offset
-from rioni.lake.broker import Batch, Broker, place
 from rioni.lake.columns import CORRUPT, JSON, OFFSET, PARTITION, marked
 from rioni.lake.json_reader import read_batch
 from rioni.lake.rows import misfit
 from rioni.spark.options import Options
 from rioni.spark.places import Range
-from rioni.tools.api_client import RequestRefused
 
 
 # --- Columns of Spark that hold JSON: their fields are marked, from reading to writing ---
@@ -85,40 +85,32 @@ ROWS = 5_000
 RETRY_S = 0.2
 EVENT_TYPE = "_event_type"
 
-_TOO_MANY_REQUESTS = 429
-
-_DIGITS = len(format_offset(1, 0).rpartition("-")[2])
-
-
-class Run(NamedTuple):
-    """Events at consecutive positions of a timeline."""
-
-    first: TimelinePosition
-    events: Sequence[msgspec.Raw]
-
-    def within(self, is_wanted: Callable[[TimelinePosition], bool]) -> "Run":
-        """The events whose places are within bounds."""
-        order, position = self.first.order, self.first.position
-        wanted = [n for n in range(len(self.events)) if is_wanted(TimelinePosition(order, position + n))]
-        if not wanted:
-            return Run(self.first, ())
-        return Run(TimelinePosition(order, position + wanted[0]), self.events[wanted[0] : wanted[-1] + 1])
-
-    def offsets(self) -> pa.Array:
-        """The offsets of the events, as texts."""
-        # PERF: one by one takes as long as half of the JSON.
-        first = self.first.position
-        numbers = pa.array(range(first, first + len(self.events)), pa.int64()).cast(pa.string())
-        prefix = format_offset(self.first.order, 0).rpartition("-")[0]
-        return pc.binary_join_element_wise(prefix, pc.utf8_lpad(numbers, _DIGITS, "0"), "-")
+_DIGITS = len(Place(1, 0).offset.rpartition("-")[2])
 
 
 class Incomplete(Unavailable):
     """A range could not be read to its end."""
 
 
+class _TaskPatience(Patience):
+    """The broker limits the streams of a client on one partition: a task waits while other tasks have them."""
+
+    def __init__(self, sleep: Callable[[float], object], retry_s: float, deadline_s: float) -> None:
+        super().__init__(sleep, retry_s=retry_s)
+        self._deadline_s = deadline_s
+
+    def failed(self, ex: ClientError | None = None) -> None:
+        """Wait before the next attempt; raises the error after the deadline, or as `Patience`."""
+        if not isinstance(ex, TooManyRequests):
+            super().failed(ex)
+        elif time.monotonic() + RETRY_S > self._deadline_s:
+            raise ex
+        else:
+            self._sleep(RETRY_S)
+
+
 def read_range(
-    options: Options, schema: pa.Schema, part: Range, is_wanted: Callable[[TimelinePosition], bool] | None = None
+    options: Options, schema: pa.Schema, part: Range, is_wanted: Callable[[Place], bool] | None = None
 ) -> Iterator[pa.RecordBatch]:
     """Read the events of a range.
 
@@ -131,29 +123,67 @@ def read_range(
     Raises:
         Invalid: an event does not fit the columns, and `_corrupt` is not among them.
         Incomplete: events have expired, or the time was up.
-        Unavailable: the broker does not answer, or refuses, or has another event type of that name now.
+        ClientError: the broker does not answer, or refuses, or has another event type of that name now.
     """
-    runs: list[Run] = []
+    pieces: list[Piece] = []
     count = 0
-    for found in _events(options, part):
-        run = found.within(is_wanted) if is_wanted is not None else found
-        if run.events:
-            runs.append(run)
-            count += len(run.events)
-        if count >= ROWS:
-            yield _batch(schema, part, runs)
-            runs, count = [], 0
-    if runs:
-        yield _batch(schema, part, runs)
-    options.broker().check_identity(part.event_type, part.created_at)
+    deadline_s = time.monotonic() + options.timeout_s
+    with options.client() as client:
+        reader = ranges.Reader(
+            client,
+            part.event_type,
+            created_at=datetime.fromisoformat(part.created_at),
+            quiet_max=options.quiet_s,
+            patience=lambda: _TaskPatience(client.pause, client.retry_s, deadline_s),
+        )
+        with closing(reader.read(ranges.Range(part.partition, part.after, part.to, part.count))) as reading:
+            for found in reading:
+                _check_complete(part, found, options.timeout_s, deadline_s)
+                piece = found if is_wanted is None else _within(found, is_wanted)
+                if piece.events:
+                    pieces.append(piece)
+                    count += len(piece.events)
+                if count >= ROWS:
+                    yield _batch(schema, part, pieces)
+                    pieces, count = [], 0
+        if pieces:
+            yield _batch(schema, part, pieces)
+        reader.check_identity()
 
 
-def _batch(schema: pa.Schema, part: Range, runs: Sequence[Run]) -> pa.RecordBatch:
+def _check_complete(part: Range, found: Piece, timeout_s: int, deadline_s: float) -> None:
+    if time.monotonic() > deadline_s:
+        raise Incomplete(f"{part} was not read within {timeout_s} s; see the option timeout_s.")
+    if found.expired:
+        raise Incomplete(f"{found.expired} events of {part} have expired before they were read.")
+    if found.removed:
+        raise Incomplete(
+            f"Events of {part} before {found.read_to.offset} were removed while they were read; read again."
+        )
+
+
+def _within(piece: Piece, is_wanted: Callable[[Place], bool]) -> Piece:
+    """The events of a piece whose places are within bounds."""
+    wanted = [number for number in range(len(piece.events)) if is_wanted(piece.place(number))]
+    if not wanted:
+        return piece._replace(events=())
+    return piece._replace(first=piece.place(wanted[0]), events=piece.events[wanted[0] : wanted[-1] + 1])
+
+
+def _offsets(piece: Piece) -> pa.Array:
+    """The offsets of the events, as texts."""
+    # PERF: one by one takes as long as half of the JSON.
+    begin, first = piece.first.offset[:-_DIGITS], piece.first.position
+    numbers = pa.array(range(first, first + len(piece.events)), pa.int64()).cast(pa.string())
+    return pc.binary_join_element_wise(begin, pc.utf8_lpad(numbers, _DIGITS, "0"), "")
+
+
+def _batch(schema: pa.Schema, part: Range, pieces: Sequence[Piece]) -> pa.RecordBatch:
     own = {OFFSET, PARTITION, CORRUPT, EVENT_TYPE}
     columns = [each for each in schema if each.name not in own]
     columns += [pa.field(name, pa.string()) for name in (PARTITION, OFFSET, CORRUPT)]
-    offsets = pa.concat_arrays([run.offsets() for run in runs])
-    events = [event for run in runs for event in run.events]
+    offsets = pa.concat_arrays([_offsets(piece) for piece in pieces])
+    events = [event for piece in pieces for event in piece.events]
     found = read_batch(pa.schema(columns), part.partition, offsets, events, MARK)
     named = {each.name: found.column(each.name) for each in found.schema}
     if CORRUPT not in schema.names:
@@ -173,64 +203,3 @@ def _check_fits(found: pa.RecordBatch, columns: pa.Schema, events: Sequence[msgs
                 f"fit the schema of the query: {misfit(columns, bytes(events[number]))}. Read that column as another "
                 f"type, or add {CORRUPT} string to get such events there."
             )
-
-
-def _events(options: Options, part: Range) -> Iterator[Run]:
-    broker, deadline = options.broker(), time.monotonic() + options.timeout_s
-    after = part.after
-    while after < part.to:
-        try:
-            for found, last in _stream(broker, options, part, after, deadline):
-                yield from found
-                after = last
-        except RequestRefused as ex:
-            # The broker limits the streams of a client on one partition: other tasks have them.
-            if ex.problem.status != _TOO_MANY_REQUESTS or time.monotonic() + RETRY_S > deadline:
-                raise
-            time.sleep(RETRY_S)
-
-
-def _stream(
-    broker: Broker, options: Options, part: Range, after: TimelinePosition, deadline: float
-) -> Iterator[tuple[Sequence[Run], TimelinePosition]]:
-    """The events of a stream, with the place up to which they are complete; the last one is the end of the range."""
-    count = broker.distance(part.event_type, part.partition, after, part.to) if after != part.after else part.count
-    delivered = 0
-    with _opened(broker, part, after, count, keep_alives=options.quiet_s) as batches:
-        for batch in batches:
-            if time.monotonic() > deadline:
-                raise Incomplete(f"{part} was not read within {options.timeout_s} s; see the option timeout_s.")
-            if batch.expired:
-                raise Incomplete(f"{batch.expired} events of {part} have expired before they were read.")
-            last = place(batch.cursor.offset)
-            found = _located(broker, part, after, last, batch)
-            delivered += len(batch.events)
-            # The end of a timeline is the same place as the beginning of the next one, and the less of the two.
-            complete = part.to if delivered == count else min(last, part.to)
-            yield [run.within(part.to.__ge__) for run in found] if last > part.to else found, complete
-            after = last
-            if last >= part.to or delivered == count:
-                return
-    # The rest of the range has no events: deletions, compaction, events for others.
-    yield (), part.to
-
-
-def _opened(
-    broker: Broker, part: Range, after: TimelinePosition, count: int, **wanted: Any
-) -> closing[Generator[Batch, None, None]]:
-    return broker.stream(part.event_type, part.created_at, part.partition, after, count, waits=False, **wanted)
-
-
-def _located(broker: Broker, part: Range, before: TimelinePosition, last: TimelinePosition, batch: Batch) -> list[Run]:
-    """The events of a batch with their places; the batch itself names only that of the last one."""
-    count = len(batch.events)
-    if count == 1 or (last.order == before.order and last.position - before.position == count):
-        return [Run(TimelinePosition(last.order, last.position - count + 1), batch.events)]
-    # Some positions have no events, or a timeline ends in between: read them again, one by one.
-    found = []
-    with _opened(broker, part, before, count, alone=True) as batches:
-        for single in batches:
-            found += [Run(place(single.cursor.offset), [event]) for event in single.events]
-    if len(found) != count:
-        raise Incomplete(f"Events of {part} behind {before.offset} were removed while they were read; read again.")
-    return found

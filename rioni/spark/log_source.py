@@ -5,7 +5,6 @@ from datetime import UTC, datetime
 from functools import cached_property
 from itertools import islice
 from typing import Any
-from urllib.parse import urlencode
 
 import orjson
 import pyarrow as pa
@@ -22,10 +21,10 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from rioni.client import Client
 from rioni.domain.errors import Unavailable
 from rioni.domain.timestamps import utc_text
 from rioni.spark.options import Options, parse_options
-from rioni.tools.api_client import Outage, RequestFailed, answered
 
 
 ROWS = 1_000
@@ -76,46 +75,36 @@ class LogReader(DataSourceReader):
         """The entries, the oldest first.
 
         Raises:
-            Unavailable: the broker does not answer, or refuses; or it has another log since a connection broke.
+            ClientError: the broker does not answer, or refuses.
+            Unavailable: the broker has another log than at the beginning.
         """
         entries = self._entries()
         while rows := [_row(entry) for entry in islice(entries, ROWS)]:
             yield pa.RecordBatch.from_pylist(rows, SCHEMA).select(self._names)
 
     def _entries(self) -> Iterator[dict[str, Any]]:
-        """The entries of all pages; after a broken connection the last one is read again, to recognize the log."""
-        server, headers = self._options.server(), {"Accept": "application/x-ndjson"}
-        outage = Outage(server)
-        query: dict[str, str] | None = self._query
+        """The entries of all pages; after each page the last entry before it is read again, to recognize the log."""
+        query = {**self._query, "limit": str(ROWS)}
         last: dict[str, Any] | None = None
-        known: dict[str, Any] | None = None
-        while query is not None:
-            try:
-                with answered(server, "GET", f"/audit?{urlencode(query)}", headers=headers) as answer:
-                    after: str | None = None
-                    for line in answer.lines():
-                        entry = orjson.loads(line)
-                        outage.succeeded()
-                        if "_links" in entry:
-                            after = entry["_links"]["next"]["href"].rpartition("after=")[2].partition("&")[0]
-                            break
-                        if known is None:
-                            yield entry
-                            last = entry
-                        elif _identity(entry) == _identity(known):
-                            known = None
-                        else:
-                            break
-                if known is not None:
-                    raise Unavailable(
-                        f"entry {known['position']} of the audit log is not the one that was read before. Was the "
-                        "broker restored from a backup, or replaced? Read the log anew."
-                    )
-                query = None if after is None else self._query | {"after": after}
-            except RequestFailed as ex:
-                outage.failed(ex)
+        with self._options.client() as client:
+            while True:
+                page = _page(client, query)
                 if last is not None:
-                    known, query = last, self._query | {"after": str(last["position"] - 1)}
+                    again = _page(client, {**self._query, "after": str(last["position"] - 1), "limit": "1"})["items"]
+                    if [_identity(each) for each in again] != [_identity(last)]:
+                        raise Unavailable(
+                            f"entry {last['position']} of the audit log is not the one that was read before. Was the "
+                            "broker restored from a backup, or replaced? Read the log anew."
+                        )
+                yield from page["items"]
+                last = (page["items"] or [last])[-1]
+                if (found := page["_links"].get("next")) is None:
+                    return
+                query["after"] = found["href"].rpartition("after=")[2].partition("&")[0]
+
+
+def _page(client: Client, query: dict[str, str]) -> Any:
+    return orjson.loads(client.request("GET", "/audit", params=query).content)
 
 
 class FilteredLogReader(LogReader):

@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import msgspec
 
+from rioni.client import Client
 from rioni.client.retries import RETRY_S
 from rioni.domain.errors import Invalid
-from rioni.lake.broker import Broker
-from rioni.tools.load_client import Server
 
 
 KNOWN = {
@@ -52,17 +52,21 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     job: str | None = None
     pushdown: bool = False
 
-    def server(self) -> Server:
-        """The broker's address.
+    def client(self) -> Client:
+        """A client of the broker; close it.
 
         Raises:
             Invalid: the URL or the certificate can't be used.
         """
-        return Server(self.url, self.token, self.ca_certificate, retry_s=min(self.retry_s, self.timeout_s))
-
-    def broker(self) -> Broker:
-        """A client of the broker; raises as `server`."""
-        return Broker(self.server())
+        try:
+            # Without this option no token is sent: one of the environment may be for another broker.
+            token = self.token or (lambda: None)
+            retry_s = min(self.retry_s, self.timeout_s)
+            if "@" in urlsplit(self.url).netloc:
+                raise Invalid("The URL of a broker holds no user and password: give a token.")
+            return Client(self.url, token=token, ca_certificate=self.ca_certificate, retry_s=retry_s)
+        except ValueError as ex:
+            raise Invalid(f"{ex}.") from ex
 
 
 def parse_options(given: Mapping[str, str]) -> Options:

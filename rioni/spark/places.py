@@ -1,11 +1,10 @@
 """The places that a read covers, by options, times, subscriptions and filters, split into ranges for tasks."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
-from urllib.parse import quote
+from typing import Self
 
 import msgspec
 from pyspark.sql.datasource import (
@@ -20,33 +19,37 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from rioni.domain.errors import Conflict, Invalid, InvalidCursor
+from rioni.client import CursorSpecification
+from rioni.client.ranges import Bounds, Locator, Place, Places, RangeError, place
+from rioni.domain.errors import Conflict, Invalid
 from rioni.domain.schemas import strict_json
-from rioni.domain.timelines.position import TimelinePosition, parse_offset
-from rioni.domain.timelines.timeline import FIRST_ORDER
 from rioni.domain.timestamps import parsed
-from rioni.lake.broker import Partition, place
 from rioni.lake.columns import OFFSET, PARTITION
+from rioni.lake.reader import created, event_type
 from rioni.spark.options import Options
-from rioni.tools.api_client import call
 
 
 # --- The beginning and end of a read: the places that options, times and subscriptions name in each partition ---
 
-SHIFTS_MAX = 1_000
-"""Items of a request for shifted cursors."""
-
-Places = dict[str, dict[str, TimelinePosition]]
+PlacesByType = dict[str, Places]
 """The last place read, by event type and partition."""
 
 
-class Locator:
-    """Finds places; every call asks the broker and blocks until it answers. For one read: it caches the event types."""
+class Planner:
+    """Finds the places that options name; every call asks the broker and blocks until it answers.
+
+    Use it as a context manager, for one read: it caches the event types.
+    """
 
     def __init__(self, options: Options) -> None:
         self._options = options
-        self._server = options.server()
-        self.broker = options.broker()
+        self._client = options.client()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._client.close()
 
     @cached_property
     def event_types(self) -> tuple[str, ...]:
@@ -59,14 +62,17 @@ class Locator:
             return self._options.event_types
         if self._options.subscription is None:
             raise Invalid("Name what to read by the option event_type, or by the option subscription.")
-        _, answer = call(self._server, "GET", self._subscription())
-        return tuple(sorted(answer["event_types"]))
+        return tuple(sorted(self._client.subscriptions.get(self._options.subscription).event_types))
 
     def identities(self, names: Iterable[str]) -> dict[str, str]:
         """When each event type was created, which distinguishes it from others that had its name."""
-        return {name: self.broker.event_type(name).identity for name in names}
+        return {name: created(event_type(self._client, name)).isoformat() for name in names}
 
-    def starts(self) -> Places:
+    def locator(self, name: str) -> Locator:
+        """Finds places in an event type."""
+        return Locator(self._client, name)
+
+    def starts(self) -> PlacesByType:
         """The places after which the read begins: the cursors of the subscription, else those of `from`."""
         committed = self._committed() if self._options.subscription else {}
         return {
@@ -74,79 +80,54 @@ class Locator:
             for name in self.event_types
         }
 
-    def ends(self) -> Places:
+    def ends(self) -> PlacesByType:
         """The places up to which the read goes, by the option `to`."""
         return {name: self._of_option(name, self._options.end, "to") for name in self.event_types}
 
-    def shifted(self, name: str, partition: str, after: TimelinePosition, shifts: list[int]) -> list[TimelinePosition]:
-        """The places that are `shifts` events after another one, in the same timeline or later ones."""
-        found = []
-        for first in range(0, len(shifts), SHIFTS_MAX):
-            items = [
-                {"partition": partition, "offset": after.offset, "shift": shift}
-                for shift in shifts[first : first + SHIFTS_MAX]
-            ]
-            found += [place(each["offset"]) for each in self._shift(name, items)]
-        return found
-
-    def commit(self, places: Places) -> None:
+    def commit(self, places: PlacesByType) -> None:
         """Set the cursors of the subscription; this ends its streams."""
         items = [
-            {"event_type": name, "partition": partition, "offset": at.offset}
+            CursorSpecification(event_type=name, partition=partition, offset=at.offset)
             for name, partitions in places.items()
             for partition, at in partitions.items()
         ]
-        call(self._server, "PATCH", f"{self._subscription()}/cursors", {"items": items}, repeatable=True)
+        self._client.subscriptions.reset(self._options.subscription or "", items)
 
-    def _of_option(self, name: str, text: str, option: str) -> dict[str, TimelinePosition]:
-        partitions = {each.name: each for each in self.broker.partitions(name)}
+    def _of_option(self, name: str, text: str, option: str) -> Places:
+        locator = self.locator(name)
+        bounds = locator.bounds()
         if text.lower() == "begin":
-            return {each.name: each.before_oldest for each in partitions.values()}
+            return {partition: each.before_oldest for partition, each in bounds.items()}
         if text.lower() == "end":
-            return {each.name: each.newest for each in partitions.values()}
+            return {partition: each.newest for partition, each in bounds.items()}
         if text.startswith("{"):
-            return (
-                self._of_offsets(partitions, text, option) if option == "from" else self._to_offsets(partitions, text)
-            )
+            # A partition that is not named is read from its beginning, or to its end.
+            given = _offsets(bounds, text, option)
+            return {
+                partition: given.get(partition, each.before_oldest if option == "from" else each.newest)
+                for partition, each in bounds.items()
+            }
         try:
-            given = parsed(text)
+            time = parsed(text)
         except (ValueError, OverflowError) as ex:
             raise Invalid(
                 f"{option} is {text}, but must be begin, end, an RFC 3339 time, or a JSON object with offsets."
             ) from ex
-        if given.tzinfo is None:
+        if time.tzinfo is None:
             raise Invalid(f"{option} is {text}, a time without an offset from UTC; add Z or +01:00.")
-        items = [{"partition": each, "timestamp": given.isoformat(), "shift": 0} for each in partitions]
-        return {each["partition"]: place(each["offset"]) for each in self._shift(name, items)}
+        return locator.at(bounds, time.isoformat())
 
-    def _of_offsets(self, partitions: Mapping[str, Partition], text: str, option: str) -> dict[str, TimelinePosition]:
-        """Offsets by partition; a partition that is not named is read from its beginning."""
-        given = _offsets(partitions, text, option)
-        return {name: given.get(name, each.before_oldest) for name, each in partitions.items()}
-
-    def _to_offsets(self, partitions: Mapping[str, Partition], text: str) -> dict[str, TimelinePosition]:
-        given = _offsets(partitions, text, "to")
-        return {name: given.get(name, each.newest) for name, each in partitions.items()}
-
-    def _shift(self, name: str, items: list[dict[str, Any]]) -> list[dict[str, str]]:
-        path = f"/event-types/{quote(name, safe='')}/shifted-cursors"
-        _, answer = call(self._server, "POST", path, items, repeatable=True)
-        return list(answer)
-
-    def _committed(self) -> Places:
+    def _committed(self) -> PlacesByType:
+        subscription = self._options.subscription or ""
         # An empty list gives the subscription its cursors if it has none yet, and changes nothing otherwise.
-        call(self._server, "PATCH", f"{self._subscription()}/cursors", {"items": []}, repeatable=True)
-        _, answer = call(self._server, "GET", f"{self._subscription()}/cursors")
-        found: Places = {}
-        for each in answer["items"]:
-            found.setdefault(each["event_type"], {})[each["partition"]] = place(each["offset"])
+        self._client.subscriptions.reset(subscription, [])
+        found: PlacesByType = {}
+        for each in self._client.subscriptions.cursors(subscription):
+            found.setdefault(each.event_type or "", {})[each.partition] = place(each.offset)
         return found
 
-    def _subscription(self) -> str:
-        return f"/subscriptions/{quote(self._options.subscription or '', safe='')}"
 
-
-def _offsets(partitions: Mapping[str, Partition], text: str, option: str) -> dict[str, TimelinePosition]:
+def _offsets(partitions: Mapping[str, Bounds], text: str, option: str) -> dict[str, Place]:
     try:
         offsets = strict_json.decode(text)
     except strict_json.JsonError as ex:
@@ -155,7 +136,7 @@ def _offsets(partitions: Mapping[str, Partition], text: str, option: str) -> dic
     for name, offset in offsets.items():
         try:
             given[name] = place(str(offset))
-        except (InvalidCursor, AssertionError) as ex:
+        except RangeError as ex:
             raise Invalid(f"{option} names {offset} in partition {name}, which is no offset of an event.") from ex
     if unknown := sorted(given.keys() - partitions.keys()):
         raise Invalid(f"{option} names partitions that do not exist: {', '.join(unknown)}.")
@@ -163,7 +144,7 @@ def _offsets(partitions: Mapping[str, Partition], text: str, option: str) -> dic
     return given
 
 
-def check_not_ahead(places: Mapping[str, TimelinePosition], partitions: Mapping[str, Partition], whose: str) -> None:
+def check_not_ahead(places: Mapping[str, Place], partitions: Mapping[str, Bounds], whose: str) -> None:
     """Check that no place lies beyond the end of its partition: events published up to there would be skipped.
 
     Raises:
@@ -187,8 +168,8 @@ class Range(InputPartition):
 
     event_type: str
     partition: str
-    after: TimelinePosition
-    to: TimelinePosition
+    after: Place
+    to: Place
     count: int
     """Positions in between; there may be fewer events."""
     created_at: str
@@ -196,12 +177,12 @@ class Range(InputPartition):
 
 
 def split(
-    locator: Locator, starts: Places, ends: Places, identities: Mapping[str, str], events_max: int
+    planner: Planner, starts: PlacesByType, ends: PlacesByType, identities: Mapping[str, str], events_max: int
 ) -> Iterator[Range]:
     """Split what lies between two places of each partition that has both.
 
     Args:
-        locator: finds places.
+        planner: finds places.
         starts: the last places read.
         ends: the last places to be read.
         identities: when each event type was created.
@@ -211,32 +192,33 @@ def split(
         for partition, to in partitions.items():
             after = starts.get(name, {}).get(partition)
             if after is not None and after < to:
-                yield from _split(locator, Range(name, partition, after, to, 0, identities[name]), events_max)
+                whole = Range(name, partition, after, to, 0, identities[name])
+                yield from _split(planner.locator(name), whole, events_max)
 
 
 def _split(locator: Locator, whole: Range, events_max: int) -> Iterator[Range]:
-    name, partition = whole.event_type, whole.partition
-    total = locator.broker.distance(name, partition, whole.after, whole.to)
+    partition = whole.partition
+    total = locator.distance(partition, whole.after, whole.to)
     if total <= 0:
         return
     shifts = list(range(events_max, total, events_max))
-    borders = [whole.after, *locator.shifted(name, partition, whole.after, shifts), whole.to]
+    borders = [whole.after, *locator.shifted(partition, whole.after, shifts), whole.to]
     for number, (after, to) in enumerate(pairwise(borders)):
-        yield Range(name, partition, after, to, min(events_max, total - number * events_max), whole.created_at)
+        yield replace(whole, after=after, to=to, count=min(events_max, total - number * events_max))
 
 
 # --- Filters that Spark hands down, as bounds of the read ---
 
 
-class Bounds(msgspec.Struct):
+class Limits(msgspec.Struct):
     """The event types and partitions to read, and the places to read between; None for no bound."""
 
     event_types: set[str] | None = None
     partitions: set[str] | None = None
-    after: TimelinePosition | None = None
-    to: TimelinePosition | None = None
+    after: Place | None = None
+    to: Place | None = None
 
-    def narrow(self, starts: Places, ends: Places) -> tuple[Places, Places]:
+    def narrow(self, starts: PlacesByType, ends: PlacesByType) -> tuple[PlacesByType, PlacesByType]:
         """The part of some places that is within the bounds."""
         kept_starts = self._kept(starts)
         kept_ends = self._kept(ends)
@@ -255,11 +237,11 @@ class Bounds(msgspec.Struct):
         """Whether there is a bound of places."""
         return self.after is not None or self.to is not None
 
-    def admits(self, at: TimelinePosition) -> bool:
+    def admits(self, at: Place) -> bool:
         """Whether an event at a place is within the bounds."""
         return (self.after is None or self.after < at) and (self.to is None or at <= self.to)
 
-    def _kept(self, places: Places) -> Places:
+    def _kept(self, places: PlacesByType) -> PlacesByType:
         return {
             name: {each: at for each, at in found.items() if self.partitions is None or each in self.partitions}
             for name, found in places.items()
@@ -267,13 +249,13 @@ class Bounds(msgspec.Struct):
         }
 
 
-def bounds_of(filters: Iterable[Filter]) -> tuple[Bounds, list[Filter]]:
+def bounds_of(filters: Iterable[Filter]) -> tuple[Limits, list[Filter]]:
     """The bounds that filters set, all of which must hold, and the filters that are left to Spark."""
-    bounds = Bounds()
+    bounds = Limits()
     return bounds, [each for each in filters if not _take(bounds, each)]
 
 
-def _take(bounds: Bounds, given: Filter) -> bool:
+def _take(bounds: Limits, given: Filter) -> bool:
     """Whether the bounds now express a filter fully."""
     match given:
         case IsNotNull(attribute=(("_partition" | "_offset" | "_event_type"),)):
@@ -288,7 +270,7 @@ def _take(bounds: Bounds, given: Filter) -> bool:
     return False
 
 
-def _only(bounds: Bounds, name: str, values: set[str]) -> bool:
+def _only(bounds: Limits, name: str, values: set[str]) -> bool:
     if name == PARTITION:
         bounds.partitions = values if bounds.partitions is None else bounds.partitions & values
     else:
@@ -296,8 +278,8 @@ def _only(bounds: Bounds, name: str, values: set[str]) -> bool:
     return True
 
 
-def _cut(bounds: Bounds, given: Filter, at: TimelinePosition) -> bool:
-    before = TimelinePosition(at.order, max(at.position - 1, -1))
+def _cut(bounds: Limits, given: Filter, at: Place) -> bool:
+    before = Place(at.order, max(at.position - 1, -1))
     if isinstance(given, EqualTo | GreaterThan | GreaterThanOrEqual):
         _raise(bounds, at if isinstance(given, GreaterThan) else before)
     if isinstance(given, EqualTo | LessThan | LessThanOrEqual):
@@ -305,20 +287,20 @@ def _cut(bounds: Bounds, given: Filter, at: TimelinePosition) -> bool:
     return True
 
 
-def _raise(bounds: Bounds, after: TimelinePosition) -> None:
+def _raise(bounds: Limits, after: Place) -> None:
     bounds.after = after if bounds.after is None else max(bounds.after, after)
 
 
-def _lower(bounds: Bounds, to: TimelinePosition) -> None:
+def _lower(bounds: Limits, to: Place) -> None:
     bounds.to = to if bounds.to is None else min(bounds.to, to)
 
 
-def _place(offset: object) -> TimelinePosition | None:
+def _place(offset: object) -> Place | None:
     """The place of an offset in canonical form; others do not compare as texts as their places do."""
     if not isinstance(offset, str):
         return None
     try:
-        found = parse_offset(offset, partition="", oldest_order=FIRST_ORDER)
-    except InvalidCursor:
+        found = place(offset)
+    except RangeError:
         return None
-    return found if found is not None and found.offset == offset else None
+    return found if found.offset == offset else None

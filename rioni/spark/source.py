@@ -20,13 +20,13 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from rioni.domain.errors import Invalid
-from rioni.lake.broker import Broker
 from rioni.lake.columns import OWN, event_schema, evolve
+from rioni.lake.reader import event_type, schema_versions
 from rioni.lake.rows import check_readable
 from rioni.spark.event_reader import EVENT_TYPE, arrow_columns, as_declared, has_marks, read_range, spark_schema
 from rioni.spark.log_source import LogDataSource
 from rioni.spark.options import Options, parse_options
-from rioni.spark.places import Bounds, Locator, Range, bounds_of, split
+from rioni.spark.places import Limits, Planner, Range, bounds_of, split
 from rioni.spark.stream_reader import EventStreamReader
 from rioni.spark.writer import EventStreamWriter, EventWriter
 
@@ -90,22 +90,24 @@ def _check_appends(overwrite: bool) -> None:  # noqa: FBT001 - as Spark has it
 
 
 def _declared(options: Options) -> pa.Schema:
-    return table_schema(options.broker(), Locator(options).event_types)
+    with Planner(options) as planner:
+        return table_schema(options, planner.event_types)
 
 
-def table_schema(broker: Broker, names: Iterable[str]) -> pa.Schema:
+def table_schema(options: Options, names: Iterable[str]) -> pa.Schema:
     """The columns that hold the events of some event types, in all versions of their schemas.
 
     Raises:
         Invalid: a schema can't be read or has too many columns.
-        Unavailable: the broker does not answer, or refuses.
+        ClientError: the broker does not answer, or refuses.
     """
     found = pa.schema([])
     names = tuple(names)
-    for name in names:
-        category = broker.event_type(name).category
-        for kind, text in broker.schemas(name):
-            found = evolve(found, event_schema(kind, text, category))
+    with options.client() as client:
+        for name in names:
+            category = event_type(client, name).category
+            for kind, text in schema_versions(client, name):
+                found = evolve(found, event_schema(kind, text, category))
     ordered = [each for each in found if each.name not in OWN]
     if len(names) > 1:
         ordered.append(pa.field(EVENT_TYPE, pa.string()))
@@ -117,15 +119,15 @@ class EventBatchReader(DataSourceReader):
 
     def __init__(self, options: Options, schema: pa.Schema) -> None:
         self._options, self._schema = options, schema
-        self._bounds = Bounds()
+        self._bounds = Limits()
 
     def partitions(self) -> list[Range]:
         """A range for each task; blocks until the broker answers."""
-        locator = Locator(self._options)
-        # Identities are read before the places: the tasks check that these are of the same event type.
-        identities = locator.identities(locator.event_types)
-        starts, ends = self._bounds.narrow(locator.starts(), locator.ends())
-        return list(split(locator, starts, ends, identities, self._options.events_per_task))
+        with Planner(self._options) as planner:
+            # Identities are read before the places: the tasks check that these are of the same event type.
+            identities = planner.identities(planner.event_types)
+            starts, ends = self._bounds.narrow(planner.starts(), planner.ends())
+            return list(split(planner, starts, ends, identities, self._options.events_per_task))
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The events of a range, as Arrow batches."""

@@ -7,12 +7,11 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
+from rioni.client.ranges import Bounds, Locator, Place, place
 from rioni.domain.errors import Conflict
-from rioni.domain.timelines.position import TimelinePosition
-from rioni.lake.broker import Partition, place
 from rioni.spark.event_reader import read_range
 from rioni.spark.options import Options
-from rioni.spark.places import Locator, Places, Range, check_not_ahead, split
+from rioni.spark.places import PlacesByType, Planner, Range, check_not_ahead, split
 
 
 CREATED_AT = "created_at"
@@ -29,15 +28,15 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: Options, schema: pa.Schema) -> None:
         self._options, self._schema = options, schema
-        self._target: Places | None = None
+        self._target: PlacesByType | None = None
         self._committed: Offsets | None = None
 
     def initialOffset(self) -> Offsets:  # noqa: N802 - Spark's name
         """The offsets at which a new query begins."""
-        locator = Locator(self._options)
-        # Identities are read before the places: the first micro-batch checks that these are of the same event type.
-        identities = locator.identities(locator.event_types)
-        return _written(locator.starts(), identities)
+        with Planner(self._options) as planner:
+            # Identities are read before the places: the first micro-batch checks that these are of the same event type.
+            identities = planner.identities(planner.event_types)
+            return _written(planner.starts(), identities)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         """The limit of positions in a micro-batch: `events_per_batch`."""
@@ -45,7 +44,8 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Read the events that are there now, and then end."""
-        self._target = _ends(self._newest(Locator(self._options)))
+        with Planner(self._options) as planner:
+            self._target = _ends(_bounds(planner))
 
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: N802 - Spark's name
         """The offsets at which the next micro-batch ends.
@@ -53,25 +53,26 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         A partition that was added is put into the offsets before its first event, and read from the next batch on, so
         that each batch is determined by the offsets in the checkpoint alone.
         """
-        locator, begin = Locator(self._options), _read(start)
-        identities = _identities(locator, start, locator.event_types)
-        newest = self._newest(locator)
-        for name, partitions in newest.items():
-            check_not_ahead(begin.get(name, {}), partitions, f"The checkpoint of {name}")
-        # The micro-batches up to `start` are processed; Spark reports that only when there is a further one.
-        self._commit(locator, start)
-        target = self._target or _ends(newest)
-        added = {name: places.keys() - begin.get(name, {}).keys() for name, places in target.items()}
-        ends = {name: dict(places) for name, places in begin.items()}
-        for name, missing in added.items():
-            ends.setdefault(name, {}).update({each: newest[name][each].before_oldest for each in missing})
-        return _written(_bounded(locator, begin, ends, target, limit), identities)
+        begin = _read(start)
+        with Planner(self._options) as planner:
+            identities = _identities(planner, start, planner.event_types)
+            newest = _bounds(planner)
+            for name, partitions in newest.items():
+                check_not_ahead(begin.get(name, {}), partitions, f"The checkpoint of {name}")
+            # The micro-batches up to `start` are processed; Spark reports that only when there is a further one.
+            self._commit(planner, start)
+            target = self._target or _ends(newest)
+            added = {name: places.keys() - begin.get(name, {}).keys() for name, places in target.items()}
+            ends = {name: dict(places) for name, places in begin.items()}
+            for name, missing in added.items():
+                ends.setdefault(name, {}).update({each: newest[name][each].before_oldest for each in missing})
+            return _written(_bounded(planner, begin, ends, target, limit), identities)
 
     def partitions(self, start: Offsets, end: Offsets) -> list[Range]:
         """A range for each task."""
-        locator = Locator(self._options)
-        identities = _identities(locator, start, start) | _identities(locator, end, end)
-        return list(split(locator, _read(start), _read(end), identities, self._options.events_per_task))
+        with Planner(self._options) as planner:
+            identities = _identities(planner, start, start) | _identities(planner, end, end)
+            return list(split(planner, _read(start), _read(end), identities, self._options.events_per_task))
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The events of a range, as Arrow batches."""
@@ -81,24 +82,26 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def commit(self, end: Offsets) -> None:
         """Set the subscription's cursors to the ends of the processed micro-batches."""
-        self._commit(Locator(self._options), end)
+        with Planner(self._options) as planner:
+            self._commit(planner, end)
 
-    def _commit(self, locator: Locator, processed: Offsets) -> None:
+    def _commit(self, planner: Planner, processed: Offsets) -> None:
         if self._options.subscription is not None and processed != self._committed:
-            locator.commit(_read(processed))
+            planner.commit(_read(processed))
             self._committed = processed
 
-    def _newest(self, locator: Locator) -> dict[str, dict[str, Partition]]:
-        return {name: {each.name: each for each in locator.broker.partitions(name)} for name in locator.event_types}
+
+def _bounds(planner: Planner) -> dict[str, dict[str, Bounds]]:
+    return {name: planner.locator(name).bounds() for name in planner.event_types}
 
 
-def _identities(locator: Locator, offsets: Offsets, names: Iterable[str]) -> dict[str, str]:
+def _identities(planner: Planner, offsets: Offsets, names: Iterable[str]) -> dict[str, str]:
     """When some event types were created.
 
     Raises:
         Conflict: one is another event type than that of the offsets, which had the same name.
     """
-    found = locator.identities(names)
+    found = planner.identities(names)
     for name, created_at in found.items():
         known = offsets.get(name, {}).get(CREATED_AT, created_at)
         if known != created_at:
@@ -109,11 +112,13 @@ def _identities(locator: Locator, offsets: Offsets, names: Iterable[str]) -> dic
     return found
 
 
-def _ends(partitions: dict[str, dict[str, Partition]]) -> Places:
-    return {name: {each.name: each.newest for each in found.values()} for name, found in partitions.items()}
+def _ends(bounds: dict[str, dict[str, Bounds]]) -> PlacesByType:
+    return {name: {each: at.newest for each, at in found.items()} for name, found in bounds.items()}
 
 
-def _bounded(locator: Locator, begin: Places, ends: Places, target: Places, limit: ReadLimit) -> Places:
+def _bounded(
+    planner: Planner, begin: PlacesByType, ends: PlacesByType, target: PlacesByType, limit: ReadLimit
+) -> PlacesByType:
     """Move the ends towards the target, each partition by its share of the limit."""
     waiting = [
         (name, partition, after, target[name][partition])
@@ -123,19 +128,17 @@ def _bounded(locator: Locator, begin: Places, ends: Places, target: Places, limi
     ]
     share = max(limit.max_rows // len(waiting), 1) if waiting and isinstance(limit, ReadMaxRows) else None
     for name, partition, after, newest in waiting:
-        ends[name][partition] = _end(locator, name, partition, after, newest, share)
+        ends[name][partition] = _end(planner.locator(name), partition, after, newest, share)
     return ends
 
 
-def _end(
-    locator: Locator, name: str, partition: str, after: TimelinePosition, newest: TimelinePosition, share: int | None
-) -> TimelinePosition:
-    if share is None or locator.broker.distance(name, partition, after, newest) <= share:
+def _end(locator: Locator, partition: str, after: Place, newest: Place, share: int | None) -> Place:
+    if share is None or locator.distance(partition, after, newest) <= share:
         return newest
-    return locator.shifted(name, partition, after, [share])[0]
+    return locator.shifted(partition, after, [share])[0]
 
 
-def _written(places: Places, identities: dict[str, str]) -> Offsets:
+def _written(places: PlacesByType, identities: dict[str, str]) -> Offsets:
     return {
         name: {each: at.offset for each, at in sorted(found.items())}
         | ({CREATED_AT: identities[name]} if name in identities else {})
@@ -143,7 +146,7 @@ def _written(places: Places, identities: dict[str, str]) -> Offsets:
     }
 
 
-def _read(offsets: Offsets) -> Places:
+def _read(offsets: Offsets) -> PlacesByType:
     return {
         name: {each: place(offset) for each, offset in found.items() if each != CREATED_AT}
         for name, found in offsets.items()

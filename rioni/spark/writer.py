@@ -4,8 +4,8 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Any
-from urllib.parse import quote
 
 import msgspec
 import pyarrow as pa
@@ -14,14 +14,15 @@ from pyspark.sql import types as t
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from rioni.client import ItemResult, PublishingFailed, values
-from rioni.client.encoding import encode_batch
-from rioni.client.errors import problem
+from rioni.client import Client, ItemResult, PublishingFailed, TooManyRequests, values
+from rioni.client import Unavailable as Busy
+from rioni.client.encoding import CATEGORY_WITHOUT_METADATA, encode_batch
+from rioni.client.errors import members_of, problem
 from rioni.domain.errors import Invalid, Unavailable
 from rioni.lake.columns import CORRUPT, OFFSET, PARTITION, REST
+from rioni.lake.reader import event_type
 from rioni.spark.event_reader import EVENT_TYPE, IS_JSON
 from rioni.spark.options import Options
-from rioni.tools.api_client import RequestRefused, call
 
 
 # Rows of Spark as events: each value as the JSON that the client writes, or refused with the path of its column.
@@ -206,7 +207,6 @@ RETRY_S = 1
 STREAM_BATCH = "streaming.sql.batchId"
 """The property in which Spark gives a task the number of its micro-batch."""
 
-_BUSY = (429, 503)
 _MULTI_STATUS, _UNPROCESSABLE = 207, 422
 
 
@@ -231,7 +231,7 @@ class EventWriter(DataSourceArrowWriter):
         Raises:
             Invalid: a value has no form in JSON.
             NotPublished: the broker refused some.
-            Unavailable: it does not answer.
+            ClientError: it does not answer.
         """
         publish(self._options, self._schema, self._prefix(), self._now, iterator, has_metadata=self._has_metadata)
         return WriterCommitMessage()
@@ -272,7 +272,8 @@ def _has_metadata(options: Options) -> bool:
     """Whether the events of the event type to publish to have metadata; blocks until the broker answers."""
     if len(options.event_types) != 1:
         raise Invalid("Name the one event type to publish to by the option event_type.")
-    return options.broker().event_type(options.event_types[0]).category != "undefined"
+    with options.client() as client:
+        return event_type(client, options.event_types[0]).category != CATEGORY_WITHOUT_METADATA
 
 
 def _task() -> TaskContext:
@@ -307,15 +308,15 @@ def publish(
     sent = 0
     waiting: list[bytes] = []
     rows = Rows(schema)
-    for batch in batches:
-        for event in rows.events(batch):
+    with options.client() as client:
+        for event in chain.from_iterable(map(rows.events, batches)):
             number = sent * options.events_per_request + len(waiting)
             waiting.append(values.encode(with_metadata(event, f"{prefix}-{number}", now) if has_metadata else event))
             if len(waiting) == options.events_per_request:
-                _send(options, f"{prefix}-{sent}", waiting)
+                _send(options, client, f"{prefix}-{sent}", waiting)
                 sent, waiting = sent + 1, []
-    if waiting:
-        _send(options, f"{prefix}-{sent}", waiting)
+        if waiting:
+            _send(options, client, f"{prefix}-{sent}", waiting)
 
 
 def with_metadata(event: dict[str, Any], name: str, now: str | None) -> dict[str, Any]:
@@ -333,29 +334,28 @@ def with_metadata(event: dict[str, Any], name: str, now: str | None) -> dict[str
     return event
 
 
-def _send(options: Options, key: str, events: list[bytes]) -> None:
+def _send(options: Options, client: Client, key: str, events: list[bytes]) -> None:
     name = options.event_types[0]
-    path = f"/event-types/{quote(name, safe='')}/events"
     deadline = time.monotonic() + options.timeout_s
     while True:
         try:
-            status, answer = call(
-                options.server(),
+            answer = client.request(
                 "POST",
-                path,
-                encode_batch(events),
+                "/event-types/{name}/events",
+                path={"name": name},
+                content=encode_batch(events),
+                headers={"Content-Type": "application/json", "Idempotency-Key": key},
                 accept=(_UNPROCESSABLE,),
-                headers={"Idempotency-Key": key},
                 repeatable=True,
             )
             break
-        except RequestRefused as ex:
-            if ex.problem.status not in _BUSY:
-                raise
+        except (TooManyRequests, Busy) as ex:
             if time.monotonic() > deadline:
                 raise NotPublished(f"{options.url} was too busy for {options.timeout_s} s: {ex}") from ex
         time.sleep(RETRY_S)
-    if isinstance(answer, list) and status in (_MULTI_STATUS, _UNPROCESSABLE):
-        raise NotPublished(str(PublishingFailed(name, msgspec.convert(answer, list[ItemResult]))))
-    if status == _UNPROCESSABLE:
-        raise NotPublished(str(problem(status, answer, request=f"POST {path}", retry_after_s=None)))
+    if answer.status_code in (_MULTI_STATUS, _UNPROCESSABLE) and answer.content.startswith(b"["):
+        raise NotPublished(str(PublishingFailed(name, msgspec.json.decode(answer.content, type=list[ItemResult]))))
+    if answer.status_code == _UNPROCESSABLE:
+        members = members_of(answer.text, answer.reason_phrase)
+        request = f"POST {answer.request.url.path}"
+        raise NotPublished(str(problem(_UNPROCESSABLE, members, request=request, retry_after_s=None)))

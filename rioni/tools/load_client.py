@@ -41,9 +41,6 @@ class Server:
         url: the base URL.
         token: the bearer token, or a function that returns it.
         ca_certificate: PEM file with the authorities to trust.
-        retry_s: for how long single requests are made again if that may help, as by clients; by default they are
-            not, since a program that measures or watches a broker must not wait for it.
-        pause: waits a number of seconds between them; returns True to end the waiting.
 
     Raises:
         Invalid: this is not an http or https URL, or the file of the authorities can't be used.
@@ -54,9 +51,6 @@ class Server:
         url: str,
         token: str | Callable[[], str | None] | None = None,
         ca_certificate: Path | None = None,
-        *,
-        retry_s: float = 0,
-        pause: Callable[[float], object] = time.sleep,
     ) -> None:
         try:
             parts = urlsplit(url)
@@ -75,7 +69,6 @@ class Server:
         self.address = (parts.hostname, port)
         self.netloc = parts.netloc
         self.path = parts.path.rstrip("/")
-        self.retry_s, self.pause = retry_s, pause
 
     @property
     def token(self) -> str | None:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from rioni.client import Client
 from tests.support.lake import FORMATS, ArchiveUnderTest
 from tests.support.server import running_server
 
@@ -18,6 +19,13 @@ def server(tmp_path_factory):
 @pytest.fixture
 def client(server):
     with server.client() as opened:
+        yield opened
+
+
+@pytest.fixture
+def broker(server):
+    """The product's client of the broker."""
+    with Client(server.url) as opened:
         yield opened
 
 

@@ -7,38 +7,36 @@ from pathlib import Path
 
 import pytest
 
+from rioni.client.ranges import Locator
 from rioni.domain.errors import Conflict, RioniError
 from rioni.lake.archive import open_lake
-from rioni.lake.broker import Broker
 from rioni.lake.event_tables import EventTables
 from rioni.lake.location import parse_location
-from rioni.lake.reader import Reader
+from rioni.lake.reader import Reader, event_type
 from rioni.lake.table import EVENTS, WriterConflict
-from rioni.tools.load_client import Server
 from tests.support.lake import PROPERTIES, ArchiveUnderTest, change_schema, create_orders, publish_orders, stored
 
 
-def opened(lake, name):
+def opened(broker, lake, name):
     """The tables of an event type as another process opens them, and the events after them that it has read."""
-    broker = Broker(Server(lake.url))
-    event_type = broker.event_type(name)
-    tables = EventTables(open_lake(lake.format, parse_location(lake.to), None), broker, event_type, keeps_json=True)
-    partitions = broker.partitions(name)
-    starts = {each.name: tables.places.get(each.name, each.before_oldest) for each in partitions}
-    behind = {each.name: starts[each.name] for each in partitions if starts[each.name] < each.newest}
-    reader = Reader(broker, event_type, {each.name: each.newest for each in partitions})
+    found = event_type(broker, name)
+    tables = EventTables(open_lake(lake.format, parse_location(lake.to), None), broker, found, keeps_json=True)
+    partitions = Locator(broker, name).bounds()
+    starts = {each: tables.places.get(each, bounds.before_oldest) for each, bounds in partitions.items()}
+    behind = {each: starts[each] for each, bounds in partitions.items() if starts[each] < bounds.newest}
+    reader = Reader(broker, found, {each: bounds.newest for each, bounds in partitions.items()})
     return tables, reader.read(behind, lambda _: False, lambda: False)
 
 
 @pytest.mark.parametrize("made", [True, False], ids=["the table is there", "the table is new"])
-def test_of_two_archives_one_fails_at_its_commit(client, lake, made):
+def test_of_two_archives_one_fails_at_its_commit(client, broker, lake, made):
     name = create_orders(client)
     if made:
         publish_orders(client, name, {"order": "before"})
         lake.archive(name)
     publish_orders(client, name, {"order": "a"}, {"order": "b"})
-    first, read = opened(lake, name)
-    second, read_again = opened(lake, name)
+    first, read = opened(broker, lake, name)
+    second, read_again = opened(broker, lake, name)
     first.commit(read)
     change_schema(client, name, PROPERTIES | {"note": {"type": "string"}})
     with pytest.raises(WriterConflict, match="nothing was written"):

@@ -5,12 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from rioni.domain.errors import Conflict, RioniError
+from rioni.client.ranges import RangeError
+from rioni.domain.errors import Conflict
 from rioni.lake.archive import Archive, open_lake
-from rioni.lake.broker import Broker
 from rioni.lake.event_type_archive import Limits
 from rioni.lake.location import parse_location
-from rioni.tools.load_client import Server
 from tests.support.lake import create_orders, publish_orders, schema_of
 
 
@@ -25,9 +24,9 @@ def create_again(client, name: str, events: int) -> None:
     publish_orders(client, name, *({**OLD[n % 5], "amount": n} for n in range(events)))
 
 
-def archive(lake, name: str, broker: Broker | None = None) -> Archive:
+def archive(lake, name: str, broker) -> Archive:
     opened = open_lake(lake.format, parse_location(lake.to), None)
-    return Archive(broker or Broker(Server(lake.url)), opened, [name], Limits(), lake.metrics, keeps_json=True)
+    return Archive(broker, opened, [name], Limits(), lake.metrics, keeps_json=True)
 
 
 def run(work: Archive) -> int:
@@ -40,74 +39,67 @@ def run(work: Archive) -> int:
 
 @pytest.mark.parametrize("restarted", [True, False])
 @pytest.mark.parametrize("again", [0, 3, 5, 8], ids=["none", "fewer events", "as many", "more"])
-def test_an_archive_does_not_go_on_in_an_event_type_that_was_created_again(client, lake, restarted, again):
+def test_an_archive_does_not_go_on_in_an_event_type_that_was_created_again(client, broker, lake, restarted, again):
     name = create_orders(client)
     publish_orders(client, name, *OLD)
-    work = archive(lake, name)
+    work = archive(lake, name, broker)
     assert run(work) == 5
     assert run(work) == 0
     create_again(client, name, again)
     if restarted:
-        work = archive(lake, name)
+        work = archive(lake, name, broker)
     with pytest.raises(Conflict, match=r"was deleted\. Archive to another place"):
         run(work)
     assert lake.table(name)["amount"].to_pylist() == [None] * 5
 
 
-class CreatedAgain(Broker):
-    """Creates the event type again just before it is asked for something for the first time."""
+def interpose(monkeypatch, owner, name: str, create) -> None:
+    """Create the event type again just before the broker is asked for something for the first time."""
+    ask, left = getattr(owner, name), [True]
 
-    def __init__(self, url, before, create) -> None:
-        super().__init__(Server(url))
-        self._before, self._create = before, create
+    def ask_after(*args, **options):
+        if left:
+            left.clear()
+            create()
+        return ask(*args, **options)
 
-    def _interposed(self, name: str) -> None:
-        if name == self._before:
-            self._before = ""
-            self._create()
-
-    def partitions(self, *args):
-        self._interposed("partitions")
-        return super().partitions(*args)
-
-    def stream(self, *args, **options):
-        self._interposed("stream")
-        return super().stream(*args, **options)
-
-    def schemas(self, *args):
-        self._interposed("schemas")
-        return super().schemas(*args)
+    monkeypatch.setattr(owner, name, ask_after)
 
 
 @pytest.mark.parametrize("before", ["partitions", "stream", "schemas"])
 @pytest.mark.parametrize("has_table", [True, False])
-def test_nothing_is_committed_where_the_event_type_is_created_again_during_a_round(client, lake, before, has_table):
+def test_nothing_is_committed_where_the_event_type_is_created_again_during_a_round(
+    client, broker, lake, monkeypatch, before, has_table
+):
     name = create_orders(client)
     publish_orders(client, name, *OLD)
     if has_table:
-        run(archive(lake, name))
+        run(archive(lake, name, broker))
         publish_orders(client, name, *OLD)
-    broker = CreatedAgain(lake.url, before, lambda: create_again(client, name, 15))
-    with pytest.raises(RioniError, match="was deleted and created again while it was read"):
+    owner, asked = {"partitions": (broker.partitions, "list"), "stream": (broker, "events")}.get(
+        before, (broker.schemas, "list")
+    )
+    interpose(monkeypatch, owner, asked, lambda: create_again(client, name, 15))
+    with pytest.raises(RangeError, match="was deleted and created again while it was read"):
         run(archive(lake, name, broker))
     rows = lake.table(name).to_pylist()
     assert [each["amount"] for each in rows] == [None] * (5 if has_table else 0)
 
 
 @pytest.mark.parametrize("lake", ["parquet", "delta"], indirect=True)
-def test_a_quarantine_of_an_event_type_that_was_deleted_is_not_gone_on_with(client, lake):
+def test_a_quarantine_of_an_event_type_that_was_deleted_is_not_gone_on_with(client, broker, lake):
     """Its offsets would be taken for those of the new one."""
     name = create_orders(client, schema=schema_of({"order": {}, "amount": {}, "address": {"properties": {"a": {}}}}))
     misfit = {"order": "x", "address": "none"}
     publish_orders(client, name, *OLD, misfit)
-    run(archive(lake, name))
+    run(archive(lake, name, broker))
     assert lake.table(name, "quarantine").num_rows == 1
     create_again(client, name, 1)
     publish_orders(client, name, misfit)
     shutil.move(Path(lake.to) / name, Path(lake.to) / "moved")
     with pytest.raises(Conflict, match=r"The quarantine of .* was deleted"):
-        run(archive(lake, name))
+        run(archive(lake, name, broker))
     assert lake.table(name, "quarantine").num_rows == 1
     shutil.move(Path(lake.to) / "_quarantine" / name, Path(lake.to) / "moved too")
-    assert run(archive(lake, name)) == 1
+    assert run(archive(lake, name, broker)) == 1
     assert lake.table(name, "quarantine").num_rows == 1

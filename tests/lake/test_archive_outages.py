@@ -1,21 +1,19 @@
 """An outage of the broker, the catalog or the disk is a few lines in the log of an archive, and ends with one."""
 
 import logging
-import socket
 from types import SimpleNamespace
 from unittest.mock import MagicMock
 
 import pytest
 
+from rioni.client import ConnectionFailed
 from rioni.config import logs as failure_log
 from rioni.config.logs import EVERY_S
 from rioni.domain.errors import Unavailable
 from rioni.lake import archive
 from rioni.lake.archive import Archive, open_lake
-from rioni.lake.broker import Broker
 from rioni.lake.event_type_archive import Limits
 from rioni.lake.location import parse_location
-from rioni.tools.load_client import Server
 from tests.support.clock import ManualClock
 from tests.support.lake import create_orders, publish_orders
 
@@ -63,9 +61,9 @@ def test_an_outage_is_a_few_lines_and_one_at_its_end(monkeypatch, caplog, away):
         return ["orders.created", "orders.paid"]
 
     monkeypatch.setattr(archive, "EventTypeArchive", Orders)
-    broker = SimpleNamespace(marked_event_types=names)
+    monkeypatch.setattr(archive, "marked_event_types", lambda _: names())
     with caplog.at_level(logging.WARNING, "rioni.lake"):
-        Archive(broker, MagicMock(), (), MagicMock(), MagicMock()).run(1, stopped)
+        Archive(MagicMock(), MagicMock(), (), MagicMock(), MagicMock()).run(1, stopped)
     *lines, last = caplog.messages
     assert lines[0].endswith(f"rchived: The {away} does not answer.")
     assert 1 <= len(lines) <= ROUNDS * EVERY_MS / 1_000 / EVERY_S + 1
@@ -74,41 +72,37 @@ def test_an_outage_is_a_few_lines_and_one_at_its_end(monkeypatch, caplog, away):
 
 
 def test_a_round_waits_for_a_broker_that_is_away_once():
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        url = f"http://127.0.0.1:{free.getsockname()[1]}"
-    waits = []
+    asked = []
 
-    def pause(seconds: float) -> bool:
-        waits.append(seconds)
-        return True
+    def get(name: str):
+        asked.append(name)
+        raise ConnectionFailed("away", sent=False)
 
-    broker = Broker(Server(url, retry_s=60, pause=pause))
-    names = ["orders.created", "orders.paid", "orders.sent"]
-    done, failed = Archive(broker, MagicMock(), names, MagicMock(), MagicMock()).archive(lambda: False)
-    assert (done, list(failed), len(waits)) == ({}, names, 1)
+    client, names = MagicMock(), ["orders.created", "orders.paid", "orders.sent"]
+    client.event_types.get = get
+    done, failed = Archive(client, MagicMock(), names, MagicMock(), MagicMock()).archive(lambda: False)
+    assert (done, list(failed), len(asked)) == ({}, names, 1)
 
 
-class Fails(Broker):
-    """Does not answer the third time that it is asked for schemas: for the third commit."""
-
-    asked = 0
-
-    def schemas(self, *args):
-        self.asked += 1
-        if self.asked == 3:
-            raise Unavailable("away")
-        return super().schemas(*args)
-
-
-def test_events_of_a_round_that_fails_later_count(client, lake):
+def test_events_of_a_round_that_fails_later_count(client, broker, lake, monkeypatch):
     name = create_orders(client, partition_strategy="random", default_statistic=None)
     for _ in range(4):
         publish_orders(client, name, *({"order": str(number)} for number in range(500)))
-    opened, job = open_lake(lake.format, parse_location(lake.to), None), MagicMock()
-    work = Archive(Fails(Server(lake.url)), opened, [name], Limits(events=500), lake.metrics, job=job)
+    asked, schemas = [], broker.schemas.list
+
+    def fails(*args):
+        """Fail the third time: for the third commit."""
+        asked.append(args)
+        if len(asked) == 3:
+            raise Unavailable("away")
+        return schemas(*args)
+
+    monkeypatch.setattr(broker.schemas, "list", fails)
+    opened, note = open_lake(lake.format, parse_location(lake.to), None), MagicMock()
+    work = Archive(broker, opened, [name], Limits(events=500), lake.metrics, note=note)
     done, failed = work.archive(lambda: False)
     assert (done, list(failed)) == ({}, [name])
-    assert job.note.call_args.args == (f"1,000 events archived; {name} failed: away",)
+    assert note.call_args.args == (f"1,000 events archived; {name} failed: away",)
     assert lake.table(name).num_rows == lake.metric("events_total", name) == 1_000
     work.archive(lambda: False)
-    assert job.note.call_args.args == ("2,000 events archived",)
+    assert note.call_args.args == ("2,000 events archived",)

@@ -5,8 +5,7 @@ import json
 import pytest
 
 from rioni.domain.event_types.annotations import MATERIALIZE, PERIOD, REASON
-from rioni.lake.broker import Broker
-from rioni.tools.load_client import Server
+from rioni.lake.reader import marked_event_types
 from tests.support.lake import FORMATS, ArchiveUnderTest, create_orders, publish_orders, stored
 from tests.support.waiting import wait_until
 
@@ -71,13 +70,13 @@ def test_an_archive_goes_on_in_the_next_timeline(client, lake):
     assert {each[:8] for each in lake.table(name)["_offset"].to_pylist()} == {"001-0001", "001-0002"}
 
 
-def test_without_a_name_event_types_are_archived_whose_annotation_says_so(client, server, lake):
+def test_without_a_name_event_types_are_archived_whose_annotation_says_so(client, broker, lake):
     annotations = {MATERIALIZE: "on", PERIOD: "1 week", REASON: "tests"}
     wanted = create_orders(client, annotations=annotations)
     other = create_orders(client, annotations={MATERIALIZE: "off"})
     publish_orders(client, wanted, {"order": "a"})
     publish_orders(client, other, {"order": "a"})
-    assert Broker(Server(server.url)).marked_event_types() == [wanted]
+    assert marked_event_types(broker) == [wanted]
     assert {name: each.archived for name, each in lake.archive().items()} == {wanted: 1}
     client.delete(f"/event-types/{wanted}")
 

@@ -1,10 +1,11 @@
 from datetime import date
+from unittest.mock import MagicMock
 
 import pytest
 
+from rioni.client import EventType, Schema
 from rioni.domain.errors import Invalid
 from rioni.domain.event_types.annotations import PERIOD
-from rioni.lake.broker import ArchivedEventType
 from rioni.lake.event_type_archive import EventTypeArchive, Limits, kept_since
 
 
@@ -32,8 +33,10 @@ def test_what_is_no_period_removes_nothing_and_is_named(period):
 
 
 def test_an_archive_names_the_event_type_of_such_a_period_and_goes_on(caplog):
-    archive = EventTypeArchive(None, None, "orders", Limits(), None)
-    described = ArchivedEventType("orders", "business", None, None, annotations={PERIOD: "10 decades"})
+    archive = EventTypeArchive(MagicMock(), None, "orders", Limits(), None)
+    described = EventType(
+        name="orders", owning_application="shop", schema=Schema(schema="{}"), annotations={PERIOD: "10 decades"}
+    )
     archive._expire(None, described, date(2026, 11, 20))
     (said,) = caplog.messages
     assert said.startswith("orders: The annotation ")

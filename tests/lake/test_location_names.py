@@ -4,12 +4,14 @@ import uuid
 
 import pytest
 
-from rioni.domain.errors import Invalid, RioniError, Unavailable
+from rioni.client import Client, UnexpectedAnswer
+from rioni.client.ranges import Locator, RangeError
+from rioni.domain.errors import Invalid, RioniError
 from rioni.lake.archive import Archive, open_lake
-from rioni.lake.broker import Broker
 from rioni.lake.event_type_archive import ArchiveMetrics, Limits
 from rioni.lake.location import Location, Secrets, parse_location, without_credentials
-from rioni.tools.load_client import Server
+from rioni.lake.reader import event_type
+from rioni.spark.options import parse_options
 from tests.support.lake import create_orders, publish_orders, stored
 from tests.support.scripted_server import Answer, scripted_server
 
@@ -20,6 +22,7 @@ HOSTILE = ("../../outside", "/etc/outside", "a/b", "..", "", "a\x00b", "a\\b", "
 def described(name: str) -> dict:
     return {
         "name": name,
+        "owning_application": "shop",
         "category": "business",
         "schema": {"type": "json_schema", "schema": "{}", "version": "1.0.0"},
         "created_at": "2026-01-01T00:00:00Z",
@@ -34,10 +37,10 @@ def partitions(name: str = "0") -> list[dict]:
 @pytest.mark.parametrize("name", HOSTILE, ids=ascii)
 def test_an_archive_writes_nothing_outside_its_folder_whatever_a_broker_names_an_event_type(tmp_path, name):
     inside = tmp_path / "deep" / "lake"
-    with scripted_server() as server:
+    with scripted_server() as server, Client(server.url) as client:
         server.script_paths({"/event-types": [Answer(body=[described(name)])]})
         work = Archive(
-            Broker(Server(server.url)),
+            client,
             open_lake("parquet", parse_location(str(inside)), None),
             (),
             Limits(),
@@ -51,18 +54,18 @@ def test_an_archive_writes_nothing_outside_its_folder_whatever_a_broker_names_an
 
 
 def test_an_answer_about_another_event_type_is_refused():
-    with scripted_server() as server:
+    with scripted_server() as server, Client(server.url) as client:
         server.script(Answer(body=described("../../outside")))
-        with pytest.raises(Unavailable, match="was asked for orders, and answered with"):
-            Broker(Server(server.url)).event_type("orders")
+        with pytest.raises(UnexpectedAnswer, match="was asked for orders, and answered with"):
+            event_type(client, "orders")
 
 
 @pytest.mark.parametrize("name", ["../0", "", "0/1", "a", "-1", "0\n"], ids=ascii)
 def test_a_partition_has_a_number(name):
-    with scripted_server() as server:
+    with scripted_server() as server, Client(server.url) as client:
         server.script(Answer(body=partitions(name)))
-        with pytest.raises(Unavailable, match="which is no number"):
-            Broker(Server(server.url)).partitions("orders")
+        with pytest.raises(RangeError, match="which is no number"):
+            Locator(client, "orders").bounds()
 
 
 @pytest.mark.parametrize("name", ["..", ".", "", "a/b", "a\\b", "a\x00"], ids=ascii)
@@ -122,5 +125,5 @@ def test_credentials_in_the_url_of_a_bucket_are_refused_unseen(url):
 
 def test_credentials_in_the_url_of_a_broker_are_refused_unseen():
     with pytest.raises(Invalid) as raised:
-        Server("http://joe:s3cret@localhost:8080")
+        parse_options({"url": "http://joe:s3cret@localhost:8080"}).client()
     assert "s3cret" not in str(raised.value)

@@ -6,8 +6,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from rioni.client.ranges import Place
 from rioni.domain.errors import Unavailable
-from rioni.domain.timelines.position import TimelinePosition
 from rioni.lake.location import parse_location
 from rioni.lake.parquet_table import ParquetLake
 from rioni.lake.table import DAY, EVENTS, Progress, WriterConflict
@@ -17,7 +17,7 @@ ROWS = pa.table({"a": [1, 2], DAY: pa.array([date(2026, 1, 2), date(2026, 1, 3)]
 
 
 def progress(position: int) -> Progress:
-    return Progress(7, {"0": TimelinePosition(1, position)})
+    return Progress(7, {"0": Place(1, position)})
 
 
 def opened(folder: Path):

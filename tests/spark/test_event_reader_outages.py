@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from rioni.domain.errors import Unavailable
+from rioni.client import Client, ClientError
+from rioni.client.ranges import RangeError
 from rioni.lake.archive import Archive, open_lake
-from rioni.lake.broker import Broker
 from rioni.lake.event_type_archive import ArchiveMetrics, Limits
 from rioni.lake.location import parse_location
 from rioni.spark.log_source import SCHEMA, LogReader
@@ -21,7 +21,6 @@ from rioni.spark.options import parse_options
 from rioni.spark.source import EventBatchReader, table_schema
 from rioni.spark.stream_reader import EventStreamReader
 from rioni.spark.writer import publish
-from rioni.tools.load_client import Server
 from tests.support import faulty_way
 from tests.support.campaigns import length
 from tests.support.faulty_way import LOST, REFUSED, answer, cut, status
@@ -62,7 +61,7 @@ def hasty(monkeypatch):
     """Lets pauses be short, and batches, pages and commits small."""
     monkeypatch.setattr("rioni.client.retries.WAIT_FIRST_S", 0.001)
     monkeypatch.setattr("rioni.client.retries.WAIT_MAX_S", 0.005)
-    monkeypatch.setattr("rioni.lake.broker.BATCH_EVENTS", 2)
+    monkeypatch.setattr("rioni.client.ranges.BATCH_EVENTS", 2)
 
 
 @pytest.fixture(scope="module")
@@ -97,10 +96,9 @@ class Place(NamedTuple):
 def archive(at: Place):
     lake = ArchiveUnderTest(url=at.url, to=str(at.folder), format_="parquet")
     tables = open_lake("parquet", parse_location(lake.to), None)
-    broker = Broker(Server(at.url, retry_s=at.retry_s))
-    done, failed = Archive(broker, tables, [at.name], Limits(events=9), ArchiveMetrics(), keeps_json=True).archive(
-        lambda: False
-    )
+    with Client(at.url, retry_s=at.retry_s) as client:
+        work = Archive(client, tables, [at.name], Limits(events=9), ArchiveMetrics(), keeps_json=True)
+        done, failed = work.archive(lambda: False)
     for ex in failed.values():
         raise ex
     return done[at.name], lake.archived(at.name)
@@ -117,7 +115,7 @@ def rows_of(reader, parts):
 
 def read(at: Place):
     options = at.options(event_type=at.name)
-    reader = EventBatchReader(options, table_schema(options.broker(), [at.name]))
+    reader = EventBatchReader(options, table_schema(options, [at.name]))
     return rows_of(reader, reader.partitions())
 
 
@@ -126,7 +124,7 @@ def stream(at: Place):
     group = {"consumer_group": at.folder.name}
     subscription = at.client.post("/subscriptions", json=body | group).json()["id"]
     options = at.options(subscription=subscription, events_per_batch="18")
-    reader = EventStreamReader(options, table_schema(options.broker(), [at.name]))
+    reader = EventStreamReader(options, table_schema(options, [at.name]))
     start, found = reader.initialOffset(), []
     while (end := reader.latestOffset(start, reader.getDefaultReadLimit())) != start:
         found += rows_of(reader, reader.partitions(start, end))
@@ -228,7 +226,7 @@ def test_an_answer_that_is_cut_off_at_any_byte_changes_nothing(tool, work, way):
 def test_an_outage_that_does_not_end_is_an_error_that_says_for_how_long_it_was_tried(tool, work):
     _, requests = work(tool)
     for begin in {0, len(requests) - 1}:
-        with pytest.raises(Unavailable, match=r"does not answer: .*tried [0-9]+ times in .* s, since 20"):
+        with pytest.raises(ClientError, match=r"does not answer: .*tried [0-9]+ times in .* s, since 20"):
             work(tool, lambda number, _, begin=begin: number >= begin and REFUSED, retry_s=1)
 
 
@@ -237,7 +235,7 @@ def test_an_outage_that_does_not_end_is_an_error_that_says_for_how_long_it_was_t
 def test_what_would_be_refused_again_is_an_error_at_once(tool, code, work, way):
     _, requests = work(tool)
     for begin in range(0, len(requests), BEGIN_EVERY):
-        with pytest.raises(Unavailable, match=f"{code} No"):
+        with pytest.raises(ClientError, match=f"{code} No"):
             work(tool, lambda number, _, begin=begin: number >= begin and status(code))
         assert len(way.requests) == begin + 1
 
@@ -256,7 +254,7 @@ def test_an_event_type_that_was_created_again_meanwhile_is_not_read_on(tool, way
         return None
 
     way.script(again)
-    with pytest.raises(Unavailable, match=f"{name} was deleted and created again"):
+    with pytest.raises(RangeError, match=f"{name} was deleted and created again"):
         tool(Place(way.url, RETRY_S, name, client, tmp_path / "lake"))
 
 

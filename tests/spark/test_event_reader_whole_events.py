@@ -11,11 +11,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from rioni.client import Client, Subscription
-from rioni.domain.event_types.annotations import MATERIALIZE, PERIOD, REASON
-from rioni.lake import broker as archive_broker
+from rioni.client import Client, Subscription, ranges
 from rioni.lake.archive import Archive, open_lake
-from rioni.lake.broker import Broker
 from rioni.lake.event_type_archive import ArchiveMetrics, Limits
 from rioni.lake.location import parse_location
 from rioni.spark import event_reader, log_source
@@ -23,7 +20,6 @@ from rioni.spark.options import parse_options
 from rioni.spark.source import EventBatchReader, table_schema
 from rioni.spark.stream_reader import EventStreamReader
 from rioni.spark.writer import publish
-from rioni.tools.load_client import Server
 from tests.support.commands import run_command
 from tests.support.lake import FORMATS, PRESENT, ArchiveUnderTest, create_orders
 from tests.support.waiting import WAIT_S
@@ -98,14 +94,15 @@ def truth(server, sources):
 def test_archives_have_every_event(server, sources, truth, tmp_path, monkeypatch, format_, sizes):
     limits = Limits(events=1_000)
     if sizes is SIZES:
-        monkeypatch.setattr(archive_broker, "BATCH_EVENTS", SMALL // 2)
-        monkeypatch.setattr(archive_broker, "EVENTS_MAX", 2 * SMALL)
+        monkeypatch.setattr(ranges, "BATCH_EVENTS", SMALL // 2)
+        monkeypatch.setattr(ranges, "EVENTS_MAX", 2 * SMALL)
         limits = Limits(events=SMALL)
     lake = ArchiveUnderTest(url=server.url, to=str(tmp_path / "lake"), format_=format_)
     tables = open_lake(format_, parse_location(lake.to), None)
     names = [sources[size] for size in sizes]
-    work = Archive(Broker(Server(server.url)), tables, names, limits, ArchiveMetrics(), keeps_json=True)
-    done, failed = work.archive(lambda: False)
+    with Client(server.url) as client:
+        work = Archive(client, tables, names, limits, ArchiveMetrics(), keeps_json=True)
+        done, failed = work.archive(lambda: False)
     assert failed == {}
     for size in sizes:
         name = sources[size]
@@ -117,16 +114,6 @@ def test_archives_have_every_event(server, sources, truth, tmp_path, monkeypatch
             assert [row["amount"] for row in rows] == list(range(size))
             assert [row["order"] for row in rows] == [f"order-{n}" for n in range(size)]
             assert len({row["_offset"] for row in rows}) == size
-
-
-@pytest.mark.parametrize("marked", [0, 1, 2, 3, 4, 5])
-def test_all_marked_event_types_are_archived(server, client, monkeypatch, marked):
-    monkeypatch.setattr(archive_broker, "PAGE", 2)
-    annotations = {MATERIALIZE: "on", PERIOD: "1 year", REASON: "taxes"}
-    names = [create_orders(client, annotations=annotations) for _ in range(marked)]
-    assert sorted(Broker(Server(server.url)).marked_event_types()) == sorted(names)
-    for name in names:
-        assert client.delete(f"/event-types/{name}").status_code == 200
 
 
 # --- commands ---
@@ -201,7 +188,7 @@ def test_copies_have_every_event(rioni, client, sources, size, batch):
 
 def batch_reader(server, name: str, **options: str) -> EventBatchReader:
     found = parse_options({"url": server.url, "event_type": name, **options})
-    return EventBatchReader(found, table_schema(found.broker(), [name]))
+    return EventBatchReader(found, table_schema(found, [name]))
 
 
 @pytest.mark.parametrize("size", ALL)
@@ -224,7 +211,7 @@ def test_streams_have_every_event(server, sources, size, per_batch):
     options = parse_options(
         {"url": server.url, "event_type": sources[size], "events_per_batch": str(per_batch), "events_per_task": "50"}
     )
-    reader = EventStreamReader(options, table_schema(options.broker(), [sources[size]]))
+    reader = EventStreamReader(options, table_schema(options, [sources[size]]))
     start, found = reader.initialOffset(), []
     for _ in range(size // per_batch + 2):
         end = reader.latestOffset(start, reader.getDefaultReadLimit())

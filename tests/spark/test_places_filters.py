@@ -14,7 +14,7 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from rioni.domain.timelines.position import TimelinePosition
+from rioni.client.ranges import Place
 from rioni.spark.places import bounds_of
 
 
@@ -25,9 +25,9 @@ COMPARISONS = {
     LessThanOrEqual: operator.le,
     EqualTo: operator.eq,
 }
-EVENTS = [TimelinePosition(order, position) for order in (1, 2, 3) for position in range(4)]
-PLACES = st.builds(TimelinePosition, st.integers(1, 4), st.integers(-1, 9))
-WHOLE = ({"a": {"0": TimelinePosition(1, -1)}}, {"a": {"0": EVENTS[-1]}})
+EVENTS = [Place(order, position) for order in (1, 2, 3) for position in range(4)]
+PLACES = st.builds(Place, st.integers(1, 4), st.integers(-1, 9))
+WHOLE = ({"a": {"0": Place(1, -1)}}, {"a": {"0": EVENTS[-1]}})
 
 
 @given(filters=st.lists(st.tuples(st.sampled_from(list(COMPARISONS)), PLACES), max_size=3))

@@ -4,9 +4,11 @@ import json
 
 import pyarrow as pa
 import pytest
+from rioni.client._sync.partitions import Partitions
 
-from rioni.domain.errors import Conflict, Unavailable
-from rioni.lake.broker import Broker
+from rioni.client._sync.event_types import EventTypes
+from rioni.client.ranges import RangeError
+from rioni.domain.errors import Conflict
 from rioni.spark.options import Options, parse_options
 from rioni.spark.source import EventBatchReader, table_schema
 from rioni.spark.stream_reader import EventStreamReader
@@ -32,7 +34,7 @@ class Query:
 
     def __init__(self, server, name: str) -> None:
         self._options = parse_options({"url": server.url, "event_type": name})
-        self._schema = table_schema(self._options.broker(), [name])
+        self._schema = table_schema(self._options, [name])
         self.start = self.reader().initialOffset()
 
     def reader(self) -> EventStreamReader:
@@ -91,11 +93,11 @@ def test_an_event_type_that_is_created_again_while_it_is_read_is_an_error(server
     name = create_orders(client)
     publish_orders(client, name, *numbers(0, 5))
     options = parse_options({"url": server.url, "event_type": name})
-    reader = EventBatchReader(options, table_schema(options.broker(), [name]))
+    reader = EventBatchReader(options, table_schema(options, [name]))
     parts = reader.partitions()
     create_again(client, name)
     publish_orders(client, name, *numbers(10, 5))
-    with pytest.raises(Unavailable, match="created again while it was read"):
+    with pytest.raises(RangeError, match="created again while it was read"):
         [rows(batch) for part in parts for batch in reader.read(part)]
 
 
@@ -104,7 +106,7 @@ def test_a_start_behind_the_end_of_a_partition_is_refused(server, client):
     ahead = {"url": server.url, "event_type": name, "from": '{"0": "001-0001-000000000000000003"}'}
     options = parse_options(ahead)
     with pytest.raises(Conflict, match="which ends at"):
-        EventBatchReader(options, table_schema(options.broker(), [name])).partitions()
+        EventBatchReader(options, table_schema(options, [name])).partitions()
 
 
 @pytest.mark.parametrize(("streams", "start"), [(True, "begin"), (True, "end"), (False, "begin")])
@@ -116,19 +118,20 @@ def test_an_event_type_that_is_created_again_while_places_are_looked_for_is_an_e
     name = create_orders(client)
     publish_orders(client, name, *numbers(0, 5))
     options = parse_options({"url": server.url, "event_type": name, "from": start})
-    schema = table_schema(options.broker(), [name])
-    ask, left = getattr(Broker, asked), [True]
+    schema = table_schema(options, [name])
+    owner, name_of = {"partitions": (Partitions, "list"), "event_type": (EventTypes, "get")}[asked]
+    ask, left = getattr(owner, name_of), [True]
 
-    def ask_before(self, wanted):
-        answer = ask(self, wanted)
+    def ask_before(self, wanted, **options):
+        answer = ask(self, wanted, **options)
         if left:
             left.clear()
             create_again(client, name)
             publish_orders(client, name, *numbers(10, 8))
         return answer
 
-    monkeypatch.setattr(Broker, asked, ask_before)
-    with pytest.raises((Conflict, Unavailable), match="created"):
+    monkeypatch.setattr(owner, name_of, ask_before)
+    with pytest.raises((Conflict, RangeError), match="created"):
         amounts(options, schema, streams=streams)
 
 

@@ -11,12 +11,11 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from pyiceberg.catalog import load_catalog
 
+from rioni.client import Client
 from rioni.lake.archive import Archive, open_lake
-from rioni.lake.broker import Broker
 from rioni.lake.event_type_archive import ArchiveMetrics, Limits, Outcome
 from rioni.lake.iceberg_table import EVENT_TYPE
 from rioni.lake.location import parse_location
-from rioni.tools.load_client import Server
 from tests.support.builders import event_type_body
 
 
@@ -102,9 +101,9 @@ class ArchiveUnderTest:
     def archive(self, *names: str, **limits) -> dict[str, Outcome]:
         """Archive once, as a new process would."""
         lake = open_lake(self.format, parse_location(self.to), self.catalog)
-        broker = Broker(Server(self.url))
-        work = Archive(broker, lake, names, Limits(**limits), self.metrics, keeps_json=True)
-        done, failed = work.archive(lambda: False)
+        with Client(self.url) as client:
+            work = Archive(client, lake, names, Limits(**limits), self.metrics, keeps_json=True)
+            done, failed = work.archive(lambda: False)
         for ex in failed.values():
             raise ex
         return done

@@ -1,12 +1,12 @@
 """The command that keeps events in a data lake."""
 
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from rioni.cli.connections import completions
-from rioni.cli.connections.connection import patient_server, server
 from rioni.cli.connections.session import Session, connected
 from rioni.cli.host.options import ConfigFile, load_settings
 from rioni.cli.options import SECONDS_MAX
@@ -17,6 +17,7 @@ from rioni.files.extras import requirement
 
 
 if TYPE_CHECKING:
+    from rioni.client import Client
     from rioni.domain.system.jobs import JobReport
     from rioni.lake.event_type_archive import Outcome
 
@@ -72,27 +73,26 @@ def archive(
         from rioni.lake.archive import Archive, open_lake
     except ModuleNotFoundError as ex:
         raise Unavailable(f"rioni archive needs {ex.name}: pip install {requirement('lake')}") from ex
-    from msgspec.structs import asdict
-
     from rioni.domain.system.jobs import ARCHIVE
-    from rioni.lake.broker import Broker
     from rioni.lake.event_type_archive import ArchiveMetrics, Limits
     from rioni.lake.location import parse_location
-    from rioni.tools.api_client import call
     from rioni.tools.job_reporter import JobReporter
-
-    told = server(session.connection)
-
-    def tell(job_id: str, report: "JobReport") -> None:
-        call(told, "PUT", f"/jobs/{job_id}", asdict(report))
 
     metrics = ArchiveMetrics()
     lake = open_lake(format_, parse_location(to), catalog)
     limits = Limits(events=commit_events, seconds=every)
-    job = JobReporter(tell, ARCHIVE, to)
+    job = JobReporter(partial(_tell, session), ARCHIVE, to)
     stopped = threading.Event()
-    broker = Broker(patient_server(session.connection, stopped.wait))
-    work = Archive(broker, lake, event_type or (), limits, metrics, keeps_json=keep_json, job=job)
+    work = Archive(
+        _client(session, stopped),
+        lake,
+        event_type or (),
+        limits,
+        metrics,
+        keeps_json=keep_json,
+        progress=job.progress,
+        note=job.note,
+    )
     if metrics_port is not None:
         where = host_and_port(metrics_host, metrics.serve(metrics_host, metrics_port))
         say(f"Metrics are served on http://{where}/metrics")
@@ -109,6 +109,32 @@ def archive(
         for problem in failed.values():
             raise problem
     _check_lost(done)
+
+
+def _client(session: Session, stopped: threading.Event) -> "Client":
+    """A client that rides out outages, until the command is asked to end."""
+    from rioni.client import ClientError
+
+    def pause(seconds: float) -> None:
+        if stopped.wait(seconds):
+            raise ClientError("The archive ended before the broker answered again")
+
+    client = session.client_of(session.connection, sleep=pause)
+    client.attempts = None
+    return client
+
+
+def _tell(session: Session, job_id: str, report: "JobReport") -> None:
+    """Report the progress to the broker, once."""
+    from msgspec.structs import asdict
+
+    from rioni.client import ClientError
+    from rioni.domain.errors import Unavailable
+
+    try:
+        session.client.request("PUT", "/jobs/{id}", path={"id": job_id}, body=asdict(report), retry_s=0)
+    except ClientError as ex:
+        raise Unavailable(f"{ex}.") from ex
 
 
 def _show(output: Output, done: "dict[str, Outcome]") -> None:

@@ -273,12 +273,15 @@ class Connection:
     origin: str
     token_origin: str | None = None
 
-    def client(self, *, attempts: int, timeout_s: float | None = None) -> "Client":
+    def client(
+        self, *, attempts: int, timeout_s: float | None = None, sleep: Callable[[float], object] | None = None
+    ) -> "Client":
         """A client of the broker, to be closed; raises Invalid if something of this makes no sense.
 
         Args:
             attempts: the most attempts of a request.
             timeout_s: of a request, instead of that of the connection.
+            sleep: waits between two attempts, and may raise to end them.
         """
         from rioni.client import Client
 
@@ -289,6 +292,7 @@ class Connection:
                 ca_certificate=self.ca_certificate,
                 timeout_s=timeout_s or self.timeout_s,
                 attempts=attempts,
+                sleep=sleep,
             )
         except ValueError as ex:
             raise Invalid(f"{ex}.") from ex
@@ -353,16 +357,3 @@ def server(connection: Connection) -> "Server":
     from rioni.tools.load_client import Server
 
     return Server(connection.url, connection.token, connection.ca_certificate)
-
-
-def patient_server(connection: Connection, pause: Callable[[float], object]) -> "Server":
-    """The broker, as a server whose outages of up to a minute are ridden out, as clients do; raises Invalid.
-
-    Args:
-        connection: to the broker.
-        pause: waits a number of seconds; returns True to end the waiting.
-    """
-    from rioni.client.retries import RETRY_S
-    from rioni.tools.load_client import Server
-
-    return Server(connection.url, connection.token, connection.ca_certificate, retry_s=RETRY_S, pause=pause)

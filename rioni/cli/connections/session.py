@@ -119,9 +119,9 @@ class Session:
         """The client of the broker; made when it is first used."""
         return self.client_of(self.connection)
 
-    def client_of(self, wanted: Connection) -> "Client":
-        """A client of another broker, which is closed with the command."""
-        return self._stack.enter_context(wanted.client(attempts=ATTEMPTS))
+    def client_of(self, wanted: Connection, *, sleep: Callable[[float], object] | None = None) -> "Client":
+        """A client of another broker, or with its own pauses between attempts; it is closed with the command."""
+        return self._stack.enter_context(wanted.client(attempts=ATTEMPTS, sleep=sleep))
 
     def reach(self) -> None:
         """Ask the broker whether it is there, before outages of it are ridden out: a wrong URL is an error at once.

@@ -13,10 +13,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from rioni.cli.events.places import Bounds, Places
-from rioni.cli.events.reading import Piece, Range, Reader
-from rioni.cli.events.selecting import Selection, Wanted, between, ends, selected, starts
-from rioni.domain.timelines.position import TimelinePosition
+from rioni.cli.events.following import follow
+from rioni.cli.events.selecting import Selection, Wanted, at_time, between, ends, selected, starts
+from rioni.client.ranges import Bounds, Piece, Place, Places, Range, Reader
 from rioni.domain.timestamps import time_of
 
 
@@ -36,7 +35,7 @@ class Entry(NamedTuple):
 
     event_type: str
     partition: str
-    place: TimelinePosition
+    place: Place
     event: msgspec.Raw
 
 
@@ -184,7 +183,7 @@ def _last_of(
     found: deque[Piece] = deque()
     while left > 0 and len(found) < count:
         size = min(size, left)
-        after = locator.shifted(partition, to, -size) if size < left else bounds.before_oldest
+        after = locator.shifted(partition, to, [-size])[0] if size < left else bounds.before_oldest
         window: deque[Piece] = deque(maxlen=count - len(found))
         for piece in reader.read(Range(partition, after, to, size)):
             for index, event in enumerate(piece.events):
@@ -259,7 +258,7 @@ class Search:
         self._scanned[number] = part.positions
 
 
-def _positions(after: TimelinePosition, piece: Piece) -> int:
+def _positions(after: Place, piece: Piece) -> int:
     if piece.read_to.order == after.order:
         return piece.read_to.position - after.position
     return len(piece.events)
@@ -269,7 +268,7 @@ def _positions(after: TimelinePosition, piece: Piece) -> int:
 
 
 def tailed(
-    readers: Sequence[Reader], selection: Selection, wanted: Wanted, *, last: int | None, follow: bool
+    readers: Sequence[Reader], selection: Selection, wanted: Wanted, *, last: int | None, follows: bool
 ) -> Generator[Piece, None, None]:
     """The events of several event types; blocks until they come.
 
@@ -278,7 +277,7 @@ def tailed(
         selection: where to begin and to end.
         wanted: of which events.
         last: begin with this number of existing events, the newest.
-        follow: whether to go on with events that are published from now on.
+        follows: whether to go on with events that are published from now on.
 
     Raises:
         ClientError: a broker refuses, or does not answer for about a minute.
@@ -291,12 +290,12 @@ def tailed(
     else:
         sources = []
         for reader in readers:
-            places = starts(reader.locator, bounds[reader], selection, from_end=follow)
+            places = starts(reader.locator, bounds[reader], selection, from_end=follows)
             sources += [reader.read(each) for each in between(reader.locator, places, to[reader])]
             to[reader] = {name: max(at, places[name]) for name, at in to[reader].items()}
         with closing(by_time(sources)) as pieces:
             yield from selected(pieces, wanted)
-    if follow and selection.is_open:
+    if follows and selection.is_open:
         with closing(_followed(to, selection.until)) as pieces:
             yield from selected(pieces, wanted)
 
@@ -314,7 +313,7 @@ def _last(
 def _followed(places: Mapping[Reader, Places], until: datetime | None) -> Generator[Piece, None, None]:
     """Yield the events after the places, until a time."""
     read_to = {reader.event_type: dict(each) for reader, each in places.items()}
-    sources = [reader.follow(each) for reader, each in places.items()]
+    sources = [follow(reader, each) for reader, each in places.items()]
     with closing(as_they_come(sources, threads=len(sources))) as pieces:
         for piece in pieces:
             if until is not None and datetime.now(UTC) >= until:
@@ -326,5 +325,5 @@ def _followed(places: Mapping[Reader, Places], until: datetime | None) -> Genera
     # Read the events that were stored before the end, but have not arrived yet.
     for reader in places:
         at = read_to[reader.event_type]
-        to = reader.locator.at(reader.locator.bounds(tuple(at)), until)
+        to = at_time(reader.locator, reader.locator.bounds(tuple(at)), until)
         yield from by_time([reader.read(each) for each in between(reader.locator, at, to)])

@@ -115,10 +115,11 @@ def copy(
     """
     from rioni.cli.events.copy_state import state_file
     from rioni.cli.events.copying import Copy, Stopped, Transformation, check_identities, new_state, target_of
-    from rioni.cli.events.reading import BATCH_EVENTS, Reader
     from rioni.cli.events.selecting import wanted_by
     from rioni.cli.publishing.publishing import BatchPublisher
     from rioni.client import ClientError
+    from rioni.client.ranges import BATCH_EVENTS, RangeError, Reader
+    from rioni.client.retries import Patience
 
     wanted, chosen = wanted_by(event_filter), selection(partition, since, until, from_offset)
     from_client, to_client = _clients(session, from_context, to_context, to_url)
@@ -138,7 +139,11 @@ def copy(
         ending = threading.Event()
         work = Copy(
             reader=Reader(
-                from_client, source, note=report.note, batch_events=min(batch, BATCH_EVENTS), sleep=ending.wait
+                from_client,
+                source,
+                note=report.note,
+                batch_events=min(batch, BATCH_EVENTS),
+                patience=lambda: Patience(ending.wait, report.note, from_client.retry_s),
             ),
             wanted=wanted,
             transform=Transformation(kept.state.id, to, keep_metadata),
@@ -161,7 +166,7 @@ def copy(
         except Stopped:
             report.note("The copy has stopped at that event; --continue goes on without it.")
         except (ClientError, RioniError, KeyboardInterrupt, SystemExit) as ex:
-            report.broken_off(kept.state, state, goes_on=not isinstance(ex, Invalid))
+            report.broken_off(kept.state, state, goes_on=not isinstance(ex, Invalid | RangeError))
             raise
         is_complete = report.end(work, to_client)
     if not is_complete:

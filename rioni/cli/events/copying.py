@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID, uuid5
 
 from rioni.cli.events.copy_state import CopyState, Identity, StateFile
-from rioni.cli.events.places import Bounds, Locator, place
-from rioni.cli.events.reading import Piece, Range, Reader
 from rioni.cli.events.selecting import Selection, Wanted, between, ends, starts
 from rioni.cli.publishing.publishing import BATCH_BYTES_MAX, BatchPublisher, Completion, Outcome
 from rioni.client import Client, EventType, NotFound, Schema, Statistic, Unprocessable, metadata
 from rioni.client.encoding import CATEGORY_WITHOUT_METADATA
+from rioni.client.ranges import Bounds, Locator, Piece, Place, Range, Reader, place
 from rioni.domain.errors import Invalid
 from rioni.domain.nearest import proposal
-from rioni.domain.timelines.position import TimelinePosition
 
 
 if TYPE_CHECKING:
@@ -99,7 +97,7 @@ class Transformation:
             removed.add("partition_compaction_key")
         self._completion = Completion(self.target.name, removed=removed)
 
-    def __call__(self, event: bytes, partition: str, at: TimelinePosition) -> bytes:
+    def __call__(self, event: bytes, partition: str, at: Place) -> bytes:
         """The event to publish."""
         if self.target.category == CATEGORY_WITHOUT_METADATA:
             return event
@@ -190,7 +188,7 @@ class Copy:
                     "would be skipped. Begin a new copy, with another file of state."
                 )
 
-    def _places(self) -> dict[str, TimelinePosition]:
+    def _places(self) -> dict[str, Place]:
         return {name: place(each.copied) for name, each in self.state.state.partitions.items()}
 
     def _pending(self, partition: str) -> Iterator[Range]:
@@ -238,9 +236,7 @@ class Copy:
         if pieces:
             self._publish(part.partition, after, pieces)
 
-    def _publish_part(
-        self, partition: str, chosen: Sequence[tuple[TimelinePosition, "msgspec.Raw"]], key: str
-    ) -> Outcome:
+    def _publish_part(self, partition: str, chosen: Sequence[tuple[Place, "msgspec.Raw"]], key: str) -> Outcome:
         """Publish events in one request, and return which were refused."""
         events = [self.transform(bytes(event), partition, at) for at, event in chosen]
         outcome = self.publisher.publish(events, key)
@@ -249,10 +245,10 @@ class Copy:
             self.refused(RefusedEvent(partition, at.offset, step, reason, bytes(event)))
         return outcome
 
-    def _publish(self, partition: str, after: TimelinePosition, pieces: Sequence[Piece]) -> TimelinePosition:
+    def _publish(self, partition: str, after: Place, pieces: Sequence[Piece]) -> Place:
         """Publish a batch; returns the place up to which everything is copied now."""
         to = pieces[-1].read_to
-        chosen: list[tuple[TimelinePosition, msgspec.Raw]] = []
+        chosen: list[tuple[Place, msgspec.Raw]] = []
         for piece in pieces:
             chosen += [(piece.place(n), event) for n, event in enumerate(piece.events) if self.wanted(event)]
         read = sum(len(piece.events) for piece in pieces)
@@ -272,8 +268,8 @@ class Copy:
 
 
 def _parts(
-    chosen: Sequence[tuple[TimelinePosition, "msgspec.Raw"]],
-) -> Iterator[Sequence[tuple[TimelinePosition, "msgspec.Raw"]]]:
+    chosen: Sequence[tuple[Place, "msgspec.Raw"]],
+) -> Iterator[Sequence[tuple[Place, "msgspec.Raw"]]]:
     """Events that fit into a request together; the same ones for the same batch."""
     start = size = 0
     for number, (_, event) in enumerate(chosen):

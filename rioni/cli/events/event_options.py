@@ -17,9 +17,9 @@ from rioni.domain.errors import Invalid
 
 
 if TYPE_CHECKING:
-    from rioni.cli.events.reading import Reader
     from rioni.cli.events.selecting import Selection
     from rioni.client import EventType
+    from rioni.client.ranges import Reader
     from rioni.wire.events import StreamTicket
 
 
@@ -125,7 +125,7 @@ def selection(
 
 def readers(session: "Session", event_types: list[str]) -> "list[Reader]":
     """A patient reader of each event type, once the broker has answered; raises Invalid if one is named twice."""
-    from rioni.cli.events.reading import Reader
+    from rioni.client.ranges import Reader
 
     if len(set(event_types)) < len(event_types):
         raise Invalid("An event type is named twice.")
@@ -144,9 +144,9 @@ def note_lost(readers: "list[Reader]", note: Callable[[str], None]) -> None:
 
 def check_placing(session: "Session", event_type: "EventType", key: str | None, partition: str | None) -> None:
     """Check that `--key` and `--partition` apply to the events of an event type; raises Invalid."""
-    from rioni.cli.events.places import Locator
     from rioni.client import Forbidden
     from rioni.client.encoding import CATEGORY_WITHOUT_METADATA
+    from rioni.client.ranges import Locator
 
     if key is not None and event_type.category == CATEGORY_WITHOUT_METADATA:
         raise Invalid(f"Events of {event_type.name} have no metadata, and so no key: leave out --key.")

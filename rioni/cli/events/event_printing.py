@@ -14,7 +14,7 @@ from rioni.domain.terminal_text import visible_json, visible_line
 
 
 if TYPE_CHECKING:
-    from rioni.cli.events.reading import Piece
+    from rioni.client.ranges import Piece
 
 
 # --- Templates of lines: `'{metadata.eid}\t{order}'` for `--template` ---

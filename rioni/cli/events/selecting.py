@@ -1,17 +1,19 @@
 """The events that a user selects: times, offsets and partitions as ranges, a filter, and a limit."""
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import cast
 
 import msgspec
 
-from rioni.cli.events.places import Bounds, Locator, Places, place
-from rioni.cli.events.reading import Piece, Range
+from rioni.client import BadRequest, Batch, Cursor, Unprocessable
+from rioni.client.ranges import Bounds, Locator, Piece, Place, Places, Range, place
 from rioni.domain.errors import Invalid
 from rioni.domain.nearest import nearest
-from rioni.domain.timelines.position import TimelinePosition
+from rioni.domain.timestamps import time_of
 
 
 # --- The ranges that times, offsets and partitions select ---
@@ -60,10 +62,11 @@ def starts(locator: Locator, bounds: Mapping[str, Bounds], wanted: Selection, *,
         from_end: whether to start at the end if the selection has no start.
 
     Raises:
-        Invalid: the offset is malformed, does not name its partition, or lies beyond the end of the partition.
+        Invalid: the offset does not name its partition, or lies beyond the end of the partition.
+        RangeError: the offset is malformed.
     """
     if wanted.since is not None:
-        return locator.at(bounds, wanted.since)
+        return at_time(locator, bounds, wanted.since)
     asked = (wanted.from_offset or ("end" if from_end else "begin")).lower()
     if asked == "begin":
         return {name: each.before_oldest for name, each in bounds.items()}
@@ -74,7 +77,7 @@ def starts(locator: Locator, bounds: Mapping[str, Bounds], wanted: Selection, *,
     if near := nearest(asked, ("begin", "end")):
         raise Invalid(f"There is no offset {asked}; did you mean {near}?")
     first = place(asked)
-    after = TimelinePosition(first.order, max(first.position - 1, -1))
+    after = Place(first.order, max(first.position - 1, -1))
     for name, each in bounds.items():
         # The next event may be waited for; a later one is that of another broker, or a typo.
         if after > max(each.newest, each.before_oldest):
@@ -88,7 +91,7 @@ def starts(locator: Locator, bounds: Mapping[str, Bounds], wanted: Selection, *,
 def ends(locator: Locator, bounds: Mapping[str, Bounds], wanted: Selection) -> Places:
     """The places of the last events wanted, of those that are there now."""
     if wanted.until is not None and not wanted.is_open:
-        return locator.at(bounds, wanted.until)
+        return at_time(locator, bounds, wanted.until)
     return {name: each.newest for name, each in bounds.items()}
 
 
@@ -100,6 +103,65 @@ def between(locator: Locator, first: Places, last: Places) -> list[Range]:
         if name in last
     ]
     return [each for each in found if each.positions > 0]
+
+
+# --- The places that a time names ---
+
+PROBE_S = 1
+"""Seconds that a probe for an event's time waits if there is no event."""
+
+
+def at_time(locator: Locator, bounds: Mapping[str, Bounds], time: datetime) -> Places:
+    """The place before the first event that was stored at a time or later, in each partition.
+
+    Servers that know no places by time are asked for the times of single events.
+
+    Args:
+        locator: of the event type.
+        bounds: of the partitions.
+        time: aware of its offset.
+
+    Raises:
+        Invalid: neither the server nor the events know times.
+    """
+    try:
+        return locator.at(bounds, time.astimezone(UTC).isoformat(timespec="milliseconds"))
+    except (BadRequest, Unprocessable):
+        return {name: _searched(locator, name, each, time) for name, each in bounds.items()}
+
+
+def _searched(locator: Locator, partition: str, bounds: Bounds, time: datetime) -> Place:
+    """Bisect, looking for the first event that is not older."""
+    first, last = 0, locator.distance(partition, bounds.before_oldest, bounds.newest)
+    while first < last:
+        middle = (first + last) // 2
+        if _is_older(locator, partition, locator.shifted(partition, bounds.before_oldest, [middle])[0], time):
+            first = middle + 1
+        else:
+            last = middle
+    return locator.shifted(partition, bounds.before_oldest, [first])[0]
+
+
+def _is_older(locator: Locator, partition: str, after: Place, time: datetime) -> bool:
+    batches = locator.client.events(
+        locator.event_type,
+        cursors=[Cursor(partition=partition, offset=after.offset)],
+        batch_limit=1,
+        stream_limit=1,
+        batch_flush_timeout=PROBE_S,
+        stream_keep_alive_limit=1,
+    )
+    with closing(cast("Generator[Batch, None, None]", batches)) as opened:
+        event = next((event for batch in opened for event in batch.events), None)
+    if event is None:
+        return False
+    found = time_of(event)
+    if found is None:
+        raise Invalid(
+            f"This server finds no places by time, and the events of {locator.event_type} do not say when they were "
+            "received. Name offsets in place of times."
+        )
+    return found < time
 
 
 # --- Chooses events: by a filter, and up to a limit ---

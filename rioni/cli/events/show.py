@@ -104,7 +104,7 @@ def tail(
         raise Invalid("A read begins at one place: give --last, --since or --from-offset.")
     reading = readers(session, event_types)
     check_asked(session, event_types, line_template=template, columns=split_columns(columns), event_filter=event_filter)
-    pieces = tailed(reading, wanted, wanted_by(event_filter), last=last, follow=follow)
+    pieces = tailed(reading, wanted, wanted_by(event_filter), last=last, follows=follow)
     try:
         with closing(pieces):
             for piece in limited(pieces, limit):

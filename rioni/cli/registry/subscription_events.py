@@ -148,8 +148,7 @@ def consume(
     """
     import msgspec
 
-    from rioni.cli.events.places import place
-    from rioni.cli.events.reading import Piece
+    from rioni.client.ranges import Piece, place
 
     names = split_columns(columns)
     write = event_writer(

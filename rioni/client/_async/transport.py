@@ -55,6 +55,7 @@ class Transport:
         retry_s: float = RETRY_S,
         attempts: int | None = None,
         headers: Mapping[str, str] | None = None,
+        sleep: Callable[[float], Any] | None = None,
     ) -> None:
         # PERF: it imports httpx, which takes half of the time that importing the client would take.
         from rioni.client._async.connections import connections  # noqa: PLC0415
@@ -71,6 +72,7 @@ class Transport:
                 f"({attempts}) at least 1"
             )
         self.retry_s, self.attempts, self.timeout_s = retry_s, attempts, timeout_s
+        self._sleep = sleep
         self._failure: tuple[datetime, Exception] | None = None
         """The time since when requests fail, and the last error; None when one has succeeded since."""
         self._timeout = self._timeout_of(timeout_s)
@@ -186,6 +188,9 @@ class Transport:
 
     async def pause(self, seconds: float) -> None:
         """Wait between two attempts; raises if the client is closed meanwhile."""
+        if self._sleep is not None:
+            await self._sleep(seconds)
+            return
         pause = concurrency.Event()
         self._pauses.add(pause)
         try:

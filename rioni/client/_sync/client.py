@@ -49,6 +49,7 @@ class Client:
         retry_s: for how long a request is made again, if that may help; 0 for no second attempt.
         attempts: how often a request is made at most; by default as often as there is time.
         headers: of each request.
+        sleep: waits a number of seconds between two attempts, and may raise to end them.
 
     Raises:
         ValueError: the URL is not one, or a limit makes no sense.
@@ -64,6 +65,7 @@ class Client:
         retry_s: float = RETRY_S,
         attempts: int | None = None,
         headers: Mapping[str, str] | None = None,
+        sleep: Callable[[float], Any] | None = None,
     ) -> None:
         self._transport = Transport(
             url,
@@ -73,6 +75,7 @@ class Client:
             retry_s=retry_s,
             attempts=attempts,
             headers=headers,
+            sleep=sleep,
         )
         self._publishing = Publishing(self._transport)
         self._producers: WeakSet[Producer] = WeakSet()
@@ -93,6 +96,11 @@ class Client:
     def url(self) -> str:
         """The base URL of the broker."""
         return self._transport.url
+
+    @property
+    def retry_s(self) -> float:
+        """For how long a request is made again, if that may help."""
+        return self._transport.retry_s
 
     @property
     def attempts(self) -> int | None:
@@ -119,6 +127,10 @@ class Client:
             stack.callback(self._transport.close)
             for producer in [*self._producers]:
                 stack.callback(producer.close)
+
+    def pause(self, seconds: float) -> None:
+        """Wait as between two attempts of a request; raises `ClientError` if the client is closed meanwhile."""
+        self._transport.pause(seconds)
 
     def request(self, method: str, template: str, **request: Any) -> "httpx.Response":
         """Make any request, with the client's connections, token and retries.

@@ -4,15 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rioni.cli.events.reading import Piece
 from rioni.cli.events.selecting import limited, selected, wanted_by
+from rioni.client.ranges import Piece, Place
 from rioni.domain.errors import Invalid
-from rioni.domain.timelines.position import TimelinePosition
 
 
 def _piece(*events, read_to=None):
-    last = TimelinePosition(1, len(events) - 1 if read_to is None else read_to)
-    return Piece("orders", "0", TimelinePosition(1, 0), list(events), last)
+    last = Place(1, len(events) - 1 if read_to is None else read_to)
+    return Piece("orders", "0", Place(1, 0), list(events), last)
 
 
 def _places(pieces):

@@ -7,9 +7,10 @@ from uuid import uuid4
 import pytest
 
 from rioni.cli.events.across_partitions import entries
-from rioni.cli.events.reading import FAILURES_SILENT, Range, Reader
+from rioni.cli.events.following import follow
 from rioni.client import Unavailable
-from rioni.domain.timelines.position import TimelinePosition
+from rioni.client.ranges import Place, Range, Reader
+from rioni.client.retries import FAILURES_SILENT, RETRY_S, Patience
 from rioni.testing import Broker
 
 
@@ -34,7 +35,7 @@ def orders(failing):
 
 
 def _place(position):
-    return TimelinePosition(1, position)
+    return Place(1, position)
 
 
 def _numbers(pieces):
@@ -45,7 +46,7 @@ def test_events_that_expired_before_they_were_read_are_counted(failing, orders):
     reader = Reader(failing.client(), orders)
     assert _numbers(reader.read(Range("0", _place(3), _place(11), 8))) == [10, 11]
     assert reader.lost == 6
-    assert _numbers(islice(reader.follow({"0": _place(-1)}), 2)) == [10, 11]
+    assert _numbers(islice(follow(reader, {"0": _place(-1)}), 2)) == [10, 11]
     assert reader.lost == 16
 
 
@@ -61,18 +62,15 @@ def test_failures_that_pass_are_not_seen(failing, orders, monkeypatch):
     failing.fail_next(503, count=3, path="/event-types/*/events", retry_after_s=0)
     assert _numbers(reader.read(Range("0", _place(9), _place(11), 2))) == [10, 11]
     failing.drop_next(path="/event-types/*/events")
-    assert _numbers(islice(reader.follow({"0": _place(9)}), 2)) == [10, 11]
+    assert _numbers(islice(follow(reader, {"0": _place(9)}), 2)) == [10, 11]
 
 
 def test_failures_that_stay_are_raised(failing, orders, monkeypatch):
     monkeypatch.setattr("rioni.client.retries.WAIT_FIRST_S", 0.0)
     notes = []
-
-    def told(note):
-        notes.append(note)
-        monkeypatch.setattr("rioni.cli.events.reading.PATIENCE_S", 0.0)
-
-    reader = Reader(failing.client(), orders, note=told)
+    # Time passes with the first note: there is none left for the next attempt.
+    patience = Patience(note=notes.append, now_s=lambda: len(notes) * RETRY_S)
+    reader = Reader(failing.client(), orders, patience=lambda: patience)
     failing.fail_next(503, count=FAILURES_SILENT + 1, path="/event-types/*/events", retry_after_s=0)
     with pytest.raises(Unavailable):
         list(reader.read(Range("0", _place(9), _place(11), 2)))

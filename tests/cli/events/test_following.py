@@ -5,13 +5,12 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from rioni.cli.events import reading
+from rioni.cli.events import following
 from rioni.cli.events.across_partitions import entries, last_events
-from rioni.cli.events.reading import Reader
+from rioni.cli.events.following import follow
 from rioni.cli.events.selecting import Selection, between, ends, starts
-from rioni.client import Client, NotFound, metadata
-from rioni.domain.errors import Invalid
-from rioni.domain.timelines.position import TimelinePosition
+from rioni.client import Client, NotFound, metadata, ranges
+from rioni.client.ranges import Place, RangeError, Reader
 from tests.support.tcp_proxy import TcpProxy
 
 
@@ -37,7 +36,7 @@ def _publish(client, name, numbers, key="a"):
 
 
 def _place(position, order=1):
-    return TimelinePosition(order, position)
+    return Place(order, position)
 
 
 def test_all_events_of_a_partition_are_read_with_their_places(client, event_type):
@@ -47,7 +46,7 @@ def test_all_events_of_a_partition_are_read_with_their_places(client, event_type
 
 
 def test_large_events_are_read_in_small_pieces(client, event_type, monkeypatch):
-    monkeypatch.setattr(reading, "PIECE_BYTES", 3_000)
+    monkeypatch.setattr(ranges, "PIECE_BYTES", 3_000)
     name = event_type()
     _publish(client, name, range(1_000))
     reader = Reader(client, name)
@@ -144,7 +143,7 @@ def test_following_goes_on_behind_the_last_event_when_the_stream_breaks(client, 
     with Client(f"http://{proxy.address}") as other:
         reader = Reader(other, name)
         _publish(client, name, [0])
-        for piece in reader.follow({"0": _place(-1), "1": _place(-1)}):
+        for piece in follow(reader, {"0": _place(-1), "1": _place(-1)}):
             found += [json.loads(bytes(event))["number"] for event in piece.events]
             if piece.events:
                 proxy.break_off()
@@ -155,9 +154,9 @@ def test_following_goes_on_behind_the_last_event_when_the_stream_breaks(client, 
 
 
 def test_partitions_that_are_added_are_followed_from_their_beginning(client, event_type, monkeypatch):
-    monkeypatch.setattr(reading, "NEW_PARTITIONS_S", 0)
+    monkeypatch.setattr(following, "NEW_PARTITIONS_S", 0)
     name = event_type()
-    pieces = Reader(client, name).follow({"0": _place(-1)})
+    pieces = follow(Reader(client, name), {"0": _place(-1)})
     assert next(pieces).events == []
     client.partitions.set_count(name, 2)
     _publish(client, name, range(2), key="a")
@@ -169,7 +168,7 @@ def test_partitions_that_are_added_are_followed_from_their_beginning(client, eve
 
 def test_a_refusal_is_not_tried_again(client):
     with pytest.raises(NotFound):
-        list(Reader(client, "events.absent").follow({"0": _place(-1)}))
+        list(follow(Reader(client, "events.absent"), {"0": _place(-1)}))
 
 
 def test_the_last_events_are_found_across_partitions_and_deletions(client, compacted, event_type):
@@ -192,7 +191,7 @@ def test_following_ends_where_the_event_type_is_created_again(client, event_type
     name = event_type()
     _publish(client, name, range(20))
     with Client(f"http://{proxy.address}") as proxied:
-        pieces = Reader(proxied, name).follow({"0": _place(-1)})
+        pieces = follow(Reader(proxied, name), {"0": _place(-1)})
         found = [bytes(each.event) for each in entries(islice(pieces, 1))]
         assert found
         body = client.event_types.get(name)
@@ -200,5 +199,5 @@ def test_following_ends_where_the_event_type_is_created_again(client, event_type
         client.event_types.create(body)
         _publish(client, name, range(again))
         proxy.break_off()
-        with pytest.raises(Invalid, match="created again"):
+        with pytest.raises(RangeError, match="created again"):
             list(islice(pieces, 30))

@@ -4,12 +4,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from rioni.cli.events.across_partitions import entries
-from rioni.cli.events.places import Locator
-from rioni.cli.events.reading import Reader
-from rioni.cli.events.selecting import Selection, between, ends, starts
+from rioni.cli.events.selecting import Selection, at_time, between, ends, starts
 from rioni.client import Client
+from rioni.client.ranges import Locator, Place, RangeError, Reader
 from rioni.domain.errors import Invalid
-from rioni.domain.timelines.position import TimelinePosition
 from rioni.domain.timestamps import time_of
 
 
@@ -35,7 +33,7 @@ def other(broker):
 
 def _at(client, name, time):
     locator = Locator(client, name)
-    return locator.at(locator.bounds(), time)
+    return at_time(locator, locator.bounds(), time)
 
 
 def test_a_place_by_time_is_before_the_first_event_that_was_stored_then_or_later(client, other, event_type):
@@ -52,7 +50,7 @@ def test_a_place_by_time_is_before_the_first_event_that_was_stored_then_or_later
     times = sorted({time_of(entry.event) for part in whole for entry in entries(reader.read(part))})
     # Events are stored a moment after they were received: the requested times are those of the other server.
     for time in [*times, times[0] - timedelta(hours=1), times[-1] + timedelta(milliseconds=1)]:
-        expected = {name: TimelinePosition(1, -1) for name in bounds}
+        expected = {name: Place(1, -1) for name in bounds}
         for part in whole:
             for entry in entries(reader.read(part)):
                 if time_of(entry.event) < time:
@@ -60,7 +58,7 @@ def test_a_place_by_time_is_before_the_first_event_that_was_stored_then_or_later
         assert _at(other, name, time) == expected
     now = datetime.now(UTC)
     assert _at(client, name, now + timedelta(hours=1)) == {name: each.newest for name, each in bounds.items()}
-    assert _at(client, name, now - timedelta(hours=1)) == {name: TimelinePosition(1, -1) for name in bounds}
+    assert _at(client, name, now - timedelta(hours=1)) == {name: Place(1, -1) for name in bounds}
 
 
 def test_events_without_times_on_a_server_without_places_by_time_are_an_error(client, other, event_type):
@@ -71,7 +69,7 @@ def test_events_without_times_on_a_server_without_places_by_time_are_an_error(cl
 
 
 def test_a_partition_that_does_not_exist_is_named(client, event_type):
-    with pytest.raises(Invalid, match="has no partition 7; it has 0, 1"):
+    with pytest.raises(RangeError, match="has no partition 7; it has 0, 1"):
         Locator(client, event_type(2)).bounds(["7"])
 
 

@@ -30,7 +30,7 @@ KEPT, END = "001-0001-000000000000000009", "001-0001-000000000000000004"
 
 def reader_of(url: str, name: str) -> EventStreamReader:
     options = parse_options({"url": url, "event_type": name})
-    return EventStreamReader(options, table_schema(options.broker(), [name]))
+    return EventStreamReader(options, table_schema(options, [name]))
 
 
 @pytest.fixture(scope="module")
@@ -162,5 +162,5 @@ def test_checkpoints_of_spark(restored):
 
 def test_reads_of_spark_from_an_offset(restored):
     options = parse_options({"url": restored.url, "event_type": restored.name, "from": json.dumps({"0": KEPT})})
-    reader = EventBatchReader(options, table_schema(options.broker(), [restored.name]))
+    reader = EventBatchReader(options, table_schema(options, [restored.name]))
     assert f"which ends at {END}" in refuses(Conflict, reader.partitions)

@@ -1,9 +1,8 @@
 import pytest
 
-from rioni.cli.events.reading import FAILURES_SILENT, PATIENCE_S, Patience
 from rioni.client import ConnectionFailed
 from rioni.client.errors import UnexpectedAnswer, problem
-from rioni.client.retries import RETRY_AFTER_MAX_S, WAIT_MAX_S, may_help
+from rioni.client.retries import FAILURES_SILENT, RETRY_AFTER_MAX_S, RETRY_S, WAIT_MAX_S, Patience, may_help
 
 
 @pytest.fixture
@@ -18,7 +17,7 @@ def notes():
 
 @pytest.fixture
 def patience(pauses, notes):
-    return Patience(notes.append, pauses.append, lambda: sum(pauses))
+    return Patience(pauses.append, notes.append, now_s=lambda: sum(pauses))
 
 
 def _problem(status, retry_after_s=None):
@@ -26,7 +25,7 @@ def _problem(status, retry_after_s=None):
 
 
 def test_pauses_grow_up_to_a_limit_and_then_it_is_an_error(patience, pauses, notes):
-    while sum(pauses) < PATIENCE_S:
+    while sum(pauses) < RETRY_S:
         patience.failed(ConnectionFailed("no answer"))
     assert pauses == sorted(pauses)
     assert pauses[-1] == WAIT_MAX_S

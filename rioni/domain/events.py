@@ -6,7 +6,7 @@ events written by an older class are upcast on reading, so that no stored byte e
 """
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from typing import Any, ClassVar, Self
 from uuid import UUID, uuid5
@@ -99,17 +99,13 @@ class DomainEvent(msgspec.Struct, frozen=True, kw_only=True):
 
     Subclasses set `TOPIC`, `<kind>.<past participle>`, and `KEY`, the field with the aggregate's key.
     When a subclass changes its fields, or a value in them changes its own, it raises the default of `class_version`,
-    adds to `UPCASTERS` the step from the version before and to `DOWNCASTERS` the step back to it, and
-    `rioni.domain.aggregates` gets a new format.
+    and `rioni.domain.aggregates` gets a new format. As in the eventsourcing library, the static method `upcast_v1_v2`
+    changes a dict of the members of version 1 into exactly those of version 2. `downcast_v2_v1` does the reverse; it
+    returns False if version 1 can't express the event.
     """
 
     TOPIC: ClassVar[str]
     KEY: ClassVar[str]
-    UPCASTERS: ClassVar[dict[int, Callable[[dict[str, Any]], dict[str, Any]]]] = {}
-    """Steps to the next version, by version; their result has only members of the next version."""
-
-    DOWNCASTERS: ClassVar[dict[int, Callable[[dict[str, Any]], dict[str, Any] | None]]] = {}
-    """Steps to the previous version, by version; a step returns None if that version can't express the event."""
 
     class_version: int = 1
 
@@ -139,23 +135,23 @@ class DomainEvent(msgspec.Struct, frozen=True, kw_only=True):
         decoder.decode(data)
         return data
 
-    def encode_as(self, version: int) -> bytes | None:
-        """The stored form in an older class version; None if that version can't express the event."""
-        fields: dict[str, Any] | None = msgspec.to_builtins(self)
-        for newer in range(current_version(type(self)), version, -1):
-            if fields is None or (fields := self.DOWNCASTERS[newer](fields)) is None:
+    def downcast(self, version: int) -> dict[str, Any] | None:
+        """The fields in an older class version; None if that version can't express the event."""
+        fields: dict[str, Any] = msgspec.to_builtins(self)
+        for older in range(current_version(type(self)) - 1, version - 1, -1):
+            if not getattr(self, f"downcast_v{older + 1}_v{older}")(fields):
                 return None
-            fields["class_version"] = newer - 1
-        return msgspec.json.encode(fields)
+            fields["class_version"] = older
+        return fields
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """Read the stored form, upcasting older class versions.
+        """Read the stored form, upcasting older class versions; raises as `upcast`."""
+        return cls.decode_current(data) or cls.upcast(decode_fields(data))
 
-        Raises:
-            msgspec.ValidationError: the data does not fit the class, or a newer class wrote it.
-            UnknownMembers: the data has members that the class does not have.
-        """
+    @classmethod
+    def decode_current(cls, data: bytes) -> Self | None:
+        """Read the stored form; None if it is not exactly what this class would write."""
         beginning, decoder = _current_form(cls)
         if data.startswith(beginning):
             with contextlib.suppress(msgspec.ValidationError):
@@ -163,15 +159,24 @@ class DomainEvent(msgspec.Struct, frozen=True, kw_only=True):
                 # PERF: nearly all data have the current form: comparing takes 1 µs, checking all members 20.
                 if _encode(event) == data:
                     return event
+        return None
+
+    @classmethod
+    def upcast(cls, fields: dict[str, Any]) -> Self:
+        """Make the event from stored fields, which may be of an older class version.
+
+        Raises:
+            msgspec.ValidationError: the fields do not fit the class, or a newer class wrote them.
+            UnknownMembers: the fields have members that the class does not have.
+        """
         current = current_version(cls)
-        fields = _decode_fields(data)
         written = fields.get("class_version", 1)
         if written not in range(1, current + 1):
             raise msgspec.ValidationError(
                 f"class_version is {written!r}, the newest known here is {current}: a newer release of Rioni wrote it"
             )
         for version in range(written, current):
-            fields = cls.UPCASTERS[version](fields)
+            getattr(cls, f"upcast_v{version}_v{version + 1}")(fields)
             fields["class_version"] = version + 1
         event = msgspec.convert(fields, cls)
         if unknown := list(_unknown_members(fields, inspect.type_info(cls))):
@@ -185,7 +190,8 @@ def _number(text: str) -> float:
     return int(number) if number.is_integer() else number
 
 
-_decode_fields = msgspec.json.Decoder(dict[str, Any], float_hook=_number).decode
+decode_fields = msgspec.json.Decoder(dict[str, Any], float_hook=_number).decode
+"""Reads the stored form as plain JSON, without its class."""
 
 
 @cache

@@ -1,16 +1,14 @@
 """Log reader with a stored checkpoint, and the states of the audit trail."""
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+import contextlib
+from collections.abc import Sequence
 
-from sqlalchemy import Connection, insert, select, update
+from eventsourcing.persistence import IntegrityError, Tracking
+from sqlalchemy import select
 
 from rioni.domain.ports.event_log import EventLog, LogEntry, RecordedChange
 from rioni.projections.tables import AUDIT_LOG
-from rioni.sql.log_tables import TRACKING
-
-
-Begin = Callable[[], AbstractContextManager[Connection]]
+from rioni.sql.tracking import Begin, SqlTrackingRecorder
 
 
 class SqlCheckpointedLogReader:
@@ -23,7 +21,8 @@ class SqlCheckpointedLogReader:
     """
 
     def __init__(self, log: EventLog, reading: Begin, writing: Begin) -> None:
-        self._log, self._reading, self._writing = log, reading, writing
+        self._log, self._reading = log, reading
+        self._tracking = SqlTrackingRecorder(reading, writing)
 
     def head(self) -> int:
         """The last position of the log."""
@@ -73,16 +72,9 @@ class SqlCheckpointedLogReader:
 
     def checkpoint(self, follower: str) -> int:
         """The checkpoint of a follower: the last position it has processed; 0 at first."""
-        query = select(TRACKING.c.position).where(TRACKING.c.name == follower)
-        with self._reading() as connection:
-            return connection.scalar(query) or 0
+        return self._tracking.max_tracking_id(follower) or 0
 
     def save_checkpoint(self, follower: str, position: int) -> None:
         """Save a follower's checkpoint durably; it never moves backwards."""
-        known = TRACKING.c.name == follower
-        with self._writing() as connection:
-            if connection.scalar(select(TRACKING.c.position).where(known)) is None:
-                connection.execute(insert(TRACKING).values(name=follower, position=position))
-            else:
-                behind = TRACKING.c.position < position
-                connection.execute(update(TRACKING).where(known, behind).values(position=position))
+        with contextlib.suppress(IntegrityError):
+            self._tracking.insert_tracking(Tracking(follower, position))

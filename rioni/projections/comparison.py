@@ -5,20 +5,16 @@ in the transaction that found no further entry of it. Memory is bounded by a pag
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
-from uuid import UUID
 
-import msgspec
 from sqlalchemy import Connection, TableClause, and_, bindparam, column, func, select, table, tuple_
 
-from rioni.domain.aggregates import TOPICS
-from rioni.domain.events import Origin
-from rioni.domain.ports.event_log import LogEntry
 from rioni.projections.fold import FOLD_VERSION
+from rioni.projections.log_rows import LOG_COLUMNS, CorruptLog, log_entry
 from rioni.projections.stream_fold import Row, StreamFold
 from rioni.projections.tables import READ_MODELS, TRACKING_NAME
 from rioni.sql.log_tables import HEAD, LOG, TRACKING
+from rioni.sql.tracking import Begin
 
 
 ENTRIES_PER_READ = 500
@@ -26,8 +22,6 @@ ENTRIES_PER_READ = 500
 
 EXTRA_MAX = 1_000
 """Rows that belong to nothing in the log: how many are named for each table."""
-
-Begin = Callable[[], AbstractContextManager[Connection]]
 
 _KINDS = {
     "event_types": "event-type",
@@ -132,9 +126,9 @@ class _Stream:
             return
         self.position = row["position"]
         try:
-            entry = _entry(row)
+            entry = log_entry([row[name] for name in LOG_COLUMNS])
             audited = self.fold.add(entry)
-        except (ValueError, KeyError, TypeError, AttributeError, LookupError, msgspec.MsgspecError):
+        except (CorruptLog, ValueError, TypeError, AttributeError, LookupError):
             self.failed = True
             yield Difference("states", (self.id,), "unknown", self.resource, self.position)
             return
@@ -144,15 +138,6 @@ class _Stream:
             if live != expected:
                 kind = "missing" if live["position"] is None else "changed"
                 yield Difference("audit_log", (self.position,), kind, self.resource, self.position)
-
-
-def _entry(row: Row) -> LogEntry:
-    origin = Origin(**{name: row[name] for name in ("actor", "client", "flow_id", "command_id", "recorded_at")})
-    # A damaged integer is no buffer, and `bytes` would make that many zeros of it.
-    event = TOPICS[row["topic"]].decode(bytes(memoryview(row["data"])))
-    return LogEntry(
-        position=row["position"], stream=UUID(row["stream"]), version=row["version"], event=event, origin=origin
-    )
 
 
 def _compare_streams(begin: Begin, end: int, progress: Callable[[int, int], None]) -> Iterator[Difference]:

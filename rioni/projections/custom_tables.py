@@ -18,7 +18,6 @@ from sqlalchemy import (
     insert,
     inspect,
     select,
-    update,
 )
 from sqlalchemy.schema import CreateTable, DropTable
 
@@ -27,6 +26,7 @@ from rioni.projections.custom import KEY, BrokenProjection, Projection, installe
 from rioni.projections.projector import Projector
 from rioni.projections.tables import READ_MODELS
 from rioni.sql.log_tables import TRACKING
+from rioni.sql.tracking import SqlTrackingRecorder
 
 
 _TYPES = {str: Text, int: BigInteger, float: Double, bool: Boolean}
@@ -59,10 +59,7 @@ def position(connection: Connection, projection: Projection) -> int | None:
 
 def set_position(connection: Connection, projection: Projection, shown: int) -> None:
     """Note the version and position that the table of a projection shows."""
-    named = TRACKING.c.name == tracking_name(projection)
-    values = {"position": shown, "fold": projection.version}
-    if not connection.execute(update(TRACKING).where(named).values(values)).rowcount:
-        connection.execute(insert(TRACKING).values(values | {"name": tracking_name(projection)}))
+    SqlTrackingRecorder.within(connection, fold=projection.version).reset(tracking_name(projection), shown)
 
 
 def prepare(connection: Connection, projections: Sequence[Projection]) -> None:
@@ -75,7 +72,6 @@ def prepare(connection: Connection, projections: Sequence[Projection]) -> None:
         if position(connection, projection) is None or not inspect(connection).has_table(table.name):
             connection.execute(DropTable(table, if_exists=True))
             connection.execute(CreateTable(table))
-            connection.execute(delete(TRACKING).where(TRACKING.c.name == tracking_name(projection)))
             set_position(connection, projection, 0)
 
 

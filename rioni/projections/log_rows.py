@@ -47,7 +47,8 @@ def log_entry(row: LogRow) -> LogEntry:
     """
     position, stream, version, topic, recorded_at, actor, client, flow_id, command_id, data = row
     try:
-        event = TOPICS[topic].decode(bytes(data))
+        # A damaged integer is no buffer, and `bytes` would make that many zeros of it.
+        event = TOPICS[topic].decode(bytes(memoryview(data)))
     except KeyError as ex:
         raise CorruptLog(f"The entry at position {position} has the unknown topic {topic}.") from ex
     except msgspec.MsgspecError as ex:

@@ -5,7 +5,8 @@ from functools import lru_cache
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, Delete, Insert, Select, Table, bindparam, delete, insert, select, update
+from eventsourcing.persistence import IntegrityError, Tracking
+from sqlalchemy import Connection, Delete, Insert, Select, Table, bindparam, delete, insert, select
 
 from rioni.domain.errors import Unavailable
 from rioni.domain.events import stream_id
@@ -24,6 +25,7 @@ from rioni.projections.tables import (
     TRACKING_NAME,
 )
 from rioni.sql.log_tables import TRACKING
+from rioni.sql.tracking import SqlTrackingRecorder
 
 
 class OtherFold(Unavailable):
@@ -96,8 +98,7 @@ class Projector:
 
     def position(self, connection: Connection) -> int:
         """The log position that the read models show."""
-        query = select(TRACKING.c.position).where(TRACKING.c.name == self._tracking_name)
-        return connection.scalar(query) or 0
+        return SqlTrackingRecorder.within(connection).max_tracking_id(self._tracking_name) or 0
 
     def fold_version(self, connection: Connection) -> int | None:
         """The version of the fold that wrote the read models; None if nothing was written yet."""
@@ -114,11 +115,13 @@ class Projector:
         return EMPTY if row is None else Folded(row.version, decode_state(kind, row.state), row.state)
 
     def _track(self, connection: Connection, position: int) -> None:
-        if not connection.execute(_MOVE_TRACKING, {"of": self._tracking_name, "to": position}).rowcount:
-            if (found := self.fold_version(connection)) is not None:
-                raise OtherFold(found)
-            row = {"name": self._tracking_name, "position": position, "fold": FOLD_VERSION}
-            connection.execute(insert(TRACKING).values(row))
+        try:
+            tracked = Tracking(self._tracking_name, position)
+            SqlTrackingRecorder.within(connection, fold=FOLD_VERSION).insert_tracking(tracked)
+        except IntegrityError as ex:
+            if (found := self.fold_version(connection)) is None or found == FOLD_VERSION:
+                raise
+            raise OtherFold(found) from ex
 
     def _write(self, connection: Connection, change: Change) -> None:
         target = self._tables.get(change.table)
@@ -131,12 +134,6 @@ class Projector:
 
 
 # PERF: SQLAlchemy takes 0.2 ms to put a statement together, and 0.06 ms to execute one that it knows.
-
-_MOVE_TRACKING = (
-    update(TRACKING)
-    .where(TRACKING.c.name == bindparam("of"), TRACKING.c.fold == FOLD_VERSION)
-    .values(position=bindparam("to"))
-)
 
 
 @lru_cache(64)

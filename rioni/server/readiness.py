@@ -17,6 +17,7 @@ from rioni.http.health_checks import Look
 from rioni.installation.from_config import NO_SHARED_KEY, key_file
 from rioni.installation.infrastructure import Infrastructure
 from rioni.installation.log_tree import key_file_findings
+from rioni.projections.queries import audit_log
 from rioni.storage.clock import STEADY
 from rioni.storage.log.event_log import CLOCK_BEHIND_MAX_MS
 from rioni.storage.sql.database_locks import DatabaseLease
@@ -144,7 +145,7 @@ def _audit_log_is_open(base: Infrastructure) -> bool:
 def _clock(base: Infrastructure) -> Health:
     """Check the clock against its own past, and against the last entry of the log."""
     warnings = [STEADY.warning] if STEADY.warning else []
-    recorded_at, now_ms = base.pools.database(base.log.last_recorded_at), base.clock.now_ms()
+    recorded_at, now_ms = base.pools.database(base.read, audit_log.last_recorded_at), base.clock.now_ms()
     behind_ms = milliseconds(recorded_at) - now_ms if recorded_at else 0
     if behind_ms > CLOCK_BEHIND_MAX_MS:
         warnings.append(

@@ -1,5 +1,5 @@
 import pytest
-from sqlalchemy import delete, select
+from sqlalchemy import select
 
 from rioni.commands.event_types import CreateEventType, DeleteEventType
 from rioni.commands.subscriptions.subscriptions import CreateSubscription, DeleteSubscription
@@ -32,8 +32,7 @@ def history(broker):
 def test_dropped_read_models_are_rebuilt_equally_from_the_log(broker, history):
     before = rows(broker)
     with writing(broker.engine) as connection:
-        for table in READ_MODELS.tables.values():
-            connection.execute(delete(table))
+        Projector().clear(connection)
         Projector().apply(connection, broker.log.entries(0, 1_000))
     assert rows(broker) == before
 

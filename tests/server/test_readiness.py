@@ -16,6 +16,7 @@ from rioni.domain.timestamps import milliseconds
 from rioni.installation.database import cluster_identity, database_lease, migration_identity
 from rioni.installation.from_config import limits_of
 from rioni.installation.infrastructure import build_infrastructure
+from rioni.projections.queries.audit_log import last_recorded_at
 from rioni.server.readiness import readiness
 from rioni.server.startup import prepare_startup
 from tests.support.clock import ManualClock
@@ -104,7 +105,7 @@ def test_an_unavailable_kafka_fails_if_it_is_the_default_storage_and_else_warns(
 )
 def test_a_clock_behind_the_log_is_a_warning(base, held, behind_ms, warned):
     """Reference operations#readiness."""
-    last_ms = milliseconds(base.log.last_recorded_at())
+    last_ms = milliseconds(base.read(last_recorded_at))
     health = readiness(base._replace(clock=ManualClock(last_ms - behind_ms)), held)["clock"]()
     assert health.status == ("warning" if warned else "ok")
     assert not warned or f"{behind_ms // 1_000} s behind the last entry of the log" in health.warnings[0]

@@ -32,7 +32,7 @@ def main(url: str) -> None:
     log, other = SqlEventLog(engine, TOPICS), SqlEventLog(create_engine(url), TOPICS)
     for each in (log, other):
         each.follow(lambda: None)
-    while not all(each._head._listener.position() == 0 for each in (log, other)):
+    while not all(each._head.trusted_position() == 0 for each in (log, other)):
         gevent.sleep(0.001)
     returned: list[int] = []
 

@@ -29,6 +29,7 @@ from rioni.projections.log_rows import check_chain, log_entry
 from rioni.projections.tables import READ_MODELS, STATES, TRACKING_NAME
 from rioni.sql.engines import snapshot, turn, writing
 from rioni.sql.log_tables import GENERATIONS, HEAD, LOG, TRACKING
+from rioni.sql.tracking import SqlTrackingRecorder
 
 
 WORKING = "new"
@@ -188,8 +189,7 @@ def finish_load(engine: Engine, generation: Generation, position: int) -> None:
                     connection.execute(CreateIndex(index))
             # The planner has no statistics of new tables.
             connection.exec_driver_sql("ANALYZE " + ", ".join(table.name for table in generation.tables.values()))
-        row = {"name": generation.tracking_name, "position": position, "fold": FOLD_VERSION}
-        connection.execute(insert(TRACKING).values(row))
+        SqlTrackingRecorder.within(connection, fold=FOLD_VERSION).reset(generation.tracking_name, position)
 
 
 def catch_up(engine: Engine, generation: Generation) -> None:

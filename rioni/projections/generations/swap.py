@@ -29,6 +29,7 @@ from rioni.projections.projector import Projector
 from rioni.projections.tables import READ_MODELS, TRACKING_NAME
 from rioni.sql.engines import snapshot, writing
 from rioni.sql.log_tables import GENERATIONS, HEAD, TRACKING
+from rioni.sql.tracking import SqlTrackingRecorder
 
 
 # --- Puts a generation in the place of the live read models, in one transaction, and back again ---
@@ -119,9 +120,7 @@ def _set_position(connection: Connection, generation: Generation, position: int)
             set_position(connection, projection, position)
     if generation.complete:
         # The position may go backwards here, and nowhere else.
-        connection.execute(delete(TRACKING).where(TRACKING.c.name == TRACKING_NAME))
-        row = {"name": TRACKING_NAME, "position": position, "fold": FOLD_VERSION}
-        connection.execute(insert(TRACKING).values(row))
+        SqlTrackingRecorder.within(connection, fold=FOLD_VERSION).reset(TRACKING_NAME, position)
 
 
 def _rename(connection: Connection, generation: Generation, before: str | None, after: str | None) -> None:

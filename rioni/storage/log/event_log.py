@@ -1,16 +1,18 @@
-"""Implements the internal log: the port `EventLog` on the recorder."""
+"""Implements the internal log: the port `EventLog` on the recorder and mapper of the eventsourcing library."""
 
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from uuid import UUID
 
 import msgspec
 import structlog
+from eventsourcing.persistence import EventStore
 from sqlalchemy import Connection, Engine, bindparam, func, select, update
 
-from rioni.domain.aggregates import FORMATS, Formats, newest
+from rioni.domain.aggregates import FORMATS, Formats
 from rioni.domain.errors import CommitOutcomeUnknown, ConcurrentChange, Unavailable
 from rioni.domain.events import DomainEvent, Origin
 from rioni.domain.hash_chain import LogHead
@@ -18,11 +20,9 @@ from rioni.domain.ports.event_log import LogEntry
 from rioni.domain.timestamps import milliseconds
 from rioni.sql.log_tables import HEAD, LOG
 from rioni.storage.log.log_head import PostgresqlHead, SqliteHead
-from rioni.storage.log.recorder import LogMapper, append, lock_head, lock_log, stored_entry
+from rioni.storage.log.recorder import ENTRIES_PER_READ, LogMapper, SqlRecorder, lock_head, lock_log
 from rioni.storage.sql.engines import exclusive, reading, writing
 
-
-ENTRIES_PER_READ = 1_000
 
 RETURN_WAIT_S = 10.0
 """How long a database server that failed during a commit may be unreachable before the client gets an error."""
@@ -56,9 +56,10 @@ class SqlEventLog:
     ) -> None:
         self.engine = engine
         self._return_wait_s = return_wait_s
-        self._mapper, self._newest = LogMapper(topics, formats), newest(formats)
+        self._mapper = LogMapper(topics, formats)
+        self._recorder = SqlRecorder(partial(reading, engine), partial(writing, engine))
         end = SqliteHead if engine.dialect.name == "sqlite" else PostgresqlHead
-        self._head: SqliteHead | PostgresqlHead = end(engine, self._newest)
+        self._head: SqliteHead | PostgresqlHead = end(engine, self._mapper.format)
         self._warn_at_s = 0.0
 
     def head(self) -> LogHead:
@@ -92,8 +93,7 @@ class SqlEventLog:
             UnreadableEntry: an entry can't be read; the error has its position.
             Unavailable: the database can't be reached.
         """
-        with reading(self.engine) as connection:
-            return _entries(connection, after, limit, self._mapper)
+        return _entries(self._recorder, self._mapper, after, limit)
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator["SqlLogTransaction"]:
@@ -108,9 +108,7 @@ class SqlEventLog:
                 a format that this release does not know.
         """
         with writing(self.engine) as connection:
-            transaction = SqlLogTransaction(
-                connection, self._mapper, self._newest, self._head.format_of_all, self._note_behind
-            )
+            transaction = SqlLogTransaction(connection, self._mapper, self._head.format_of_all, self._note_behind)
             before = transaction.head
             yield transaction
             grown = transaction.head != before
@@ -150,11 +148,6 @@ class SqlEventLog:
             self._head.wait_for_followers(position)
         return position is not None
 
-    def last_recorded_at(self) -> str:
-        """Return the time of the last entry, empty for an empty log; raises as `head`."""
-        with reading(self.engine) as connection:
-            return connection.scalar(_SELECT_LAST_RECORDED_AT) or ""
-
     def _note_behind(self, recorded_at: str, clock: str) -> None:
         """Warn that the clock lags the last entry of the log; at most once in `WARN_EVERY_S`."""
         behind_ms = milliseconds(recorded_at) - milliseconds(clock)
@@ -173,38 +166,36 @@ class SqlEventLog:
         self.engine.dispose()
 
 
-class SqlLogTransaction:
-    """Implements the port `LogTransaction`."""
+class SqlLogTransaction(SqlRecorder):
+    """Implements the port `LogTransaction`: the recorder of one transaction that writes, with the head locked.
+
+    Args:
+        connection: in a transaction that writes.
+        mapper: between entries and their stored form, in the newest format that this release reads.
+        format_of_all: the newest format that every live process reads.
+        on_earlier: called with the time of the last entry and that of an event that is earlier.
+
+    Raises:
+        Unavailable: the log is in a newer format.
+    """
+
+    head: LogHead
 
     def __init__(
         self,
         connection: Connection,
         mapper: LogMapper,
-        newest_format: int,
         format_of_all: Callable[[Connection], int],
         on_earlier: Callable[[str, str], None],
     ) -> None:
-        """Lock the head of the log.
-
-        Args:
-            connection: in a transaction that writes.
-            mapper: between events and their stored form.
-            newest_format: the newest format that this release reads.
-            format_of_all: the newest format that every live process reads.
-            on_earlier: called with the time of the last entry and that of an event that is earlier.
-
-        Raises:
-            Unavailable: the log is in a newer format.
-        """
-        self.connection = connection
-        self.head, self._format = lock_log(connection)
-        self._mapper, self._newest_format, self._format_of_all = mapper, newest_format, format_of_all
-        self._on_earlier = on_earlier
-        self._recorded_at: str | None = None
-        if self._format > newest_format:
+        super().__init__(lambda: contextlib.nullcontext(connection), lambda: contextlib.nullcontext(connection))
+        self.connection, self._mapper = connection, mapper
+        self.head, self._format, self._recorded_at = lock_log(connection)
+        self._format_of_all, self._on_earlier = format_of_all, on_earlier
+        if self._format > mapper.format:
             raise Unavailable(
                 f"The log is written in format {self._format}, and this release of Rioni reads it up to format "
-                f"{newest_format}. Upgrade this node to the release that the other nodes have, or to a newer one."
+                f"{mapper.format}. Upgrade this node to the release that the other nodes have, or to a newer one."
             )
 
     def append(self, stream: UUID, version: int, events: Sequence[DomainEvent], origin: Origin) -> Sequence[LogEntry]:
@@ -229,8 +220,7 @@ class SqlLogTransaction:
             )
             for number, event in enumerate(events, 1)
         ]
-        stored = [self._mapper.to_stored_event(entry, self._format) for entry in entries]
-        self.head = append(self.connection, self.head, stored, origin)
+        EventStore(self._mapper.in_format(self._format), self).put(entries, origin=origin)
         return entries
 
     def _not_earlier(self, origin: Origin) -> Origin:
@@ -249,9 +239,9 @@ class SqlLogTransaction:
 
     def _raise_format(self) -> None:
         """Switch to the newest format that all live nodes read; the log records the switch in the same commit."""
-        if self._format == self._newest_format:
+        if self._format == self._mapper.format:
             return
-        number = min(self._newest_format, self._format_of_all(self.connection))
+        number = min(self._mapper.format, self._format_of_all(self.connection))
         if number > self._format:
             if self.head.position:
                 _log.info("log format upgraded", before=self._format, after=number)
@@ -263,7 +253,7 @@ class SqlLogTransaction:
 
         def pages() -> Iterator[Sequence[LogEntry]]:
             position = after
-            while page := _entries(self.connection, position, ENTRIES_PER_READ, self._mapper):
+            while page := _entries(self, self._mapper, position, ENTRIES_PER_READ):
                 yield page
                 position = page[-1].position
 
@@ -273,12 +263,7 @@ class SqlLogTransaction:
 # PERF: SQLAlchemy takes 0.2 ms to put a statement together, and 0.06 ms to execute one that it knows.
 _SELECT_VERSION = select(func.coalesce(func.max(LOG.c.version), 0)).where(LOG.c.stream == bindparam("of"))
 _SELECT_RECORDED_AT = select(LOG.c.recorded_at).where(LOG.c.position == bindparam("at"))
-_SELECT_LAST_RECORDED_AT = select(LOG.c.recorded_at).order_by(LOG.c.position.desc()).limit(1)
-_SELECT_ENTRIES = (
-    select(LOG).where(LOG.c.position > bindparam("after")).order_by(LOG.c.position).limit(bindparam("entries"))
-)
 
 
-def _entries(connection: Connection, after: int, limit: int, mapper: LogMapper) -> list[LogEntry]:
-    rows = connection.execute(_SELECT_ENTRIES, {"after": after, "entries": limit})
-    return [mapper.to_domain_event(stored_entry(row)) for row in rows]
+def _entries(recorder: SqlRecorder, mapper: LogMapper, after: int, limit: int) -> list[LogEntry]:
+    return [*map(mapper.to_domain_event, recorder.select_notifications(after, limit, inclusive_of_start=False))]

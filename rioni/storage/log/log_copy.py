@@ -2,12 +2,13 @@
 
 from collections.abc import Callable
 
-from sqlalchemy import Connection, Engine, func, insert, select, update
+from sqlalchemy import Engine, func, insert, select, update
 
 from rioni.domain.errors import Conflict
-from rioni.domain.hash_chain import GENESIS, LogHead
+from rioni.domain.hash_chain import LogHead
 from rioni.sql.log_tables import HEAD, LOG, TRACKING
 from rioni.storage.log.recorder import lock_head
+from rioni.storage.log.segments import hash_at
 from rioni.storage.sql.engines import reading, writing
 
 
@@ -63,18 +64,11 @@ def _check_same(source: Engine, target: Engine, end: LogHead) -> None:
     """Compare the last common entry: its hash covers all entries before it."""
     with reading(target) as connection:
         last = min(end.position, connection.scalar(select(func.max(LOG.c.position))) or 0)
-        theirs = _hash_at(connection, last)
+        theirs = hash_at(connection, last)
     with reading(source) as connection:
-        ours = _hash_at(connection, last)
+        ours = hash_at(connection, last)
     if ours != theirs:
         raise Conflict(
             f"The database to migrate to holds another log: entry {last} differs. Use an empty database or the target "
             "of the earlier run."
         )
-
-
-def _hash_at(connection: Connection, position: int) -> bytes | None:
-    if position == 0:
-        return GENESIS
-    found = connection.scalar(select(LOG.c.hash).where(LOG.c.position == position))
-    return None if found is None else bytes(found)

@@ -21,8 +21,6 @@ from rioni.sql.log_tables import HEAD
 from rioni.storage.sql.engines import translate_errors, unpooled_connection
 
 
-# --- Follows the log head via LISTEN/NOTIFY, on a connection of its own ---
-
 CHANNEL = "rioni_log"
 """Channel of `NOTIFY`; the payload is the position."""
 NAME = "rioni at"
@@ -43,88 +41,6 @@ _log = structlog.get_logger("rioni.storage")
 
 _LOST = "LISTEN connection lost; polling instead"
 
-
-class PostgresLogListener:
-    """Knows the last position of the log while its connection is alive.
-
-    A separate thread listens (under gevent a greenlet: the driver waits without blocking others). It announces its
-    position in the application name of its session, so that a committing process can wait for all listeners.
-    """
-
-    def __init__(self, engine: Engine, on_news: Callable[[], object], newest_format: int) -> None:
-        """Create the listener without connecting.
-
-        Args:
-            engine: creates the connection, which is not one of the pool.
-            on_news: called after each change.
-            newest_format: the newest format of the log, readable by this process.
-        """
-        self._engine, self._on_news, self._newest_format = engine, on_news, newest_format
-        # The driver is an extra, and can't be imported here.
-        self._errors: tuple[type[Exception], ...] = (engine.dialect.loaded_dbapi.Error, exc.SQLAlchemyError, OSError)
-        self._position: int | None = None
-        self._trusted_until_s = 0.0
-        self._connected = False
-        self._closed = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="rioni-follower", daemon=True)
-
-    def start(self) -> None:
-        """Connect, and reconnect while the process lives; never raises."""
-        self._thread.start()
-
-    def position(self) -> int | None:
-        """Return the last position; None if it has to be queried."""
-        return self._position if time.monotonic() < self._trusted_until_s else None
-
-    def last_notified_position(self) -> int | None:
-        """Return the last notified position, however old; None before the first one."""
-        return self._position
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._closed.set()
-        self._trusted_until_s = 0.0
-        if self._thread.ident is not None:
-            self._thread.join(CLOSE_WAIT_S)
-
-    def _run(self) -> None:
-        failures = FailureLog(_log)
-        while not self._closed.is_set():
-            try:
-                with contextlib.closing(unpooled_connection(self._engine)) as connection:
-                    self._follow(connection, lambda: failures.succeeded(_LOST))
-            except self._errors as ex:
-                lost = Unavailable("PostgreSQL has closed the connection, or accepts none.")
-                lost.add_note(str(ex))
-                failures.failed(_LOST, lost)
-            finally:
-                self._connected, self._trusted_until_s = False, 0.0
-            self._closed.wait(RETRY_S)
-
-    def _follow(self, connection: Any, connected: Callable[[], object]) -> None:
-        connection.autocommit = True
-        # Later commits wait for this listener; earlier ones are found by the query below.
-        self._notify(connection, 0)
-        connection.execute(f"LISTEN {CHANNEL}")
-        notified = 0
-        while not self._closed.is_set():
-            asked_s = time.monotonic()
-            (self._position,) = connection.execute("SELECT position FROM head").fetchone()
-            self._connected, self._trusted_until_s = True, asked_s + TRUST_S
-            connected()
-            if self._position != notified:
-                notified = self._position
-                self._notify(connection, notified)
-                self._on_news()
-            for _ in connection.notifies(timeout=HEARTBEAT_S, stop_after=1):
-                pass
-
-    def _notify(self, connection: Any, position: int) -> None:
-        name = f"{NAME} {position} format {self._newest_format}"
-        connection.execute("SELECT set_config('application_name', %s, false)", (name,))
-
-
-# --- Reads the head position of the log, and notifies of changes, for each database ---
 
 _HEAD = select(HEAD.c.position, HEAD.c.hash)
 
@@ -256,13 +172,24 @@ class _Known(NamedTuple):
 
 
 class PostgresqlHead:
-    """Head position from notifications; queries the database only without them."""
+    """Knows the head position from notifications while it follows them; queries the database otherwise.
+
+    A separate thread listens (under gevent a greenlet: the driver waits without blocking others), on a connection that
+    is not one of the pool. It announces its position in the application name of its session, so that a committing
+    process can wait for all listeners.
+    """
 
     def __init__(self, engine: Engine, newest_format: int) -> None:
         self._newest_format = newest_format
         # Autocommit: no round trips to begin and end a transaction.
         self._engine = engine.execution_options(isolation_level="AUTOCOMMIT")
-        self._listener: PostgresLogListener | None = None
+        # The driver is an extra, and can't be imported here.
+        self._errors: tuple[type[Exception], ...] = (engine.dialect.loaded_dbapi.Error, exc.SQLAlchemyError, OSError)
+        self._notified: int | None = None
+        """The last position that was notified, or queried by the listener."""
+        self._trusted_until_s = 0.0
+        self._closed = threading.Event()
+        self._thread: threading.Thread | None = None
 
     def read(self) -> LogHead:
         """Query the database."""
@@ -272,21 +199,21 @@ class PostgresqlHead:
 
     def position(self) -> int:
         """Return the last position. PERF: 0.3 µs, or some 0.3 ms if it has to query."""
-        if self._listener is not None and (position := self._listener.position()) is not None:
-            return position
-        return self.read().position
+        return self.read().position if (position := self.trusted_position()) is None else position
+
+    def trusted_position(self) -> int | None:
+        """Return the last position; None if it has to be queried."""
+        return self._notified if time.monotonic() < self._trusted_until_s else None
 
     def last_notified_position(self) -> int:
-        """Return the last notified position; queries only without a listener."""
-        if self._listener is not None and (position := self._listener.last_notified_position()) is not None:
-            return position
-        return self.read().position
+        """Return the last notified position, however old; queries only before the first one."""
+        return self.read().position if self._notified is None else self._notified
 
     def follow(self, on_news: Callable[[], object]) -> None:
-        """Start the listener."""
-        assert self._listener is None
-        self._listener = PostgresLogListener(self._engine, on_news, self._newest_format)
-        self._listener.start()
+        """Start the listener, which reconnects while the process lives; never raises."""
+        assert self._thread is None
+        self._thread = threading.Thread(target=self._run, args=(on_news,), name="rioni-follower", daemon=True)
+        self._thread.start()
 
     def format_of_all(self, connection: Connection) -> int:
         """Return the newest log format that every live process reads, as their listeners announce.
@@ -321,5 +248,43 @@ class PostgresqlHead:
 
     def close(self) -> None:
         """Stop the listener; all other connections belong to the engine."""
-        if self._listener is not None:
-            self._listener.close()
+        self._closed.set()
+        self._trusted_until_s = 0.0
+        if self._thread is not None:
+            self._thread.join(CLOSE_WAIT_S)
+
+    def _run(self, on_news: Callable[[], object]) -> None:
+        failures = FailureLog(_log)
+        while not self._closed.is_set():
+            try:
+                with contextlib.closing(unpooled_connection(self._engine)) as connection:
+                    self._listen(connection, on_news, lambda: failures.succeeded(_LOST))
+            except self._errors as ex:
+                lost = Unavailable("PostgreSQL has closed the connection, or accepts none.")
+                lost.add_note(str(ex))
+                failures.failed(_LOST, lost)
+            finally:
+                self._trusted_until_s = 0.0
+            self._closed.wait(RETRY_S)
+
+    def _listen(self, connection: Any, on_news: Callable[[], object], connected: Callable[[], object]) -> None:
+        connection.autocommit = True
+        # Later commits wait for this listener; earlier ones are found by the query below.
+        self._announce(connection, 0)
+        connection.execute(f"LISTEN {CHANNEL}")
+        announced = 0
+        while not self._closed.is_set():
+            asked_s = time.monotonic()
+            (self._notified,) = connection.execute("SELECT position FROM head").fetchone()
+            self._trusted_until_s = asked_s + TRUST_S
+            connected()
+            if self._notified != announced:
+                announced = self._notified
+                self._announce(connection, announced)
+                on_news()
+            for _ in connection.notifies(timeout=HEARTBEAT_S, stop_after=1):
+                pass
+
+    def _announce(self, connection: Any, position: int) -> None:
+        name = f"{NAME} {position} format {self._newest_format}"
+        connection.execute("SELECT set_config('application_name', %s, false)", (name,))

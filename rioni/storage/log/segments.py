@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Engine, make_url
 from rioni.domain.events import DomainEvent
 from rioni.domain.hash_chain import GENESIS, follows
 from rioni.sql.log_tables import LOG
-from rioni.storage.log.recorder import decoding_error
+from rioni.storage.log.recorder import LogMapper
 from rioni.storage.sql.engines import reading
 from rioni.storage.sql.read_only import any_text, engine_for_reading
 
@@ -165,12 +165,13 @@ def check_segment(engine: Engine, after: int, upto: int, topics: Topics) -> Segm
     first, position, previous = 0, after, None
     findings: list[Finding] = []
     versions: dict[str, int] = {}
+    mapper = LogMapper(topics)
     while position < upto:
         with reading(engine) as connection:
             rows = _read(connection, position, upto)
             if not first:
-                previous = _hash_at(connection, after)
-            unknown = _check_intact(rows, position, previous, topics, versions)
+                previous = hash_at(connection, after)
+            unknown = _check_intact(rows, position, previous, mapper, versions)
             orphans = _orphans(connection, _later_versions(rows) if unknown is None else unknown)
         if not rows:
             break
@@ -178,7 +179,7 @@ def check_segment(engine: Engine, after: int, upto: int, topics: Topics) -> Segm
             versions.clear()
             if not first and rows[0][0] != after + 1:
                 position, previous = rows[0][0] - 1, None
-            findings += _check_rows(rows, position, previous, topics, orphans)
+            findings += _check_rows(rows, position, previous, mapper, orphans)
         first, position = first or rows[0][0], rows[-1][0]
         previous = _hash_of(rows[-1])
     return Segment(first, position, previous, findings)
@@ -208,7 +209,7 @@ def _fetch(connection: Connection, query: str, values: tuple[int, int]) -> Seque
 
 
 def _check_intact(
-    rows: Sequence[Any], position: int, previous: bytes | None, topics: Topics, versions: dict[str, int]
+    rows: Sequence[Any], position: int, previous: bytes | None, mapper: LogMapper, versions: dict[str, int]
 ) -> list[int] | None:
     """Check entries all at once, as nearly all are intact.
 
@@ -218,7 +219,7 @@ def _check_intact(
         rows: in the order of their positions.
         position: before the first row.
         previous: the hash of the entry there.
-        topics: all event classes.
+        mapper: of all event classes.
         versions: the versions of the streams, as the rows before have shown; updated.
 
     Returns:
@@ -229,7 +230,7 @@ def _check_intact(
         position += 1
         if previous is None or row[0] != position or tuple(map(type, row)) != _TYPES:
             return None
-        if not follows(previous, row[:-1], row[-1]) or decoding_error(topics, row[3], row[9]) is not None:
+        if not follows(previous, row[:-1], row[-1]) or mapper.decoding_error(row[3], row[9]) is not None:
             return None
         _, stream, version, *_, previous = row
         if versions.get(stream) != version - 1:
@@ -256,7 +257,7 @@ def _orphans(connection: Connection, positions: Sequence[int]) -> set[int]:
 
 
 def _check_rows(
-    rows: Sequence[Any], position: int, previous: bytes | None, topics: Topics, orphans: Collection[int]
+    rows: Sequence[Any], position: int, previous: bytes | None, mapper: LogMapper, orphans: Collection[int]
 ) -> Iterator[Finding]:
     """Yield the errors of entries, and the gaps between them.
 
@@ -264,7 +265,7 @@ def _check_rows(
         rows: in the order of their positions.
         position: before the first row; a gap there is reported as well.
         previous: the hash of the entry at that position.
-        topics: all event classes.
+        mapper: of all event classes.
         orphans: the positions of those whose predecessor in their stream is not before them.
     """
     for row in rows:
@@ -272,7 +273,7 @@ def _check_rows(
             previous = None
             yield Finding(position + 1, f"{entries(row[0] - position - 1)} missing", RESTORE)
         if tuple(map(type, row)) == _TYPES:
-            yield from _check_row(row, previous, topics, alone=row[0] in orphans)
+            yield from _check_row(row, previous, mapper, alone=row[0] in orphans)
         else:
             yield Finding(row[0], "a field is of another type than was written", RESTORE)
         position, previous = row[0], _hash_of(row)
@@ -282,7 +283,8 @@ def _hash_of(row: Any) -> bytes | None:
     return row[-1] if isinstance(row[-1], bytes) else None
 
 
-def _hash_at(connection: Connection, position: int) -> bytes | None:
+def hash_at(connection: Connection, position: int) -> bytes | None:
+    """Return the hash of the entry at a position; None if there is none, or it is no hash at all."""
     if position == 0:
         return GENESIS
     mark = "?" if connection.dialect.name == "sqlite" else "%s"
@@ -290,7 +292,7 @@ def _hash_at(connection: Connection, position: int) -> bytes | None:
     return row[0] if row is not None and isinstance(row[0], bytes) else None
 
 
-def _check_row(row: Any, previous: bytes | None, topics: Topics, *, alone: bool) -> list[Finding]:
+def _check_row(row: Any, previous: bytes | None, mapper: LogMapper, *, alone: bool) -> list[Finding]:
     position, stream, version, topic, *_, data, stored = row
     findings = []
 
@@ -301,7 +303,7 @@ def _check_row(row: Any, previous: bytes | None, topics: Topics, *, alone: bool)
         found("the hash does not fit: this entry, or the hash before it, was changed")
     if alone:
         found(f"version {version} of stream {stream} does not follow another one")
-    if (reason := decoding_error(topics, topic, data)) is not None:
+    if (reason := mapper.decoding_error(topic, data)) is not None:
         found(reason, UPGRADE)
     if not _is_uuid(stream):
         found(f"{stream} is not the id of a stream")

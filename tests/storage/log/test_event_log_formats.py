@@ -2,7 +2,6 @@
 
 import contextlib
 from functools import partial
-from typing import ClassVar
 
 import pytest
 from sqlalchemy import select
@@ -24,15 +23,19 @@ class ColourNoted(DomainEvent, frozen=True, kw_only=True):
 
     TOPIC = "note.noted"
     KEY = "name"
-    UPCASTERS: ClassVar = {1: lambda fields: fields | {"colour": ""}}
-    DOWNCASTERS: ClassVar = {
-        2: lambda fields: None if fields["colour"] else {name: fields[name] for name in fields if name != "colour"}
-    }
 
     class_version: int = 2
     name: str
     text: str
     colour: str = ""
+
+    @staticmethod
+    def upcast_v1_v2(fields):
+        fields["colour"] = ""
+
+    @staticmethod
+    def downcast_v2_v1(fields):
+        return not fields.pop("colour")
 
 
 class NoteDeleted(DomainEvent, frozen=True, kw_only=True):
@@ -60,8 +63,8 @@ def release(engine):
         log = SqlEventLog(create_engine(engine.url.render_as_string(hide_password=False)), **added)
         logs.append(log)
         log.follow(lambda: None)
-        if follower := getattr(log._head, "_listener", None):
-            wait_until(lambda: follower.position() is not None)
+        if engine.dialect.name == "postgresql":
+            wait_until(lambda: log._head.trusted_position() is not None)
         return log
 
     yield start

@@ -40,7 +40,7 @@ class OnSqlite:
         join_readers()
 
     def create_recorder(self) -> SqlRecorder:
-        return self.recorder_class(self.engine)
+        return self.recorder_class.over(self.engine)
 
 
 @pytest.mark.postgres
@@ -111,7 +111,7 @@ class TestNonInterleavingOnPostgres(OnPostgres, NonInterleavingNotificationIDsBa
 
 
 def test_a_subscription_waits_at_the_end_for_new_entries(engine):
-    recorder = SqlRecorder(engine)
+    recorder = SqlRecorder.over(engine)
     event = StoredEvent(originator_id=uuid4(), originator_version=1, topic="topic", state=b"state")
     with ThreadPoolExecutor(1) as executor, recorder.subscribe() as subscription:
         coming = executor.submit(next, subscription)
@@ -120,7 +120,7 @@ def test_a_subscription_waits_at_the_end_for_new_entries(engine):
 
 
 def test_an_unavailable_database_is_an_error_of_the_library(tmp_path):
-    recorder = SqlRecorder(create_engine(f"sqlite:///{tmp_path}/missing/registry.db"))
+    recorder = SqlRecorder.over(create_engine(f"sqlite:///{tmp_path}/missing/registry.db"))
     with pytest.raises(OperationalError, match="permissions"):
         recorder.max_notification_id()
 
@@ -134,7 +134,7 @@ class SqlFactory(InfrastructureFactory[SqlRecorder]):
         upgrade(self._engine)
 
     def application_recorder(self) -> SqlRecorder:
-        return SqlRecorder(self._engine)
+        return SqlRecorder.over(self._engine)
 
     def aggregate_recorder(self, purpose: str = "events") -> SqlRecorder:  # noqa: ARG002 - the library asks for it
         return self.application_recorder()
@@ -143,7 +143,7 @@ class SqlFactory(InfrastructureFactory[SqlRecorder]):
         return self.application_recorder()
 
     def tracking_recorder(self, tracking_recorder_class: type[SqlRecorder] | None = None) -> SqlRecorder:
-        return (tracking_recorder_class or self._named_class() or SqlRecorder)(self._engine)
+        return (tracking_recorder_class or self._named_class() or SqlRecorder).over(self._engine)
 
     def close(self) -> None:
         self._engine.dispose()

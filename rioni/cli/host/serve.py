@@ -70,7 +70,7 @@ def demo(
     Java.
     """
     settings = load_settings(config_file, data=data, port=port)
-    from rioni.cli.demo import run
+    from rioni.cli.host.demo import run
 
     run(settings, exit_after=exit_after, flights=flights)
 

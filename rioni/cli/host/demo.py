@@ -19,7 +19,7 @@ import msgspec
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from rioni.cli.demo_flights import DATASETS, FLIGHTS, OWNER, archive_and_query, batches, rows
+from rioni.cli.host.demo_flights import DATASETS, FLIGHTS, OWNER, archive_and_query, batches, rows
 from rioni.client import Client, EventType, NotFound, Subscription
 from rioni.config.settings import Config
 from rioni.domain.access.addresses import host_and_port

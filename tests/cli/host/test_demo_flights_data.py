@@ -1,7 +1,7 @@
 import orjson
 import pytest
 
-from rioni.cli.demo_flights import AIRLINES, DATASETS, FLIGHTS, PLANES, batches, rows
+from rioni.cli.host.demo_flights import AIRLINES, DATASETS, FLIGHTS, PLANES, batches, rows
 
 
 NOW = "2026-11-20T10:00:00.000Z"

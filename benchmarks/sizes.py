@@ -21,7 +21,7 @@ from benchmarks.over_http import ROOT, bench, peak_bytes, resident_bytes, served
 from benchmarks.rebuild import rebuilt, write_log
 from benchmarks.scale import create_all
 from benchmarks.streams import SETTINGS, Streams, commits, create_event_type
-from rioni.tools.load_client import Loop, Server
+from rioni.cli.broker.load_client import Loop, Server
 
 
 EVENT_TYPES = (10, 100, 1_000, 10_000)

@@ -24,7 +24,6 @@ PACKAGES = (
     "sql",
     "storage",
     "testing",
-    "tools",
     "wire",
 )
 

@@ -73,10 +73,10 @@ def archive(
         from rioni.lake.archive import Archive, open_lake
     except ModuleNotFoundError as ex:
         raise Unavailable(f"rioni archive needs {ex.name}: pip install {requirement('lake')}") from ex
+    from rioni.cli.job_reporter import JobReporter
     from rioni.domain.system.jobs import ARCHIVE
     from rioni.lake.event_type_archive import ArchiveMetrics, Limits
     from rioni.lake.location import parse_location
-    from rioni.tools.job_reporter import JobReporter
 
     metrics = ArchiveMetrics()
     lake = open_lake(format_, parse_location(to), catalog)

@@ -10,10 +10,10 @@ from urllib.parse import quote
 import msgspec
 import orjson
 
+from rioni.cli.broker.load_client import LOST, LoadConnection, Loop, Server
+from rioni.cli.broker.load_report import OK_STATUSES, Report
 from rioni.client import Client, EventType, NotFound, Subscription
 from rioni.domain.errors import Invalid, Malformed
-from rioni.tools.load_client import LOST, LoadConnection, Loop, Server
-from rioni.tools.load_report import OK_STATUSES, Report
 
 
 GRACE_S = 10

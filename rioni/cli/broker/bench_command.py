@@ -13,7 +13,7 @@ from rioni.cli.terminal.output import console_on, say
 
 
 if TYPE_CHECKING:
-    from rioni.tools.load_report import Report
+    from rioni.cli.broker.load_report import Report
 
 
 app = typer.Typer(name="bench", no_args_is_help=True, help="Measure a broker: any server of the API, at any base URL.")

@@ -31,7 +31,6 @@ from rioni.files.plain import edited, parse_toml, read_with_mode
 
 if TYPE_CHECKING:
     from rioni.client import Client
-    from rioni.tools.load_client import Server
 
 
 # --- The file of contexts: brokers by name, and the sources of their tokens; it never holds a secret ---
@@ -347,13 +346,3 @@ def _token(
     if environ is None:
         return None, None
     return (lambda: checked_token(environ, f"The variable {variables.TOKEN}")), f"the variable {variables.TOKEN}"
-
-
-# --- The broker of a connection, for tools that make requests of their own ---
-
-
-def server(connection: Connection) -> "Server":
-    """The broker, whose outages are errors; raises Invalid."""
-    from rioni.tools.load_client import Server
-
-    return Server(connection.url, connection.token, connection.ca_certificate)

@@ -177,10 +177,10 @@ def backup(
     see [there](operating/cluster.md#backup-and-restore).
     """
     settings = load_settings(config_file, data=data)
+    from rioni.cli.job_reporter import JobReporter
     from rioni.domain.system.jobs import BACKUP
     from rioni.operations.backup import backup as run
     from rioni.operations.backup import host_jobs
-    from rioni.tools.job_reporter import JobReporter
 
     with progress_bars() as show, JobReporter(host_jobs(settings), BACKUP, str(to)) as job:
 

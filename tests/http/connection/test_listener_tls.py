@@ -6,9 +6,9 @@ import ssl
 import pytest
 from structlog.testing import capture_logs
 
+from rioni.cli.broker.load_client import Server
 from rioni.domain.errors import Unavailable
 from rioni.http.connection.listener import Tls
-from rioni.tools.load_client import Server
 from tests.support.certificates import authority, replaced
 
 

@@ -5,7 +5,6 @@ given bytes, an answer is read by finding its length, and nothing is copied with
 """
 
 import contextlib
-import math
 import selectors
 import socket
 import ssl
@@ -20,8 +19,6 @@ from rioni.domain.errors import Invalid, Unavailable
 CONNECT_TIMEOUT_S = 5
 READ_BYTES = 1 << 18
 HEAD_BYTES_MAX = 65_536
-TOKEN_KEPT_S = 60
-"""Tokens are valid for longer when they are issued."""
 LOST = 0
 """The status of a request whose connection broke before its answer was complete."""
 
@@ -39,19 +36,14 @@ class Server:
 
     Args:
         url: the base URL.
-        token: the bearer token, or a function that returns it.
+        token: the bearer token.
         ca_certificate: PEM file with the authorities to trust.
 
     Raises:
         Invalid: this is not an http or https URL, or the file of the authorities can't be used.
     """
 
-    def __init__(
-        self,
-        url: str,
-        token: str | Callable[[], str | None] | None = None,
-        ca_certificate: Path | None = None,
-    ) -> None:
+    def __init__(self, url: str, token: str | None = None, ca_certificate: Path | None = None) -> None:
         try:
             parts = urlsplit(url)
             port = parts.port or _PORTS.get(parts.scheme, 0)
@@ -63,22 +55,10 @@ class Server:
             raise Invalid(f"{url} is not a base URL of a broker; write it like http://localhost:8080.")
         self.tls = _tls(ca_certificate) if parts.scheme == "https" else None
         self.url = url.rstrip("/")
-        self._source = token
-        self._token: str | None = None
-        self._asked_again_s = -math.inf
+        self.token = token
         self.address = (parts.hostname, port)
         self.netloc = parts.netloc
         self.path = parts.path.rstrip("/")
-
-    @property
-    def token(self) -> str | None:
-        """The token; a function is asked for it once in `TOKEN_KEPT_S`, may block, and raises what it raises."""
-        if not callable(self._source):
-            return self._source
-        if time.monotonic() >= self._asked_again_s:
-            self._token = self._source()
-            self._asked_again_s = time.monotonic() + TOKEN_KEPT_S
-        return self._token
 
     def head(self, method: str, path: str, body_bytes: int | None = None, **headers: str) -> bytes:
         """The bytes of a request up to its body.
@@ -124,14 +104,10 @@ class Server:
                 f"{self.url} shows a certificate that is not trusted: {ex.verify_message}. If it is of an authority of "
                 "your own, name the authority's certificate: --ca-certificate FILE."
             )
+        reason = getattr(ex, "strerror", None) or ex
         return Unavailable(
-            f"{self.url} does not answer: {reason_of(ex)}. Is the broker running there? Start it with rioni serve."
+            f"{self.url} does not answer: {reason}. Is the broker running there? Start it with rioni serve."
         )
-
-
-def reason_of(ex: Exception) -> str:
-    """The reason why a connection failed, for people."""
-    return getattr(ex, "strerror", None) or str(ex) or type(ex).__name__
 
 
 def _tls(ca_certificate: Path | None) -> ssl.SSLContext:

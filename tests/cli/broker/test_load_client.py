@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rioni.cli.broker.load_client import ResponseReader, Server
 from rioni.domain.errors import Invalid
-from rioni.tools.load_client import ResponseReader, Server
 
 
 def _chunked(pieces: list[bytes]) -> bytes:
@@ -69,12 +69,3 @@ def test_a_path_in_the_base_url_comes_before_the_path_of_the_request():
 def test_an_invalid_base_url_is_named(url):
     with pytest.raises(Invalid, match=r"is not a (base )?URL"):
         Server(url)
-
-
-def test_a_token_that_is_renewed_is_asked_for_again_after_a_while(monkeypatch):
-    tokens = iter(["first", "second"])
-    server = Server("http://localhost", lambda: next(tokens))
-    assert [server.token, server.token] == ["first", "first"]
-    assert b"Authorization: Bearer first\r\n" in server.head("GET", "/")
-    monkeypatch.setattr(server, "_asked_again_s", 0)
-    assert b"Authorization: Bearer second\r\n" in server.head("GET", "/")

@@ -5,10 +5,10 @@ import threading
 
 import pytest
 
+from rioni.cli import job_reporter
+from rioni.cli.job_reporter import JobReporter
 from rioni.domain.errors import Unavailable
 from rioni.domain.system.jobs import ARCHIVE, DETAIL_CHARACTERS_MAX, DONE, FAILED, RUNNING
-from rioni.tools import job_reporter
-from rioni.tools.job_reporter import JobReporter
 from tests.support.waiting import WAIT_S, wait_until
 
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from rioni.domain.errors import Unavailable
+from rioni.domain.errors import RioniError, Unavailable
 from rioni.files.locks import lock, open_lock
 
 
@@ -96,6 +96,32 @@ def _first_byte(fd: int, mode: int) -> bytes:
     elif found and not os.isatty(fd):
         raise OSError(errno.EINVAL, "it is a device")
     return found
+
+
+@contextmanager
+def file_errors(text: str, error: type[RioniError] = Unavailable) -> Iterator[None]:
+    """Turn errors of files into one line: the text and the reason.
+
+    Raises:
+        error: the file can't be used.
+    """
+    try:
+        yield
+    except OSError as ex:
+        raise error(f"{text}: {ex.strerror or ex}.") from ex
+
+
+def read_toml_of(setting: str, path: Path) -> dict[str, Any]:
+    """The content of the TOML file that a setting names, as `read_toml` reads it.
+
+    Raises:
+        Unavailable: it can't be read, or is not TOML.
+    """
+    with file_errors(f"{setting}: {path} can't be read"):
+        try:
+            return read_toml(path)
+        except (UnicodeDecodeError, tomllib.TOMLDecodeError) as ex:
+            raise Unavailable(f"{setting}: {path} is not valid TOML: {ex}.") from ex
 
 
 def check_folder(folder: Path, *, with_links: bool = True) -> None:

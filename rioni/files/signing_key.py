@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from rioni.domain.errors import Unavailable
 from rioni.domain.transparency.log_keys import SigningKey
-from rioni.files.plain import read_file
+from rioni.files.plain import file_errors, read_file
 
 
 SIGNED, LOST = "Signed-By-Predecessor: ", "Replaces-Lost-Key: "
@@ -71,7 +71,7 @@ def replace_key(path: Path, key: SigningKey) -> None:
     Raises:
         Unavailable: the file can't be written.
     """
-    try:
+    with file_errors(f"The signing key {path} can't be written"):
         for abandoned in path.parent.glob(f".{glob.escape(path.name)}-*"):
             abandoned.unlink(missing_ok=True)
         with _written(path, key) as beside:
@@ -81,8 +81,6 @@ def replace_key(path: Path, key: SigningKey) -> None:
                 os.fsync(directory)
             finally:
                 os.close(directory)
-    except OSError as ex:
-        raise Unavailable(f"The signing key {path} can't be written: {ex.strerror}.") from ex
 
 
 def _create(path: Path) -> None:

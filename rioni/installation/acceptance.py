@@ -18,8 +18,8 @@ from rioni.files.plain import private_umask
 from rioni.installation.adapters import check_shared
 from rioni.installation.anchoring import StoreMarks
 from rioni.installation.database import (
-    acceptance_identity,
     cluster_identity,
+    command_identity,
     damage_reported,
     database_engine,
     database_lease,
@@ -135,9 +135,8 @@ def accept_loss(config: Config, reason: str, also: Sequence[str] = ()) -> list[s
         if not config.clustered:
             check_not_migrated(directory.path)
         found = [missing] if config.database is None and (missing := registry_missing(config.data)) else []
-        party = (
-            acceptance_identity(directory.broker) if config.clustered else cluster_identity(config, directory.broker)
-        )
+        broker = directory.broker
+        party = command_identity("accept-loss", broker) if config.clustered else cluster_identity(config, broker)
         opened.enter_context(contextlib.closing(database_lease(config, party).acquire(config.database_lock_timeout_s)))
         engine = database_engine(config)
         opened.callback(engine.dispose)

@@ -107,11 +107,6 @@ def cluster_identity(config: Config, broker: str) -> ClusterIdentity:
     return ClusterIdentity(f"zookeeper {path}", f"a node with zookeeper path {path} on {here}")
 
 
-def acceptance_identity(broker: str) -> ClusterIdentity:
-    """Return the identity of one run of `rioni accept-loss` for a cluster."""
-    return ClusterIdentity(broker, f"rioni accept-loss on {socket.gethostname()}")
-
-
-def migration_identity(broker: str) -> ClusterIdentity:
-    """Return the identity of one run of `rioni migrate`."""
-    return ClusterIdentity(broker, f"rioni migrate on {socket.gethostname()}")
+def command_identity(command: str, broker: str) -> ClusterIdentity:
+    """Return the identity of one run of a command that excludes all nodes of a cluster."""
+    return ClusterIdentity(broker, f"rioni {command} on {socket.gethostname()}")

@@ -13,7 +13,7 @@ from rioni.domain.transparency.checkpoint import Checkpoint, parse_checkpoint
 from rioni.domain.transparency.log_keys import LogKey, check_successor, successors
 from rioni.domain.transparency.merkle_tree import TILE_WIDTH, Frontier, leaf_hash, subtree_hash
 from rioni.domain.transparency.signed_note import Note, Verifier, parse_note, verified, verifier_of
-from rioni.files.plain import read_file
+from rioni.files.plain import file_errors, read_file
 from rioni.files.signing_key import load_signing_key
 from rioni.projections import log_tree
 from rioni.sql.log_tables import LOG_TILES
@@ -41,13 +41,12 @@ def known_keys(connection: Connection, trusted: Sequence[Verifier] = ()) -> list
 
 def key_findings(connection: Connection) -> Iterator[str]:
     """Yield a sentence for each key that the log names with a wrong signature of the key before."""
-    keys = log_tree.keys(connection)
-    for before, after in pairwise(keys):
-        if after.signature:
-            try:
+    for before, after in pairwise(log_tree.keys(connection)):
+        try:
+            if after.signature:
                 check_successor(before.verifier, after)
-            except Malformed as ex:
-                yield f"log, signing keys: {ex}"
+        except Malformed as ex:
+            yield f"log, signing keys: {ex}"
 
 
 def key_file_findings(connection: Connection, path: Path) -> Iterator[str]:
@@ -118,10 +117,8 @@ def read_checkpoint(file: Path) -> SeenCheckpoint:
         Unavailable: the file can't be read.
         Malformed: it is no signed checkpoint.
     """
-    try:
+    with file_errors(f"{file} can't be read"):
         note = parse_note(read_file(file))
-    except OSError as ex:
-        raise Unavailable(f"{file} can't be read: {ex.strerror}.") from ex
     return SeenCheckpoint(file, note, parse_checkpoint(note.text))
 
 

@@ -304,19 +304,8 @@ class Pools:
 
     def worker_pools(self) -> WorkerPools:
         """Return the pools in the form used by blocking code."""
-        shared = self._shared
-        return WorkerPools(
-            database=shared[DATABASE],
-            computing=shared[COMPUTING],
-            definitions=shared[DEFINITIONS],
-            evaluations=shared[EVALUATIONS],
-            coordination=shared[COORDINATION],
-            slots=shared[SLOTS],
-            activity=shared[ACTIVITY],
-            files=shared[FILES],
-            tokens=shared[TOKENS],
-            of_storage=self.of_storage,
-        )
+        shared = {kind: pool for kind, pool in self._shared.items() if kind != NAMES}
+        return WorkerPools(**shared, of_storage=self.of_storage)
 
     def of_storage(self, storage_id: str) -> StorePools:
         """Return the pools of a storage, its own unless there are more than `STORAGES_MAX` storages."""

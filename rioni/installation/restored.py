@@ -2,7 +2,7 @@
 
 import contextlib
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -11,23 +11,19 @@ from sqlalchemy import Engine
 from rioni.config.settings import Config
 from rioni.domain.errors import Unavailable
 from rioni.domain.ports.event_store import EventStore
-from rioni.domain.subscriptions.cursor_arithmetic import beyond_end
 from rioni.domain.system.installation import INSTALLATION, DataMismatch
-from rioni.domain.timelines.position import EventTypePartition, TimelinePosition, parse_offset
-from rioni.domain.timelines.timeline import FIRST_ORDER, Timeline
 from rioni.installation.adapters import shared_adapters
 from rioni.installation.kafka import compare_kafka, opener_for_reading
-from rioni.installation.stores import Registered, registered
+from rioni.installation.stores import Ends, Registered, beyond_ends, registered
 from rioni.storage.embedded.signals import EmbeddedSignals
 from rioni.storage.sql.engines import reading
 from rioni.storage.sql.store_marks import ZOOKEEPER, ends_of, read_marks
 
 
 ACCEPT = "Restore a newer copy of it; without one, run `rioni accept-loss`"
-RESET = "Reset its cursors with PATCH /subscriptions/{id}/cursors when the nodes are running, or restore newer events"
-
-Ends = Callable[[Timeline], list[int]]
-"""Returns the last position of each partition of a timeline; raises NotFound if there is no topic."""
+RESET = (
+    ". Reset its cursors with PATCH /subscriptions/{id}/cursors when the nodes are running, or restore newer events."
+)
 
 
 def findings(config: Config, engine: Engine) -> Iterator[str]:
@@ -49,9 +45,7 @@ def findings(config: Config, engine: Engine) -> Iterator[str]:
     compared = compare_kafka(config, engine)
     compared.check_reached()
     missing = {timeline.topic for storage in compared.storages for timeline in storage.missing}
-    present = {
-        each.event_type: each for each in known.timelines if each.latest_position is None and each.topic not in missing
-    }
+    present = [each for each in known.timelines if each.topic not in missing]
     with (
         _ends(config, known) as ends,
         tempfile.TemporaryDirectory() as folder,
@@ -64,8 +58,12 @@ def findings(config: Config, engine: Engine) -> Iterator[str]:
                     shared.claim(marks[INSTALLATION], ends_of(mark)[0])
                 except DataMismatch as ex:
                     yield from (f"{each} {ACCEPT}." for each in ex.findings)
-            cursors = ((each, shared.coordinator.cursors(each)) for each in known.subscriptions)
-            yield from cursors_beyond_end(cursors, present, ends)
+            cursors = (
+                (each, key, offset)
+                for each in known.subscriptions
+                for key, offset in shared.coordinator.cursors(each).items()
+            )
+            yield from beyond_ends(cursors, present, ends, RESET)
 
 
 @contextlib.contextmanager
@@ -77,30 +75,4 @@ def _ends(config: Config, known: Registered) -> Iterator[Ends]:
         def store_of(storage_id: str) -> EventStore:
             return opened.enter_context(contextlib.closing(open_store(known.storages[storage_id])))
 
-        yield lambda timeline: [each.newest for each in store_of(timeline.storage_id).bounds(timeline.topic)]
-
-
-def cursors_beyond_end(
-    cursors: Iterable[tuple[str, Mapping[EventTypePartition, str]]], active: Mapping[str, Timeline], ends: Ends
-) -> Iterator[str]:
-    """Yield a sentence for each committed cursor after the last event of its partition.
-
-    Args:
-        cursors: committed offsets by subscription.
-        active: the active timeline of each event type whose topic exists.
-        ends: asks Kafka.
-    """
-    known: dict[str, list[int]] = {}
-    for subscription_id, offsets in cursors:
-        for key, offset in offsets.items():
-            if (timeline := active.get(key.event_type)) is None:
-                continue
-            if timeline.topic not in known:
-                known[timeline.topic] = ends(timeline)
-            newest = known[timeline.topic]
-            place = parse_offset(offset, partition=key.partition, oldest_order=FIRST_ORDER)
-            if place is None or int(key.partition) >= len(newest):
-                continue
-            last = TimelinePosition(timeline.order, newest[int(key.partition)])
-            if place > last:
-                yield f"subscription {subscription_id}: {beyond_end(key, offset, last)}. {RESET}."
+        yield lambda timeline: [each.newest + 1 for each in store_of(timeline.storage_id).bounds(timeline.topic)]

@@ -1,7 +1,8 @@
 """Checks that the stores of an installation are consistent; see `rioni.domain.system.installation`."""
 
 import sqlite3
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,7 +13,7 @@ from rioni.domain.hash_chain import LogHead
 from rioni.domain.subscriptions.cursor_arithmetic import beyond_end
 from rioni.domain.system.installation import INSTALLATION, Anchor, DataMismatch
 from rioni.domain.system.storages import EMBEDDED, StorageEntry
-from rioni.domain.timelines.position import TimelinePosition, parse_offset
+from rioni.domain.timelines.position import EventTypePartition, TimelinePosition, parse_offset
 from rioni.domain.timelines.timeline import FIRST_ORDER, Timeline
 from rioni.projections.projector import all_states
 from rioni.sql.log_tables import LOG
@@ -107,6 +108,10 @@ def mismatches(engine: Engine, data: Path) -> Iterator[str]:
         yield from _of_others(connection, data, expected)
 
 
+Ends = Callable[[Timeline], Sequence[int]]
+"""Returns the next position of each partition of a timeline."""
+
+
 def cursors_beyond_end(engine: Engine, data: Path) -> Iterator[str]:
     """Yield a sentence for each committed cursor after the last event of its partition; blocks on the disk.
 
@@ -114,28 +119,44 @@ def cursors_beyond_end(engine: Engine, data: Path) -> Iterator[str]:
     """
     with reading(engine) as connection:
         expected = read_expected(connection)
-    active: dict[str, tuple[Timeline, list[int]]] = {}
-    for storage_id, timelines in expected.timelines.items():
+    ends: dict[str, list[int]] = {}
+    for storage_id in expected.timelines:
         if (path := events_path(data, storage_id)).exists():
-            ends = inspect(path).ends
-            active |= {
-                each.event_type: (each, ends.get(each.topic, [])) for each in timelines if each.latest_position is None
-            }
-    if not (path := data / "coordination.db").exists():
-        return
-    for subscription_id, key, offset in committed_offsets(path):
-        timeline, next_ = active.get(key.event_type, (None, []))
+            ends |= inspect(path).ends
+    if (path := data / "coordination.db").exists():
+        timelines = chain.from_iterable(expected.timelines.values())
+        yield from beyond_ends(committed_offsets(path), timelines, lambda timeline: ends.get(timeline.topic, ()))
+
+
+def beyond_ends(
+    cursors: Iterable[tuple[str, EventTypePartition, str]], timelines: Iterable[Timeline], ends: Ends, advice: str = ""
+) -> Iterator[str]:
+    """Yield a sentence for each committed cursor that is none, or is after the last event of its partition.
+
+    Args:
+        cursors: subscription, partition and offset.
+        timelines: those whose topics exist; only active ones count.
+        ends: called once for each of them that has a cursor.
+        advice: the end of each sentence.
+    """
+    active = {each.event_type: each for each in timelines if each.latest_position is None}
+    known: dict[str, Sequence[int]] = {}
+    for subscription_id, key, offset in cursors:
         try:
             number, place = int(key.partition), parse_offset(offset, partition=key.partition, oldest_order=FIRST_ORDER)
         except (RioniError, TypeError, ValueError):
             what = f"{key.event_type}, partition {key.partition}: {offset!r} is no offset"
-            yield f"subscription {subscription_id}: {what}"
+            yield f"subscription {subscription_id}: {what}{advice}"
             continue
-        if timeline is None or place is None or number >= len(next_):
+        if (timeline := active.get(key.event_type)) is None:
             continue
-        newest = TimelinePosition(timeline.order, next_[number] - 1)
+        if timeline.topic not in known:
+            known[timeline.topic] = ends(timeline)
+        if place is None or number >= len(known[timeline.topic]):
+            continue
+        newest = TimelinePosition(timeline.order, known[timeline.topic][number] - 1)
         if place > newest:
-            yield f"subscription {subscription_id}: {beyond_end(key, offset, newest)}"
+            yield f"subscription {subscription_id}: {beyond_end(key, offset, newest)}{advice}"
 
 
 def check_registry(data: Path) -> None:

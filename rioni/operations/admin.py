@@ -19,21 +19,12 @@ if TYPE_CHECKING:
     from rioni.projections.bulk.audit import ExportReport
 
 
-def audit(
-    config: Config,
-    *,
-    since: str | None = None,
-    until: str | None = None,
-    actor: str | None = None,
-    realm: str | None = None,
-    resource: str | None = None,
-) -> Iterator[dict[str, Any]]:
+def audit(config: Config, wanted: AuditFilter = AuditFilter()) -> Iterator[dict[str, Any]]:  # noqa: B008 - immutable
     """Yield the matching audit entries, in order; see `rioni.projections.queries.audit_log`.
 
     Raises:
         Unavailable: the data does not exist.
     """
-    wanted = AuditFilter(since=since, until=until, actor=actor, realm=realm, resource=resource)
     with opened_for_reading(config) as engine:
         yield from audit_log.entries(functools.partial(reading_models, engine), wanted)
 
@@ -50,23 +41,12 @@ def nearest_resource(config: Config, resource: str) -> str | None:
     return None if resource in names else nearest(resource, names)
 
 
-def export_audit(
-    config: Config,
-    output: Path,
-    *,
-    since: str | None = None,
-    until: str | None = None,
-    actor: str | None = None,
-    realm: str | None = None,
-    resource: str | None = None,
-    progress: Progress,
-) -> "ExportReport":
+def export_audit(config: Config, output: Path, wanted: AuditFilter, progress: Progress) -> "ExportReport":
     """Export the audit trail to Parquet with Spark; see `rioni.projections.bulk.audit`."""
     check_exists(config)
     check_spark()
     from rioni.projections.bulk import audit as bulk  # noqa: PLC0415 - an extra
 
-    wanted = AuditFilter(since=since, until=until, actor=actor, realm=realm, resource=resource)
     scratch = config.data.absolute() / "scratch"
     return bulk.export(database_url(config), scratch, output, wanted=wanted, progress=progress)
 

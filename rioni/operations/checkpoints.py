@@ -1,6 +1,5 @@
 """Signed checkpoints, proofs, and exports of the log, for auditors at the command line."""
 
-import base64
 import contextlib
 import functools
 import hashlib
@@ -22,7 +21,7 @@ from rioni.domain.hash_chain import GENESIS
 from rioni.domain.transparency.checkpoint import Checkpoint, parse_checkpoint
 from rioni.domain.transparency.log_keys import LogKey, SigningKey, sign_successor
 from rioni.domain.transparency.merkle_tree import inclusion_proof, verify_consistency
-from rioni.domain.transparency.signed_note import Note, Verifier, parse_verifier, sign, verifier_of
+from rioni.domain.transparency.signed_note import Note, Verifier, base64_text, parse_verifier, sign, verifier_of
 from rioni.files.plain import private_umask
 from rioni.files.signing_key import load_key, replace_key
 from rioni.installation.database import opened_for_reading, reading_models
@@ -65,9 +64,9 @@ def prove(config: Config, position: int) -> dict[str, Any]:
         (leaf,) = leaves(connection, position - 1, position)
         return {
             "position": position,
-            "leaf": _text(leaf),
+            "leaf": base64_text(leaf),
             "size": size,
-            "hashes": [*map(_text, hashes)],
+            "hashes": [*map(base64_text, hashes)],
             "checkpoint": str(signed_checkpoint(config, connection)),
         }
 
@@ -93,7 +92,7 @@ def consistency(config: Config, file: Path, key: str | None) -> tuple[dict[str, 
             verify_consistency(first, second, seen.checkpoint.root, log_tree.root(connection)[1], hashes)
         except Invalid as ex:
             return {}, [str(ex)]
-        proof = {"first": first, "second": second, "hashes": [*map(_text, hashes)]}
+        proof = {"first": first, "second": second, "hashes": [*map(base64_text, hashes)]}
         return proof | {"checkpoint": str(signed_checkpoint(config, connection))}, list(signature_findings(seen, known))
 
 
@@ -157,10 +156,6 @@ def rotate_key(config: Config, *, lost: bool) -> Verifier:
 def _reading(config: Config) -> Iterator[Connection]:
     with opened_for_reading(config) as engine, reading(engine) as connection:
         yield connection
-
-
-def _text(data: bytes) -> str:
-    return base64.b64encode(data).decode()
 
 
 # --- Exports the log for auditors: all entries or some, a signed checkpoint, and a script to verify them offline ---
@@ -266,7 +261,7 @@ def _proof(connection: Connection, tree: LogTree, position: int) -> dict[str, An
     hashes = inclusion_proof(position - 1, tree.size, tree.node)
     return {
         "previous": bytes(previous or GENESIS).hex(),
-        "proof": [base64.b64encode(each).decode() for each in hashes],
+        "proof": [*map(base64_text, hashes)],
     }
 
 

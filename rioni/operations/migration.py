@@ -26,7 +26,7 @@ from rioni.domain.publishing.headers import NO_HEADERS, Headers
 from rioni.domain.system.storages import EMBEDDED, KAFKA, StorageEntry
 from rioni.domain.timelines.position import Bounds, EventTypePartition
 from rioni.domain.timelines.timeline import Timeline
-from rioni.installation.database import database_engine, database_lease, database_url, migration_identity
+from rioni.installation.database import command_identity, database_engine, database_lease, database_url
 from rioni.installation.infrastructure import Infrastructure, build_infrastructure, catch_up
 from rioni.projections.tables import TRACKING_NAME
 from rioni.server.startup import prepare_startup
@@ -84,7 +84,7 @@ def migrate(data: Path, target: Config, progress: "Progress") -> MigrationReport
         before = read_mark(data)
         if before is not None and before.complete:
             raise Conflict(f"This data directory was already migrated, to {before.cluster}, on {before.migrated_at}.")
-        held = database_lease(target, migration_identity(directory.broker))
+        held = database_lease(target, command_identity("migrate", directory.broker))
         opened.enter_context(contextlib.closing(held.acquire(target.database_lock_timeout_s)))
         if before is not None and _has(target, before):
             there = opened.enter_context(contextlib.closing(build_infrastructure(target, directory)))

@@ -12,6 +12,7 @@ from rioni.domain.ports.host import Examined, Health, examine
 from rioni.domain.system.storages import EMBEDDED, KAFKA, StorageEntry
 from rioni.domain.system.system_events import AUDIT_LOG
 from rioni.domain.timestamps import milliseconds, rfc3339
+from rioni.files.plain import file_errors
 from rioni.files.signing_key import load_signing_key
 from rioni.http.health_checks import Look
 from rioni.installation.from_config import NO_SHARED_KEY, key_file
@@ -157,10 +158,8 @@ def _clock(base: Infrastructure) -> Health:
 
 
 def _disk(base: Infrastructure) -> Health:
-    try:
+    with file_errors("The disk of the data directory can't be used"):
         free = shutil.disk_usage(base.directory.path).free
-    except OSError as ex:
-        raise Unavailable(f"The disk of the data directory can't be used: {ex.strerror}.") from ex
     detail = f"{free / 2**30:.1f} GiB free"
     if free < DISK_FULL_BYTES:
         return Health(reason="The disk of the data directory is full.", detail=detail)

@@ -5,7 +5,8 @@ import pytest
 from rioni.config.settings import Config
 from rioni.domain.errors import Unavailable
 from rioni.domain.timelines.position import EventTypePartition
-from rioni.installation.restored import cursors_beyond_end
+from rioni.installation.restored import RESET
+from rioni.installation.stores import beyond_ends
 from tests.installation.test_stores import create, running
 from tests.support.verification import problems
 
@@ -18,8 +19,8 @@ def test_a_cursor_after_the_last_event_is_named_with_what_to_do(tmp_path, offset
         timeline = base.registry.timelines("a").active
     key = EventTypePartition("a", "0")
     text = "001-0001--1" if offset < 0 else f"001-0001-{offset:018d}"
-    cursors = [("s", {key: text, EventTypePartition("gone", "0"): "001-0001-000000000000000007"})]
-    found = list(cursors_beyond_end(cursors, {"a": timeline}, lambda _: [9]))
+    cursors = [("s", key, text), ("s", EventTypePartition("gone", "0"), "001-0001-000000000000000007")]
+    found = list(beyond_ends(cursors, [timeline], lambda _: [10], RESET))
     assert [("subscription s: " in each, "Reset its cursors" in each) for each in found] == [(True, True)] * beyond
 
 

@@ -13,7 +13,7 @@ from rioni.domain.errors import Unavailable
 from rioni.domain.system.storages import StorageEntry
 from rioni.domain.system.system_events import Ownership, audit_log
 from rioni.domain.timestamps import milliseconds
-from rioni.installation.database import cluster_identity, database_lease, migration_identity
+from rioni.installation.database import cluster_identity, command_identity, database_lease
 from rioni.installation.from_config import limits_of
 from rioni.installation.infrastructure import build_infrastructure
 from rioni.projections.queries.audit_log import last_recorded_at
@@ -70,7 +70,7 @@ def test_kafka_is_checked_if_a_storage_names_it_though_no_setting_does(tmp_path)
 @pytest.mark.postgres
 def test_a_database_leased_by_others_fails_and_names_them(base, postgres_url):
     config = Config(data=base.config.data, database=postgres_url())
-    with contextlib.closing(database_lease(config, migration_identity("others")).acquire(0)):
+    with contextlib.closing(database_lease(config, command_identity("migrate", "others")).acquire(0)):
         overtaken = database_lease(config, cluster_identity(config, base.directory.broker))
         with pytest.raises(Unavailable):
             overtaken.acquire(0)

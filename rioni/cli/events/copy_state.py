@@ -16,7 +16,7 @@ import msgspec
 from rioni.client import EventType
 from rioni.domain.errors import Invalid
 from rioni.files.locks import open_lock, try_lock
-from rioni.files.plain import edited, read_file
+from rioni.files.plain import edited, file_errors, read_file
 
 
 FORMAT = 1
@@ -112,11 +112,8 @@ class StateFile:
         self._saved_s = time.monotonic()
         if self._path is None:
             return
-        try:
-            with edited(self._path) as file:
-                file.text = msgspec.json.format(msgspec.json.encode(self.state), indent=1).decode() + "\n"
-        except OSError as ex:
-            raise Invalid(f"{self._path} can't be written: {ex.strerror or ex}.") from ex
+        with file_errors(f"{self._path} can't be written", Invalid), edited(self._path) as file:
+            file.text = msgspec.json.format(msgspec.json.encode(self.state), indent=1).decode() + "\n"
 
 
 @contextmanager
@@ -133,10 +130,8 @@ def state_file(path: Path | None, new: CopyState) -> Iterator[StateFile]:
     if path is None:
         yield StateFile(None, new)
         return
-    try:
+    with file_errors(f"{path} can't be written", Invalid):
         lock = open_lock(path.with_name(f".{path.name}.running"))
-    except OSError as ex:
-        raise Invalid(f"{path} can't be written: {ex.strerror}.") from ex
     with lock:
         if not try_lock(lock.fileno()):
             raise Invalid(f"{path} is in use: another process copies with it.")

@@ -255,7 +255,7 @@ def audit(
     """
     if context.invoked_subcommand is not None:
         return
-    wanted = {"since": _time(since), "until": _time(until), "actor": actor, "realm": realm, "resource": resource}
+    begin, end = _time(since), _time(until)
     if json and form is AuditFormat.TABLE:
         form = AuditFormat.JSONL
     if form is AuditFormat.PARQUET and output is None:
@@ -263,10 +263,12 @@ def audit(
     settings = load_settings(config_file, data=data)
     from rioni.installation.database import damage_reported
     from rioni.operations import admin as admin_operations
+    from rioni.projections.queries.audit_log import AuditFilter
 
+    wanted = AuditFilter(since=begin, until=end, actor=actor, realm=realm, resource=resource)
     if form is AuditFormat.PARQUET and output is not None:
         with progress_bars() as progress:
-            report = admin_operations.export_audit(settings, output, **wanted, progress=progress)
+            report = admin_operations.export_audit(settings, output, wanted, progress)
         position, digest = report.head
         Output(json).line(
             {"folder": str(output), "entries": report.rows, "position": position, "log_hash": digest.hex()},
@@ -274,7 +276,7 @@ def audit(
         )
         return
     write = write_table if form is AuditFormat.TABLE else write_json_lines
-    entries = admin_operations.audit(settings, **wanted)
+    entries = admin_operations.audit(settings, wanted)
     first = [*islice(entries, 1)]
     with opened(output) as file, damage_reported():
         write(chain(first, entries), file)

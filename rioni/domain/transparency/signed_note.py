@@ -44,7 +44,7 @@ class Verifier(NamedTuple):
         return sha256(self.name.encode() + b"\n" + bytes([self.kind]) + self.key).digest()[:_ID_BYTES]
 
     def __str__(self) -> str:
-        return f"{self.name}+{self.id.hex()}+{_text(bytes([self.kind]) + self.key)}"
+        return f"{self.name}+{self.id.hex()}+{base64_text(bytes([self.kind]) + self.key)}"
 
 
 class Signature(NamedTuple):
@@ -56,7 +56,7 @@ class Signature(NamedTuple):
     data: bytes
 
     def __str__(self) -> str:
-        return f"{_DASH}{self.name} {_text(self.id + self.data)}"
+        return f"{_DASH}{self.name} {base64_text(self.id + self.data)}"
 
 
 class Note(NamedTuple):
@@ -178,7 +178,8 @@ def _checked_name(name: str) -> str:
     return name
 
 
-def _text(data: bytes) -> str:
+def base64_text(data: bytes) -> str:
+    """Return bytes as text."""
     return base64.b64encode(data).decode()
 
 
@@ -187,6 +188,6 @@ def _bytes(text: str, what: str) -> bytes:
         data = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as ex:
         raise Malformed(f"{what.capitalize()} is not in base64: {text[:100]!r}.") from ex
-    if _text(data) != text:
+    if base64_text(data) != text:
         raise Malformed(f"{what.capitalize()} is not in the only accepted form of base64: {text[:100]!r}.")
     return data

@@ -15,6 +15,7 @@ from gevent.server import StreamServer
 
 from rioni.domain.access.addresses import host_and_port
 from rioni.domain.errors import Unavailable
+from rioni.files.plain import file_errors
 
 
 # --- The socket on which clients connect ---
@@ -240,14 +241,12 @@ class Tls:
         context.options |= ssl.OP_NO_RENEGOTIATION
         context.set_alpn_protocols(["http/1.1"])
         for name, path in (("tls_certificate", self._certificate), ("tls_key", self._key)):
-            try:
+            with file_errors(f"{name}: {path} can't be read"):
                 # Reading a pipe would block for ever.
                 if not path.is_file():
                     path.stat()
                     raise Unavailable(f"{name}: {path} is not a regular file.")
                 path.read_bytes()
-            except OSError as ex:
-                raise Unavailable(f"{name}: {path} can't be read: {ex.strerror}.") from ex
         try:
             context.load_cert_chain(self._certificate, self._key, password=_refuse_passphrase)
         except (OSError, ValueError) as ex:

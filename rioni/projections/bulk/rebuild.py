@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 from pyspark.sql import SparkSession
 from sqlalchemy import Engine, inspect
 
-from rioni.domain.errors import Conflict, Unavailable
+from rioni.domain.errors import Conflict
 from rioni.domain.hash_chain import LogHead
 from rioni.domain.timestamps import rfc3339
 from rioni.files.locks import open_lock, try_lock
+from rioni.files.plain import file_errors
 from rioni.projections.bulk.executors import DONE_SCHEMA, ENTRIES, FILE_SUFFIX, sink_for, write_rows
 from rioni.projections.bulk.loading import database, load_file, targets
 from rioni.projections.bulk.session import HERE, SparkOptions, cancel, is_lost, runs_here, spark_session
@@ -325,11 +326,9 @@ class _Rebuild:
 @contextmanager
 def _alone(scratch: Path) -> Iterator[None]:
     """Make sure that no other rebuild uses the same folder."""
-    try:
+    with file_errors(f"{scratch} can't be written to"):
         scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
         file = open_lock(scratch / "rebuild.lock")
-    except OSError as ex:
-        raise Unavailable(f"{scratch} can't be written to: {ex.strerror}.") from ex
     with file:
         if not try_lock(file.fileno()):
             raise Conflict(f"Another rebuild is running: it holds the lock on {scratch / 'rebuild.lock'}.")

@@ -1,7 +1,6 @@
 """The anchors of the embedded stores and their marks; see `rioni.domain.system.installation`."""
 
 import sqlite3
-from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
@@ -9,7 +8,7 @@ from rioni.domain.hash_chain import LogHead
 from rioni.domain.system.installation import Anchor, Marks
 from rioni.domain.timelines.position import EventTypePartition
 from rioni.storage.embedded.sqlite_file import SQLiteFile
-from rioni.storage.sql.read_only import read_only_uri
+from rioni.storage.sql.read_only import opened_read_only
 from rioni.storage.sql.store_marks import ends_text, topic_mark
 
 
@@ -77,7 +76,7 @@ def inspect(path: Path) -> Found:
     Raises:
         sqlite3.Error: the file can't be read.
     """
-    with read_only_uri(path) as uri, closing(sqlite3.connect(uri, uri=True)) as connection:
+    with opened_read_only(path) as connection:
         tables = _tables(connection)
         anchor, sequence = read_anchor(connection) if "anchor" in tables else (None, 0)
         (version,) = connection.execute("PRAGMA user_version").fetchone()
@@ -86,7 +85,7 @@ def inspect(path: Path) -> Found:
 
 def table_names(path: Path) -> set[str]:
     """Return the names of the tables of an SQLite file; as `inspect`."""
-    with read_only_uri(path) as uri, closing(sqlite3.connect(uri, uri=True)) as connection:
+    with opened_read_only(path) as connection:
         return _tables(connection)
 
 
@@ -96,7 +95,7 @@ def _tables(connection: sqlite3.Connection) -> set[str]:
 
 def committed_offsets(path: Path) -> list[tuple[str, EventTypePartition, str]]:
     """Return subscription, partition and offset of every committed cursor of a coordination database; as `inspect`."""
-    with read_only_uri(path) as uri, closing(sqlite3.connect(uri, uri=True)) as connection:
+    with opened_read_only(path) as connection:
         rows = connection.execute("SELECT subscription, event_type, partition, offset FROM partitions").fetchall()
     return [(subscription, EventTypePartition(*key), offset) for subscription, *key, offset in rows]
 

@@ -3,11 +3,11 @@
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from rioni.storage.sql.read_only import read_only_uri
+from rioni.storage.sql.read_only import opened_read_only
 
 
 T = TypeVar("T")
@@ -36,7 +36,7 @@ def page_findings(path: Path) -> Iterator[str]:
     Raises:
         sqlite3.Error: the file can't be read.
     """
-    with _opened(path) as connection:
+    with opened_read_only(path) as connection:
         found = connection.execute(f"PRAGMA integrity_check({FINDINGS_MAX})").fetchall()
     yield from (text for (text,) in found if text != "ok")
 
@@ -84,7 +84,7 @@ def type_findings(path: Path, schema: str) -> Iterator[str]:
         sqlite3.Error: the file can't be read.
     """
     wanted, found, _ = _both(path, schema, _types)
-    with _opened(path) as connection:
+    with opened_read_only(path) as connection:
         for table in wanted.keys() & found.keys():
             yield from _of_types(connection, table, wanted[table], found[table])
 
@@ -142,16 +142,9 @@ def _both(path: Path, schema: str, read: Callable[[sqlite3.Connection], T]) -> t
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.executescript(schema)
         wanted = read(connection)
-    with _opened(path) as connection:
+    with opened_read_only(path) as connection:
         ((version,),) = connection.execute("PRAGMA user_version").fetchall()
         return wanted, read(connection), version
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[sqlite3.Connection]:
-    with read_only_uri(path) as uri, closing(sqlite3.connect(uri, uri=True)) as connection:
-        connection.execute("PRAGMA query_only = ON")
-        yield connection
 
 
 def _tables(connection: sqlite3.Connection) -> dict[str, Table]:

@@ -1,6 +1,5 @@
 """Opens the event stores of storages of type kafka, where the driver is installed, with their options."""
 
-import tomllib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -11,7 +10,7 @@ from rioni.domain.ports.event_store import EventStore
 from rioni.domain.ports.host import StorePools, in_place
 from rioni.domain.system.storages import StorageEntry
 from rioni.files.extras import requirement
-from rioni.files.plain import read_toml
+from rioni.files.plain import read_toml_of
 
 
 if TYPE_CHECKING:
@@ -40,12 +39,7 @@ def read_options(path: Path | None) -> Options:
     """
     if path is None:
         return {}
-    try:
-        tables: dict[str, Any] = read_toml(path)
-    except OSError as ex:
-        raise Unavailable(f"kafka_options: {path} can't be read: {ex.strerror}.") from ex
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as ex:
-        raise Unavailable(f"kafka_options: {path} is not valid TOML: {ex}.") from ex
+    tables = read_toml_of("kafka_options", path)
     found: dict[frozenset[str], Mapping[str, str]] = {}
     for servers, table in tables.items():
         if not isinstance(table, dict) or not all(":" in each for each in _servers(servers)):

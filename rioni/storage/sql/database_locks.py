@@ -13,6 +13,7 @@ from sqlalchemy import Connection, Engine, Row, exc, func, select, text
 
 from rioni.domain.errors import Conflict, RioniError, Unavailable
 from rioni.files.locks import open_lock, try_lock
+from rioni.files.plain import file_errors
 from rioni.storage.sql.engines import translate_errors
 
 
@@ -238,10 +239,8 @@ def _check(connection: Connection) -> None:
 
 @contextlib.contextmanager
 def _file_lock(path: Path) -> Iterator[None]:
-    try:
+    with file_errors(f"{path} can't be written"):
         file = open_lock(path)
-    except OSError as ex:
-        raise Unavailable(f"{path} can't be written: {ex.strerror}.") from ex
     with file:
         if not try_lock(file.fileno()):
             raise Conflict(_TAKEN.format(f"it holds the lock on {path}"))

@@ -82,6 +82,18 @@ def read_only_uri(path: Path) -> Iterator[str]:
         yield f"file:{quote(str(path.absolute()))}?{mode}"
 
 
+@contextlib.contextmanager
+def opened_read_only(path: Path) -> Iterator[sqlite3.Connection]:
+    """Open an existing SQLite file as `read_only_uri` says; blocks on the disk.
+
+    Raises:
+        sqlite3.Error: the file can't be read.
+    """
+    with read_only_uri(path) as uri, contextlib.closing(sqlite3.connect(uri, uri=True)) as connection:
+        connection.execute("PRAGMA query_only = ON")
+        yield connection
+
+
 def _prepare(connection: object, _record: object) -> None:
     # The driver would begin transactions implicitly.
     connection.isolation_level = None  # type: ignore[attr-defined]  # of sqlite3

@@ -1,6 +1,5 @@
 """Creates the ZooKeeper-backed adapters of a cluster, if the driver is installed, with their options."""
 
-import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,7 +10,7 @@ from rioni.domain.errors import Unavailable
 from rioni.domain.ports.coordinator import Coordinator
 from rioni.domain.ports.interprocess import ConnectionQuota, Leadership, Notifier
 from rioni.files.extras import requirement
-from rioni.files.plain import read_toml
+from rioni.files.plain import read_toml_of
 from rioni.storage.clock import SystemClock
 from rioni.storage.embedded.signals import EmbeddedSignals
 
@@ -42,11 +41,7 @@ def read_options(path: Path | None) -> ZooKeeperOptions:
     if path is None:
         return ZooKeeperOptions()
     try:
-        options = msgspec.convert(read_toml(path), ZooKeeperOptions)
-    except OSError as ex:
-        raise Unavailable(f"zookeeper_options: {path} can't be read: {ex.strerror}.") from ex
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as ex:
-        raise Unavailable(f"zookeeper_options: {path} is not valid TOML: {ex}.") from ex
+        options = msgspec.convert(read_toml_of("zookeeper_options", path), ZooKeeperOptions)
     except msgspec.ValidationError as ex:
         names = ", ".join(ZooKeeperOptions.__struct_fields__)
         raise Unavailable(f"zookeeper_options: invalid option in {path}: {ex}. Allowed (strings): {names}.") from ex

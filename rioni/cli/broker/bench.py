@@ -74,9 +74,10 @@ def publish(plan: Publish, client: Client) -> Report:
 
     Raises:
         Invalid: the URL is not one, or the event type is of another category.
-        ClientError: the server can't be reached or refuses the event type.
+        Unavailable: the server can't be reached.
+        ClientError: it refuses the event type.
     """
-    server = Server(plan.url, plan.token, plan.ca_certificate)
+    server = _reached(plan)
     _ensure_event_type(client, plan)
     bodies = Bodies(plan.category, plan.batch, plan.size)
     report = Report("published", "requests")
@@ -167,6 +168,13 @@ class _Publisher:
             self.next()
 
 
+def _reached(plan: Publish | Consume) -> Server:
+    """The server, to which a connection can be opened now: a wrong URL is an error at once."""
+    server = Server(plan.url, plan.token, plan.ca_certificate)
+    server.connect().close()
+    return server
+
+
 def _path(event_type: str) -> str:
     return f"/event-types/{quote(event_type, safe='')}"
 
@@ -207,9 +215,10 @@ def consume(plan: Consume, client: Client) -> Report:
 
     Raises:
         Invalid: the URL is not one.
-        ClientError: the server can't be reached or refuses the subscription.
+        Unavailable: the server can't be reached.
+        ClientError: it refuses the subscription.
     """
-    server = Server(plan.url, plan.token, plan.ca_certificate)
+    server = _reached(plan)
     wanted = Subscription(
         owning_application=OWNER,
         consumer_group=secrets.token_hex(8),

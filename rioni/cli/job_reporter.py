@@ -11,7 +11,7 @@ from uuid import uuid4
 import msgspec
 
 from rioni.domain.errors import RioniError
-from rioni.domain.system.jobs import (
+from rioni.domain.system.reports import (
     DETAIL_CHARACTERS_MAX,
     DONE,
     FAILED,

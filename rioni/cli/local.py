@@ -10,7 +10,7 @@ from rioni.cli.options import Json
 from rioni.cli.terminal.output import Output, say, write_file
 from rioni.cli.terminal.streams import CannotWrite
 from rioni.domain.errors import Invalid
-from rioni.domain.nearest import proposal
+from rioni.domain.texts import proposal
 
 
 # --- The command that shows examples by topic ---

@@ -7,17 +7,15 @@ from typing import Any, NamedTuple
 
 import structlog
 
-from rioni.commands.context import Context, Outside
-from rioni.commands.unit_of_work import UnitOfWork
+from rioni.commands.unit_of_work import Context, Outside, UnitOfWork
 from rioni.config.logs import FailureLog
 from rioni.domain.access.authorization import Attribute
 from rioni.domain.errors import CommitOutcomeUnknown, ReadOnly, RioniError, TransactionConflict, Unavailable
 from rioni.domain.limits import Limits
 from rioni.domain.ports.coordinator import Coordinator
-from rioni.domain.ports.event_log import EventLog
+from rioni.domain.ports.event_log import EventLog, ReadModels
 from rioni.domain.ports.event_store import EventStores
 from rioni.domain.ports.host import ThreadPool, direct
-from rioni.domain.ports.registry import ReadModels
 
 
 class Route(NamedTuple):

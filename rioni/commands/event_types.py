@@ -4,15 +4,13 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from functools import partial
 
-from rioni.commands.context import Outside
 from rioni.commands.schemas import EvolvedSchema
 from rioni.commands.timelines.timelines import topics_to_delete
 from rioni.commands.timelines.topics import abandon, end_topic_creation, start_topic_creation
-from rioni.commands.unit_of_work import UnitOfWork
+from rioni.commands.unit_of_work import Outside, UnitOfWork
 from rioni.domain.access.authorization import BROKER, permits
 from rioni.domain.errors import AccessDenied, AdminOnly, Conflict, FeatureDisabled, Invalid, PreconditionFailed
 from rioni.domain.event_types import rules
-from rioni.domain.event_types.annotations import check_data_lake
 from rioni.domain.event_types.event_type import (
     EventType,
     EventTypeChanged,
@@ -21,6 +19,7 @@ from rioni.domain.event_types.event_type import (
     EventTypeSpec,
     SchemaAdded,
     SubmittedSchema,
+    check_data_lake,
 )
 from rioni.domain.schema_changes import check_submitted_schema
 from rioni.domain.subscriptions.subscription import Subscription, SubscriptionDeleted, SubscriptionKeyReleased

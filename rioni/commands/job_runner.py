@@ -8,8 +8,6 @@ from rioni.config.logs import FailureLog
 from rioni.domain.ports.host import Clock, Health
 
 
-# --- Retries background jobs and logs each distinct failure once ---
-
 _log = structlog.get_logger("rioni.background_jobs")
 
 _FAILED = "job failed; retrying"

@@ -9,19 +9,19 @@ import msgspec
 import structlog
 
 from rioni.commands.bus import CommandBus
-from rioni.commands.context import Context, ErrorCollector
 from rioni.commands.job_runner import LoggedJobRunner
 from rioni.commands.subscriptions.initial_cursors import CursorInitializer
 from rioni.commands.timelines.timeline_switch import TimelineSwitcher
 from rioni.commands.timelines.timelines import CleanUpTimeline, FindOrphanedTopics
 from rioni.commands.timelines.topics import AbandonTopicCreation, RecordTopicsDeleted
+from rioni.commands.unit_of_work import Context, ErrorCollector
 from rioni.config.logs import FailureLog
 from rioni.domain.errors import EventTypeNotFound, NotFound, ReadOnly, RioniError, Unavailable
 from rioni.domain.event_types.event_type import EventType
 from rioni.domain.ports.coordinator import Coordinator
+from rioni.domain.ports.event_log import Registry
 from rioni.domain.ports.event_store import EventStores, TopicNames
 from rioni.domain.ports.host import Clock
-from rioni.domain.ports.registry import Registry
 from rioni.domain.timelines.position import BEFORE_FIRST
 from rioni.domain.timelines.topics import AbandonedTopic
 from rioni.domain.timestamps import milliseconds

@@ -18,20 +18,16 @@ from rioni.domain.breaths import free
 from rioni.domain.errors import IdempotencyKeyReused, Invalid, NotFound, PartiallyStored, TooLarge
 from rioni.domain.event_types.event_type import EventType
 from rioni.domain.limits import Limits
-from rioni.domain.ports.host import Clock, ThreadPool, direct
-from rioni.domain.ports.interprocess import Charge
-from rioni.domain.ports.registry import Registry
-from rioni.domain.publishing import idempotency
+from rioni.domain.ports.event_log import Registry
+from rioni.domain.ports.host import Charge, Clock, ThreadPool, direct
 from rioni.domain.publishing.batch import Batch, split
-from rioni.domain.publishing.idempotency import IdempotencyClaim
+from rioni.domain.publishing.headers import IdempotencyClaim, claim_id, claim_of
 from rioni.domain.publishing.pipeline import Prepared, partial_results, prepare, prepare_deletion
 from rioni.domain.publishing.results import ItemResult
 from rioni.domain.publishing.rules import Publication, PublishRules, is_large
 from rioni.domain.timestamps import rfc3339
 
 
-# --- Publishing: commands that yield no domain event, because the event store is their log ---
-#
 # Source: reference publishing#publish-events.
 
 
@@ -190,7 +186,7 @@ class Publisher:
         # PERF: the digest of 50 MB takes 100 ms.
         run = self._pool if is_large(command.body) else direct
         kind = f"{type(command).__name__} {command.subscription_id}"
-        return run(idempotency.claim, rules.scope, client=_client(subject), key=key, kind=kind, body=command.body)
+        return run(claim_of, rules.scope, client=_client(subject), key=key, kind=kind, body=command.body)
 
     def _was_stored(
         self, command: PublishEvents, subject: Subject, rules: PublishRules, claim: IdempotencyClaim
@@ -198,7 +194,7 @@ class Publisher:
         """Whether a release before 0.1.1, whose keys forgot the realm of a client, has stored the batch."""
         if subject.unrestricted or command.idempotency_key is None:
             return False
-        known = idempotency.claim_id(rules.scope, client=subject.name, key=command.idempotency_key)
+        known = claim_id(rules.scope, client=subject.name, key=command.idempotency_key)
         # Another batch under this key is one of a namesake in another realm.
         with contextlib.suppress(IdempotencyKeyReused):
             return self._timeline.has_stored(command.event_type, claim._replace(id=known))

@@ -5,8 +5,8 @@ from typing import Any
 from rioni.commands import event_types, schemas
 from rioni.commands.bus import Route
 from rioni.commands.subscriptions import subscriptions
-from rioni.commands.system import checkpoint_signer, event_chains, settings, storages
-from rioni.commands.timelines import timelines, topic_digests, topics
+from rioni.commands.system import anchoring, checkpoint_signer, storages
+from rioni.commands.timelines import timelines, topics
 from rioni.commands.unit_of_work import UnitOfWork
 from rioni.domain.access.authorization import check
 from rioni.domain.errors import AccessDenied, AdminOnly
@@ -82,11 +82,11 @@ ROUTES: dict[type, Route] = {
     subscriptions.RecordDeadLettersRedriven: Route(
         subscriptions.record_dead_letters_redriven, subscription_admin, allowed_in_read_only=True
     ),
-    settings.SetAdmins: Route(settings.set_admins, broker_admin),
-    settings.AddBlacklistEntry: Route(settings.add_blacklist_entry, broker_writer, allowed_in_read_only=True),
-    settings.RemoveBlacklistEntry: Route(settings.remove_blacklist_entry, broker_writer, allowed_in_read_only=True),
-    settings.SwitchFeature: Route(settings.switch_feature, broker_writer, allowed_in_read_only=True),
-    settings.AcceptLoss: Route(settings.accept_loss, broker_writer, allowed_in_read_only=True),
+    storages.SetAdmins: Route(storages.set_admins, broker_admin),
+    storages.AddBlacklistEntry: Route(storages.add_blacklist_entry, broker_writer, allowed_in_read_only=True),
+    storages.RemoveBlacklistEntry: Route(storages.remove_blacklist_entry, broker_writer, allowed_in_read_only=True),
+    storages.SwitchFeature: Route(storages.switch_feature, broker_writer, allowed_in_read_only=True),
+    storages.AcceptLoss: Route(storages.accept_loss, broker_writer, allowed_in_read_only=True),
     timelines.StartSwitch: Route(timelines.start_switch, event_type_operator),
     timelines.CloseTimeline: Route(timelines.close_timeline, broker_writer, allowed_in_read_only=True),
     timelines.CompleteSwitch: Route(timelines.complete_switch, broker_writer, allowed_in_read_only=True),
@@ -97,11 +97,11 @@ ROUTES: dict[type, Route] = {
     # It rolls back the records of a command, whatever that one's subject.
     topics.AbandonTopicCreation: Route(topics.abandon_topic_creation, anyone, allowed_in_read_only=True),
     topics.RecordTopicsDeleted: Route(topics.record_topics_deleted, broker_writer),
-    topic_digests.RecordDigests: Route(topic_digests.record_digests, broker_writer, allowed_in_read_only=True),
+    anchoring.RecordDigests: Route(anchoring.record_digests, broker_writer, allowed_in_read_only=True),
     storages.CreateStorage: Route(storages.create_storage, broker_writer),
     storages.SetDefaultStorage: Route(storages.set_default_storage, broker_writer),
     storages.MoveStorage: Route(storages.move_storage, broker_writer, allowed_in_read_only=True),
-    event_chains.AnchorEventChains: Route(event_chains.anchor_event_chains, broker_writer, allowed_in_read_only=True),
+    anchoring.AnchorEventChains: Route(anchoring.anchor_event_chains, broker_writer, allowed_in_read_only=True),
     checkpoint_signer.AddLogKey: Route(checkpoint_signer.add_log_key, broker_writer, allowed_in_read_only=True),
     storages.DeleteStorage: Route(storages.delete_storage, broker_writer),
 }

@@ -6,8 +6,7 @@ from typing import NamedTuple, Self
 
 import msgspec
 
-from rioni.commands.context import Outside
-from rioni.commands.unit_of_work import UnitOfWork
+from rioni.commands.unit_of_work import Outside, UnitOfWork
 from rioni.domain.errors import Invalid, InvalidFields
 from rioni.domain.event_types.event_type import EventType, Schema, SchemaAdded, SubmittedSchema
 from rioni.domain.event_types.rules import schema_violations

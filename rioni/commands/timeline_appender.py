@@ -19,12 +19,10 @@ from rioni.domain.errors import (
     TopicClosed,
     Unavailable,
 )
+from rioni.domain.ports.event_log import Registry
 from rioni.domain.ports.event_store import Appended, EventStore, EventStores
-from rioni.domain.ports.host import Clock
-from rioni.domain.ports.interprocess import LOG_KEY, Notifier
-from rioni.domain.ports.registry import Registry
-from rioni.domain.publishing.headers import Headers
-from rioni.domain.publishing.idempotency import IdempotencyClaim
+from rioni.domain.ports.host import LOG_KEY, Clock, Notifier
+from rioni.domain.publishing.headers import Headers, IdempotencyClaim
 from rioni.domain.timelines.timeline import Timeline
 
 

@@ -12,11 +12,10 @@ import structlog
 from rioni.config.proxies import networks
 from rioni.config.settings import PREFIX, SETTINGS, Config, ConfigError, Setting
 from rioni.config.variables import OF_CLIENTS
-from rioni.domain.access.authentication import Mode
+from rioni.domain.access.authorization import Mode
 from rioni.domain.errors import Malformed
-from rioni.domain.nearest import nearest
-from rioni.domain.transparency.checkpoint import WITNESSES_MAX
-from rioni.domain.transparency.signed_note import parse_verifier
+from rioni.domain.texts import nearest
+from rioni.domain.transparency.checkpoint import WITNESSES_MAX, parse_verifier
 from rioni.files.plain import read_toml
 
 

@@ -19,7 +19,7 @@ from structlog.typing import EventDict, ExcInfo, Processor
 
 from rioni.config.settings import JSON_LINES, Config
 from rioni.domain.errors import RioniError, Unavailable
-from rioni.domain.terminal_text import visible, visible_json, visible_line
+from rioni.domain.texts import visible, visible_json, visible_line
 
 
 # --- Configures logging: one line for each event, on standard error, as text or as JSON ---

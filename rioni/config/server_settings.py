@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from rioni.config.proxies import BASE_PATH, BASE_PATH_CHARACTERS_MAX, BASE_PATH_EXPECTED
-from rioni.domain.access.authentication import WELL_KNOWN_ADMIN, Mode
+from rioni.domain.access.authorization import WELL_KNOWN_ADMIN, Mode
 
 
 SECRET = {"secret": True}

@@ -12,7 +12,7 @@ from msgspec import Meta
 from rioni.config.request_settings import RequestSettings
 from rioni.config.server_settings import SECRET
 from rioni.domain.access.addresses import is_loopback
-from rioni.domain.access.authentication import Mode
+from rioni.domain.access.authorization import Mode
 from rioni.domain.errors import RioniError
 
 

@@ -9,12 +9,9 @@ import msgspec
 from rioni.domain.event_types import event_type
 from rioni.domain.events import DomainEvent
 from rioni.domain.subscriptions import subscription
-from rioni.domain.system import event_chains, settings, storages
+from rioni.domain.system import anchors, settings, storages
 from rioni.domain.timelines import timeline, topics
 from rioni.domain.transparency import log_keys
-
-
-# --- The table of all aggregates: for each kind its state, its fold and its events ---
 
 
 class Aggregate(NamedTuple):
@@ -99,7 +96,7 @@ AGGREGATES: dict[str, Aggregate] = {
         ),
     ),
     "log-keys": Aggregate(log_keys.LogKeys, log_keys.evolve, (log_keys.LogKeyAdded,)),
-    "event-chains": Aggregate(event_chains.EventChains, event_chains.evolve, (event_chains.EventChainsAnchored,)),
+    "event-chains": Aggregate(anchors.EventChains, anchors.evolve, (anchors.EventChainsAnchored,)),
 }
 
 TOPICS: dict[str, type[DomainEvent]] = {

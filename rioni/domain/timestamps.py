@@ -7,8 +7,6 @@ from functools import lru_cache
 import msgspec
 
 
-# --- Timestamps, as the API writes them (reference common#dates) ---
-
 _LONG_MONTH = "(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])"
 _SHORT_MONTH = "(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)"
 _FEBRUARY = "02-(?:0[1-9]|1[0-9]|2[0-8])"

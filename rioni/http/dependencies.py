@@ -13,8 +13,7 @@ from rioni.commands.subscriptions.dead_letter_queue import DeadLetterQueue
 from rioni.commands.subscriptions.dead_letters import DeadLetterRedriver
 from rioni.commands.subscriptions.initial_cursors import CursorInitializer
 from rioni.commands.system.checkpoint_signer import CheckpointSigner
-from rioni.commands.system.client_activity import ActivityTracker
-from rioni.commands.system.denied_requests import DeniedRequests
+from rioni.commands.system.client_activity import ActivityTracker, DeniedRequests
 from rioni.commands.system.job_records import JobRecords
 from rioni.commands.system.kpis import UsageRecorder
 from rioni.commands.system.system_events import SystemEventTypes
@@ -23,10 +22,9 @@ from rioni.config.settings import Config
 from rioni.domain.access.authorization import Attribute
 from rioni.domain.limits import Limits
 from rioni.domain.ports.coordinator import Coordinator
+from rioni.domain.ports.event_log import Registry
 from rioni.domain.ports.event_store import EventStores
-from rioni.domain.ports.host import Clock, ThreadPool
-from rioni.domain.ports.interprocess import Notifier
-from rioni.domain.ports.registry import Registry
+from rioni.domain.ports.host import Clock, Notifier, ThreadPool
 from rioni.http.answer_budget import AnswerBudget
 from rioni.http.bodies.reading import BodyBudget
 from rioni.http.health_checks import HealthChecker

@@ -15,7 +15,7 @@ import falcon
 
 from rioni.config.settings import Config
 from rioni.domain.errors import QuotaExceeded, TooManyStreams
-from rioni.domain.ports.interprocess import Charge, ConnectionQuota
+from rioni.domain.ports.host import Charge, ConnectionQuota
 from rioni.domain.timelines.position import EventTypePartition
 from rioni.http.caller import client_key
 

@@ -8,11 +8,11 @@ from uuid import uuid4
 
 import falcon
 
-from rioni.commands.context import Context
+from rioni.commands.unit_of_work import Context
 from rioni.domain.access.authorization import Attribute
 from rioni.domain.errors import Invalid, Malformed
 from rioni.domain.events import Origin, client_text
-from rioni.domain.ports.interprocess import LOG_KEY
+from rioni.domain.ports.host import LOG_KEY
 from rioni.domain.timestamps import LAST_MS, beyond_millisecond, parsed_ms, rfc3339
 from rioni.http.caller import subject_of
 from rioni.http.dependencies import Dependencies

@@ -6,12 +6,12 @@ from pathlib import Path
 
 from sqlalchemy import Engine
 
-from rioni.commands.system.settings import AcceptLoss
+from rioni.commands.system.storages import AcceptLoss
 from rioni.commands.timelines.timeline_switch import TimelineSwitcher
 from rioni.commands.timelines.timelines import StartSwitch
 from rioni.config.settings import Config
 from rioni.domain.errors import Conflict, Unavailable
-from rioni.domain.system.installation import Anchor, DataMismatch
+from rioni.domain.system.anchors import Anchor, DataMismatch
 from rioni.domain.timelines.position import BEFORE_FIRST, TimelinePosition, parse_offset
 from rioni.domain.timelines.timeline import FIRST_ORDER, Timeline
 from rioni.files.plain import private_umask

@@ -11,8 +11,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from rioni.config.settings import Config
 from rioni.domain.ports.coordinator import Coordinator
 from rioni.domain.ports.event_store import EventStore, EventStores, StoreMeasurements
-from rioni.domain.ports.host import Clock
-from rioni.domain.ports.interprocess import ConnectionQuota, Leadership, Notifier
+from rioni.domain.ports.host import Clock, ConnectionQuota, Leadership, Notifier
 from rioni.domain.system.storages import EMBEDDED, KAFKA, StorageEntry
 from rioni.installation.pools import WorkerPools
 from rioni.storage.embedded.coordination.coordinator import EmbeddedCoordinator

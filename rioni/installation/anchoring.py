@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from rioni.commands.job_runner import LoggedJobRunner
 from rioni.domain.errors import Unavailable
-from rioni.domain.system.installation import Anchor, Anchored, Marked
+from rioni.domain.system.anchors import Anchor, Anchored, Marked
 from rioni.domain.system.storages import EMBEDDED
 from rioni.installation.infrastructure import Infrastructure
 from rioni.storage.sql.engines import reading

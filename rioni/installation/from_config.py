@@ -3,10 +3,9 @@
 import functools
 from pathlib import Path
 
-from rioni.commands.system.log_consumers import LogConsumer
+from rioni.commands.system.system_events import LogConsumer
 from rioni.config.settings import DEFAULT_ADMIN, Config
-from rioni.domain.access.authentication import WELL_KNOWN_ADMIN, Mode, TokenPolicy, normalize_realm
-from rioni.domain.access.authorization import EVERYBODY, Attribute
+from rioni.domain.access.authorization import EVERYBODY, WELL_KNOWN_ADMIN, Attribute, Mode, TokenPolicy, normalize_realm
 from rioni.domain.audit.audit_events import audit_events
 from rioni.domain.audit.kpis import (
     EVENT_TYPE_LOG,

@@ -9,9 +9,9 @@ from uuid import uuid4
 import structlog
 
 from rioni.commands.bus import CommandBus
-from rioni.commands.context import Context
 from rioni.commands.routes import ROUTES
 from rioni.commands.system.storages import CreateStorage
+from rioni.commands.unit_of_work import Context
 from rioni.config.settings import Config
 from rioni.domain.access.authorization import BROKER
 from rioni.domain.aggregates import TOPICS
@@ -21,8 +21,7 @@ from rioni.domain.events import Origin
 from rioni.domain.limits import Limits
 from rioni.domain.ports.event_log import LogEntry
 from rioni.domain.ports.event_store import StoreMeasurements
-from rioni.domain.ports.host import Clock, ThreadPool
-from rioni.domain.ports.interprocess import LOG_KEY
+from rioni.domain.ports.host import LOG_KEY, Clock, ThreadPool
 from rioni.domain.system.storages import StorageEntry
 from rioni.domain.timestamps import rfc3339
 from rioni.files.signing_key import load_key

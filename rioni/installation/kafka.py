@@ -10,7 +10,7 @@ from sqlalchemy import Engine
 from rioni.config.settings import Config
 from rioni.domain.errors import Unavailable
 from rioni.domain.ports.event_store import EventStore
-from rioni.domain.ports.interprocess import Waiter
+from rioni.domain.ports.host import Waiter
 from rioni.domain.system.storages import KAFKA, StorageEntry
 from rioni.domain.timelines.timeline import Timeline
 from rioni.installation.database import reading_models

@@ -9,10 +9,17 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, Engine, Row, select
 
 from rioni.domain.errors import Malformed, Unavailable
-from rioni.domain.transparency.checkpoint import Checkpoint, parse_checkpoint
+from rioni.domain.transparency.checkpoint import (
+    Checkpoint,
+    Note,
+    Verifier,
+    parse_checkpoint,
+    parse_note,
+    verified,
+    verifier_of,
+)
 from rioni.domain.transparency.log_keys import LogKey, check_successor, successors
 from rioni.domain.transparency.merkle_tree import TILE_WIDTH, Frontier, leaf_hash, subtree_hash
-from rioni.domain.transparency.signed_note import Note, Verifier, parse_note, verified, verifier_of
 from rioni.files.plain import file_errors, read_file
 from rioni.files.signing_key import load_signing_key
 from rioni.projections import log_tree

@@ -13,7 +13,7 @@ from sqlalchemy import Engine, select
 
 from rioni.config.settings import Config
 from rioni.domain.errors import RioniError
-from rioni.domain.transparency.signed_note import Verifier, parse_verifier
+from rioni.domain.transparency.checkpoint import Verifier, parse_verifier
 from rioni.installation.database import check_exists, database_url, reading_models
 from rioni.installation.log_tree import SeenCheckpoint, read_checkpoint
 from rioni.installation.stores import counted, registered

@@ -11,7 +11,7 @@ from sqlalchemy import Engine
 from rioni.config.settings import Config
 from rioni.domain.errors import Unavailable
 from rioni.domain.ports.event_store import EventStore
-from rioni.domain.system.installation import INSTALLATION, DataMismatch
+from rioni.domain.system.anchors import INSTALLATION, DataMismatch
 from rioni.installation.adapters import shared_adapters
 from rioni.installation.kafka import compare_kafka, opener_for_reading
 from rioni.installation.stores import Ends, Registered, beyond_ends, registered

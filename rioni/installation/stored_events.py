@@ -19,7 +19,7 @@ from rioni.domain.errors import NotFound
 from rioni.domain.event_types.event_type import EventType
 from rioni.domain.events import DomainEvent, stream_id
 from rioni.domain.ports.event_store import EventStore
-from rioni.domain.system.event_chains import AnchoredPartition, ChainHead, EventChainsAnchored
+from rioni.domain.system.anchors import AnchoredPartition, ChainHead, EventChainsAnchored
 from rioni.domain.system.settings import LossAccepted
 from rioni.domain.system.storages import StorageMoved
 from rioni.domain.timelines.position import POSITION_MAX, Bounds

@@ -1,4 +1,4 @@
-"""Checks that the stores of an installation are consistent; see `rioni.domain.system.installation`."""
+"""Checks that the stores of an installation are consistent; see `rioni.domain.system.anchors`."""
 
 import sqlite3
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Engine
 from rioni.domain.errors import RioniError, Unavailable
 from rioni.domain.hash_chain import LogHead
 from rioni.domain.subscriptions.cursor_arithmetic import beyond_end
-from rioni.domain.system.installation import INSTALLATION, Anchor, DataMismatch
+from rioni.domain.system.anchors import INSTALLATION, Anchor, DataMismatch
 from rioni.domain.system.storages import EMBEDDED, StorageEntry
 from rioni.domain.timelines.position import EventTypePartition, TimelinePosition, parse_offset
 from rioni.domain.timelines.timeline import FIRST_ORDER, Timeline
@@ -26,7 +26,7 @@ from rioni.storage.sql.engines import reading
 from rioni.storage.sql.store_marks import ends_of, entry_hash, read_head, read_marks, topic_mark
 
 
-# --- Checks that the stores of an installation are consistent; see `rioni.domain.system.installation` ---
+# --- Checks that the stores of an installation are consistent; see `rioni.domain.system.anchors` ---
 #
 # Runs before the worker processes start, and in `rioni verify`. Files are only read. Files replaced while the broker
 # runs are not detected: SQLite itself could not handle that.

@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, start_http_serv
 from rioni.client import Client, ClientError, EventType
 from rioni.client.ranges import Bounds, Locator, Place
 from rioni.domain.errors import Conflict, Invalid
-from rioni.domain.event_types.annotations import PERIOD, PERIODS, is_period
+from rioni.domain.event_types.event_type import PERIOD, PERIODS, is_period
 from rioni.lake.event_tables import EventTables
 from rioni.lake.reader import Buffer, Reader, event_type
 from rioni.lake.table import Lake

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from rioni.client import Client, EventType, UnexpectedAnswer, ranges
 from rioni.client.encoding import CATEGORY_WITHOUT_METADATA
 from rioni.client.ranges import Piece, Place, Range
-from rioni.domain.event_types.annotations import MATERIALIZE
+from rioni.domain.event_types.event_type import MATERIALIZE
 from rioni.domain.event_types.rules import is_event_type_name
 from rioni.domain.timestamps import time_of as received_or_occurred
 

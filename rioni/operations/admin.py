@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rioni.config.settings import Config
 from rioni.domain.errors import Unavailable
-from rioni.domain.nearest import nearest
+from rioni.domain.texts import nearest
 from rioni.files.extras import requirement
 from rioni.installation.database import check_exists, database_url, opened_for_reading, reading_models
 from rioni.projections.generations.rebuilds import Progress

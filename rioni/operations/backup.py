@@ -22,8 +22,8 @@ from rioni.config.settings import Config
 from rioni.domain.access.authorization import Subject
 from rioni.domain.errors import Unavailable
 from rioni.domain.ports.host import direct
-from rioni.domain.system.installation import INSTALLATION
-from rioni.domain.system.jobs import JobReport
+from rioni.domain.system.anchors import INSTALLATION
+from rioni.domain.system.reports import JobReport
 from rioni.domain.timestamps import utc_text
 from rioni.files.plain import private_umask
 from rioni.installation.opened import opened

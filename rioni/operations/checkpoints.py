@@ -18,10 +18,18 @@ from sqlalchemy import Connection, Engine, select
 from rioni.config.settings import Config
 from rioni.domain.errors import Conflict, Invalid, NotFound, Unavailable
 from rioni.domain.hash_chain import GENESIS
-from rioni.domain.transparency.checkpoint import Checkpoint, parse_checkpoint
+from rioni.domain.transparency.checkpoint import (
+    Checkpoint,
+    Note,
+    Verifier,
+    base64_text,
+    parse_checkpoint,
+    parse_verifier,
+    sign,
+    verifier_of,
+)
 from rioni.domain.transparency.log_keys import LogKey, SigningKey, sign_successor
 from rioni.domain.transparency.merkle_tree import inclusion_proof, verify_consistency
-from rioni.domain.transparency.signed_note import Note, Verifier, base64_text, parse_verifier, sign, verifier_of
 from rioni.files.plain import private_umask
 from rioni.files.signing_key import load_key, replace_key
 from rioni.installation.database import opened_for_reading, reading_models

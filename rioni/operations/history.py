@@ -9,7 +9,7 @@ from rioni.config.settings import Config
 from rioni.domain.aggregates import AGGREGATES
 from rioni.domain.audit.audit_events import shown_state
 from rioni.domain.errors import Invalid, NotFound
-from rioni.domain.nearest import proposal
+from rioni.domain.texts import proposal
 from rioni.installation.database import opened_for_reading, reading_models
 from rioni.projections.queries import audit_log, past
 from rioni.projections.queries.audit_log import AuditQuery, Place

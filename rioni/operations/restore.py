@@ -21,7 +21,7 @@ import msgspec
 
 from rioni.config.settings import Config
 from rioni.domain.errors import RioniError
-from rioni.domain.system.installation import INSTALLATION
+from rioni.domain.system.anchors import INSTALLATION
 from rioni.files.plain import private_umask
 from rioni.installation.acceptance import accept_loss
 from rioni.installation.stores import counted

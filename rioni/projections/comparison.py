@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, TableClause, and_, bindparam, column, func, select, table, tuple_
 
 from rioni.projections.fold import FOLD_VERSION
-from rioni.projections.log_rows import LOG_COLUMNS, CorruptLog, log_entry
-from rioni.projections.stream_fold import Row, StreamFold
+from rioni.projections.log_rows import LOG_COLUMNS, CorruptLog, Row, StreamFold, log_entry
 from rioni.projections.tables import READ_MODELS, TRACKING_NAME
 from rioni.sql.log_tables import HEAD, LOG, TRACKING
 from rioni.sql.tracking import Begin

@@ -7,7 +7,7 @@ from sqlalchemy import Connection, bindparam, column, func, insert, select, tabl
 
 from rioni.domain.errors import Invalid, NotFound, Unavailable
 from rioni.domain.transparency import merkle_tree
-from rioni.domain.transparency.checkpoint import leaf
+from rioni.domain.transparency.checkpoint import leaf, parse_verifier
 from rioni.domain.transparency.log_keys import LOG_KEYS, LogKey, LogKeys
 from rioni.domain.transparency.merkle_tree import (
     HASH_BYTES,
@@ -19,7 +19,6 @@ from rioni.domain.transparency.merkle_tree import (
     subtree_hash,
     width_of,
 )
-from rioni.domain.transparency.signed_note import parse_verifier
 from rioni.projections.projector import Projector
 from rioni.sql.log_tables import HEAD, LOG, LOG_TILES
 

@@ -24,8 +24,6 @@ from rioni.domain.timelines.topics import AbandonedTopic, TopicCreation
 from rioni.projections.queries import schemas
 
 
-# --- The in-memory registry: the data for publishing and consuming, kept current from the log ---
-
 ENTRIES_PER_READ = 1_000
 
 CHANGES_MAX = 10_000

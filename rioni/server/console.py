@@ -14,7 +14,7 @@ from rioni.console.oidc import Provider, ProviderBusy
 from rioni.console.security import CLIENT as CLIENT_VARIABLE
 from rioni.console.sessions import EndedSessions, Sessions
 from rioni.domain.access.addresses import address_key
-from rioni.domain.access.authentication import Mode
+from rioni.domain.access.authorization import Mode
 from rioni.domain.errors import Overloaded, Unavailable
 from rioni.domain.ports.host import CLIENT
 from rioni.http.answer_budget import PageBudget

@@ -9,7 +9,7 @@ from rioni.commands.job_runner import LoggedJobRunner
 from rioni.commands.system.checkpoint_signer import CheckpointSigner, SignedLog
 from rioni.config.settings import Config
 from rioni.domain.errors import Unavailable
-from rioni.domain.transparency.signed_note import Verifier, parse_verifier
+from rioni.domain.transparency.checkpoint import Verifier, parse_verifier
 from rioni.files.signing_key import load_signing_key
 from rioni.installation.from_config import key_file
 from rioni.installation.infrastructure import Infrastructure

@@ -23,7 +23,7 @@ from rioni.config.settings import Config
 from rioni.domain.access.addresses import host_and_port
 from rioni.domain.errors import RioniError, Unavailable
 from rioni.domain.ports.host import Clock
-from rioni.domain.system.worker_reports import EVERY_S as REPORT_EVERY_S
+from rioni.domain.system.reports import EVERY_S as REPORT_EVERY_S
 from rioni.http.connection.listener import ConnectionCounts, Tls, listen
 from rioni.http.metrics.metrics_files import MULTIPROCESS_FOLDER, release_slot
 from rioni.http.middleware.authentication import TOKEN_CHARACTERS_MAX

@@ -5,8 +5,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from rioni.domain.access.authentication import Mode
-from rioni.domain.access.authorization import EVERYBODY
+from rioni.domain.access.authorization import EVERYBODY, Mode
 from rioni.domain.errors import CommitOutcomeUnknown, NotFound, RioniError, Unavailable
 from rioni.domain.ports.host import Examined, Health, examine
 from rioni.domain.system.storages import EMBEDDED, KAFKA, StorageEntry

@@ -10,9 +10,9 @@ from typing import Protocol
 from rioni import __version__
 from rioni.commands.job_runner import LoggedJobRunner
 from rioni.commands.system.lag_monitor import LagMonitor
-from rioni.domain.ports.interprocess import Leadership
+from rioni.domain.ports.host import Leadership
 from rioni.domain.subscriptions.lag import FollowedPartitions, Lag, SubscribedPartition
-from rioni.domain.system.worker_reports import WorkerReport, encoded
+from rioni.domain.system.reports import WorkerReport, encoded
 from rioni.http.metrics.collectors import Metrics, total
 from rioni.http.metrics.history_table import EVERY_S
 from rioni.http.metrics.sampler import Sampler
@@ -170,7 +170,7 @@ class WorkerReporter:
         self._runner = LoggedJobRunner()
 
     def report(self, number: int, port: int) -> None:
-        """Tell the others; call it every `EVERY_S` of `rioni.domain.system.worker_reports`. Blocks on the coordinator.
+        """Tell the others; call it every `EVERY_S` of `rioni.domain.system.reports`. Blocks on the coordinator.
 
         Args:
             number: the number of this worker among those of its node.

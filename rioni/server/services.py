@@ -9,19 +9,17 @@ from typing import NamedTuple, TypeVar
 from sqlalchemy import Engine
 
 from rioni.commands.authorization import AccessPolicy
-from rioni.commands.context import Context
 from rioni.commands.job_runner import LoggedJobRunner
 from rioni.commands.maintenance import BackgroundJobs, OrphanCleaner, Retention
 from rioni.commands.publisher import AvroPublisher, Publisher
 from rioni.commands.subscriptions.cursors import Committer
 from rioni.commands.subscriptions.initial_cursors import CursorInitializer
-from rioni.commands.system.event_chains import ChainAnchoring
+from rioni.commands.system.anchoring import ChainAnchoring, TopicDigests
 from rioni.commands.system.kpis import KpiFeed, UsageRecorder
-from rioni.commands.system.log_consumers import LogConsumer, LogConsumers
-from rioni.commands.system.system_events import SystemEventPublisher, SystemEventTypes
+from rioni.commands.system.system_events import LogConsumer, LogConsumers, SystemEventPublisher, SystemEventTypes
 from rioni.commands.timeline_appender import TimelineAppender
 from rioni.commands.timelines.timeline_switch import TimelineSwitcher
-from rioni.commands.timelines.topic_digests import TopicDigests
+from rioni.commands.unit_of_work import Context
 from rioni.console.sessions import HOLDER_CHARACTERS, SessionsUnavailable
 from rioni.domain.errors import Unavailable
 from rioni.domain.ports.event_store import EventStores

@@ -15,7 +15,7 @@ import structlog
 from rioni.config.settings import Config
 from rioni.domain.errors import Conflict, Unavailable
 from rioni.domain.ports.host import direct
-from rioni.domain.system.installation import DataMismatch
+from rioni.domain.system.anchors import DataMismatch
 from rioni.domain.system.storages import EMBEDDED
 from rioni.files.plain import private_umask
 from rioni.installation.adapters import check_shared

@@ -11,13 +11,11 @@ from typing import Any, NamedTuple
 from rioni.commands.job_runner import JobWatchdog
 from rioni.commands.subscriptions.dead_letter_queue import DeadLetterQueue
 from rioni.commands.subscriptions.dead_letters import DeadLetterRedriver
-from rioni.commands.system.client_activity import ActivityTracker
-from rioni.commands.system.denied_requests import DeniedRequests
+from rioni.commands.system.client_activity import ActivityTracker, DeniedRequests
 from rioni.commands.system.job_records import JobRecords
 from rioni.commands.system.kpis import UsageRecorder
 from rioni.config.settings import Config
-from rioni.domain.ports.host import Clock, Spools
-from rioni.domain.ports.interprocess import LOG_KEY
+from rioni.domain.ports.host import LOG_KEY, Clock, Spools
 from rioni.domain.subscriptions.event_filter import load_filters
 from rioni.http.answer_budget import AnswerBudget, released_when_sent
 from rioni.http.app import create_app

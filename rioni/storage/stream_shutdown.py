@@ -3,8 +3,7 @@
 from collections.abc import Callable
 
 from rioni.domain.ports.coordinator import Topology
-from rioni.domain.ports.host import Clock
-from rioni.domain.ports.interprocess import Waiter
+from rioni.domain.ports.host import Clock, Waiter
 
 
 POLL_S = 1.0

@@ -7,7 +7,7 @@ import json
 import fastavro
 import pytest
 
-from rioni.domain.avro.batches import BATCH_SCHEMAS, CONSUMPTION, MEDIA_TYPE
+from rioni.domain.avro.binary import BATCH_SCHEMAS, CONSUMPTION, MEDIA_TYPE
 from tests.acceptance.conftest import event, problem
 from tests.support.avro import EID, ORDER, batch, datum, envelope
 

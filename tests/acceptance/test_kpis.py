@@ -9,7 +9,7 @@ import uuid
 
 import pytest
 
-from rioni.domain.event_types.annotations import IDEMPOTENT_PUBLISHING
+from rioni.domain.event_types.event_type import IDEMPOTENT_PUBLISHING
 from rioni.domain.system.system_events import pseudonymize
 from tests.acceptance.conftest import event
 from tests.support.builders import event_type_body

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from rioni.cli.documentation import FOLDER, topics
 from rioni.config.settings import Config
-from rioni.domain.transparency.signed_note import COSIGNATURE, verifier_of
+from rioni.domain.transparency.checkpoint import COSIGNATURE, verifier_of
 from rioni.http.openapi.document import document
 from rioni.installation.database import database_url
 from rioni.projections.generations.rebuilds import DONE, Plan, begin

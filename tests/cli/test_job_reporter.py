@@ -8,7 +8,7 @@ import pytest
 from rioni.cli import job_reporter
 from rioni.cli.job_reporter import JobReporter
 from rioni.domain.errors import Unavailable
-from rioni.domain.system.jobs import ARCHIVE, DETAIL_CHARACTERS_MAX, DONE, FAILED, RUNNING
+from rioni.domain.system.reports import ARCHIVE, DETAIL_CHARACTERS_MAX, DONE, FAILED, RUNNING
 from tests.support.waiting import WAIT_S, wait_until
 
 

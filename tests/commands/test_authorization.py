@@ -3,10 +3,10 @@ import pytest
 
 from rioni.commands.event_types import CreateEventType
 from rioni.commands.subscriptions.subscriptions import CreateSubscription
-from rioni.commands.system.settings import AddBlacklistEntry, SetAdmins, SwitchFeature
+from rioni.commands.system.storages import AddBlacklistEntry, SetAdmins, SwitchFeature
 from rioni.domain.access.authorization import UNAUTHENTICATED, Attribute, Subject
 from rioni.domain.errors import AccessDenied, Blocked
-from rioni.domain.streaming.visibility import Visibility
+from rioni.domain.streaming.batching import Visibility
 from rioni.domain.subscriptions.subscription import SubscriptionAuthorization
 from rioni.domain.system.settings import Admins
 from tests.support.broker import DEFAULT_ADMIN

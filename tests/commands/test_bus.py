@@ -6,7 +6,7 @@ from structlog.testing import capture_logs
 from rioni.commands.bus import CommandBus
 from rioni.commands.event_types import CreateEventType
 from rioni.commands.routes import ROUTES
-from rioni.commands.system.settings import SwitchFeature
+from rioni.commands.system.storages import SwitchFeature
 from rioni.domain.errors import NotFound, Unavailable
 from rioni.domain.timelines.timeline import TimelineOpened
 from rioni.projections.projector import Projector

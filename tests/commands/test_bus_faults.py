@@ -13,7 +13,7 @@ from sqlalchemy import text
 from rioni.commands.bus import ATTEMPTS_MAX, CommandBus
 from rioni.commands.event_types import CreateEventType
 from rioni.commands.routes import ROUTES
-from rioni.commands.system.settings import SwitchFeature
+from rioni.commands.system.storages import SwitchFeature
 from rioni.domain.aggregates import TOPICS
 from rioni.domain.errors import CommitOutcomeUnknown, Conflict, TransactionConflict
 from rioni.projections.projector import Projector

@@ -2,7 +2,7 @@ import pytest
 
 from rioni.commands.event_types import ChangeEventType, CreateEventType, DeleteEventType
 from rioni.commands.subscriptions.subscriptions import CreateSubscription
-from rioni.commands.system.settings import SwitchFeature
+from rioni.commands.system.storages import SwitchFeature
 from rioni.domain.access.authorization import Attribute, EventTypeAuthorization, Subject
 from rioni.domain.errors import (
     AccessDenied,

@@ -9,8 +9,7 @@ from rioni.commands.publisher import PublishEvents
 from rioni.domain.access.authorization import BROKER
 from rioni.domain.errors import Unavailable
 from rioni.domain.event_types.event_type import Options
-from rioni.domain.publishing.headers import Headers
-from rioni.domain.publishing.idempotency import IdempotencyClaim
+from rioni.domain.publishing.headers import Headers, IdempotencyClaim
 from rioni.domain.timelines.position import Bounds
 from rioni.domain.timestamps import milliseconds
 from tests.support.broker import COMPACTION_LAG_S, RETENTION_INTERVAL_S

@@ -7,8 +7,7 @@ import structlog.testing
 from rioni.commands.event_types import CreateEventType
 from rioni.commands.maintenance import CLEAN_EVERY_S
 from rioni.commands.subscriptions.subscriptions import CreateSubscription
-from rioni.commands.system.settings import SwitchFeature
-from rioni.commands.system.storages import CreateStorage
+from rioni.commands.system.storages import CreateStorage, SwitchFeature
 from rioni.commands.timelines.timelines import FindOrphanedTopics, StartSwitch
 from rioni.domain.access.authorization import Subject
 from rioni.domain.errors import AdminOnly

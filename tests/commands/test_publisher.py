@@ -5,7 +5,7 @@ import pytest
 
 from rioni.commands.event_types import CreateEventType, DeleteEventType
 from rioni.commands.publisher import DeleteEvents, Publisher, PublishEvents
-from rioni.commands.system.settings import AddBlacklistEntry, SwitchFeature
+from rioni.commands.system.storages import AddBlacklistEntry, SwitchFeature
 from rioni.domain.access.authorization import BROKER, Attribute, EventTypeAuthorization, Subject
 from rioni.domain.errors import AccessDenied, Blocked, EventTypeNotFound, Malformed
 from rioni.domain.event_types.event_type import EventOwnerSelector

@@ -7,9 +7,9 @@ import pytest
 from rioni.commands.event_types import CreateEventType, DeleteEventType
 from rioni.commands.publisher import DeleteEvents, PublishEvents
 from rioni.commands.schemas import AddSchema
-from rioni.commands.system.settings import AddBlacklistEntry
+from rioni.commands.system.storages import AddBlacklistEntry
 from rioni.domain.access.authorization import BROKER, Attribute, EventTypeAuthorization, Subject
-from rioni.domain.avro.batches import single_object_header
+from rioni.domain.avro.binary import single_object_header
 from rioni.domain.avro.nodes import canonical_form
 from rioni.domain.avro.parsing import parse_event_schema
 from rioni.domain.errors import AccessDenied, Blocked, EventTypeNotFound, Invalid, Malformed, TooLarge

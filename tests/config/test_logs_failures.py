@@ -12,8 +12,7 @@ from confluent_kafka import KafkaException
 from structlog.testing import capture_logs
 
 from rioni.commands.job_runner import LoggedJobRunner
-from rioni.commands.system.client_activity import ActivityTracker
-from rioni.commands.system.denied_requests import DeniedRequests
+from rioni.commands.system.client_activity import ActivityTracker, DeniedRequests
 from rioni.commands.timelines import topics
 from rioni.config import logs as failure_log
 from rioni.config.logs import EVERY_S, LINES_MAX, OUTAGES_MAX, FailureLog, Outages, SharedFailure, forget_failures

@@ -7,7 +7,7 @@ import pytest
 
 from rioni.domain.errors import Conflict, Invalid, SubscriptionNotFound
 from rioni.domain.ports.coordinator import Assignment, Coordinator
-from rioni.domain.ports.interprocess import Notifier
+from rioni.domain.ports.host import Notifier
 from rioni.domain.timelines.position import EventTypePartition
 from tests.contracts.commits import CommitContract
 from tests.contracts.coordination import A0, A1, A2, A4, ALL, BEFORE, ENOUGH_S, name, offset

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from rioni.domain.system.jobs import ARCHIVE, DONE, RUNNING, Job, JobStore
+from rioni.domain.system.reports import ARCHIVE, DONE, RUNNING, Job, JobStore
 
 
 JOB = Job(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rioni.domain.ports.interprocess import Leadership
+from rioni.domain.ports.host import Leadership
 from tests.support.waiting import wait_until
 
 

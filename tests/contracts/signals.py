@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from rioni.domain.ports.interprocess import Notifier
+from rioni.domain.ports.host import Notifier
 from tests.support.waiting import WAIT_S
 
 

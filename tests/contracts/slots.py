@@ -2,7 +2,7 @@
 
 import pytest
 
-from rioni.domain.ports.interprocess import ConnectionQuota
+from rioni.domain.ports.host import ConnectionQuota
 
 
 class ConnectionQuotaContract:

@@ -6,8 +6,7 @@ import pytest
 
 from rioni.domain.errors import IdempotencyKeyReused, NotFound
 from rioni.domain.ports.event_store import EventStore
-from rioni.domain.publishing.headers import NO_HEADERS, Headers
-from rioni.domain.publishing.idempotency import IdempotencyClaim
+from rioni.domain.publishing.headers import NO_HEADERS, Headers, IdempotencyClaim
 from tests.contracts.event_store import PARTITIONS, TOPIC, events, read_all, read_headers, run_all
 from tests.support.clock import ManualClock
 

@@ -5,7 +5,7 @@ Subclasses provide the fixtures `tokens` and `good`: an adapter, and a token for
 
 import pytest
 
-from rioni.domain.access.authentication import TokenInfo, Tokens
+from rioni.domain.access.authorization import TokenInfo, Tokens
 from rioni.domain.errors import TokensUnavailable
 from tests.support.clock import ManualClock
 

@@ -14,7 +14,7 @@ from rioni.commands.event_types import CreateEventType, DeleteEventType
 from rioni.commands.system.storages import CreateStorage
 from rioni.commands.timelines.timelines import StartSwitch
 from rioni.config.settings import Config
-from rioni.domain.system.installation import DataMismatch
+from rioni.domain.system.anchors import DataMismatch
 from rioni.domain.system.settings import LossAccepted
 from rioni.domain.system.storages import StorageEntry
 from rioni.domain.timelines.position import TimelinePosition

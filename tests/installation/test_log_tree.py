@@ -10,15 +10,15 @@ from uuid import uuid4
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from rioni.commands.system.settings import AddBlacklistEntry
+from rioni.commands.system.storages import AddBlacklistEntry
 from rioni.config.settings import Config
 from rioni.domain.errors import Conflict, Invalid, Malformed, Unavailable
 from rioni.domain.hash_chain import GENESIS, link
-from rioni.domain.transparency.checkpoint import parse_checkpoint
-from rioni.domain.transparency.signed_note import (
+from rioni.domain.transparency.checkpoint import (
     COSIGNATURE,
     Note,
     cosign,
+    parse_checkpoint,
     parse_note,
     sign,
     verified,

@@ -17,11 +17,10 @@ from rioni.cli.broker import witnessing as witness_tool
 from rioni.cli.broker.witnessing import ForkedLog, witness
 from rioni.commands.event_types import CreateEventType
 from rioni.commands.subscriptions.subscriptions import CreateSubscription
-from rioni.commands.system.settings import AddBlacklistEntry, SwitchFeature
+from rioni.commands.system.storages import AddBlacklistEntry, SwitchFeature
 from rioni.config.settings import Config
 from rioni.domain.aggregates import TOPICS
-from rioni.domain.transparency.checkpoint import leaf
-from rioni.domain.transparency.signed_note import parse_note
+from rioni.domain.transparency.checkpoint import leaf, parse_note
 from rioni.files.signing_key import load_key
 from rioni.installation.database import database_url
 from rioni.installation.infrastructure import build_infrastructure

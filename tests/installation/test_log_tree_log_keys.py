@@ -9,8 +9,7 @@ import pytest
 from rioni.commands.system.checkpoint_signer import AddLogKey
 from rioni.config.settings import Config
 from rioni.domain.errors import Conflict, NotFound, Unavailable
-from rioni.domain.transparency.checkpoint import parse_checkpoint
-from rioni.domain.transparency.signed_note import Note, Verifier, verified, verifier_of
+from rioni.domain.transparency.checkpoint import Note, Verifier, parse_checkpoint, verified, verifier_of
 from rioni.files.signing_key import load_key
 from rioni.installation.from_config import key_file
 from rioni.installation.infrastructure import build_infrastructure

@@ -11,7 +11,7 @@ import pytest
 from rioni.commands.event_types import CreateEventType
 from rioni.config.settings import Config
 from rioni.domain.ports.event_store import Chunk
-from rioni.domain.system.event_chains import EventChainsAnchored
+from rioni.domain.system.anchors import EventChainsAnchored
 from rioni.installation.acceptance import accept_loss
 from rioni.installation.database import database_url
 from rioni.installation.infrastructure import build_infrastructure

@@ -14,7 +14,7 @@ from rioni.commands.event_types import CreateEventType
 from rioni.commands.system.storages import CreateStorage
 from rioni.commands.timelines.timelines import StartSwitch
 from rioni.config.settings import Config
-from rioni.domain.system.event_chains import EventChainsAnchored
+from rioni.domain.system.anchors import EventChainsAnchored
 from rioni.domain.system.storages import StorageEntry
 from rioni.domain.timelines.timeline import TimelineDigested
 from rioni.installation import kafka

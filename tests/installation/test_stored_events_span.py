@@ -2,8 +2,7 @@
 
 import pytest
 
-from rioni.commands.system.settings import AcceptLoss, SwitchFeature
-from rioni.commands.system.storages import CreateStorage, MoveStorage
+from rioni.commands.system.storages import AcceptLoss, CreateStorage, MoveStorage, SwitchFeature
 from rioni.domain.system.storages import KAFKA, StorageEntry
 from rioni.installation.stored_events import span_of
 from tests.support.broker import running_broker

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from rioni.commands.event_types import CreateEventType, DeleteEventType
-from rioni.commands.system.settings import SwitchFeature
+from rioni.commands.system.storages import SwitchFeature
 from rioni.config.settings import Config
 from rioni.domain.errors import Unavailable
-from rioni.domain.system.installation import DataMismatch
+from rioni.domain.system.anchors import DataMismatch
 from rioni.domain.system.settings import LossAccepted
 from rioni.domain.timelines.position import EventTypePartition
 from rioni.installation.acceptance import accept_loss

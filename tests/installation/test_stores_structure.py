@@ -9,7 +9,7 @@ import pytest
 
 from rioni.commands.event_types import CreateEventType
 from rioni.config.settings import Config
-from rioni.domain.system.installation import DataMismatch
+from rioni.domain.system.anchors import DataMismatch
 from rioni.installation.anchoring import StoreMarks
 from rioni.installation.infrastructure import build_infrastructure
 from rioni.server.startup import prepare_startup

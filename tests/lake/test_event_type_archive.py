@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from rioni.domain.event_types.annotations import MATERIALIZE, PERIOD, REASON
+from rioni.domain.event_types.event_type import MATERIALIZE, PERIOD, REASON
 from rioni.lake.reader import marked_event_types
 from tests.support.lake import FORMATS, ArchiveUnderTest, create_orders, publish_orders, stored
 from tests.support.waiting import wait_until

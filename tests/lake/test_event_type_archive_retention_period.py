@@ -5,7 +5,7 @@ import pytest
 
 from rioni.client import EventType, Schema
 from rioni.domain.errors import Invalid
-from rioni.domain.event_types.annotations import PERIOD
+from rioni.domain.event_types.event_type import PERIOD
 from rioni.lake.event_type_archive import EventTypeArchive, Limits, kept_since
 
 

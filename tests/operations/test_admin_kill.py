@@ -7,7 +7,7 @@ import pytest
 
 from rioni.config.settings import Config
 from rioni.domain.errors import Conflict, RioniError
-from rioni.domain.transparency.signed_note import Note, verified, verifier_of
+from rioni.domain.transparency.checkpoint import Note, verified, verifier_of
 from rioni.files.signing_key import load_key
 from rioni.installation.acceptance import accept_loss
 from rioni.installation.from_config import key_file

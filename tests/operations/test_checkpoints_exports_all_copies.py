@@ -15,7 +15,7 @@ import pytest
 from sqlalchemy import Connection, select
 
 from rioni.client import Client
-from rioni.commands.system.settings import SwitchFeature
+from rioni.commands.system.storages import SwitchFeature
 from rioni.config.settings import Config
 from rioni.domain.events import Origin, stream_id
 from rioni.domain.ports.event_log import LogEntry

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from rioni.commands.system.settings import AddBlacklistEntry
+from rioni.commands.system.storages import AddBlacklistEntry
 from rioni.config.settings import Config
-from rioni.domain.transparency.signed_note import Note, parse_note, sign, verifier_of
+from rioni.domain.transparency.checkpoint import Note, parse_note, sign, verifier_of
 from rioni.files.signing_key import load_key
 from rioni.installation.infrastructure import build_infrastructure
 from rioni.operations import verify_export

@@ -12,7 +12,7 @@ from rioni.domain.errors import Invalid
 from rioni.domain.ports.event_log import LogEntry
 from rioni.projections.custom import KEY, BrokenProjection, Event, Projection, Row, installed
 from rioni.projections.custom_tables import LiveProjector, position, prepare, table_of
-from rioni.projections.stream_fold import StreamFold
+from rioni.projections.log_rows import StreamFold
 from rioni.server.services import CustomProjections
 from rioni.sql.log_tables import TRACKING
 from rioni.storage.sql.engines import create_engine, reading, writing

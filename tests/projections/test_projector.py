@@ -3,7 +3,7 @@ from sqlalchemy import select
 
 from rioni.commands.event_types import CreateEventType, DeleteEventType
 from rioni.commands.subscriptions.subscriptions import CreateSubscription, DeleteSubscription
-from rioni.commands.system.settings import SwitchFeature
+from rioni.commands.system.storages import SwitchFeature
 from rioni.projections.projector import Projector
 from rioni.projections.tables import AUDIT_LOG, EVENT_TYPES, READ_MODELS, SUBSCRIPTION_EVENT_TYPES
 from rioni.storage.sql.engines import writing

@@ -6,7 +6,7 @@ import pytest
 from rioni.commands.event_types import CreateEventType, DeleteEventType
 from rioni.commands.schemas import AddSchema
 from rioni.commands.subscriptions.subscriptions import CreateSubscription, DeleteSubscription
-from rioni.commands.system.settings import SwitchFeature
+from rioni.commands.system.storages import SwitchFeature
 from rioni.domain.aggregates import FORMATS, TOPICS, Format, newest
 from rioni.domain.compiled_cache import CompiledCache
 from rioni.domain.errors import EventTypeNotFound, SubscriptionNotFound, Unavailable

@@ -11,7 +11,7 @@ from sqlalchemy import delete, select
 from rioni.commands.event_types import ChangeEventType, CreateEventType, DeleteEventType
 from rioni.commands.schemas import AddSchema
 from rioni.commands.subscriptions.subscriptions import ChangeSubscription, CreateSubscription, DeleteSubscription
-from rioni.commands.system.settings import AddBlacklistEntry, RemoveBlacklistEntry, SwitchFeature
+from rioni.commands.system.storages import AddBlacklistEntry, RemoveBlacklistEntry, SwitchFeature
 from rioni.domain.errors import RioniError
 from rioni.domain.event_types.event_type import SubmittedSchema
 from rioni.projections.fold import EMPTY, decode_state, encode_state, fold

@@ -18,9 +18,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from rioni.domain.access.authorization import Attribute
 from rioni.domain.errors import Conflict, Invalid
 from rioni.domain.publishing.headers import NO_HEADERS, Headers
-from rioni.domain.streaming.batching import Slice
+from rioni.domain.streaming.batching import Slice, Visibility
 from rioni.domain.streaming.parameters import StreamParameters
-from rioni.domain.streaming.visibility import Visibility
 from rioni.domain.subscriptions.dead_letters import Policy
 from rioni.domain.timelines.position import EventTypePartition, format_offset, parse_offset
 from rioni.http.streaming.stream_context import StreamPorts

@@ -12,7 +12,7 @@ from kazoo.client import KazooClient
 from rioni.commands.event_types import CreateEventType
 from rioni.config.settings import Config
 from rioni.domain.errors import Unavailable
-from rioni.domain.system.installation import DataMismatch
+from rioni.domain.system.anchors import DataMismatch
 from rioni.domain.system.settings import LossAccepted
 from rioni.domain.timelines.position import EventTypePartition
 from rioni.installation import kafka

@@ -8,11 +8,11 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from rioni.commands.system.settings import SwitchFeature
+from rioni.commands.system.storages import SwitchFeature
 from rioni.config.settings import Config
 from rioni.domain.errors import Unavailable
 from rioni.domain.ports.host import StorePools
-from rioni.domain.publishing.idempotency import IdempotencyClaim
+from rioni.domain.publishing.headers import IdempotencyClaim
 from rioni.domain.system.settings import FEATURES
 from rioni.domain.timelines.position import EventTypePartition, format_offset
 from rioni.installation.infrastructure import build_infrastructure

@@ -31,7 +31,7 @@ PLACES = (
     "rioni/http/resources",
     "rioni/http/streaming/stream_tickets.py",
     "rioni/domain/access",
-    "rioni/domain/streaming/visibility.py",
+    "rioni/domain/streaming/batching.py",
 )
 """Places of the steps; no other part of `rioni` refuses or decides anything (tests/test_tidy.py)."""
 DECISION = "permits"

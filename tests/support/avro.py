@@ -6,7 +6,7 @@ from typing import Any
 
 import fastavro
 
-from rioni.domain.avro.batches import PUBLISHING, batch_schema
+from rioni.domain.avro.binary import PUBLISHING, batch_schema
 from rioni.domain.event_types.event_type import SubmittedSchema
 
 

@@ -13,13 +13,13 @@ from typing import Any
 import msgspec
 
 from rioni.commands.bus import CommandBus
-from rioni.commands.context import Context, Outside
 from rioni.commands.event_types import CreateEventType
 from rioni.commands.maintenance import BackgroundJobs
 from rioni.commands.routes import ROUTES
 from rioni.commands.system.kpis import KpiFeed, UsageRecorder
-from rioni.commands.system.log_consumers import LogConsumer, LogConsumers
+from rioni.commands.system.system_events import LogConsumer, LogConsumers
 from rioni.commands.timelines.timelines import StartSwitch
+from rioni.commands.unit_of_work import Context, Outside
 from rioni.config.settings import Config
 from rioni.domain.access.authorization import BROKER, Attribute, Subject
 from rioni.domain.aggregates import TOPICS

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from rioni.commands.context import Context
+from rioni.commands.unit_of_work import Context
 from rioni.domain.access.authorization import BROKER, Subject
 from rioni.domain.event_types.event_type import EventType, EventTypeSpec, SubmittedSchema
 from rioni.domain.event_types.rules import new as new_event_type

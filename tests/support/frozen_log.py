@@ -30,29 +30,31 @@ from rioni.commands.subscriptions.subscriptions import (
     RecordCursorsReset,
     RecordDeadLettersRedriven,
 )
+from rioni.commands.system.anchoring import AnchorEventChains, RecordDigests
 from rioni.commands.system.checkpoint_signer import AddLogKey
-from rioni.commands.system.event_chains import AnchorEventChains
-from rioni.commands.system.settings import (
+from rioni.commands.system.storages import (
     AcceptLoss,
     AddBlacklistEntry,
+    CreateStorage,
+    DeleteStorage,
+    MoveStorage,
     RemoveBlacklistEntry,
     SetAdmins,
+    SetDefaultStorage,
     SwitchFeature,
 )
-from rioni.commands.system.storages import CreateStorage, DeleteStorage, MoveStorage, SetDefaultStorage
 from rioni.commands.timelines.timelines import CleanUpTimeline, Repartition, StartSwitch
-from rioni.commands.timelines.topic_digests import RecordDigests
 from rioni.domain.access.authorization import Attribute, EventTypeAuthorization, SubscriptionAuthorization
 from rioni.domain.errors import Unavailable
 from rioni.domain.event_types.event_type import EventOwnerSelector, Options, Statistic, SubmittedSchema
 from rioni.domain.subscriptions.dead_letters import DeadLetterFilter
 from rioni.domain.subscriptions.subscription import InitialCursor
-from rioni.domain.system.event_chains import ChainHead
+from rioni.domain.system.anchors import ChainHead
 from rioni.domain.system.settings import BLACKLIST_TYPES, FEATURES, Admins
 from rioni.domain.system.storages import KAFKA, StorageEntry
 from rioni.domain.timelines.topics import DigestedBlock
+from rioni.domain.transparency.checkpoint import verifier_of
 from rioni.domain.transparency.log_keys import sign_successor
-from rioni.domain.transparency.signed_note import verifier_of
 from rioni.projections.tables import READ_MODELS
 from rioni.sql.log_tables import HEAD, LOG
 from tests.support.avro import avro_schema

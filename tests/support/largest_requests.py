@@ -10,7 +10,7 @@ from urllib.parse import quote, urlencode
 
 import httpx
 
-from rioni.domain.avro.batches import MEDIA_TYPE as AVRO_BINARY
+from rioni.domain.avro.binary import MEDIA_TYPE as AVRO_BINARY
 from rioni.http.bodies.parsing import CURSORS_MAX
 from rioni.http.bodies.reading import DEFINITION_BYTES_MAX, JSON_BYTES_MAX
 from tests.support import dead_letters

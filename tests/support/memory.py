@@ -6,8 +6,7 @@ from itertools import accumulate
 
 from rioni.domain.errors import IdempotencyKeyReused, NotFound, PartiallyStored, TopicClosed
 from rioni.domain.ports.event_store import Appended, Chunk, EventStore
-from rioni.domain.publishing.headers import NO_HEADERS, Headers
-from rioni.domain.publishing.idempotency import IdempotencyClaim
+from rioni.domain.publishing.headers import NO_HEADERS, Headers, IdempotencyClaim
 from rioni.domain.timelines.position import Bounds
 from tests.support.clock import ManualClock
 

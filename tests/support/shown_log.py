@@ -9,8 +9,7 @@ import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from rioni.client import ConsistencyProof, UnexpectedAnswer, VerifierKey
-from rioni.domain.transparency.checkpoint import Checkpoint
-from rioni.domain.transparency.signed_note import Note, sign, verifier_of
+from rioni.domain.transparency.checkpoint import Checkpoint, Note, sign, verifier_of
 from tests.support import rfc9162
 
 

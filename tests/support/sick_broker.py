@@ -6,8 +6,7 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from rioni.domain.transparency.checkpoint import Checkpoint
-from rioni.domain.transparency.signed_note import Note, cosign, sign
+from rioni.domain.transparency.checkpoint import Checkpoint, Note, cosign, sign
 from tests.support.doctor_cases import NOW, ago
 from tests.support.scripted_server import Answer
 

@@ -12,7 +12,7 @@ from rioni.cli.connections.session import Session, connected
 from rioni.cli.options import Yes
 from rioni.cli.terminal.output import confirm
 from rioni.domain.errors import Invalid
-from rioni.domain.nearest import proposal
+from rioni.domain.texts import proposal
 
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from rioni.files.extras import requirement
 
 if TYPE_CHECKING:
     from rioni.client import Client
-    from rioni.domain.system.jobs import JobReport
+    from rioni.domain.system.reports import JobReport
     from rioni.lake.event_type_archive import Outcome
 
 app = typer.Typer()
@@ -74,7 +74,7 @@ def archive(
     except ModuleNotFoundError as ex:
         raise Unavailable(f"rioni archive needs {ex.name}: pip install {requirement('lake')}") from ex
     from rioni.cli.job_reporter import JobReporter
-    from rioni.domain.system.jobs import ARCHIVE
+    from rioni.domain.system.reports import ARCHIVE
     from rioni.lake.event_type_archive import ArchiveMetrics, Limits
     from rioni.lake.location import parse_location
 

@@ -262,7 +262,7 @@ def witness(
     from rioni.cli.broker.witnessing import witness as check
     from rioni.client import ClientError
     from rioni.domain.errors import Malformed, Unavailable
-    from rioni.domain.transparency.signed_note import COSIGNATURE, parse_verifier, verifier_of
+    from rioni.domain.transparency.checkpoint import COSIGNATURE, parse_verifier, verifier_of
     from rioni.files.signing_key import load_key
 
     if log_key is not None:

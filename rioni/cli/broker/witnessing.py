@@ -15,10 +15,18 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from rioni.client import Client, Conflict, Forbidden, Unprocessable
 from rioni.domain.errors import Invalid, Malformed, RioniError, Unavailable
-from rioni.domain.transparency.checkpoint import Checkpoint, parse_checkpoint
+from rioni.domain.transparency.checkpoint import (
+    Checkpoint,
+    Note,
+    Verifier,
+    cosign,
+    parse_checkpoint,
+    parse_note,
+    parse_verifier,
+    verified,
+)
 from rioni.domain.transparency.log_keys import LogKey, successors
 from rioni.domain.transparency.merkle_tree import EMPTY_ROOT, InvalidProof, verify_consistency
-from rioni.domain.transparency.signed_note import Note, Verifier, cosign, parse_note, parse_verifier, verified
 from rioni.files.locks import open_lock, try_lock
 from rioni.files.plain import edited, read_file
 

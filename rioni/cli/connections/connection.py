@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 
 from rioni.config import variables
 from rioni.domain.errors import Invalid, Unavailable
-from rioni.domain.nearest import proposal
+from rioni.domain.texts import proposal
 from rioni.files.plain import edited, parse_toml, read_with_mode
 
 

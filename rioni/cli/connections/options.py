@@ -10,7 +10,7 @@ import typer
 from rioni.cli.connections import completions
 from rioni.cli.options import moment
 from rioni.domain.errors import Invalid
-from rioni.domain.nearest import proposal
+from rioni.domain.texts import proposal
 from rioni.files.plain import read_file
 
 

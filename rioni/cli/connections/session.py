@@ -21,7 +21,7 @@ from rioni.cli.options import PANEL, SECONDS_MAX, Json
 from rioni.cli.terminal.output import Output, as_sentence, clear_line
 from rioni.config import variables
 from rioni.domain.errors import RioniError
-from rioni.domain.nearest import nearest
+from rioni.domain.texts import nearest
 
 
 if TYPE_CHECKING:

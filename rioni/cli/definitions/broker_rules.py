@@ -8,8 +8,7 @@ from rioni.cli.definitions.definition import EVENT_TYPE
 from rioni.cli.definitions.steps import Step
 from rioni.domain.errors import Invalid
 from rioni.domain.event_types import rules
-from rioni.domain.event_types.annotations import check_data_lake
-from rioni.domain.event_types.event_type import EventType, EventTypeSpec
+from rioni.domain.event_types.event_type import EventType, EventTypeSpec, check_data_lake
 from rioni.domain.limits import Limits
 from rioni.domain.schema_changes import check_submitted_schema, evolved_schema
 from rioni.domain.subscriptions import subscription

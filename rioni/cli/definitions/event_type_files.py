@@ -16,7 +16,7 @@ from rioni.cli.options import Yes
 from rioni.cli.terminal.ending import FOUND
 from rioni.cli.terminal.output import Output
 from rioni.domain.errors import Invalid
-from rioni.domain.nearest import proposal
+from rioni.domain.texts import proposal
 
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import jsonschema_rs
 from rioni.cli.definitions.definition import EVENT_TYPE, SUBSCRIPTION, Definition, Place, Problem, dotted, name_of
 from rioni.cli.definitions.schema_files import schema_of_file
 from rioni.cli.terminal.json_and_yaml import Document, Path, json_values
-from rioni.domain.nearest import nearest
+from rioni.domain.texts import nearest
 
 
 KINDS = {EVENT_TYPE: "event_type", SUBSCRIPTION: "subscription"}

@@ -11,7 +11,7 @@ from rioni.cli.definitions.steps import Action, Resource, Step, ordered, step
 from rioni.cli.publishing.checking import filters_that_lose
 from rioni.client import Client, Conflict, NotFound, PreconditionFailed, Unprocessable
 from rioni.domain.errors import Invalid, RioniError
-from rioni.domain.nearest import proposal
+from rioni.domain.texts import proposal
 from rioni.wire.event_types import EventType, Schema
 from rioni.wire.subscriptions import Subscription
 

@@ -9,7 +9,7 @@ from rioni.cli.connections.session import Session
 from rioni.cli.terminal.output import Output, confirm, console_on, say
 from rioni.cli.terminal.tables import Column
 from rioni.domain.errors import RioniError
-from rioni.domain.terminal_text import visible
+from rioni.domain.texts import visible
 
 
 if TYPE_CHECKING:

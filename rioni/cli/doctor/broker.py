@@ -12,8 +12,7 @@ from rioni.cli.doctor.diagnosis import ERROR, Finding, NotLookedAt, Site, Source
 from rioni.client import Client, errors
 from rioni.domain.access.addresses import host_and_port
 from rioni.domain.errors import Malformed
-from rioni.domain.transparency.checkpoint import parse_checkpoint
-from rioni.domain.transparency.signed_note import Note, parse_note
+from rioni.domain.transparency.checkpoint import Note, parse_checkpoint, parse_note
 from rioni.wire.access import Admins
 from rioni.wire.administration import Blacklist, Feature, Health, Node, Rebuild, Storage
 from rioni.wire.audit import Denial

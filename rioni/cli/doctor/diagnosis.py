@@ -15,7 +15,7 @@ import msgspec
 
 from rioni.client import Client, ClientError
 from rioni.domain.errors import Invalid, RioniError
-from rioni.domain.nearest import proposal
+from rioni.domain.texts import proposal
 
 
 if TYPE_CHECKING:

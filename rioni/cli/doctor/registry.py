@@ -10,7 +10,7 @@ import msgspec
 
 from rioni.cli.doctor.diagnosis import ERROR, Finding, Site, check, error, source, warning
 from rioni.client import errors
-from rioni.domain.access.authentication import WELL_KNOWN_ADMIN, Mode
+from rioni.domain.access.authorization import WELL_KNOWN_ADMIN, Mode
 from rioni.wire.access import Admins, Attribute
 from rioni.wire.administration import Blacklist, Feature, Health, Storage
 

@@ -20,7 +20,7 @@ from rioni.cli.doctor.metrics import Series
 from rioni.cli.doctor.shown import FACTS
 from rioni.cli.terminal.output import console_on
 from rioni.domain.errors import Invalid
-from rioni.domain.terminal_text import visible
+from rioni.domain.texts import visible
 
 
 # --- Checks without findings in a line, findings with advice, skipped checks ---

@@ -13,7 +13,7 @@ from rioni.cli.doctor.machine import DRIVERS, Installation, Memory
 from rioni.cli.doctor.processes import Host
 from rioni.config.settings import SETTINGS, Config
 from rioni.domain.access.addresses import host_and_port
-from rioni.domain.access.authentication import WELL_KNOWN_ADMIN, Mode
+from rioni.domain.access.authorization import WELL_KNOWN_ADMIN, Mode
 from rioni.files.extras import requirement
 from rioni.wire.administration import Feature
 

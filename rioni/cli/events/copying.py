@@ -16,7 +16,7 @@ from rioni.client import Client, EventType, NotFound, Schema, Statistic, Unproce
 from rioni.client.encoding import CATEGORY_WITHOUT_METADATA
 from rioni.client.ranges import Bounds, Locator, Piece, Place, Range, Reader, place
 from rioni.domain.errors import Invalid
-from rioni.domain.nearest import proposal
+from rioni.domain.texts import proposal
 
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import typer
 
 from rioni.cli.terminal.output import Output
 from rioni.cli.terminal.tables import Column, json_line, shown, value_at
-from rioni.domain.terminal_text import visible_json, visible_line
+from rioni.domain.texts import visible_json, visible_line
 
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import msgspec
 from rioni.client import BadRequest, Batch, Cursor, Unprocessable
 from rioni.client.ranges import Bounds, Locator, Piece, Place, Places, Range, place
 from rioni.domain.errors import Invalid
-from rioni.domain.nearest import nearest
+from rioni.domain.texts import nearest
 from rioni.domain.timestamps import time_of
 
 

@@ -178,7 +178,7 @@ def backup(
     """
     settings = load_settings(config_file, data=data)
     from rioni.cli.job_reporter import JobReporter
-    from rioni.domain.system.jobs import BACKUP
+    from rioni.domain.system.reports import BACKUP
     from rioni.operations.backup import backup as run
     from rioni.operations.backup import host_jobs
 

@@ -9,7 +9,7 @@ import typer
 from rioni.cli.options import DAYS_MAX, Json
 from rioni.cli.terminal.output import Output
 from rioni.domain.errors import Invalid
-from rioni.domain.nearest import proposal
+from rioni.domain.texts import proposal
 
 
 app = typer.Typer(name="tokens", no_args_is_help=True, help="Tokens in the file that the setting `auth_tokens` names.")

@@ -8,7 +8,6 @@ from rioni.client import Client, EventType, ItemResult, PublishingFailed
 from rioni.client.encoding import encode_batch
 from rioni.domain.errors import Invalid, Malformed, TooLarge
 from rioni.domain.limits import Limits
-from rioni.domain.nearest import nearest
 from rioni.domain.publishing import partitioning
 from rioni.domain.publishing.batch import Batch, split
 from rioni.domain.publishing.pipeline import validate
@@ -18,6 +17,7 @@ from rioni.domain.schemas.effective_schema import EffectiveSchema, effective_sch
 from rioni.domain.schemas.field_path import TooMuchToLookFor
 from rioni.domain.schemas.path_check import PathFound, Standing, path_in
 from rioni.domain.schemas.validation import EventValidator, NoJsonSchema
+from rioni.domain.texts import nearest
 
 
 # --- Checks events as a broker would: JSON, schema and partition; nothing is published ---

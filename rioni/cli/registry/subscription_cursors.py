@@ -13,7 +13,7 @@ from rioni.cli.definitions import printing
 from rioni.cli.options import Yes, point_in_time
 from rioni.cli.terminal.output import confirm
 from rioni.domain.errors import Invalid
-from rioni.domain.nearest import nearest
+from rioni.domain.texts import nearest
 from rioni.domain.timestamps import utc_text
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from rioni.domain.terminal_text import visible
+from rioni.domain.texts import visible
 
 
 # YAML by the rules of YAML 1.2, so that `no` and dates are texts, with the line of each member.

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from rioni.cli.terminal.streams import CannotWrite, created
 from rioni.cli.terminal.tables import Column, fit, table_of, value_at
 from rioni.domain.errors import Invalid, RioniError
-from rioni.domain.terminal_text import ascii_json, visible, visible_json
+from rioni.domain.texts import ascii_json, visible, visible_json
 
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from rioni.cli.terminal.ending import BROKEN_PIPE, FAILED
 from rioni.cli.terminal.output import say
 from rioni.cli.terminal.streams import CannotWrite, ReaderEnded, discard_output
 from rioni.domain.errors import RioniError
-from rioni.domain.nearest import nearest
+from rioni.domain.texts import nearest
 
 
 # --- Wrong arguments of a command, in one line: the error, and the place where the right ones are shown ---

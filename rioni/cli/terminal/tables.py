@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from rioni.domain.terminal_text import visible, visible_json, visible_line
+from rioni.domain.texts import visible, visible_json, visible_line
 
 
 if TYPE_CHECKING:

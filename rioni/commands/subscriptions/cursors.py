@@ -10,8 +10,8 @@ from rioni.commands.authorization import AccessPolicy
 from rioni.domain.access.authorization import Subject
 from rioni.domain.errors import EventTypeNotFound, Invalid, InvalidCursor, SubscriptionNotFound, UnavailableCursor
 from rioni.domain.ports.coordinator import Coordinator
+from rioni.domain.ports.event_log import Registry
 from rioni.domain.ports.event_store import EventStores
-from rioni.domain.ports.registry import Registry
 from rioni.domain.subscriptions.cursor_arithmetic import OffsetRanges, begin, end, readable_place, shifted
 from rioni.domain.subscriptions.cursor_spec import CursorSpec
 from rioni.domain.timelines.position import (

@@ -13,8 +13,7 @@ from rioni.domain.access.authorization import Attribute
 from rioni.domain.errors import InvalidCursor, UnavailableCursor
 from rioni.domain.ports.event_store import Chunk
 from rioni.domain.ports.host import Clock
-from rioni.domain.streaming.batching import Slice
-from rioni.domain.streaming.visibility import Visibility
+from rioni.domain.streaming.batching import Slice, Visibility
 from rioni.domain.subscriptions.dead_letters import DeadLetter
 from rioni.domain.system.system_events import DEAD_LETTER_QUEUE, SystemEvent, derived_eid
 from rioni.domain.timelines.position import (

@@ -13,23 +13,21 @@ import msgspec
 
 from rioni.commands.authorization import AccessPolicy
 from rioni.commands.bus import CommandBus
-from rioni.commands.context import Context
 from rioni.commands.subscriptions.dead_letter_queue import KeptDeadLetter, letters_in, places_behind
 from rioni.commands.subscriptions.subscriptions import RecordDeadLettersRedriven
 from rioni.commands.timeline_appender import TimelineAppender
+from rioni.commands.unit_of_work import Context
 from rioni.domain.access.authorization import Subject
 from rioni.domain.errors import EventTypeNotFound, Invalid, QuotaExceeded
-from rioni.domain.nearest import proposal
+from rioni.domain.ports.event_log import Registry
 from rioni.domain.ports.event_store import EventStores
-from rioni.domain.ports.host import ThreadPool, direct
-from rioni.domain.ports.interprocess import Charge
-from rioni.domain.ports.registry import Registry
-from rioni.domain.publishing.headers import Headers, stored_key
-from rioni.domain.publishing.idempotency import IdempotencyClaim
-from rioni.domain.streaming.visibility import Visibility
+from rioni.domain.ports.host import Charge, ThreadPool, direct
+from rioni.domain.publishing.headers import Headers, IdempotencyClaim, stored_key
+from rioni.domain.streaming.batching import Visibility
 from rioni.domain.subscriptions.cursor_arithmetic import newest
 from rioni.domain.subscriptions.dead_letters import DeadLetterFilter
 from rioni.domain.system.system_events import DEAD_LETTER_QUEUE
+from rioni.domain.texts import proposal
 from rioni.domain.timelines.position import Cursor, TimelinePosition, partition_number
 from rioni.projections.queries.timeline_reader import offset_ranges_of, read_after
 

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 from rioni.commands.authorization import AccessPolicy
 from rioni.commands.bus import CommandBus
-from rioni.commands.context import Context, ErrorCollector
 from rioni.commands.subscriptions.cursors import CursorResolver
 from rioni.commands.subscriptions.subscriptions import RecordCursorsReset
+from rioni.commands.unit_of_work import Context, ErrorCollector
 from rioni.domain.errors import Invalid, NotFound
 from rioni.domain.ports.coordinator import Coordinator
+from rioni.domain.ports.event_log import Registry
 from rioni.domain.ports.event_store import EventStores
-from rioni.domain.ports.registry import Registry
 from rioni.domain.subscriptions.cursor_arithmetic import OffsetRanges, begin, start_places
 from rioni.domain.subscriptions.cursor_spec import CursorSpec, for_each_partition
 from rioni.domain.subscriptions.subscription import InitialCursor, Subscription

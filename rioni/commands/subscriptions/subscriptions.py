@@ -7,10 +7,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from rioni.commands.context import Outside
 from rioni.commands.event_types import forget_subscription
 from rioni.commands.subscriptions.cursors import CursorResolver
-from rioni.commands.unit_of_work import UnitOfWork
+from rioni.commands.unit_of_work import Outside, UnitOfWork
 from rioni.domain.avro.event_schema import schemas_in_json
 from rioni.domain.errors import Invalid, ReadOnly, Unavailable
 from rioni.domain.event_types.event_type import EventType

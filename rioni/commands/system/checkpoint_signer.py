@@ -8,21 +8,23 @@ from typing import NamedTuple
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from rioni.commands.bus import CommandBus
-from rioni.commands.context import Context
-from rioni.commands.unit_of_work import UnitOfWork
+from rioni.commands.unit_of_work import Context, UnitOfWork
 from rioni.domain.errors import Conflict, Invalid, Malformed, Unavailable
 from rioni.domain.ports.host import ThreadPool
-from rioni.domain.transparency.checkpoint import Checkpoint, Cosignature, Cosignatures, parse_checkpoint
-from rioni.domain.transparency.log_keys import LOG_KEYS, LogKey, LogKeyAdded, LogKeys, SigningKey, check_successor
-from rioni.domain.transparency.signed_note import (
+from rioni.domain.transparency.checkpoint import (
+    Checkpoint,
+    Cosignature,
+    Cosignatures,
     Note,
     Verifier,
+    parse_checkpoint,
     parse_note,
     parse_verifier,
     sign,
     verified,
     verifier_of,
 )
+from rioni.domain.transparency.log_keys import LOG_KEYS, LogKey, LogKeyAdded, LogKeys, SigningKey, check_successor
 
 
 # --- The command that records with which key checkpoints of the log are signed ---

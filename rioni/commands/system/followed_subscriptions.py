@@ -5,8 +5,8 @@ from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 
 from rioni.domain.errors import EventTypeNotFound, SubscriptionNotFound
-from rioni.domain.ports.interprocess import ChangeFlags
-from rioni.domain.ports.registry import Registry
+from rioni.domain.ports.event_log import Registry
+from rioni.domain.ports.host import ChangeFlags
 
 
 class FollowedSubscriptions:

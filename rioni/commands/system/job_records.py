@@ -7,7 +7,7 @@ import msgspec
 from rioni.domain.access.authorization import Subject
 from rioni.domain.errors import Conflict
 from rioni.domain.ports.host import Clock, ThreadPool
-from rioni.domain.system.jobs import Job, JobReport, JobStore, newest_first, shown, superfluous
+from rioni.domain.system.reports import Job, JobReport, JobStore, newest_first, shown, superfluous
 from rioni.domain.timestamps import rfc3339
 
 

@@ -1,6 +1,6 @@
 """Keeps the lag of all subscriptions up to date, at a cost that depends on what changes alone.
 
-Only subscriptions whose event types got events, or whose cursors moved, are looked at; see `ports.interprocess`. Those
+Only subscriptions whose event types got events, or whose cursors moved, are looked at; see `ports.host`. Those
 that lag and stay as they are only age, which costs nothing.
 """
 
@@ -17,10 +17,9 @@ from rioni.commands.system.followed_subscriptions import FollowedSubscriptions
 from rioni.config.logs import FailureLog
 from rioni.domain.errors import EventTypeNotFound, NotFound, Unavailable
 from rioni.domain.ports.coordinator import CommittedOffsets, Coordinator
+from rioni.domain.ports.event_log import Registry
 from rioni.domain.ports.event_store import EventStores
-from rioni.domain.ports.host import Clock
-from rioni.domain.ports.interprocess import ChangeFlags
-from rioni.domain.ports.registry import Registry
+from rioni.domain.ports.host import ChangeFlags, Clock
 from rioni.domain.subscriptions.cursor_arithmetic import OffsetRanges, start_offsets
 from rioni.domain.subscriptions.lag import NEVER, EndTimes, Lag, unconsumed_of
 from rioni.domain.timelines.position import Bounds, EventTypePartition, stored_place

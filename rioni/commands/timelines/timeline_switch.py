@@ -11,12 +11,11 @@ from collections.abc import Callable, MutableMapping
 import structlog
 
 from rioni.commands.bus import CommandBus
-from rioni.commands.context import Context, ErrorCollector
 from rioni.commands.timelines.timelines import INITIATOR_DIED, AbortSwitch, CloseTimeline, StartSwitch
+from rioni.commands.unit_of_work import Context, ErrorCollector
 from rioni.domain.errors import EventTypeNotFound
-from rioni.domain.ports.host import Clock
-from rioni.domain.ports.interprocess import LOG_KEY, Notifier
-from rioni.domain.ports.registry import Registry
+from rioni.domain.ports.event_log import Registry
+from rioni.domain.ports.host import LOG_KEY, Clock, Notifier
 from rioni.domain.timelines.timeline import Switch, Timeline
 
 

@@ -17,9 +17,8 @@ from typing import Any
 
 import msgspec
 
-from rioni.commands.context import Outside
 from rioni.commands.timelines.topics import abandon
-from rioni.commands.unit_of_work import UnitOfWork
+from rioni.commands.unit_of_work import Outside, UnitOfWork
 from rioni.domain.errors import Conflict, FeatureDisabled, Invalid, InvalidFields, NotFound, RioniError, Unavailable
 from rioni.domain.event_types.event_type import EventType, EventTypeChanged, Statistic
 from rioni.domain.system.system_events import DEAD_LETTER_QUEUE

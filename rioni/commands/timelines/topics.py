@@ -7,8 +7,7 @@ from typing import Any
 
 import structlog
 
-from rioni.commands.context import Outside
-from rioni.commands.unit_of_work import UnitOfWork
+from rioni.commands.unit_of_work import Outside, UnitOfWork
 from rioni.config.logs import FailureLog
 from rioni.domain.errors import Conflict, NotFound, RioniError, Unavailable
 from rioni.domain.timelines.timeline import Timeline, Timelines

@@ -4,8 +4,6 @@ from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 
 
-# --- Decides which host names and addresses are loopback, and which addresses are one client ---
-
 NETWORK_BITS = 64
 """The part of an IPv6 address that is one client."""
 

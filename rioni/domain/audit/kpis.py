@@ -20,8 +20,6 @@ from rioni.domain.system.system_events import SystemEvent, derived_eid, pseudony
 from rioni.domain.timestamps import rfc3339
 
 
-# --- Usage measurements, one spool line each, and the KPI events made of them ---
-#
 # Sources: reference system-event-types#kpi-event-types, system-event-types#kpi-definition. A line is written when
 # something happens, so it is small and written fast; names are hashed, and the batches of a stream are summed, when the
 # lines are read.

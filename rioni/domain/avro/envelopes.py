@@ -8,8 +8,18 @@ from typing import Any, NamedTuple, TypeVar
 import fastavro
 import msgspec
 
-from rioni.domain.avro.batches import CONSUMPTION, LATEST, batch_schema, publishing_version
-from rioni.domain.avro.binary import DatumError, check_block_end, read_block, read_bytes, read_long, read_text
+from rioni.domain.avro.binary import (
+    CONSUMPTION,
+    LATEST,
+    DatumError,
+    batch_schema,
+    check_block_end,
+    publishing_version,
+    read_block,
+    read_bytes,
+    read_long,
+    read_text,
+)
 from rioni.domain.errors import Malformed, TooLarge
 from rioni.domain.schemas.patterns import is_uuid
 from rioni.domain.timestamps import EPOCH, parsed

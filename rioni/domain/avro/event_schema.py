@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Any, Protocol
 
-from rioni.domain.avro.batches import MARKER, single_object_header, without_header
+from rioni.domain.avro.binary import MARKER, single_object_header, without_header
 from rioni.domain.avro.nodes import Array, Enum, Map, Node, Primitive, Record, Union, canonical_form
 from rioni.domain.avro.parsing import parse_event_schema
 from rioni.domain.avro.rendering import Renderer

@@ -9,14 +9,8 @@ from msgspec import UNSET
 
 from rioni.domain.access.authorization import check_duplicates
 from rioni.domain.errors import Invalid, InvalidFields
-from rioni.domain.event_types.annotations import (
-    IDEMPOTENT_PUBLISHING,
-    annotation_violations,
-    label_violations,
-    stores_eids_once,
-    switch_violations,
-)
 from rioni.domain.event_types.event_type import (
+    IDEMPOTENT_PUBLISHING,
     EventOwnerSelector,
     EventType,
     EventTypeSpec,
@@ -24,6 +18,10 @@ from rioni.domain.event_types.event_type import (
     Schema,
     Statistic,
     SubmittedSchema,
+    annotation_violations,
+    label_violations,
+    stores_eids_once,
+    switch_violations,
 )
 from rioni.domain.limits import PATH_CHARACTERS_MAX, Limits, authorization_violations, nul_violations, path_violations
 

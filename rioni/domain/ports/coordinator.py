@@ -146,7 +146,7 @@ class Coordinator(Protocol):
         """The committed offsets of several subscriptions, not older than the call; changes since then notify.
 
         Cheap for those that have not changed since the last call. A later change of the cursors of one of them raises
-        its flag; see `ports.interprocess`.
+        its flag; see `ports.host`.
         """
 
     def heartbeats(self, subscription_id: str) -> Mapping[EventTypePartition, int]:

@@ -5,12 +5,8 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
-from rioni.domain.publishing.headers import Headers, headers_bytes
-from rioni.domain.publishing.idempotency import IdempotencyClaim
+from rioni.domain.publishing.headers import Headers, IdempotencyClaim, headers_bytes
 from rioni.domain.timelines.position import Bounds
-
-
-# --- The port to a store of published events: topics, appends, reads, retention ---
 
 
 class Chunk(msgspec.Struct, frozen=True):

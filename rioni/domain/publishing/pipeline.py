@@ -16,8 +16,7 @@ from rioni.domain.errors import Invalid
 from rioni.domain.limits import Limits
 from rioni.domain.publishing.batch import Batch
 from rioni.domain.publishing.enrichment import enrich
-from rioni.domain.publishing.headers import Headers, stored_key
-from rioni.domain.publishing.idempotency import audience_scope
+from rioni.domain.publishing.headers import Headers, audience_scope, stored_key
 from rioni.domain.publishing.owner import Owners, enriched_owners, submitted_owners
 from rioni.domain.publishing.partitioning import assign
 from rioni.domain.publishing.results import Events, ItemResult, StepFailed, sent_eid_of

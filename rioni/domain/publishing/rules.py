@@ -7,11 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from rioni.domain.event_types.annotations import stores_eids_once
-from rioni.domain.event_types.event_type import EventOwnerSelector, EventType
+from rioni.domain.event_types.event_type import EventOwnerSelector, EventType, stores_eids_once
 from rioni.domain.limits import Limits
 from rioni.domain.publishing import partitioning
-from rioni.domain.publishing.idempotency import scope_of
+from rioni.domain.publishing.headers import scope_of
 from rioni.domain.publishing.owner import CheckOwner, OwnerSelector
 from rioni.domain.schemas.effective_schema import EffectiveSchema, effective_schema
 from rioni.domain.schemas.field_path import FieldPath, parse_path

@@ -6,8 +6,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from rioni.domain.ports.event_store import Chunk
-from rioni.domain.streaming.batching import Slice
-from rioni.domain.streaming.visibility import Visibility
+from rioni.domain.streaming.batching import Slice, Visibility
 from rioni.domain.subscriptions.dead_letters import NONE, Failures
 from rioni.domain.timelines.position import EventTypePartition, TimelinePosition
 

@@ -2,9 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from rioni.domain.streaming.batching import Buffer, Ranges, Slice
+from rioni.domain.streaming.batching import Buffer, Ranges, Slice, Visibility
 from rioni.domain.streaming.messages import Run
-from rioni.domain.streaming.visibility import Visibility
 from rioni.domain.timelines.position import EventTypePartition, TimelinePosition
 
 

@@ -10,6 +10,7 @@ runs for each partition, a partition being handed over is not sent any more, and
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from rioni.domain.streaming.batching import Visibility
 from rioni.domain.streaming.messages import (
     Close,
     Commit,
@@ -30,7 +31,6 @@ from rioni.domain.streaming.messages import (
 from rioni.domain.streaming.parameters import StreamParameters
 from rioni.domain.streaming.partition import StreamPartition
 from rioni.domain.streaming.sending import Sender
-from rioni.domain.streaming.visibility import Visibility
 from rioni.domain.subscriptions.dead_letters import PoisonSearch, Policy, tracking
 from rioni.domain.timelines.position import EventTypePartition, TimelinePosition
 

@@ -17,8 +17,6 @@ from rioni.domain.timelines.position import (
 from rioni.domain.timelines.timeline import FIRST_ORDER, Timeline
 
 
-# --- Cursor arithmetic across timelines: availability, distances and shifts of positions ---
-#
 # Sources: reference cursors#offset-forms, cursors#offset-order, cursors#available-positions,
 # cursors#arithmetic-requests. The end of a closed timeline and the beginning of the next one are the same place.
 

@@ -8,8 +8,6 @@ import msgspec
 from rioni.domain.timelines.position import EventTypePartition, TimelinePosition
 
 
-# --- Dead letter policy of a subscription: handling of events that consumers never commit ---
-#
 # Source: reference streams#dead-letter-handling.
 
 SEND_COUNT = "nakadi.zalando.org/subscription-max-event-send-count"

@@ -25,8 +25,6 @@ from rioni.domain.subscriptions.filter_reading import (
 from rioni.domain.subscriptions.filter_tree import Node, tree
 
 
-# --- Filters: a CEL expression about an event, which decides whether a subscription gets it ---
-#
 # The language is https://cel.dev: `event.amount > 100 && metadata.flow_id != ''`. An expression comes from strangers
 # and runs for every event, so its cost must grow with the event's size and no faster. CEL has no loops but its macros;
 # anything that could make them quadratic, in time or in memory, is refused here, by its tokens.

@@ -7,13 +7,13 @@ from typing import NamedTuple
 from jsonschema_rs.canonical.json import to_string
 
 from rioni.domain.errors import Invalid
-from rioni.domain.nearest import nearest, proposal
 from rioni.domain.schemas.effective_schema import EffectiveSchema
 from rioni.domain.schemas.field_path import TooMuchToLookFor
 from rioni.domain.schemas.path_check import ANY_ITEM, PathFound, Segment, Standing, path_in
 from rioni.domain.subscriptions.event_filter import checked_filter, checked_tree
 from rioni.domain.subscriptions.filter_reading import invalid_filter
 from rioni.domain.subscriptions.filter_tree import Call, Constant, Macro, Many, Name, Node, Select
+from rioni.domain.texts import nearest, proposal
 
 
 FINDINGS_MAX = 5

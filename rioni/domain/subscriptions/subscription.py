@@ -10,7 +10,7 @@ from msgspec import UNSET, UnsetType
 
 from rioni.domain.access.authorization import SubscriptionAuthorization, check_duplicates
 from rioni.domain.errors import Invalid, InvalidFields
-from rioni.domain.event_types.annotations import annotation_violations, label_violations
+from rioni.domain.event_types.event_type import annotation_violations, label_violations
 from rioni.domain.events import DomainEvent
 from rioni.domain.limits import (
     EVENT_TYPES_MAX,

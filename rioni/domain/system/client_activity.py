@@ -10,8 +10,6 @@ from rioni.domain.subscriptions.subscription import Subscription
 from rioni.domain.system.system_events import NAMES
 
 
-# --- Client activity on event types and subscriptions, and the port that stores it ---
-
 PUBLISH, READ, STREAM, COMMIT = "publish", "read", "stream", "commit"
 """The first two are done with event types (`read` on the low-level API), the others with subscriptions."""
 END = "end:"

@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from rioni.domain.errors import Malformed
 from rioni.domain.events import DomainEvent
-from rioni.domain.transparency.signed_note import Note, Verifier, parse_note, sign, verified
+from rioni.domain.transparency.checkpoint import Note, Verifier, parse_note, sign, verified
 
 
 # --- Changes of the key that signs checkpoints: the old key signs the new one ---

@@ -8,8 +8,6 @@ from typing import NamedTuple
 from rioni.domain.errors import Invalid, Malformed
 
 
-# --- Merkle tree over the internal log (RFC 9162, section 2): roots, proofs, and their verification ---
-#
 # All hashes are SHA-256, 32 bytes. Leaves count from 0; a subtree at level L has 2^L leaves, and its index says which
 # of the subtrees of that size it is, from the left.
 

@@ -21,8 +21,8 @@ from rioni.domain.schemas.strict_json import members as unique_members
 from rioni.domain.subscriptions.cursor_spec import CursorSpec, violations
 from rioni.domain.subscriptions.dead_letters import DeadLetterFilter
 from rioni.domain.subscriptions.subscription import READ_FROM, SubscriptionSpec
-from rioni.domain.system import jobs
-from rioni.domain.system.jobs import JobReport
+from rioni.domain.system import reports
+from rioni.domain.system.reports import JobReport
 from rioni.domain.system.settings import Admins
 from rioni.domain.system.storages import KAFKA, StorageEntry
 from rioni.domain.timelines.position import Cursor, parse_offset
@@ -295,7 +295,7 @@ def job_report(body: bytes) -> JobReport:
         InvalidFields: a member is missing.
     """
     members = _read(body, body_schemas.JOB)
-    for name, literals in (("kind", (jobs.ARCHIVE,)), ("state", jobs.STATES)):
+    for name, literals in (("kind", (reports.ARCHIVE,)), ("state", reports.STATES)):
         if members.get(name) not in (*literals, None):
             raise Malformed(f"{name} must be one of {[*literals, None]}")
     if missing := [name for name in ("kind", "name", "state") if members.get(name) is None]:

@@ -9,7 +9,7 @@ import falcon
 import msgspec
 import structlog
 
-from rioni.commands.system.denied_requests import DeniedRequests
+from rioni.commands.system.client_activity import DeniedRequests
 from rioni.commands.system.kpis import UsageRecorder
 from rioni.domain.access.authorization import NOBODY, is_anonymous
 from rioni.domain.audit.kpis import RequestServed

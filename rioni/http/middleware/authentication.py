@@ -6,7 +6,7 @@ from typing import Any
 
 import falcon
 
-from rioni.domain.access.authentication import UID_SCOPE, Mode, TokenInfo, TokenPolicy, Tokens
+from rioni.domain.access.authorization import UID_SCOPE, Mode, TokenInfo, TokenPolicy, Tokens
 from rioni.domain.errors import InsufficientToken, Malformed, TokensUnavailable, Unauthenticated
 from rioni.domain.ports.host import CLIENT, Clock
 from rioni.http.caller import ANYBODY, Caller, client_key

@@ -13,7 +13,7 @@ import falcon
 
 from rioni.config.settings import Config
 from rioni.domain.access.addresses import is_loopback
-from rioni.domain.access.authentication import Mode
+from rioni.domain.access.authorization import Mode
 from rioni.domain.errors import CrossSite, ForeignHost
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import falcon
 
 from rioni.domain.errors import Malformed, NotAcceptable, UnsupportedMediaType
-from rioni.domain.publishing.request_headers import span_context
+from rioni.domain.publishing.headers import span_context
 from rioni.http.answer_budget import AnswerBudget, hold_answer
 from rioni.http.answers import compress_answer
 from rioni.http.bodies.reading import BodyBudget, let_go

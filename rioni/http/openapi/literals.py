@@ -6,13 +6,13 @@ from typing import get_args
 from rioni.domain.event_types import rules
 from rioni.domain.streaming.messages import Reason
 from rioni.domain.subscriptions.subscription import READ_FROM
-from rioni.domain.system import jobs
+from rioni.domain.system import reports
 from rioni.domain.system.settings import BLACKLIST_TYPES, FEATURES
 from rioni.http.metrics.sampler import NAMES
 from rioni.http.operations import Outcome
 
 
-_JOB_STATES = (*jobs.STATES, jobs.INTERRUPTED)
+_JOB_STATES = (*reports.STATES, reports.INTERRUPTED)
 LITERALS: Mapping[str, Iterable[str | int]] = {
     "AssignmentState": ("unassigned", "reassigning", "assigned"),
     "AssignmentType": ("auto", "direct"),
@@ -30,7 +30,7 @@ LITERALS: Mapping[str, Iterable[str | int]] = {
     "EndReason": [reason.label for reason in Reason],
     "EventTypeRight": ("READ", "WRITE", "ADMIN"),
     "FeatureName": FEATURES,
-    "JobKind": jobs.KINDS,
+    "JobKind": reports.KINDS,
     "JobState": _JOB_STATES,
     "LivenessStatus": ("ok",),
     "MetricName": NAMES,
@@ -47,7 +47,7 @@ LITERALS: Mapping[str, Iterable[str | int]] = {
     "RebuildState": _JOB_STATES,
     "SchemaType": rules.SCHEMA_TYPES,
     "SeriesOrder": ("name", "largest"),
-    "SubmittedJobKind": (jobs.ARCHIVE,),
-    "SubmittedJobState": jobs.STATES,
+    "SubmittedJobKind": (reports.ARCHIVE,),
+    "SubmittedJobState": reports.STATES,
     "SubscriptionRight": ("READ", "ADMIN", "STREAM", "REDRIVE"),
 }

@@ -9,13 +9,20 @@ import falcon
 import msgspec
 import orjson
 
-from rioni.commands.system.settings import AddBlacklistEntry, RemoveBlacklistEntry, SetAdmins, SwitchFeature
-from rioni.commands.system.storages import CreateStorage, DeleteStorage, SetDefaultStorage
+from rioni.commands.system.storages import (
+    AddBlacklistEntry,
+    CreateStorage,
+    DeleteStorage,
+    RemoveBlacklistEntry,
+    SetAdmins,
+    SetDefaultStorage,
+    SwitchFeature,
+)
 from rioni.config.settings import Config
 from rioni.domain.errors import AdminOnly, Invalid, ReadOnly
+from rioni.domain.system.reports import WorkerReport, current
 from rioni.domain.system.settings import FEATURES, Admins, Settings
 from rioni.domain.system.storages import EMBEDDED, KAFKA, StorageEntry, kept_configuration
-from rioni.domain.system.worker_reports import WorkerReport, current
 from rioni.domain.timestamps import rfc3339
 from rioni.http.bodies import parsing
 from rioni.http.bodies.reading import read_json

@@ -15,7 +15,7 @@ from rioni.domain.audit.audit_events import shown_state
 from rioni.domain.errors import Malformed, NotAcceptable, TooManyStreams
 from rioni.domain.events import client_parts, realm_of
 from rioni.domain.json_patch import json_patch
-from rioni.domain.nearest import proposal
+from rioni.domain.texts import proposal
 from rioni.http.answers import GzipStream, accepts_gzip
 from rioni.http.caller import Caller, caller_of, client_key
 from rioni.http.dependencies import Dependencies, Resource

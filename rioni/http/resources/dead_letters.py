@@ -11,7 +11,7 @@ import orjson
 from rioni.commands.subscriptions.dead_letter_queue import KeptDeadLetter
 from rioni.domain.breaths import Breaths
 from rioni.domain.errors import Malformed
-from rioni.domain.ports.interprocess import LOG_KEY
+from rioni.domain.ports.host import LOG_KEY
 from rioni.domain.subscriptions.dead_letters import LIST_DEFAULT, LIST_MAX, DeadLetterFilter
 from rioni.domain.timelines.position import Cursor
 from rioni.domain.timestamps import rfc3339

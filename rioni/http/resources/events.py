@@ -16,7 +16,7 @@ import orjson
 from rioni.commands.publisher import DeleteEvents, Published, Publisher, PublishEvents
 from rioni.domain.access.authorization import Subject
 from rioni.domain.audit.kpis import BatchPublished
-from rioni.domain.avro.batches import MEDIA_TYPE
+from rioni.domain.avro.binary import MEDIA_TYPE
 from rioni.domain.errors import (
     EventTypeNotFound,
     Invalid,
@@ -25,10 +25,10 @@ from rioni.domain.errors import (
     Malformed,
     NotFound,
 )
-from rioni.domain.publishing import idempotency, request_headers
+from rioni.domain.publishing import headers
 from rioni.domain.publishing.results import ItemResult
+from rioni.domain.streaming.batching import Visibility
 from rioni.domain.streaming.parameters import StreamParameters, low_level_parameters
-from rioni.domain.streaming.visibility import Visibility
 from rioni.domain.subscriptions.cursor_arithmetic import OffsetRanges, newest, readable_place
 from rioni.domain.subscriptions.filter_check import check_filter
 from rioni.domain.system.client_activity import PUBLISH, READ, resource_of
@@ -254,14 +254,14 @@ def _publisher(req: falcon.Request, dependencies: Dependencies) -> Publisher:
 
 def _request(req: falcon.Request, name: str, dependencies: Dependencies) -> dict[str, Any]:
     """Arguments of both commands; headers are validated before the body is read."""
-    tag = req.get_header(request_headers.CONSUMER_TAG)
-    key = req.get_header(idempotency.HEADER)
+    tag = req.get_header(headers.CONSUMER_TAG)
+    key = req.get_header(headers.IDEMPOTENCY_KEY)
     return {
         "event_type": name,
         "flow_id": req.context.flow_id,
         "span_ctx": req.context.span_ctx,
-        "subscription_id": None if tag is None else request_headers.tagged_subscription(tag),
-        "idempotency_key": None if key is None else idempotency.check_key(key),
+        "subscription_id": None if tag is None else headers.tagged_subscription(tag),
+        "idempotency_key": None if key is None else headers.check_key(key),
         "body": _body(req, name, dependencies),
     }
 

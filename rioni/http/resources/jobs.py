@@ -8,7 +8,7 @@ import msgspec
 import orjson
 
 from rioni.domain.errors import Malformed
-from rioni.domain.system.jobs import KINDS
+from rioni.domain.system.reports import KINDS
 from rioni.http.bodies import parsing
 from rioni.http.bodies.reading import read_json
 from rioni.http.caller import subject_of

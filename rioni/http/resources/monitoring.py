@@ -16,8 +16,8 @@ from prometheus_client.samples import Sample
 
 from rioni import __version__
 from rioni.domain.errors import Malformed, NotAcceptable
-from rioni.domain.nearest import proposal
 from rioni.domain.ports.host import Health
+from rioni.domain.texts import proposal
 from rioni.domain.timestamps import rfc3339
 from rioni.http.dependencies import Dependencies, Resource
 from rioni.http.metrics.history_table import EVERY_S, SAMPLES, History, Series

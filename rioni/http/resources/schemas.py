@@ -8,7 +8,7 @@ import msgspec
 import orjson
 
 from rioni.commands.schemas import AddSchema, why_incompatible
-from rioni.domain.avro.batches import BATCH_SCHEMAS, BatchSchema, batch_schema
+from rioni.domain.avro.binary import BATCH_SCHEMAS, BatchSchema, batch_schema
 from rioni.domain.errors import InvalidFields, Malformed, NotFound
 from rioni.domain.event_types.event_type import Schema, SubmittedSchema
 from rioni.http.answers import answer_list

@@ -14,12 +14,12 @@ import msgspec
 import structlog
 
 from rioni.domain.audit.kpis import BatchStreamed
-from rioni.domain.avro.batches import MEDIA_TYPE
+from rioni.domain.avro.binary import MEDIA_TYPE
 from rioni.domain.errors import AccessDenied, Blocked, EventTypeNotFound, SubscriptionNotFound, Unavailable
-from rioni.domain.ports.interprocess import LOG_KEY
+from rioni.domain.ports.host import LOG_KEY
+from rioni.domain.streaming.batching import Visibility
 from rioni.domain.streaming.messages import End, Reason
 from rioni.domain.streaming.parameters import StreamLimits, StreamParameters
-from rioni.domain.streaming.visibility import Visibility
 from rioni.domain.system.client_activity import resource_of
 from rioni.domain.timelines.position import EventTypePartition, TimelinePosition
 from rioni.http.answers import GzipStream, accepts_gzip

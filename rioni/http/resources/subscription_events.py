@@ -14,7 +14,7 @@ from rioni.commands.subscriptions.cursors import CommitCursors, RecordFailureRea
 from rioni.commands.subscriptions.initial_cursors import ResetCursors
 from rioni.domain.access.authorization import Subject
 from rioni.domain.errors import Conflict, Malformed, NotFound, RioniError, Unavailable
-from rioni.domain.ports.interprocess import LOG_KEY, SUBSCRIPTION
+from rioni.domain.ports.host import LOG_KEY, SUBSCRIPTION
 from rioni.domain.streaming.batching import Slice
 from rioni.domain.streaming.messages import Reason
 from rioni.domain.streaming.parameters import check_partitions, subscription_parameters

@@ -6,8 +6,8 @@ import falcon
 import orjson
 
 from rioni.domain.errors import Invalid, NotFound
+from rioni.domain.transparency.checkpoint import NOTE_BYTES_MAX
 from rioni.domain.transparency.merkle_tree import parse_tile
-from rioni.domain.transparency.signed_note import NOTE_BYTES_MAX
 from rioni.http.bodies.parsing import cosigned_note
 from rioni.http.bodies.reading import read_json
 from rioni.http.dependencies import Resource

@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import orjson
 
-from rioni.domain.avro.batches import MEDIA_TYPE
+from rioni.domain.avro.binary import MEDIA_TYPE
 from rioni.domain.avro.envelopes import StoredEvent, write_batch, write_block
 from rioni.domain.ports.event_store import Chunk
 from rioni.domain.streaming.messages import Send

@@ -3,9 +3,9 @@
 import time
 from collections.abc import Collection, Mapping, Sequence
 
+from rioni.domain.streaming.batching import FRAME_S, Sampling
 from rioni.domain.streaming.messages import NewEvents
 from rioni.domain.streaming.parameters import StreamParameters
-from rioni.domain.streaming.visibility import FRAME_S, Sampling
 from rioni.domain.timelines.position import BEFORE_FIRST, EventTypePartition, TimelinePosition
 from rioni.http.streaming.stream_context import StreamClient, StreamPorts
 from rioni.http.streaming.stream_runner import StreamRunner

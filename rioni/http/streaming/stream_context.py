@@ -11,10 +11,9 @@ from weakref import WeakValueDictionary
 from rioni.domain.errors import Unavailable
 from rioni.domain.ports.coordinator import Coordinator
 from rioni.domain.ports.event_store import Chunk, EventStores
-from rioni.domain.ports.host import Clock
-from rioni.domain.ports.interprocess import TOPIC, Notifier
+from rioni.domain.ports.host import TOPIC, Clock, Notifier
+from rioni.domain.streaming.batching import Visibility
 from rioni.domain.streaming.messages import End, Reason
-from rioni.domain.streaming.visibility import Visibility
 from rioni.domain.timelines.position import TimelinePosition
 from rioni.domain.timelines.timeline import Timelines
 from rioni.http.streaming.frames import Frames, FrameWriter

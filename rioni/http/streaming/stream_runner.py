@@ -21,7 +21,7 @@ import structlog
 
 from rioni.config.logs import FailureLog
 from rioni.domain.errors import NotFound, RioniError, Unavailable
-from rioni.domain.ports.interprocess import Waiter
+from rioni.domain.ports.host import Waiter
 from rioni.domain.streaming.messages import (
     Close,
     Commit,

@@ -16,8 +16,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from rioni.domain.access.authorization import Subject
 from rioni.domain.errors import Invalid, TooManyStreams, Unauthenticated
-from rioni.domain.ports.host import Clock
-from rioni.domain.ports.interprocess import ConnectionQuota
+from rioni.domain.ports.host import Clock, ConnectionQuota
 
 
 # Tickets with which a browser opens a stream, since `EventSource` can't send a token (reference streams#tickets).

@@ -9,7 +9,7 @@ import structlog
 from rioni.config.logs import FailureLog
 from rioni.domain.errors import Invalid, RioniError, Unavailable
 from rioni.domain.ports.coordinator import DeliveryFailure, Topology
-from rioni.domain.ports.interprocess import SUBSCRIPTION
+from rioni.domain.ports.host import SUBSCRIPTION
 from rioni.domain.streaming.batching import Slice
 from rioni.domain.streaming.messages import (
     Coordinated,

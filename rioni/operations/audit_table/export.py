@@ -9,8 +9,7 @@ from sqlalchemy import Connection
 
 from rioni.config.settings import Config
 from rioni.domain.errors import Conflict
-from rioni.domain.transparency.checkpoint import parse_checkpoint
-from rioni.domain.transparency.signed_note import Note, parse_note, sign
+from rioni.domain.transparency.checkpoint import Note, parse_checkpoint, parse_note, sign
 from rioni.files.signing_key import load_key
 from rioni.installation.database import check_exists, database_url, opened_for_reading
 from rioni.installation.from_config import key_file

@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as f
 
-from rioni.domain.access.authentication import normalize_realm
+from rioni.domain.access.authorization import normalize_realm
 from rioni.domain.errors import Conflict
 from rioni.domain.events import REALM_MARK
 from rioni.domain.hash_chain import LogHead
@@ -22,10 +22,9 @@ from rioni.projections.bulk.session import spark_session
 from rioni.projections.bulk.source import check_count, damage_named, map_log, read_head, record_batch, tasks
 from rioni.projections.generations.generation import Generation
 from rioni.projections.generations.rebuilds import Progress
-from rioni.projections.log_rows import LogRow
+from rioni.projections.log_rows import AUDIT_LOG, LogRow
 from rioni.projections.queries import audit_log
 from rioni.projections.queries.audit_log import AuditFilter
-from rioni.projections.stream_fold import AUDIT_LOG
 from rioni.sql.engines import open_engine
 
 

@@ -20,8 +20,7 @@ from rioni.domain.audit.audit_events import shown_state
 from rioni.domain.events import client_parts, realm_of
 from rioni.domain.json_patch import json_patch
 from rioni.projections.bulk.source import record_batch
-from rioni.projections.log_rows import LOG_COLUMNS, CorruptLog, LogRow, log_entry
-from rioni.projections.stream_fold import StreamFold
+from rioni.projections.log_rows import LOG_COLUMNS, CorruptLog, LogRow, StreamFold, log_entry
 
 
 ENTRIES = "entries"

@@ -20,8 +20,7 @@ import pyarrow as pa
 from rioni.domain.errors import Conflict
 from rioni.projections.bulk.source import Database, connect, record_batch
 from rioni.projections.custom import Projection, installed
-from rioni.projections.log_rows import CorruptLog, LogRow, log_entry
-from rioni.projections.stream_fold import AUDIT_LOG, Row, StreamFold
+from rioni.projections.log_rows import AUDIT_LOG, CorruptLog, LogRow, Row, StreamFold, log_entry
 
 
 ROWS_PER_RUN = 50_000

@@ -21,7 +21,7 @@ from sqlalchemy.schema import CreateIndex, CreateTable, DropTable
 
 from rioni.domain.errors import Invalid, NotFound
 from rioni.domain.hash_chain import GENESIS, LogHead
-from rioni.domain.nearest import proposal
+from rioni.domain.texts import proposal
 from rioni.projections.custom import installed
 from rioni.projections.custom_tables import GenerationProjector, live_tables
 from rioni.projections.fold import FOLD_VERSION

@@ -32,9 +32,6 @@ from rioni.sql.log_tables import GENERATIONS, HEAD, TRACKING
 from rioni.sql.tracking import SqlTrackingRecorder
 
 
-# --- Puts a generation in the place of the live read models, in one transaction, and back again ---
-
-
 def promote(engine: Engine, name: str, now: str) -> Known:
     """Bring a generation up to date and make it live; the former live one is kept as `previous`. Blocks.
 

@@ -7,13 +7,11 @@ from typing import Any, NamedTuple
 import msgspec
 from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, func, select
 
-from rioni.domain.access.authentication import normalize_realm
+from rioni.domain.access.authorization import normalize_realm
 from rioni.domain.events import REALM_MARK, client_parts, realm_of
 from rioni.projections.tables import AUDIT_LOG
 from rioni.sql.log_tables import LOG
 
-
-# --- Positions of the log for given times, as the audit trail has them ---
 
 # PERF: SQLAlchemy takes 0.2 ms to put a statement together, and 0.06 ms to execute one that it knows.
 _HEAD = select(func.max(AUDIT_LOG.c.position))

@@ -15,8 +15,6 @@ from rioni.projections.queries.past import Moment
 from rioni.projections.tables import EVENT_TYPES
 
 
-# --- Queries over the event types ---
-
 EVENT_TYPE = "event-type"
 
 

@@ -1,18 +1,18 @@
-"""The anchors of the embedded stores and their marks; see `rioni.domain.system.installation`."""
+"""The anchors of the embedded stores and their marks; see `rioni.domain.system.anchors`."""
 
 import sqlite3
 from pathlib import Path
 from typing import NamedTuple
 
 from rioni.domain.hash_chain import LogHead
-from rioni.domain.system.installation import Anchor, Marks
+from rioni.domain.system.anchors import Anchor, Marks
 from rioni.domain.timelines.position import EventTypePartition
 from rioni.storage.embedded.sqlite_file import SQLiteFile
 from rioni.storage.sql.read_only import opened_read_only
 from rioni.storage.sql.store_marks import ends_text, topic_mark
 
 
-# --- Reads and writes the anchor of an SQLite file and its marks; see `rioni.domain.system.installation` ---
+# --- Reads and writes the anchor of an SQLite file and its marks; see `rioni.domain.system.anchors` ---
 
 ANCHOR_SCHEMA = """
 CREATE TABLE anchor (                      -- one row at most: what ties the file to its installation

@@ -12,7 +12,7 @@ import structlog
 
 from rioni.domain.ports.host import Health, ThreadPool, direct
 from rioni.domain.system.client_activity import ActivityKey, LastActivity
-from rioni.domain.system.jobs import Job
+from rioni.domain.system.reports import Job
 from rioni.storage.embedded.data_directory import DataDirectory, set_aside
 from rioni.storage.embedded.expendable_file import ExpendableFile
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from rioni.domain.errors import Unavailable
-from rioni.domain.ports.interprocess import CHANGED, SUBSCRIPTION, TOPIC, ChangeFlags
+from rioni.domain.ports.host import CHANGED, SUBSCRIPTION, TOPIC, ChangeFlags
 from rioni.storage.threads import ThreadSafeSemaphore
 
 

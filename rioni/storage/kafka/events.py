@@ -4,11 +4,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import ParamSpec, TypeVar
 
 from rioni.domain.ports.event_store import Appended, Chunk, StoreMeasurements
-from rioni.domain.ports.host import Clock, Health, StorePools
-from rioni.domain.ports.interprocess import CHANGED, TOPIC, Notifier
-from rioni.domain.publishing.headers import Headers
-from rioni.domain.publishing.idempotency import IdempotencyClaim
-from rioni.domain.system.event_chains import ChainHead
+from rioni.domain.ports.host import CHANGED, TOPIC, Clock, Health, Notifier, StorePools
+from rioni.domain.publishing.headers import Headers, IdempotencyClaim
+from rioni.domain.system.anchors import ChainHead
 from rioni.domain.timelines.position import Bounds
 from rioni.domain.timelines.topics import DigestedBlock
 from rioni.storage.event_stores import CACHE_BYTES_MAX, CacheMemory, ChunkCache

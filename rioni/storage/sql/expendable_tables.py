@@ -21,7 +21,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import insert
 
 from rioni.domain.system.client_activity import ActivityKey, LastActivity
-from rioni.domain.system.jobs import Job
+from rioni.domain.system.reports import Job
 from rioni.storage.sql.engines import reading, writing
 
 

@@ -1,4 +1,4 @@
-"""Reads and writes the marks of the stores in the registry's database; see `rioni.domain.system.installation`."""
+"""Reads and writes the marks of the stores in the registry's database; see `rioni.domain.system.anchors`."""
 
 import json
 from collections.abc import Collection, Iterable, Mapping
@@ -7,7 +7,7 @@ from uuid import uuid4
 from sqlalchemy import Connection, Engine, bindparam, delete, insert, select, update
 
 from rioni.domain.hash_chain import LogHead
-from rioni.domain.system.installation import INSTALLATION, Marks
+from rioni.domain.system.anchors import INSTALLATION, Marks
 from rioni.sql.log_tables import HEAD, LOG, MARKS
 from rioni.storage.sql.engines import reading, writing
 

@@ -7,8 +7,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from rioni.domain.access.authentication import normalize_realm
-from rioni.domain.access.authorization import Attribute
+from rioni.domain.access.authorization import Attribute, normalize_realm
 from rioni.domain.errors import TokensUnavailable
 from rioni.files.plain import read_toml
 from rioni.storage.tokens.token_servers import why_unusable

@@ -15,8 +15,7 @@ from jwt import PyJWK
 from jwt.exceptions import PyJWTError
 
 from rioni.config.logs import FailureLog
-from rioni.domain.access.authentication import TokenInfo, is_realm, is_uid, scopes_of
-from rioni.domain.access.authorization import Attribute
+from rioni.domain.access.authorization import Attribute, TokenInfo, is_realm, is_uid, scopes_of
 from rioni.domain.errors import TokensUnavailable
 from rioni.domain.ports.host import Clock
 from rioni.storage.tokens.issuers import Issuer

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from rioni.config.settings import Config
-from rioni.domain.access.authentication import TokenInfo, TokenPolicy, Tokens
+from rioni.domain.access.authorization import TokenInfo, TokenPolicy, Tokens
 from rioni.domain.errors import TokensUnavailable
 from rioni.domain.ports.host import Clock, ThreadPool
 from rioni.storage.tokens import token_servers

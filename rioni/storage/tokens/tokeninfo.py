@@ -10,7 +10,7 @@ import orjson
 import structlog
 
 from rioni.config.logs import FailureLog
-from rioni.domain.access.authentication import TokenInfo, is_realm, is_uid, scopes_of
+from rioni.domain.access.authorization import TokenInfo, is_realm, is_uid, scopes_of
 from rioni.domain.errors import TokensUnavailable
 from rioni.domain.ports.host import Clock
 from rioni.storage.tokens.token_servers import ByClient, CircuitBreaker, Get, Response

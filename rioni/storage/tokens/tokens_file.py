@@ -14,7 +14,7 @@ import structlog
 from msgspec import Meta
 
 from rioni.config.logs import FailureLog
-from rioni.domain.access.authentication import TokenInfo, is_realm, is_uid
+from rioni.domain.access.authorization import TokenInfo, is_realm, is_uid
 from rioni.domain.errors import Invalid, TokensUnavailable, Unavailable
 from rioni.domain.ports.host import Clock, ThreadPool, direct
 from rioni.files.plain import edited, parse_toml, read_file

@@ -14,8 +14,7 @@ from uuid import uuid4
 
 from rioni.domain.errors import OutcomeUnknown, Unavailable
 from rioni.domain.ports.coordinator import CommittedOffsets, DeliveryFailure, Session, Topology
-from rioni.domain.ports.host import Clock, Health
-from rioni.domain.ports.interprocess import SUBSCRIPTION, Waiter
+from rioni.domain.ports.host import SUBSCRIPTION, Clock, Health, Waiter
 from rioni.domain.streaming.assignment import session_not_found
 from rioni.domain.timelines.position import EventTypePartition
 from rioni.storage.stream_shutdown import wait_for_streams_to_end

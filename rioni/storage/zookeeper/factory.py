@@ -8,7 +8,7 @@ import msgspec
 
 from rioni.domain.errors import Unavailable
 from rioni.domain.ports.coordinator import Coordinator
-from rioni.domain.ports.interprocess import ConnectionQuota, Leadership, Notifier
+from rioni.domain.ports.host import ConnectionQuota, Leadership, Notifier
 from rioni.files.extras import requirement
 from rioni.files.plain import read_toml_of
 from rioni.storage.clock import SystemClock

@@ -5,7 +5,7 @@ from typing import Any
 from kazoo.exceptions import NoNodeError
 
 from rioni.domain.errors import Unavailable
-from rioni.domain.system.installation import DataMismatch
+from rioni.domain.system.anchors import DataMismatch
 from rioni.storage.zookeeper.driver import REFUSALS
 from rioni.storage.zookeeper.paths import INSTALLATION
 from rioni.storage.zookeeper.session import ZooKeeperSession

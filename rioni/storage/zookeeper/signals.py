@@ -6,7 +6,7 @@ database listener; the processes of one machine use the local signals as well.
 
 from collections.abc import Collection, Iterable
 
-from rioni.domain.ports.interprocess import CHANGED, SUBSCRIPTION, Waiter
+from rioni.domain.ports.host import CHANGED, SUBSCRIPTION, Waiter
 from rioni.storage.embedded.signals import EmbeddedSignals, EmbeddedWatch
 from rioni.storage.threads import run_on_hub
 from rioni.storage.zookeeper.session import ZooKeeperSession

@@ -6,7 +6,7 @@ from rioni.cli.broker.witnessing import ForkedLog, State, witness
 from rioni.client import Client
 from rioni.config.settings import Config
 from rioni.domain.errors import Malformed, Unavailable
-from rioni.domain.transparency.signed_note import COSIGNATURE, parse_note, verified, verifier_of
+from rioni.domain.transparency.checkpoint import COSIGNATURE, parse_note, verified, verifier_of
 from rioni.files.locks import try_lock
 from rioni.operations.checkpoints import rotate_key
 from tests.support.server import running_server

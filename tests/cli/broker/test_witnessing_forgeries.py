@@ -11,8 +11,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from rioni.cli.broker.witnessing import ForkedLog, witness
 from rioni.client import ClientError
 from rioni.domain.errors import Malformed
+from rioni.domain.transparency.checkpoint import Note, parse_note, sign, verifier_of
 from rioni.domain.transparency.log_keys import sign_successor
-from rioni.domain.transparency.signed_note import Note, parse_note, sign, verifier_of
 from tests.support import rfc9162
 from tests.support.forgeries import ZERO, forged_proofs
 from tests.support.shown_log import ShownLog, encoded

@@ -6,7 +6,7 @@ import pytest
 
 from rioni.commands.event_types import CreateEventType, DeleteEventType
 from rioni.commands.schemas import AddSchema
-from rioni.commands.system.settings import AddBlacklistEntry, RemoveBlacklistEntry, SwitchFeature
+from rioni.commands.system.storages import AddBlacklistEntry, RemoveBlacklistEntry, SwitchFeature
 from rioni.domain.event_types.event_type import SubmittedSchema
 from tests.support.broker import running_broker
 from tests.support.builders import SCHEMA, event_type_spec

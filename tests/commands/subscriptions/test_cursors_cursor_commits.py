@@ -6,7 +6,7 @@ import pytest
 from rioni.commands.event_types import CreateEventType
 from rioni.commands.subscriptions.cursors import CommitCursors
 from rioni.commands.subscriptions.subscriptions import CreateSubscription
-from rioni.commands.system.settings import AddBlacklistEntry, RemoveBlacklistEntry
+from rioni.commands.system.storages import AddBlacklistEntry, RemoveBlacklistEntry
 from rioni.commands.timelines.timelines import CleanUpTimeline, StartSwitch
 from rioni.domain.access.authorization import BROKER, Attribute, Subject, SubscriptionAuthorization
 from rioni.domain.errors import AccessDenied, Blocked, Invalid, InvalidCursor, SubscriptionNotFound, UnavailableCursor

@@ -7,7 +7,7 @@ import pytest
 from rioni.commands.event_types import ChangeEventType
 from rioni.commands.subscriptions.dead_letters import FORCED_MAX, RedriveDeadLetters
 from rioni.commands.subscriptions.subscriptions import ChangeSubscription
-from rioni.commands.system.settings import AddBlacklistEntry, SwitchFeature
+from rioni.commands.system.storages import AddBlacklistEntry, SwitchFeature
 from rioni.domain.access.authorization import Attribute, EventTypeAuthorization, Subject, SubscriptionAuthorization
 from rioni.domain.errors import AccessDenied, Blocked, ReadOnly
 from rioni.domain.publishing.headers import Headers

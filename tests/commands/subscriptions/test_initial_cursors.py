@@ -3,7 +3,7 @@ import pytest
 from rioni.commands.event_types import CreateEventType
 from rioni.commands.subscriptions.initial_cursors import CursorInitializer, ResetCursors
 from rioni.commands.subscriptions.subscriptions import CreateSubscription
-from rioni.commands.system.settings import AddBlacklistEntry, RemoveBlacklistEntry
+from rioni.commands.system.storages import AddBlacklistEntry, RemoveBlacklistEntry
 from rioni.commands.timelines.timelines import StartSwitch
 from rioni.domain.access.authorization import Attribute, Subject, SubscriptionAuthorization
 from rioni.domain.errors import AccessDenied, Blocked, Invalid, InvalidCursor, Unavailable

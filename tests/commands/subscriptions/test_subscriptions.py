@@ -2,7 +2,7 @@ import pytest
 
 from rioni.commands.event_types import CreateEventType
 from rioni.commands.subscriptions.subscriptions import ChangeSubscription, CreateSubscription, DeleteSubscription
-from rioni.commands.system.settings import SwitchFeature
+from rioni.commands.system.storages import SwitchFeature
 from rioni.domain.access.authorization import Attribute, Subject, SubscriptionAuthorization
 from rioni.domain.errors import (
     AccessDenied,

@@ -8,7 +8,7 @@ from rioni.commands.system.job_records import JobRecords
 from rioni.domain.access.authorization import Subject
 from rioni.domain.errors import Conflict
 from rioni.domain.ports.host import direct
-from rioni.domain.system.jobs import (
+from rioni.domain.system.reports import (
     ARCHIVE,
     BACKUP,
     DONE,

@@ -8,8 +8,8 @@ from rioni.commands.event_types import ChangeEventType, CreateEventType, DeleteE
 from rioni.commands.schemas import AddSchema
 from rioni.commands.subscriptions.subscriptions import ChangeSubscription, CreateSubscription, DeleteSubscription
 from rioni.commands.system.kpis import UsageRecorder
-from rioni.commands.system.log_consumers import LogConsumer
-from rioni.commands.system.settings import SwitchFeature
+from rioni.commands.system.storages import SwitchFeature
+from rioni.commands.system.system_events import LogConsumer
 from rioni.domain.access.authorization import EVERYBODY, EventTypeAuthorization
 from rioni.domain.audit.kpis import (
     ACCESS_LOG,

@@ -7,8 +7,7 @@ import structlog
 
 from rioni.commands.event_types import ChangeEventType, CreateEventType, DeleteEventType
 from rioni.commands.publisher import PublishEvents
-from rioni.commands.system.settings import SwitchFeature
-from rioni.commands.system.storages import CreateStorage, DeleteStorage
+from rioni.commands.system.storages import CreateStorage, DeleteStorage, SwitchFeature
 from rioni.commands.timelines.timeline_switch import RETRY_S, TimelineSwitcher
 from rioni.commands.timelines.timelines import AbortSwitch, CloseTimeline, StartSwitch
 from rioni.domain.access.authorization import BROKER, Subject

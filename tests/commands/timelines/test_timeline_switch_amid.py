@@ -7,8 +7,7 @@ from functools import partial
 import pytest
 
 from rioni.commands.event_types import ChangeEventType, CreateEventType, DeleteEventType
-from rioni.commands.system.settings import SwitchFeature
-from rioni.commands.system.storages import CreateStorage, DeleteStorage
+from rioni.commands.system.storages import CreateStorage, DeleteStorage, SwitchFeature
 from rioni.commands.timelines.timelines import Repartition, StartSwitch
 from rioni.domain.errors import Conflict, EventTypeNotFound, InUse, NotFound, RioniError, Unavailable
 from rioni.domain.system.storages import StorageEntry

@@ -7,8 +7,7 @@ from rioni.commands.event_types import CreateEventType
 from rioni.commands.publisher import PublishEvents
 from rioni.commands.subscriptions.initial_cursors import CursorInitializer
 from rioni.commands.subscriptions.subscriptions import CreateSubscription
-from rioni.commands.system.settings import SwitchFeature
-from rioni.commands.system.storages import CreateStorage
+from rioni.commands.system.storages import CreateStorage, SwitchFeature
 from rioni.commands.timelines.timelines import Repartition, StartSwitch
 from rioni.domain.access.authorization import BROKER, Subject
 from rioni.domain.errors import AccessDenied, FeatureDisabled, Invalid, Unavailable

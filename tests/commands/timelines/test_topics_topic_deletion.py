@@ -6,8 +6,7 @@ import pytest
 
 from rioni.commands.event_types import CreateEventType, DeleteEventType
 from rioni.commands.maintenance import RECORDED_AT_ONCE, REFUSALS_MAX
-from rioni.commands.system.settings import SwitchFeature
-from rioni.commands.system.storages import CreateStorage, DeleteStorage
+from rioni.commands.system.storages import CreateStorage, DeleteStorage, SwitchFeature
 from rioni.commands.timelines.timelines import AbortSwitch, CleanUpTimeline, Repartition, StartSwitch
 from rioni.domain.errors import Unavailable
 from rioni.domain.system.storages import StorageEntry

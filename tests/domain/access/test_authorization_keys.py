@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import rioni
-from rioni.domain.access.authentication import is_realm, is_uid
-from rioni.domain.access.authorization import Subject, name_and_realm
+from rioni.domain.access.authorization import Subject, is_realm, is_uid, name_and_realm
 
 
 PACKAGE = Path(rioni.__file__).parent

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rioni.domain.avro.batches import CONSUMPTION, PUBLISHING, batch_schema
+from rioni.domain.avro.binary import CONSUMPTION, PUBLISHING, batch_schema
 from rioni.domain.avro.envelopes import TEXTS_MAX, read_publishing_batch
 from rioni.domain.errors import Malformed, TooLarge
 from tests.support.avro import EID, batch, datum, envelope

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rioni.domain.avro.batches import CONSUMPTION, batch_schema
+from rioni.domain.avro.binary import CONSUMPTION, batch_schema
 from rioni.domain.avro.envelopes import NO_EID, StoredEvent, write_batch, write_block
 from tests.support.avro import EID
 

@@ -3,7 +3,7 @@ import json
 import fastavro
 import pytest
 
-from rioni.domain.avro.batches import BATCH_SCHEMAS, single_object_header
+from rioni.domain.avro.binary import BATCH_SCHEMAS, single_object_header
 from rioni.domain.avro.nodes import canonical_form, definition
 from rioni.domain.avro.parsing import BRANCHES_MAX, DEPTH_MAX, SCHEMA_BYTES_MAX, parse_event_schema
 from rioni.domain.errors import Invalid

@@ -16,7 +16,7 @@ from rioni.domain.avro.binary import DatumError
 from rioni.domain.avro.envelopes import read_publishing_batch
 from rioni.domain.avro.parsing import parse_event_schema
 from rioni.domain.avro.rendering import Renderer
-from rioni.domain.avro.batches import PUBLISHING, batch_schema
+from rioni.domain.avro.binary import PUBLISHING, batch_schema
 from rioni.domain.errors import Invalid, RioniError
 
 def record(*fields, name="R"):

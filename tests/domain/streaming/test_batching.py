@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from rioni.domain.ports.event_store import Chunk
 from rioni.domain.publishing.headers import Headers, headers_bytes
-from rioni.domain.streaming.batching import Buffer, Ranges
-from rioni.domain.streaming.visibility import Visibility
+from rioni.domain.streaming.batching import Buffer, Ranges, Visibility
 from rioni.domain.timelines.position import TimelinePosition
 
 

@@ -2,9 +2,9 @@ from array import array
 
 from rioni.domain.ports.event_store import Chunk
 from rioni.domain.publishing.headers import NO_HEADERS, Headers
+from rioni.domain.streaming.batching import Visibility
 from rioni.domain.streaming.messages import Fetch, Run
 from rioni.domain.streaming.partition import StreamPartition
-from rioni.domain.streaming.visibility import Visibility
 from rioni.domain.timelines.position import EventTypePartition, TimelinePosition
 
 

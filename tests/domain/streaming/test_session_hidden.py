@@ -4,9 +4,9 @@ import pytest
 
 from rioni.domain.access.authorization import Attribute, Subject
 from rioni.domain.publishing.headers import Headers
+from rioni.domain.streaming.batching import Visibility
 from rioni.domain.streaming.messages import Reason, VisibilityChanged
 from rioni.domain.streaming.session import AUTOCOMMIT_EVERY_S
-from rioni.domain.streaming.visibility import Visibility
 from tests.domain.streaming.driver import A, B, low_level, subscription
 from tests.support.tables import rows
 

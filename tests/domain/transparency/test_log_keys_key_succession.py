@@ -4,9 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rioni.domain.errors import Malformed
-from rioni.domain.transparency.checkpoint import parse_checkpoint
+from rioni.domain.transparency.checkpoint import parse_checkpoint, sign, verifier_of
 from rioni.domain.transparency.log_keys import LogKey, check_successor, sign_successor, statement, successors
-from rioni.domain.transparency.signed_note import sign, verifier_of
 
 
 PRIVATE = [Ed25519PrivateKey.from_private_bytes(bytes([number]) * 32) for number in range(6)]

@@ -2,8 +2,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from rioni.domain.access.authentication import Mode, TokenInfo, TokenPolicy
-from rioni.domain.access.authorization import UNAUTHENTICATED, Attribute
+from rioni.domain.access.authorization import UNAUTHENTICATED, Attribute, Mode, TokenInfo, TokenPolicy
 from rioni.domain.errors import InsufficientRealm, InsufficientScope, TokensUnavailable, Unauthenticated
 from rioni.http.middleware.authentication import RECHECK_S, TOKEN_CHARACTERS_MAX, Authentication
 from tests.support.clock import ManualClock

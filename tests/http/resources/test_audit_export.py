@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from rioni.commands.system.settings import SwitchFeature
+from rioni.commands.system.storages import SwitchFeature
 from rioni.domain.access.authorization import NOBODY, UNAUTHENTICATED
 from rioni.domain.ports.host import direct
 from rioni.http.caller import Caller

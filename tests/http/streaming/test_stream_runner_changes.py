@@ -7,8 +7,8 @@ from uuid import uuid4
 from rioni.domain.access.authorization import Attribute, Subject
 from rioni.domain.ports.coordinator import Topology
 from rioni.domain.publishing.headers import Headers
+from rioni.domain.streaming.batching import Visibility
 from rioni.domain.streaming.parameters import StreamParameters
-from rioni.domain.streaming.visibility import Visibility
 from rioni.domain.timelines.position import EventTypePartition, TimelinePosition, format_offset
 from rioni.domain.timelines.timeline import Timelines
 from rioni.http.streaming.low_level_stream import LowLevelStream

@@ -5,9 +5,9 @@ Source: reference low-level-streams#left-out-events.
 
 import json
 
+from rioni.domain.streaming.batching import Visibility
 from rioni.domain.streaming.messages import Send
 from rioni.domain.streaming.parameters import StreamParameters
-from rioni.domain.streaming.visibility import Visibility
 from rioni.domain.timelines.position import TimelinePosition
 from rioni.http.streaming.low_level_stream import LowLevelStream
 from rioni.http.streaming.server_sent_events import ServerSentEvents

@@ -4,7 +4,7 @@ from functools import partial
 import pytest
 
 from rioni.commands.event_types import CreateEventType, DeleteEventType
-from rioni.commands.system.settings import SwitchFeature
+from rioni.commands.system.storages import SwitchFeature
 from rioni.projections.queries import audit_log
 from rioni.projections.queries.audit_log import AuditFilter, entries
 from rioni.storage.sql.engines import reading

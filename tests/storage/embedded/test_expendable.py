@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 
 from rioni.domain.errors import RioniError, Unavailable
 from rioni.domain.system.client_activity import ActivityKey, LastActivity
-from rioni.domain.system.jobs import Job
+from rioni.domain.system.reports import Job
 from rioni.storage.embedded.expendable import (
     ActivityDatabase,
     EmbeddedActivity,

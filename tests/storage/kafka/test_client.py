@@ -27,7 +27,7 @@ from rioni.cli.cluster import jars
 from rioni.cli.cluster.servers import HOST, free_ports, kafka, new_cluster_id
 from rioni.domain.errors import NotFound, PartiallyStored, Unavailable
 from rioni.domain.ports.event_store import EventStore
-from rioni.domain.publishing.idempotency import IdempotencyClaim
+from rioni.domain.publishing.headers import IdempotencyClaim
 from rioni.domain.system.storages import StorageEntry
 from rioni.storage.clock import SystemClock
 from rioni.storage.embedded.signals import EmbeddedSignals

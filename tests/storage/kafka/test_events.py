@@ -12,8 +12,7 @@ from rioni.cli.cluster.servers import free_ports
 from rioni.domain.access.authorization import Attribute
 from rioni.domain.errors import NotFound, PartiallyStored, TooLarge, Unavailable
 from rioni.domain.ports.host import StorePools
-from rioni.domain.publishing.headers import COMPACTED, Headers
-from rioni.domain.publishing.idempotency import IdempotencyClaim
+from rioni.domain.publishing.headers import COMPACTED, Headers, IdempotencyClaim
 from rioni.domain.timelines.position import Bounds
 from rioni.storage.clock import SystemClock
 from rioni.storage.event_stores import CacheMemory

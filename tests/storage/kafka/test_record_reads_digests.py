@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient
 from rioni.domain.access.authorization import Attribute
 from rioni.domain.errors import Unavailable
 from rioni.domain.publishing.headers import Headers
-from rioni.domain.system.event_chains import ChainHead
+from rioni.domain.system.anchors import ChainHead
 from rioni.domain.timelines.position import POSITION_MAX
 from tests.contracts.event_store import TOPIC, events
 from tests.support.waiting import WAIT_S

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from rioni.commands.event_types import CreateEventType
 from rioni.config.settings import Config
-from rioni.domain.publishing.idempotency import IdempotencyClaim
+from rioni.domain.publishing.headers import IdempotencyClaim
 from rioni.domain.system.settings import FEATURES
 from rioni.domain.timelines.position import format_offset
 from rioni.installation.infrastructure import build_infrastructure

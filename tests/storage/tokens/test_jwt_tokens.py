@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 
-from rioni.domain.access.authentication import TokenPolicy
+from rioni.domain.access.authorization import TokenPolicy
 from rioni.domain.errors import TokensUnavailable
 from rioni.domain.ports.host import CLIENT
 from rioni.storage.tokens.issuers import Issuer, read_issuers

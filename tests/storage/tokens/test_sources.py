@@ -1,5 +1,5 @@
 from rioni.config.settings import Config
-from rioni.domain.access.authentication import TokenPolicy
+from rioni.domain.access.authorization import TokenPolicy
 from rioni.domain.ports.host import direct
 from rioni.storage.tokens.sources import sources_of_tokens
 from rioni.storage.tokens.token_servers import Response

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from rioni.domain.access.authentication import TokenInfo
+from rioni.domain.access.authorization import TokenInfo
 from rioni.domain.errors import TokensUnavailable
 from rioni.domain.ports.host import CLIENT
 from rioni.storage.tokens.sources import ACCEPTED_S, QUESTIONS_MAX, QUESTIONS_OF_CLIENT_MAX, CachedTokens

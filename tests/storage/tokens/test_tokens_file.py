@@ -1,6 +1,6 @@
 import pytest
 
-from rioni.domain.access.authentication import TokenInfo
+from rioni.domain.access.authorization import TokenInfo
 from rioni.domain.errors import TokensUnavailable
 from rioni.storage.tokens.sources import CombinedTokens
 from rioni.storage.tokens.tokens_file import LOOK_EVERY_S, TokensFile

@@ -1,7 +1,7 @@
 """OpenAPI operations of publishing and of streams, with the streams' parameters."""
 
-from rioni.domain.avro.batches import MEDIA_TYPE as AVRO
-from rioni.domain.publishing import idempotency, request_headers
+from rioni.domain.avro.binary import MEDIA_TYPE as AVRO
+from rioni.domain.publishing import headers
 from rioni.http.openapi.builders import (
     BINARY,
     INTEGER,
@@ -83,13 +83,13 @@ _ANSWERS = {
 }
 _HEADERS = [
     header(
-        idempotency.HEADER,
+        headers.IDEMPOTENCY_KEY,
         "Names the batch, best with a UUID: when the same batch is sent again it is not stored again.",
-        STRING | {"minLength": 1, "maxLength": idempotency.KEY_CHARACTERS_MAX},
+        STRING | {"minLength": 1, "maxLength": headers.KEY_CHARACTERS_MAX},
         "6fcf3a0c-1f55-4b21-8f3c-6a1c0a1c7f0e",
     ),
     header(
-        request_headers.CONSUMER_TAG,
+        headers.CONSUMER_TAG,
         "Names the one subscription that gets the events.",
         example="consumer_subscription_id=038fc871-1d2c-4e2e-aa29-1579e8f2e71f",
     ),

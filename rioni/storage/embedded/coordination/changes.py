@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from rioni.domain.ports.coordinator import Session
-from rioni.domain.ports.interprocess import CHANGED, SUBSCRIPTION
+from rioni.domain.ports.host import CHANGED, SUBSCRIPTION
 from rioni.domain.streaming.assignment import Cursors, StreamSlots, check_commit, compare
 from rioni.domain.timelines.position import EventTypePartition
 from rioni.storage.embedded.coordination import database as tables

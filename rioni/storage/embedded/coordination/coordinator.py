@@ -8,9 +8,8 @@ from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeVar
 
 from rioni.domain.errors import Conflict, RioniError, Unavailable
 from rioni.domain.ports.coordinator import CommittedOffsets, DeliveryFailure, Session, Topology
-from rioni.domain.ports.host import Clock, Health, ThreadPool, direct
-from rioni.domain.ports.interprocess import SUBSCRIPTION, Notifier
-from rioni.domain.system.installation import Anchor, Marks
+from rioni.domain.ports.host import SUBSCRIPTION, Clock, Health, Notifier, ThreadPool, direct
+from rioni.domain.system.anchors import Anchor, Marks
 from rioni.domain.timelines.position import EventTypePartition
 from rioni.storage.embedded.anchors import CoordinationAnchors
 from rioni.storage.embedded.coordination import database as tables

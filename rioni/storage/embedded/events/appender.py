@@ -18,7 +18,7 @@ from rioni.domain.errors import (
 )
 from rioni.domain.ports.event_store import Appended, Chunk
 from rioni.domain.ports.host import Clock, ThreadPool, direct
-from rioni.domain.publishing.idempotency import IdempotencyClaim
+from rioni.domain.publishing.headers import IdempotencyClaim
 from rioni.storage.clock import not_before
 from rioni.storage.embedded.events import idempotency_keys
 from rioni.storage.embedded.events.chunks import (

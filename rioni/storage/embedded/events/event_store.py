@@ -10,12 +10,9 @@ from pathlib import Path
 
 from rioni.domain.errors import NotFound
 from rioni.domain.ports.event_store import Appended, Chunk
-from rioni.domain.ports.host import Clock, Health, StorePools
-from rioni.domain.ports.interprocess import CHANGED, TOPIC, Notifier
-from rioni.domain.publishing.headers import Headers
-from rioni.domain.publishing.idempotency import IdempotencyClaim
-from rioni.domain.system.event_chains import ChainHead
-from rioni.domain.system.installation import Anchor, Marks
+from rioni.domain.ports.host import CHANGED, TOPIC, Clock, Health, Notifier, StorePools
+from rioni.domain.publishing.headers import Headers, IdempotencyClaim
+from rioni.domain.system.anchors import Anchor, ChainHead, Marks
 from rioni.domain.timelines.position import Bounds
 from rioni.storage.embedded.anchors import EventAnchors
 from rioni.storage.embedded.events import event_ids as known_ids

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from rioni.domain.errors import NotFound, Unavailable
-from rioni.domain.system.event_chains import ChainHead
+from rioni.domain.system.anchors import ChainHead
 from rioni.storage.embedded.data_directory import DataDirectoryError
 from rioni.storage.embedded.events.chunks import (
     CHAINED_COLUMNS,

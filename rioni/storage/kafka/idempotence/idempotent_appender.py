@@ -36,8 +36,7 @@ from rioni.domain.errors import (
 )
 from rioni.domain.ports.event_store import Appended, StoreMeasurements
 from rioni.domain.ports.host import Clock, StorePools
-from rioni.domain.publishing.headers import Headers
-from rioni.domain.publishing.idempotency import IdempotencyClaim
+from rioni.domain.publishing.headers import Headers, IdempotencyClaim
 from rioni.storage.group_commit import GroupCommit
 from rioni.storage.kafka.appender import LOOK_EVERY_S, PATIENCE_S, Publish, Written, measure
 from rioni.storage.kafka.client import Connection, TopicPartitionRef

@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient, ClusterMetadata
 
 from rioni.domain.errors import Unavailable
 from rioni.domain.ports.host import Health
-from rioni.domain.system.event_chains import ChainHead
+from rioni.domain.system.anchors import ChainHead
 from rioni.storage.kafka.client import SILENCE, Connection, to_unavailable, translate_errors
 from rioni.storage.kafka.topics.admin import Admin
 

@@ -5,7 +5,7 @@ from contextlib import closing
 import pytest
 
 from rioni.domain.ports.host import StorePools
-from rioni.domain.publishing.idempotency import IdempotencyClaim
+from rioni.domain.publishing.headers import IdempotencyClaim
 from rioni.storage.embedded.data_directory import DataDirectory
 from rioni.storage.embedded.events import idempotency_keys
 from rioni.storage.embedded.events.event_store import EmbeddedEventStore

@@ -5,8 +5,7 @@ import re
 import pytest
 
 from rioni.domain.ports.host import StorePools
-from rioni.domain.publishing.headers import Headers
-from rioni.domain.publishing.idempotency import IdempotencyClaim
+from rioni.domain.publishing.headers import Headers, IdempotencyClaim
 from rioni.storage.embedded.events import idempotency_keys, retention
 from rioni.storage.embedded.events.event_store import EmbeddedEventStore
 from rioni.storage.embedded.signals import EmbeddedSignals

@@ -5,7 +5,7 @@ import contextlib
 import pytest
 
 from rioni.domain.errors import Conflict
-from rioni.domain.publishing.idempotency import IdempotencyClaim
+from rioni.domain.publishing.headers import IdempotencyClaim
 from rioni.storage.embedded.events.database import EventsDatabase
 from rioni.storage.embedded.events.event_store import EmbeddedEventStore
 from rioni.storage.embedded.signals import EmbeddedSignals

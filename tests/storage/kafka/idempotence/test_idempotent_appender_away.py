@@ -9,7 +9,7 @@ import pytest
 from rioni.cli.cluster.cluster import LocalCluster
 from rioni.cli.cluster.servers import Server
 from rioni.domain.errors import Overloaded, PartiallyStored, Unavailable
-from rioni.domain.publishing.idempotency import IdempotencyClaim
+from rioni.domain.publishing.headers import IdempotencyClaim
 from rioni.storage.kafka.client import Connection
 from rioni.storage.kafka.events import KafkaEventStore
 from rioni.storage.kafka.idempotence import idempotent_appender

@@ -12,7 +12,7 @@ import pytest
 
 from rioni.cli.cluster.cluster import LocalCluster
 from rioni.domain.errors import PartiallyStored, TopicClosed, Unavailable
-from rioni.domain.publishing.idempotency import IdempotencyClaim
+from rioni.domain.publishing.headers import IdempotencyClaim
 from rioni.storage.clock import SystemClock
 from rioni.storage.kafka.client import Connection
 from rioni.storage.kafka.events import KafkaEventStore

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rioni.domain.errors import Malformed
-from rioni.domain.publishing.idempotency import check_key, claim, scope_of
+from rioni.domain.publishing.headers import check_key, claim_of, scope_of
 from tests.support.builders import LATER, event_type
 
 
@@ -37,6 +37,6 @@ PARTS = st.fixed_dictionaries({"client": TEXT, "key": TEXT, "kind": TEXT, "body"
 @given(st.lists(PARTS, min_size=2, max_size=6))
 def test_only_the_same_request_makes_the_same_claim(requests):
     for one, other in itertools.combinations(requests, 2):
-        first, second = claim("s", **one), claim("s", **other)
+        first, second = claim_of("s", **one), claim_of("s", **other)
         assert (first.id == second.id) == ((one["client"], one["key"]) == (other["client"], other["key"]))
         assert (first.digest == second.digest) == ((one["kind"], one["body"]) == (other["kind"], other["body"]))

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from rioni.domain.access.authorization import EVERYBODY, UNAUTHENTICATED, Attribute, Subject
 from rioni.domain.publishing.headers import NO_HEADERS, Headers
-from rioni.domain.streaming.visibility import Visibility
+from rioni.domain.streaming.batching import Visibility
 from rioni.domain.subscriptions.event_filter import EventFilter
 from tests.support.memory import chunk
 from tests.support.tables import rows

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rioni.domain.publishing.request_headers import CONTEXT_BYTES_MAX, span_context
+from rioni.domain.publishing.headers import CONTEXT_BYTES_MAX, span_context
 
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"

@@ -4,10 +4,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from rioni.commands.event_types import ChangeEventType, CreateEventType, DeleteEventType
+from rioni.commands.system import anchoring
+from rioni.commands.system.anchoring import LOOK_EVERY_S, TopicDigests
 from rioni.commands.system.storages import CreateStorage
-from rioni.commands.timelines import topic_digests
 from rioni.commands.timelines.timelines import StartSwitch
-from rioni.commands.timelines.topic_digests import LOOK_EVERY_S, TopicDigests
 from rioni.domain.errors import Unavailable
 from rioni.domain.system.storages import StorageEntry
 from rioni.domain.timelines.timeline import TimelineDigested
@@ -113,8 +113,8 @@ def recorded(broker):
 
 @pytest.fixture
 def small(monkeypatch):
-    monkeypatch.setattr(topic_digests, "BLOCK_POSITIONS", 2)
-    monkeypatch.setattr(topic_digests, "BLOCKS_MAX", 2)
+    monkeypatch.setattr(anchoring, "BLOCK_POSITIONS", 2)
+    monkeypatch.setattr(anchoring, "BLOCKS_MAX", 2)
 
 
 def later(broker, job):

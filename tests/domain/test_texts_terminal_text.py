@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rioni.domain.terminal_text import ascii_json, visible, visible_json, visible_line
+from rioni.domain.texts import ascii_json, visible, visible_json, visible_line
 
 
 CATEGORIES = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")

@@ -1,15 +1,18 @@
-"""Reports of commands that run outside the broker, archives and backups, and the port that stores them.
+"""Reports of processes: of jobs outside the broker, such as archives and backups, and of its workers."""
 
-It is no part of the internal log: it changes every few seconds, and may be lost.
-"""
-
-from collections.abc import Collection, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from typing import Protocol
 
 import msgspec
 
 from rioni.domain.timestamps import parsed_ms
 
+
+# --- Reports of commands that run outside the broker, archives and backups, and the port that stores them ---
+#
+# It is no part of the internal log: it changes every few seconds, and may be lost.
 
 ARCHIVE, BACKUP = "archive", "backup"
 KINDS = (ARCHIVE, BACKUP)
@@ -97,3 +100,56 @@ def superfluous(jobs: Collection[Job]) -> list[str]:
         for key in (of_kind, of_client):
             kept[key] = kept.get(key, 0) + 1
     return found
+
+
+# The report of a worker about itself to the others, so that each can show all of them (reference operations#nodes).
+
+EVERY_S = 10
+EXPIRED_S = 30
+"""A worker without a report for this long is not shown: it hangs, or can't reach the others."""
+
+
+class WorkerReport(msgspec.Struct, frozen=True):
+    """The state of a worker process at a time."""
+
+    node: str
+    """The id of the run of the node that it belongs to."""
+    host: str
+    port: int
+    version: str
+    workers: int
+    """How many workers the node is to have."""
+    number: int
+    """Among the workers of the node."""
+    pid: int
+    started_ms: int
+    reported_ms: int
+    log_position: int
+    """The last entry of the internal log that it knows."""
+    connections: int
+    streams: int
+    requests_per_s: float
+
+
+def encoded(report: WorkerReport) -> bytes:
+    """Encode a report for the other workers."""
+    return msgspec.json.encode(report)
+
+
+def current(told: Mapping[str, bytes], now_ms: int) -> Sequence[Sequence[WorkerReport]]:
+    """The workers of each node by number, the nodes by host name and port.
+
+    Args:
+        told: the last report of each living worker. Reports of other versions of the broker that this one does not
+            understand are left out.
+        now_ms: the time; expired reports are left out.
+    """
+    nodes: defaultdict[str, list[WorkerReport]] = defaultdict(list)
+    for each in told.values():
+        with suppress(msgspec.DecodeError):
+            report = msgspec.json.decode(each, type=WorkerReport)
+            if report.reported_ms >= now_ms - 1_000 * EXPIRED_S:
+                nodes[report.node].append(report)
+    for workers in nodes.values():
+        workers.sort(key=lambda each: (each.number, each.started_ms))
+    return sorted(nodes.values(), key=lambda workers: (workers[0].host, workers[0].port, workers[0].node))

@@ -5,7 +5,7 @@ import pytest
 from rioni.commands.authorization import AccessPolicy
 from rioni.commands.event_types import ChangeEventType, CreateEventType
 from rioni.commands.subscriptions.subscriptions import ChangeSubscription, CreateSubscription
-from rioni.commands.system.settings import SetAdmins, SwitchFeature
+from rioni.commands.system.storages import SetAdmins, SwitchFeature
 from rioni.domain.access.authorization import (
     UNAUTHENTICATED,
     Attribute,

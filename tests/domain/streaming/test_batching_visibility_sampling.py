@@ -6,7 +6,7 @@ Source: reference low-level-streams#left-out-events.
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rioni.domain.streaming.visibility import FRAME_S, Sampling
+from rioni.domain.streaming.batching import FRAME_S, Sampling
 
 
 def test_nothing_is_left_out_within_the_limit():

@@ -1,7 +1,7 @@
 import pytest
 
 from rioni.domain.errors import Invalid
-from rioni.domain.publishing.request_headers import tagged_subscription
+from rioni.domain.publishing.headers import tagged_subscription
 
 
 ID = "0d1b6f0e-3c52-4d8c-9b50-0f2b7f6d2a11"

@@ -4,11 +4,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from rioni.commands.event_types import CreateEventType
-from rioni.commands.system import event_chains
-from rioni.commands.system.event_chains import ChainAnchoring
+from rioni.commands.system import anchoring
+from rioni.commands.system.anchoring import ChainAnchoring
 from rioni.commands.system.storages import CreateStorage, SetDefaultStorage
 from rioni.domain.errors import Unavailable
-from rioni.domain.system.event_chains import ChainHead, EventChainsAnchored
+from rioni.domain.system.anchors import ChainHead, EventChainsAnchored
 from rioni.domain.system.storages import StorageEntry
 from tests.support.builders import event_type_spec
 from tests.support.memory import MemoryEventStore
@@ -111,8 +111,8 @@ def test_ranges_are_recorded_when_they_have_changed_and_once_by_each_leader(brok
 
 
 def test_entries_and_rounds_are_bounded(monkeypatch, broker, topics, leader, anchored):
-    monkeypatch.setattr(event_chains, "HEADS_MAX", 1)
-    monkeypatch.setattr(event_chains, "ROUNDS_MAX", 2)
+    monkeypatch.setattr(anchoring, "HEADS_MAX", 1)
+    monkeypatch.setattr(anchoring, "ROUNDS_MAX", 2)
     job = leader()
     later(broker, job)
     assert anchored()[-2:] == [("near", {"a": 0}), ("near", {"b": 0})]

@@ -7,13 +7,12 @@ import msgspec
 import pytest
 
 from rioni.commands.bus import STEPS_MAX
-from rioni.commands.context import Outside
 from rioni.commands.event_types import ChangeEventType, CreateEventType, DeleteEventType
 from rioni.commands.schemas import AddSchema
 from rioni.commands.subscriptions.subscriptions import ChangeSubscription, CreateSubscription, DeleteSubscription
-from rioni.commands.system.settings import SwitchFeature
-from rioni.commands.system.storages import CreateStorage
+from rioni.commands.system.storages import CreateStorage, SwitchFeature
 from rioni.commands.timelines.timelines import AbortSwitch, CleanUpTimeline, Repartition, StartSwitch
+from rioni.commands.unit_of_work import Outside
 from rioni.domain.errors import Invalid, Unavailable
 from rioni.domain.event_types.event_type import SubmittedSchema
 from rioni.domain.subscriptions.cursor_spec import CursorSpec

@@ -1,6 +1,6 @@
 import pytest
 
-from rioni.domain.event_types.annotations import annotation_violations, label_violations
+from rioni.domain.event_types.event_type import annotation_violations, label_violations
 
 
 @pytest.mark.parametrize("key", ["a", "a-b_c.d", "nakadi.io/a", "x" * 63, "sub.domain.example/Name1"])

@@ -4,7 +4,7 @@ import pytest
 
 from rioni.commands.authorization import AccessPolicy
 from rioni.commands.event_types import CreateEventType
-from rioni.commands.system.settings import AddBlacklistEntry, RemoveBlacklistEntry, SetAdmins, SwitchFeature
+from rioni.commands.system.storages import AddBlacklistEntry, RemoveBlacklistEntry, SetAdmins, SwitchFeature
 from rioni.domain.access.authorization import Attribute, EventTypeAuthorization, Subject
 from rioni.domain.aggregates import TOPICS
 from rioni.domain.compiled_cache import CompiledCache

@@ -4,17 +4,17 @@ import itertools
 
 import pytest
 
-from rioni.commands.system.denied_requests import (
+from rioni.commands.system.client_activity import (
     BYTES_MAX,
     RECORDS_MAX,
     RECORDS_OF_KNOWN_MAX,
     RECORDS_PER_ADDRESS_MAX,
     RECORDS_PER_SUBJECT_MAX,
     SUBJECTS_MAX,
-    WRITE_EVERY_S,
+    WRITE_DENIALS_EVERY_S,
     DeniedRequests,
 )
-from rioni.domain.audit.denials import KEPT_MAX
+from rioni.domain.audit.audit_events import KEPT_MAX
 from rioni.domain.errors import Unavailable
 from rioni.domain.ports.host import direct
 from rioni.storage.sql.access_tables import SqlDenials
@@ -147,12 +147,12 @@ def test_records_are_written_every_few_seconds_and_a_failure_ends_nothing(denied
     record(denied)
     denied.tick()
     assert SqlDenials(broker.engine).newest(None, 10) == []
-    clock.advance(int(WRITE_EVERY_S) * 1_000)
+    clock.advance(int(WRITE_DENIALS_EVERY_S) * 1_000)
     denied.tick()
     assert len(SqlDenials(broker.engine).newest(None, 10)) == 1
     failing = DeniedRequests(FullDisk(), clock, direct)
     record(failing)
-    clock.advance(int(WRITE_EVERY_S) * 1_000)
+    clock.advance(int(WRITE_DENIALS_EVERY_S) * 1_000)
     failing.tick()
     record(failing)
     with pytest.raises(Unavailable):

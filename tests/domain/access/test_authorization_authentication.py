@@ -1,6 +1,6 @@
 import pytest
 
-from rioni.domain.access.authentication import is_uid
+from rioni.domain.access.authorization import is_uid
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 import pytest
 
 from rioni.domain.errors import InvalidFields
-from rioni.domain.event_types.annotations import MATERIALIZE, PERIOD, REASON, check_data_lake
+from rioni.domain.event_types.event_type import MATERIALIZE, PERIOD, REASON, check_data_lake
 
 
 def wrong_annotations(annotations, *, mandatory=False):

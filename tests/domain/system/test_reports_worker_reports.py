@@ -1,6 +1,6 @@
 from msgspec.structs import replace
 
-from rioni.domain.system.worker_reports import EXPIRED_S, WorkerReport, current, encoded
+from rioni.domain.system.reports import EXPIRED_S, WorkerReport, current, encoded
 
 
 NOW_MS = 1_000_000

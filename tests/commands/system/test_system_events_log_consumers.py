@@ -14,9 +14,16 @@ from rioni.commands.subscriptions.subscriptions import (
     DeleteSubscription,
     RecordCursorsReset,
 )
-from rioni.commands.system.log_consumers import LogConsumer
-from rioni.commands.system.settings import AddBlacklistEntry, RemoveBlacklistEntry, SetAdmins, SwitchFeature
-from rioni.commands.system.storages import CreateStorage, DeleteStorage, SetDefaultStorage
+from rioni.commands.system.storages import (
+    AddBlacklistEntry,
+    CreateStorage,
+    DeleteStorage,
+    RemoveBlacklistEntry,
+    SetAdmins,
+    SetDefaultStorage,
+    SwitchFeature,
+)
+from rioni.commands.system.system_events import LogConsumer
 from rioni.commands.timelines.timelines import CloseTimeline, StartSwitch
 from rioni.domain.access.authorization import Attribute, Subject
 from rioni.domain.audit.audit_events import audit_events

@@ -5,7 +5,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from rioni.domain.errors import Malformed
-from rioni.domain.transparency.signed_note import (
+from rioni.domain.transparency.checkpoint import (
     COSIGNATURE,
     NOTE_BYTES_MAX,
     SIGNATURES_MAX,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rioni.domain.nearest import nearest, proposal
+from rioni.domain.texts import nearest, proposal
 
 
 LIKE = [

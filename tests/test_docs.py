@@ -9,7 +9,7 @@ import pytest
 from prometheus_client import generate_latest
 
 from dev import console_pictures
-from rioni.console.pages.table import PAGES as CONSOLE_PAGES
+from rioni.console.app import PAGES as CONSOLE_PAGES
 from rioni.http.metrics.collectors import Metrics
 from tests.support.browser import browser, needs_browser
 

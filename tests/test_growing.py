@@ -60,7 +60,7 @@ BOUNDS = {
     "rioni/http/metrics/metrics_files.py _held": "files of this process",
     # --- of objects ---
     "rioni/console/security.py Forms._of_clients": "clients with large forms in flight: READING_BYTES_MAX",
-    "rioni/console/oidc.py Provider._metadata": "one answer of the provider, of ANSWER_BYTES_MAX",
+    "rioni/console/login.py Provider._metadata": "one answer of the provider, of ANSWER_BYTES_MAX",
     "rioni/commands/system/client_activity.py ActivityTracker._pending": "PENDING_MAX",
     "rioni/commands/system/client_activity.py DeniedRequests._of_address": "RECORDS_MAX and one for each status",
     "rioni/commands/system/client_activity.py DeniedRequests._of_subject": "RECORDS_OF_KNOWN_MAX and SUBJECTS_MAX",

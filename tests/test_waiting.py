@@ -142,7 +142,7 @@ MAY_WAIT_OTHERWISE: Mapping[str, str] = {
     "tests/client/_async/test_consumer.py": PACE,
     "tests/client/_async/test_consumer_kills.py": CHANCE,
     "tests/client/_async/test_consumer_time.py": "in virtual time",
-    "tests/console/test_oidc.py": PACE,
+    "tests/console/test_login_oidc.py": PACE,
     "tests/contracts/closed_topics.py": PACE,
     "tests/contracts/signals.py": NOTHING,
     "tests/domain/streaming/test_session.py": "in virtual time",

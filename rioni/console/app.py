@@ -3,7 +3,7 @@
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from http import HTTPStatus
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import falcon
@@ -12,14 +12,57 @@ import structlog
 
 from rioni.console import exact_json
 from rioni.console.api import Api, ApiProblem, Compute, Wsgi, in_place
-from rioni.console.login import LoginResource, LogoutResource
-from rioni.console.oidc import CALLBACK, Provider, ProviderCallbackResource, ProviderLoginResource
-from rioni.console.pages.account import lacking
-from rioni.console.pages.page import Done, Page, Visit
-from rioni.console.pages.table import PAGES, SECTIONS
+from rioni.console.login import (
+    CALLBACK,
+    LoginResource,
+    LogoutResource,
+    Provider,
+    ProviderCallbackResource,
+    ProviderLoginResource,
+)
+from rioni.console.pages import administration, audit, event_type, event_types, events, overview, page, subscriptions
+from rioni.console.pages.page import Done, Page, Visit, lacking
 from rioni.console.rendering import assets, curl, environment, render, url
 from rioni.console.security import SecurityMiddleware, session_of
 from rioni.console.sessions import EndedSessions, Sessions
+
+
+# --- All pages, and the sections of the menu ---
+
+
+class Section(NamedTuple):
+    """An entry of the menu."""
+
+    title: str
+    path: str
+    key: str
+    """Typed after `g`, leads there."""
+
+
+SECTIONS = (
+    Section("Overview", "/", "o"),
+    Section("Event types", "/event-types", "e"),
+    Section("Subscriptions", "/subscriptions", "s"),
+    Section("Audit", "/audit", "a"),
+    Section("Storages", "/storages", "t"),
+    Section("Settings", "/settings", "c"),
+    Section("Jobs", "/jobs", "j"),
+)
+PAGES: tuple[Page, ...] = (
+    overview.OVERVIEW,
+    event_types.EVENT_TYPES,
+    event_types.NEW_EVENT_TYPE,
+    event_type.EVENT_TYPE,
+    events.EVENTS,
+    subscriptions.SUBSCRIPTIONS,
+    subscriptions.SUBSCRIPTION,
+    audit.AUDIT,
+    audit.AUDIT_ENTRY,
+    administration.STORAGES,
+    administration.SETTINGS,
+    administration.JOBS,
+    page.ACCOUNT,
+)
 
 
 EVENTS = "text/event-stream"
@@ -229,8 +272,8 @@ def _routes(
     if provider is not None:
         yield "/console/login/provider", ProviderLoginResource(provider, sessions)
         yield CALLBACK, ProviderCallbackResource(provider, api, sessions, ended)
-    for page in PAGES:
-        yield "/console" + page.path.rstrip("/"), PageResource(page, api, compute)
+    for each in PAGES:
+        yield "/console" + each.path.rstrip("/"), PageResource(each, api, compute)
 
 
 def _beside(api: Wsgi, console: Wsgi) -> Wsgi:

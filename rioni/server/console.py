@@ -10,7 +10,7 @@ import structlog
 from rioni.config.logs import FailureLog
 from rioni.config.settings import Config
 from rioni.console.app import create_console
-from rioni.console.oidc import Provider, ProviderBusy
+from rioni.console.login import Provider, ProviderBusy
 from rioni.console.security import CLIENT as CLIENT_VARIABLE
 from rioni.console.sessions import EndedSessions, Sessions
 from rioni.domain.access.addresses import address_key

@@ -16,7 +16,7 @@ from rioni.commands.system.client_activity import ActivityTracker, DeniedRequest
 from rioni.commands.timelines import topics
 from rioni.config import logs as failure_log
 from rioni.config.logs import EVERY_S, LINES_MAX, OUTAGES_MAX, FailureLog, Outages, SharedFailure, forget_failures
-from rioni.console.oidc import Provider, ProviderFailed
+from rioni.console.login import Provider, ProviderFailed
 from rioni.domain.errors import TokensUnavailable, Unavailable
 from rioni.server.console import _note_login
 from rioni.storage.tokens.jwt_tokens import FETCH_AGAIN_S, KeySet

@@ -5,8 +5,8 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from uuid import uuid4
 
+from rioni.console.app import PAGES
 from rioni.console.pages import event_type, subscriptions
-from rioni.console.pages.table import PAGES
 from tests.support import dead_letters
 from tests.support.server import RunningServer, open_stream
 from tests.support.tokens import bearer

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from rioni.console.api import ApiProblem
+from rioni.console.app import SECTIONS
 from rioni.console.pages.page import Page, Visit
-from rioni.console.pages.table import SECTIONS
 from rioni.console.rendering import curl, render, url
 from rioni.console.sessions import Session
 

@@ -6,7 +6,7 @@ import re
 import httpx
 import pytest
 
-from rioni.console.pages.table import PAGES, SECTIONS
+from rioni.console.app import PAGES, SECTIONS
 from rioni.console.rendering import assets
 from tests.support.server import running_server
 from tests.support.waiting import WAIT_S

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rioni.console.pages.table import PAGES
+from rioni.console.app import PAGES
 from tests.console.conftest import Visitor
 from tests.console.markup import forms
 from tests.support.server import running_server

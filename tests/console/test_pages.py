@@ -6,7 +6,7 @@ Pages are taken from the table of pages, with their tabs.
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-from rioni.console.pages.table import SECTIONS
+from rioni.console.app import SECTIONS
 from tests.console.sample import ADDRESSES
 from tests.support.browser import needs_browser
 

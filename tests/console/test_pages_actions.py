@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from rioni.console.pages.table import PAGES
+from rioni.console.app import PAGES
 from tests.console.conftest import streams_of
 from tests.console.dead_letters import letters_of
 from tests.console.test_pages_keyboard import tab_to

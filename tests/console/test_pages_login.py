@@ -12,7 +12,7 @@ from playwright.sync_api import expect
 
 from rioni.console.sessions import SESSION_S
 from tests.console.conftest import ADMIN
-from tests.console.pages.test_account_rights import FREE, MAY, SECTION, SUBSCRIPTION_SECTION
+from tests.console.pages.test_page_account_rights import FREE, MAY, SECTION, SUBSCRIPTION_SECTION
 from tests.console.provider import LoginProvider, issuers
 from tests.console.provider import provider as provider  # noqa: PLC0414 - a fixture
 from tests.console.sample import ADDRESSES

@@ -10,8 +10,8 @@ import pytest
 from jinja2 import UndefinedError
 
 from rioni.console.api import ApiProblem
+from rioni.console.app import PAGES
 from rioni.console.pages.page import Visit
-from rioni.console.pages.table import PAGES
 from tests.console.markup import active
 from tests.console.sample import ADDRESSES, HOSTILE
 from tests.console.shown import rendered

@@ -7,9 +7,8 @@ import msgspec
 import pytest
 from markupsafe import escape
 
-from rioni.console.app import create_console
+from rioni.console.app import PAGES, create_console
 from rioni.console.login import local_path
-from rioni.console.pages.table import PAGES
 from rioni.console.security import CLIENT
 from rioni.console.sessions import (
     COOKIE_BYTES,

@@ -5,7 +5,7 @@ from urllib.parse import urlencode
 import httpx
 import pytest
 
-from rioni.console.pages.table import PAGES
+from rioni.console.app import PAGES
 from tests.console.conftest import last_change
 from tests.console.markup import active, forms
 from tests.console.sample import ADDRESSES, HOSTILE

@@ -10,9 +10,9 @@ from urllib.parse import urlencode
 import falcon
 import pytest
 
+from rioni.console.app import PAGES
 from rioni.console.differences import LINES_MAX, difference
 from rioni.console.pages.event_type import MEMBERS_MAX
-from rioni.console.pages.table import PAGES
 from rioni.console.security import FORM_BYTES_MAX, LOGIN_BYTES_MAX, READING_BYTES_MAX, Forms
 from rioni.console.sessions import NOTICE_CHARACTERS_MAX
 from tests.console.conftest import last_change

@@ -141,6 +141,16 @@ def error(text: str, advice: str) -> Finding:
     return Finding(ERROR, text, advice)
 
 
+NAMES_MAX = 5
+"""Names that a finding lists."""
+
+
+def listed(names: Sequence[str]) -> str:
+    """The first few names."""
+    more = f", and {len(names) - NAMES_MAX:,} more" if len(names) > NAMES_MAX else ""
+    return ", ".join(names[:NAMES_MAX]) + more
+
+
 # --- The subject of a run, and its time limits ---
 
 REQUEST_S = 8.0

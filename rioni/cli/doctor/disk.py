@@ -12,8 +12,7 @@ import msgspec
 from cryptography import x509
 
 from rioni.cli.doctor.connection import Certificate, described, expiry
-from rioni.cli.doctor.diagnosis import ERROR, Finding, NotLookedAt, Site, check, error, source, warning
-from rioni.cli.doctor.registry import listed
+from rioni.cli.doctor.diagnosis import ERROR, Finding, NotLookedAt, Site, check, error, listed, source, warning
 from rioni.config.settings import Config
 
 

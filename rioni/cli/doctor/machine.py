@@ -14,7 +14,7 @@ import msgspec
 from packaging.requirements import InvalidRequirement, Requirement
 
 from rioni import __version__
-from rioni.cli.doctor.diagnosis import ERROR, Finding, NotLookedAt, Site, check, error, source, warning
+from rioni.cli.doctor.diagnosis import ERROR, Finding, NotLookedAt, Site, check, error, listed, source, warning
 from rioni.cli.doctor.processes import PROC, number_in, sizes_in, text_of
 from rioni.files.extras import requirement
 
@@ -229,7 +229,6 @@ def _normal(name: str) -> str:
 # --- Checks of packages ---
 
 PACKAGES = "Installation"
-SHOWN_MAX = 5
 
 
 @check(PACKAGES, ERROR)
@@ -244,9 +243,8 @@ def packages(installation: Installation) -> Iterator[Finding]:
 def package_versions(pins: Pins) -> Iterator[Finding]:
     """Whether packages have the versions of the file that `--constraints` names."""
     if pins.different:
-        shown = ", ".join(f"{each.requirement} ({each.installed})" for each in pins.different[:SHOWN_MAX])
-        more = f", and {len(pins.different) - SHOWN_MAX} more" if len(pins.different) > SHOWN_MAX else ""
+        shown = listed([f"{each.requirement} ({each.installed})" for each in pins.different])
         yield warning(
-            f"{len(pins.different)} packages have another version than {pins.file} says: {shown}{more}.",
+            f"{len(pins.different)} packages have another version than {pins.file} says: {shown}.",
             f"pip install --constraint {pins.file} {requirement()}",
         )

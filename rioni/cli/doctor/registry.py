@@ -2,13 +2,13 @@
 
 import random
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 
 import msgspec
 
-from rioni.cli.doctor.diagnosis import ERROR, Finding, Site, check, error, source, warning
+from rioni.cli.doctor.diagnosis import ERROR, Finding, Site, check, error, listed, source, warning
 from rioni.client import errors
 from rioni.domain.access.authorization import WELL_KNOWN_ADMIN, Mode
 from rioni.wire.access import Admins, Attribute
@@ -130,8 +130,6 @@ def partial(looked_at: int, total: int, what: str) -> str:
 # --- Checks of event types, and of what administrators set while the broker runs ---
 
 GROUP = "Registry"
-NAMES_MAX = 5
-"""Names that a finding lists."""
 RESTRICTING = {
     "disable_db_write_operations": "nothing can be created, changed or deleted, and no timeline is cleaned up",
     "disable_event_type_creation": "no event type can be created",
@@ -262,9 +260,3 @@ def timelines(overdue_timelines: Overdues) -> Iterator[Finding]:
             "See whether disable_db_write_operations is on, the storage can be reached, and the log of the broker "
             "says that retention fails: docs/reference/timelines.md",
         )
-
-
-def listed(names: Sequence[str]) -> str:
-    """The first few names."""
-    more = f", and {len(names) - NAMES_MAX:,} more" if len(names) > NAMES_MAX else ""
-    return ", ".join(names[:NAMES_MAX]) + more

@@ -6,8 +6,8 @@ from itertools import islice
 
 import msgspec
 
-from rioni.cli.doctor.diagnosis import ERROR, Finding, Site, check, error, source, warning
-from rioni.cli.doctor.registry import EventTypeFacts, in_time, listed, partial, sample
+from rioni.cli.doctor.diagnosis import ERROR, Finding, Site, check, error, listed, source, warning
+from rioni.cli.doctor.registry import EventTypeFacts, in_time, partial, sample
 from rioni.client import errors
 from rioni.domain.subscriptions.dead_letters import policy_of
 from rioni.wire.subscriptions import Subscription, SubscriptionStatistics

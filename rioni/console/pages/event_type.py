@@ -8,7 +8,7 @@ from rioni.console import exact_json
 from rioni.console.api import ApiProblem, path_of
 from rioni.console.charts import BYTE_RATE, RATE, Chart, Line, charts
 from rioni.console.differences import difference
-from rioni.console.pages.example_event import example
+from rioni.console.pages.event_types import example
 from rioni.console.pages.page import Action, Done, Page, Right, Visit, number_of, offset_of, with_warnings
 from rioni.console.rendering import pretty
 

@@ -13,7 +13,7 @@ import orjson
 
 from rioni.console import exact_json
 from rioni.console.api import Api, ApiProblem, path_of
-from rioni.console.pages.example_event import DATA, WITHOUT_METADATA, example, new_metadata
+from rioni.console.pages.event_types import DATA, WITHOUT_METADATA, example, new_metadata
 from rioni.console.pages.page import Action, Done, Page, Right, Visit
 
 

@@ -18,7 +18,7 @@ from rioni.console.charts import (
     last,
 )
 from rioni.console.pages.audit import moment
-from rioni.console.pages.example_event import beginning
+from rioni.console.pages.event_types import beginning
 from rioni.console.pages.page import Page, Visit
 
 

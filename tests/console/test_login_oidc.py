@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from rioni.console import bounded_transport
-from rioni.console.oidc import NEXT_BYTES_MAX, Provider, ProviderFailed
+from rioni.console.login import NEXT_BYTES_MAX, Provider, ProviderFailed
 from rioni.console.sessions import COOKIE_BYTES
 from tests.console.conftest import Visitor
 from tests.console.provider import OPAQUE, LoginProvider, claims_of, issuers

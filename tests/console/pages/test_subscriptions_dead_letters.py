@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from rioni.client import Client
-from rioni.console.pages.dead_letters import STEPS_MAX
+from rioni.console.pages.subscriptions import STEPS_MAX
 from tests.console.dead_letters import letters_of
 from tests.console.markup import active
 from tests.console.sample import HOSTILE

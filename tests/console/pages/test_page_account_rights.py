@@ -6,7 +6,7 @@ import re
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-from rioni.console.pages.table import PAGES
+from rioni.console.app import PAGES
 from tests.console.conftest import ADMIN, READER, ROLES, Visitor, guarded_settings, last_change
 from tests.console.markup import forms
 from tests.console.sample import ADDRESSES

@@ -99,21 +99,10 @@ def _restore_settings(client: "Client", since: int) -> None:
     for each in settings.features():
         if each.enabled != features[each.feature]:
             settings.switch_feature(each.feature, enabled=features[each.feature])
-    before, now = _blocked(client, since), _blocked(client, None)
+    before, now = (set(settings.blacklist(as_of=at).entries()) for at in (since, None))
     for kind, name in now - before:
         settings.unblock(kind, name)
     for kind, name in before - now:
         settings.block(kind, name)
     if (admins := settings.admins(as_of=since)) != settings.admins():
         settings.set_admins(admins)
-
-
-def _blocked(client: "Client", as_of: int | None) -> set[tuple[str, str]]:
-    """The types and names that are blocked, or were at a position: as `Settings.block` takes them."""
-    blacklist = client.settings.blacklist(as_of=as_of)
-    return {
-        (f"{side}_{kind}", name)
-        for side, blocked in (("PRODUCER", blacklist.producers), ("CONSUMER", blacklist.consumers))
-        for kind, names in (("ET", blocked.event_types), ("APP", blocked.apps))
-        for name in names
-    }

@@ -27,6 +27,16 @@ class Blacklist(Model):
     producers: Blocked
     consumers: Blocked
 
+    def entries(self) -> list[tuple[str, str]]:
+        """The type and name of each block, as they are blocked and unblocked."""
+        lists = {
+            "PRODUCER_APP": self.producers.apps,
+            "PRODUCER_ET": self.producers.event_types,
+            "CONSUMER_APP": self.consumers.apps,
+            "CONSUMER_ET": self.consumers.event_types,
+        }
+        return [(kind, name) for kind, names in lists.items() for name in names]
+
 
 class Feature(Model):
     """A switch of the broker."""

@@ -16,7 +16,7 @@ from rioni.domain.texts import proposal
 
 
 if TYPE_CHECKING:
-    from rioni.client import Attribute, Blacklist
+    from rioni.client import Attribute
 
 
 # --- Commands for the settings that administrators change while a broker runs ---
@@ -92,8 +92,9 @@ def set_admins(
 @connected
 def blacklist(session: Session, *, as_of: AsOf = None) -> None:
     """Show the applications and event types that are [blocked](reference/settings-and-storages.md#blacklist)."""
-    found = session.client.settings.blacklist(as_of=as_of)
-    session.output.items(_blocked(found), {"type": "type", "name": "name"})
+    found = session.client.settings.blacklist(as_of=as_of).entries()
+    rows = [{"type": kind, "name": name} for kind, name in found]
+    session.output.items(rows, {"type": "type", "name": "name"})
 
 
 @settings_app.command(epilog="Example: rioni settings block PRODUCER_APP shop")
@@ -118,7 +119,7 @@ def unblock(session: Session, kind: Kind, name: BlockedName) -> None:
 
     # A user who may unblock need not be one who may see what is blocked.
     with contextlib.suppress(Forbidden):
-        blocked = [each["name"] for each in _blocked(session.client.settings.blacklist()) if each["type"] == kind.value]
+        blocked = [each for of_kind, each in session.client.settings.blacklist().entries() if of_kind == kind]
         if name not in blocked:
             raise Invalid(f"{name} is not blocked ({kind.value}){proposal(name, blocked)}")
     session.client.settings.unblock(kind.value, name)
@@ -179,16 +180,6 @@ def _attributes(texts: list[str]) -> "list[Attribute]":
         return [Attribute.parse(text) for text in texts]
     except ValueError as ex:
         raise typer.BadParameter(str(ex)) from ex
-
-
-def _blocked(found: "Blacklist") -> list[dict[str, str]]:
-    lists = {
-        BlacklistType.PRODUCER_APP: found.producers.apps,
-        BlacklistType.PRODUCER_ET: found.producers.event_types,
-        BlacklistType.CONSUMER_APP: found.consumers.apps,
-        BlacklistType.CONSUMER_ET: found.consumers.event_types,
-    }
-    return [{"type": kind.value, "name": name} for kind, names in lists.items() for name in names]
 
 
 # --- Commands for the storages of a broker ---

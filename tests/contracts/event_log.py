@@ -191,7 +191,7 @@ class EventLogContract:
             assert transaction.append(stream_id("note", "a"), 1, [Noted(name="a")], ORIGIN)[0].position == 2
 
     def test_a_second_transaction_waits_for_the_first_and_sees_its_entries(self, log: EventLog, other_log: EventLog):
-        begun = threading.Event()
+        begun, later = threading.Event(), msgspec.structs.replace(ORIGIN, recorded_at="2026-11-20T10:00:01.000Z")
 
         def append_too() -> LogHead:
             begun.set()
@@ -204,11 +204,11 @@ class EventLogContract:
             with log.transaction() as transaction:
                 waiting = executor.submit(append_too)
                 assert begun.wait(WAIT_S)
-                transaction.append(stream_id("note", "a"), 0, [Noted(name="a")], ORIGIN)
+                transaction.append(stream_id("note", "a"), 0, [Noted(name="a")], later)
                 assert not waiting.done()
                 end = transaction.head
             assert waiting.result(WAIT_S) == end
-        assert [entry.event.key for entry in read_all(log)] == ["a", "b"]
+        assert [(entry.event.key, entry.origin) for entry in read_all(log)] == [("a", later), ("b", later)]
 
     # --- commits that were not answered ---
 

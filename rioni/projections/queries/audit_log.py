@@ -1,7 +1,6 @@
 """The audit trail: who changed what, when, from where; as a whole, in pages, and which positions times stand for."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 import msgspec
@@ -11,6 +10,7 @@ from rioni.domain.access.authorization import normalize_realm
 from rioni.domain.events import REALM_MARK, client_parts, realm_of
 from rioni.projections.tables import AUDIT_LOG
 from rioni.sql.log_tables import LOG
+from rioni.sql.tracking import Begin
 
 
 # PERF: SQLAlchemy takes 0.2 ms to put a statement together, and 0.06 ms to execute one that it knows.
@@ -278,8 +278,6 @@ def _read(connection: Connection, found: Sequence[int]) -> Iterator[Row]:
 
 ENTRIES_PER_READ = 500
 """The number of entries read at once, with the states before and after, each of which may have 256 kB."""
-
-Begin = Callable[[], AbstractContextManager[Connection]]
 
 
 class AuditFilter(msgspec.Struct, frozen=True, kw_only=True):

@@ -134,8 +134,6 @@ class Projector:
 
 
 # PERF: SQLAlchemy takes 0.2 ms to put a statement together, and 0.06 ms to execute one that it knows.
-
-
 @lru_cache(64)
 def _select_state(states: Table) -> Select[Any]:
     return select(states.c.version, states.c.state).where(states.c.stream == bindparam("of"))

@@ -53,7 +53,7 @@ class SqlTrackingRecorder(TrackingRecorder):
     def reset(self, application_name: str, position: int) -> None:
         """Set a follower's position after its tables were replaced, also to an earlier one."""
         with self._writing() as connection:
-            connection.execute(_DELETE, {"of": application_name})
+            connection.execute(delete(TRACKING).where(TRACKING.c.name == application_name))
             connection.execute(_INSERT, {"of": application_name, "to": position, "by": self._fold})
 
 
@@ -66,4 +66,3 @@ _MOVE = (
 )
 _INSERT = insert(TRACKING).values(name=bindparam("of"), position=bindparam("to"), fold=bindparam("by"))
 _SELECT_POSITION = select(TRACKING.c.position).where(_NAMED)
-_DELETE = delete(TRACKING).where(_NAMED)

@@ -230,7 +230,7 @@ class SqlLogTransaction(SqlRecorder):
         entry gets the time of the one before it.
         """
         if self._recorded_at is None:
-            self._recorded_at = self.connection.scalar(_SELECT_RECORDED_AT, {"at": self.head.position}) or ""
+            self._recorded_at = lock_log(self.connection)[2] or ""
         if origin.recorded_at < self._recorded_at:
             self._on_earlier(self._recorded_at, origin.recorded_at)
             origin = msgspec.structs.replace(origin, recorded_at=self._recorded_at)
@@ -262,7 +262,6 @@ class SqlLogTransaction(SqlRecorder):
 
 # PERF: SQLAlchemy takes 0.2 ms to put a statement together, and 0.06 ms to execute one that it knows.
 _SELECT_VERSION = select(func.coalesce(func.max(LOG.c.version), 0)).where(LOG.c.stream == bindparam("of"))
-_SELECT_RECORDED_AT = select(LOG.c.recorded_at).where(LOG.c.position == bindparam("at"))
 
 
 def _entries(recorder: SqlRecorder, mapper: LogMapper, after: int, limit: int) -> list[LogEntry]:

@@ -36,6 +36,7 @@ NAMES: Mapping[str, str] = {
     "aclose": "close",
     "aread": "read",
     "aiter_bytes": "iter_bytes",
+    "aiter_text": "iter_text",
     "aiter_raw": "iter_raw",
     "anext": "next",
     "aiter": "iter",

@@ -26,7 +26,7 @@ def main() -> None:
     # NOTE: everything that is imported from here on must see the patched modules. The other commands stay unpatched:
     # Spark and gevent do not go together.
     if serves:
-        from rioni.server.greenlets import patch  # noqa: PLC0415 - only the server pays for it
+        from rioni.patches.gevent import patch  # noqa: PLC0415 - only the server pays for it
 
         patch()
     from rioni.cli import app  # noqa: PLC0415 - after patching

@@ -18,6 +18,7 @@ PACKAGES = (
     "installation",
     "lake",
     "operations",
+    "patches",
     "projections",
     "server",
     "spark",

@@ -31,7 +31,8 @@ app = typer.Typer(
 def main() -> None:
     """Run the command that `sys.argv` names, and exit."""
     if COMPLETE in os.environ:
-        completion.completion_init()  # type: ignore[attr-defined] # without a public name
+        # Registers the shells, as Typer's own option `--show-completion` does.
+        completion.get_completion_inspect_parameters()
     run(app, "rioni", complete_var=COMPLETE)
 
 

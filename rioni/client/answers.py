@@ -41,10 +41,16 @@ def _decoder(kind: Any) -> "msgspec.json.Decoder[Any]":
     return msgspec.json.Decoder(kind, float_hook=values.number)
 
 
-def problem(response: "httpx.Response", route: str) -> errors.Problem:
-    """The error for an answer that is not one of success, which came on a route such as ` through the proxy …`."""
+def problem(response: "httpx.Response", route: str, text: str | None = None) -> errors.Problem:
+    """The error for an answer that is not one of success, which came on a route such as ` through the proxy …`.
+
+    Args:
+        response: the answer.
+        route: how the request came to the broker.
+        text: the body, if it was read as a stream.
+    """
     request = f"{response.request.method} {response.request.url.path}"
-    members = errors.members_of(response.text, f"{response.reason_phrase}{route}")
+    members = errors.members_of(response.text if text is None else text, f"{response.reason_phrase}{route}")
     wait_s = retry_after_s(response.headers.get("Retry-After"))
     return errors.problem(response.status_code, members, request=request, retry_after_s=wait_s)
 

@@ -20,6 +20,7 @@ from structlog.typing import EventDict, ExcInfo, Processor
 from rioni.config.settings import JSON_LINES, Config
 from rioni.domain.errors import RioniError, Unavailable
 from rioni.domain.texts import visible, visible_json, visible_line
+from rioni.patches.standard_library import share_logging_with_threads
 
 
 # --- Configures logging: one line for each event, on standard error, as text or as JSON ---
@@ -48,7 +49,7 @@ def configure(config: Config) -> None:
     handler = logging.StreamHandler(sys.__stderr__)
     # Native threads log too, and may wait for ever for a lock that is made for greenlets.
     handler.lock = _thread.RLock()
-    logging._lock = _thread.RLock()  # type: ignore[attr-defined]  # noqa: SLF001 - taken when a logger is first used
+    share_logging_with_threads()
     handler.setFormatter(ProcessorFormatter(foreign_pre_chain=_SHARED, processors=_last(config.log_format)))
     logging.basicConfig(handlers=[handler], force=True)
     # PERF: nothing shows them, and asking for the thread leaves 0.7 kB in each greenlet.

@@ -13,19 +13,17 @@ from pathlib import Path
 
 import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, TableAlreadyExistsError
-from pyiceberg.io import pyarrow as pyiceberg_arrow
-from pyiceberg.io.pyarrow import ArrowProjectionVisitor, schema_to_pyarrow
+from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.table import Table as Loaded
 from pyiceberg.table import Transaction
-from pyiceberg.types import ListType, MapType
 
 from rioni.client.ranges import Place, place
 from rioni.domain.errors import Conflict, Invalid, RioniError, Unavailable
 from rioni.lake.location import Location, Secrets, without_credentials
 from rioni.lake.table import DAY, EVENTS, Progress, WriterConflict, keys_behind, plain_schema
+from rioni.patches.pyiceberg import keep_nulls
 
 
 NAMESPACE = "rioni"
@@ -47,27 +45,7 @@ _S3 = {
 }
 
 
-class _Projection(ArrowProjectionVisitor):
-    """Keeps which arrays and maps with structs are null: PyIceberg 0.12 writes, and reads, them as empty ones."""
-
-    def list(self, list_type: ListType, list_array: pa.Array | None, value_array: pa.Array | None) -> pa.Array | None:
-        return _with_nulls_of(list_array, super().list(list_type, list_array, value_array))
-
-    def map(
-        self, map_type: MapType, map_array: pa.Array | None, key_result: pa.Array | None, value_result: pa.Array | None
-    ) -> pa.Array | None:
-        return _with_nulls_of(map_array, super().map(map_type, map_array, key_result, value_result))
-
-
-def _with_nulls_of(source: pa.Array | None, found: pa.Array | None) -> pa.Array | None:
-    if source is None or found is None or source.null_count == found.null_count:
-        return found
-    # The result lacks the ids of fields within maps, without which PyIceberg can't read its files.
-    return pc.if_else(source.is_valid(), found, pa.scalar(None, found.type)).cast(found.type)
-
-
-# Its functions look the class up by this name, and there is no other way to hand over one's own.
-pyiceberg_arrow.ArrowProjectionVisitor = _Projection  # type: ignore[misc]
+keep_nulls()
 
 
 class IcebergLake:

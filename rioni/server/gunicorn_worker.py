@@ -4,40 +4,25 @@ import errno
 import os
 import signal
 import time
-from email.utils import formatdate
-from functools import cache, lru_cache, partial
+from functools import partial
 from typing import Any
 
 import gevent
-from gunicorn import util
 from gunicorn.arbiter import Arbiter
 from gunicorn.glogging import Logger
-from gunicorn.http import wsgi
-from gunicorn.http.parser import RequestParser
 from gunicorn.workers import ggevent
 
 from rioni.domain.access.addresses import address_key
-from rioni.http.connection.framing import BoundedRequest, ClosingReader, create, discard_rest
+from rioni.http.connection.framing import ClosingReader, create, discard_rest
 from rioni.http.connection.listener import BalancedServer
 from rioni.http.connection.timeouts import Deadlines, DeadlineSocket, OpenConnections
+from rioni.patches.gunicorn import use_functions
 
 
 EXIT_POLL_S = 0.005
 """Interval at which connections that were cut are checked for their end."""
 ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
 """Signals that ask a process to end."""
-
-
-def bound_requests() -> None:
-    """Have gunicorn parse requests as `BoundedRequest`; call it once before it starts."""
-    RequestParser.mesg_class = BoundedRequest
-    # PERF: gunicorn checks for the rest of each body again, which `handle_request` has read.
-    RequestParser.finish_body = lambda *_: True
-
-
-@lru_cache(1)
-def _date(second: int) -> str:
-    return formatdate(second, usegmt=True)
 
 
 class BrokerWorker(ggevent.GeventWorker):  # type: ignore[misc]  # gunicorn has no types
@@ -75,12 +60,7 @@ class BrokerWorker(ggevent.GeventWorker):  # type: ignore[misc]  # gunicorn has 
 
     def run(self) -> None:
         """Serve until the worker ends; blocks the process."""
-        # gunicorn has no settings for these.
-        ggevent.StreamServer = self._create_server
-        # PERF: gunicorn formats the date and looks for its log in each request, 40 us of 600.
-        util.http_date = lambda: _date(int(time.time()))
-        wsgi.WSGIErrorsWrapper = cache(wsgi.WSGIErrorsWrapper)
-        wsgi.create = create
+        use_functions(self._create_server, create)
         super().run()
 
     def _create_server(self, *args: Any, **kwargs: Any) -> BalancedServer:

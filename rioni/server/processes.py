@@ -24,12 +24,14 @@ from rioni.domain.access.addresses import host_and_port
 from rioni.domain.errors import RioniError, Unavailable
 from rioni.domain.ports.host import Clock
 from rioni.domain.system.reports import EVERY_S as REPORT_EVERY_S
+from rioni.http.connection.framing import BoundedRequest
 from rioni.http.connection.listener import ConnectionCounts, Tls, listen
 from rioni.http.metrics.metrics_files import MULTIPROCESS_FOLDER, release_slot
 from rioni.http.middleware.authentication import TOKEN_CHARACTERS_MAX
 from rioni.installation.from_config import NO_SHARED_KEY
 from rioni.installation.pools import FILES, NAMES, Pool, Pools, kinds_for, resolve_in
-from rioni.server.gunicorn_worker import BrokerArbiter, BrokerLog, BrokerWorker, bound_requests
+from rioni.patches.gunicorn import use_request_class
+from rioni.server.gunicorn_worker import BrokerArbiter, BrokerLog, BrokerWorker
 from rioni.server.memory import limit_arenas
 from rioni.server.reporting import TICK_S as LAGS_TICK_S
 from rioni.server.startup import prepare_startup
@@ -97,7 +99,7 @@ def serve(config: Config, application: "Callable[..., Application] | None" = Non
         # PERF: objects that exist by now are permanent: exclude them from garbage collection in all workers.
         gc.freeze()
         gc.enable()
-        bound_requests()
+        use_request_class(BoundedRequest)
         BrokerArbiter((application or Application)(config, directory, listener, tls)).run()
 
 

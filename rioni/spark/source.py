@@ -164,7 +164,7 @@ def register(spark: SparkSession) -> None:
 
 
 def _run_this_python(spark: SparkSession) -> None:
-    context = getattr(spark, "_sc", None)
+    context = getattr(spark, "sparkContext", None)
     # A session of Spark Connect has no context, and other machines need not have this path.
     if context is None or not context.master.startswith("local"):
         return

@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.one_server]
 
 CONNECTIONS = 200
 PROGRAM = f"""
-from rioni.server.greenlets import patch
+from rioni.patches.gevent import patch
 patch()
 from rioni.server import processes
 processes.WORKER_CONNECTIONS = {CONNECTIONS}

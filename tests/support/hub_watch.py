@@ -20,7 +20,7 @@ from rioni.cli.app import main as run
 from rioni.installation.pools import Task
 
 
-PROGRAM = ("-c", f"from rioni.server.greenlets import patch; patch(); from {__name__} import main; main()")
+PROGRAM = ("-c", f"from rioni.patches.gevent import patch; patch(); from {__name__} import main; main()")
 """Arguments of Python; those of `rioni serve` follow."""
 PATH = "/-hub"
 FLOOR_STEPS = 200_000

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 DEFAULT_URL = "http://localhost:8080"
-PROBLEM_BYTES_MAX = 1_000_000
+PROBLEM_CHARACTERS_MAX = 1_000_000
 STREAMS_MAX = 1_000
 """Connections of a client at the same time."""
 IDLE_MAX = 100
@@ -248,8 +248,7 @@ class Transport:
         response = self._send(request, stream=True)
         try:
             if not response.is_success:
-                _read_bounded(response)
-                raise self.problem(response)
+                raise self.problem(response, _text_of(response))
             yield response
         except httpx.TransportError as ex:
             raise answers.connection_error(ex, self.url + self._route) from ex
@@ -319,9 +318,9 @@ class Transport:
             return concurrency.call(self._token_source)
         return str(self._token_source)
 
-    def problem(self, response: "httpx.Response") -> errors.Problem:
-        """The error for an answer that is not one of success."""
-        return answers.problem(response, self._route)
+    def problem(self, response: "httpx.Response", text: str | None = None) -> errors.Problem:
+        """The error for an answer that is not one of success; `text` is its body if it was read as a stream."""
+        return answers.problem(response, self._route, text)
 
     def _timeout_of(self, idle_s: float) -> Mapping[str, float | None]:
         import httpx  # noqa: PLC0415 - see __init__
@@ -335,12 +334,12 @@ class Transport:
         return httpx.Timeout(left_s, connect=min(left_s, CONNECT_MAX_S)).as_dict()
 
 
-def _read_bounded(response: "httpx.Response") -> None:
+def _text_of(response: "httpx.Response") -> str:
     """Read the text of a problem, and no more than a problem has."""
     pieces, size = [], 0
-    for piece in response.iter_bytes():
+    for piece in response.iter_text():
         pieces.append(piece)
         size += len(piece)
-        if size > PROBLEM_BYTES_MAX:
+        if size > PROBLEM_CHARACTERS_MAX:
             break
-    response._content = b"".join(pieces)[:PROBLEM_BYTES_MAX]  # noqa: SLF001 - what `read` sets, without a limit
+    return "".join(pieces)[:PROBLEM_CHARACTERS_MAX]

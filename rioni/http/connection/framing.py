@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 from gunicorn.http import wsgi
 from gunicorn.http.errors import InvalidHeader, ParseException
-from gunicorn.http.message import Request
 
 from rioni.domain.breaths import Breaths
 from rioni.http.bodies.reading import READ_BYTES
+from rioni.patches.gunicorn import HookedRequest
 
 
 # --- PERF: remembers how gunicorn has parsed the heads of requests, since clients repeat them ---
@@ -156,7 +156,7 @@ def check_host(req: Any) -> None:
         raise InvalidHeader("HOST", req=req)
 
 
-class BoundedRequest(Request):  # type: ignore[misc]  # gunicorn has no types
+class BoundedRequest(HookedRequest):
     """A request whose headers are bounded in sum; gunicorn would allow the product of its two other limits."""
 
     known_head: KnownHead | None = None
@@ -168,16 +168,16 @@ class BoundedRequest(Request):  # type: ignore[misc]  # gunicorn has no types
         self.max_buffer_headers = HEADERS_BYTES_MAX
         return super().parse(unreader)
 
-    def _parse_python(self, unreader: Any, buf: bytearray) -> Any:
+    def parse_head(self, unreader: Any, received: bytearray) -> Any:
         """Parse the received bytes, or reuse the result for an equal head; returns the bytes after the head."""
-        head = head_of(buf)
+        head = head_of(received)
         if head is not None and (known := self._known_heads.get(head)) is not None:
             self.known_head = known
             known.fill(self, head.values)
-            return bytes(buf[head.length :])
-        rest = super()._parse_python(unreader, buf)
+            return bytes(received[head.length :])
+        rest = super().parse_head(unreader, received)
         check_host(self)
-        if head is not None and not self._expected_100_continue:
+        if head is not None and all(name != "EXPECT" for name, _ in self.headers):
             self.known_head = self._known_heads.add(head, self)
         return rest
 

@@ -115,6 +115,8 @@ class BalancedServer(StreamServer):
         self._counts, self._number = counts, number
         self._connections = self._least = 0
         self._leave_s, self._left_since_s = LEAVE_S, 0.0
+        self._accept_again: Any = None
+        """The timer until which new connections are left to others."""
         super().__init__(*args, **kwargs)
         counts.set(number, 0)
 
@@ -122,9 +124,9 @@ class BalancedServer(StreamServer):
         """Accept a connection, unless it is left to another worker."""
         if self._leaves():
             self.stop_accepting()
-            # The base class does the same after an error.
-            self._timer = self.loop.timer(LOOK_EVERY_S)
-            self._timer.start(self._start_accepting_if_started)  # type: ignore[attr-defined,call-arg]
+            self._close_timer()
+            self._accept_again = self.loop.timer(LOOK_EVERY_S)
+            self._accept_again.start(self._accept_if_started)
             return None
         accepted = super().do_read()
         if accepted:
@@ -138,7 +140,19 @@ class BalancedServer(StreamServer):
     def close(self) -> None:
         """Accept no more connections."""
         super().close()
+        self._close_timer()
         self._counts.leave(self._number)
+
+    def _accept_if_started(self) -> None:
+        self._close_timer()
+        if self.started:
+            self.start_accepting()
+
+    def _close_timer(self) -> None:
+        if self._accept_again is not None:
+            self._accept_again.stop()
+            self._accept_again.close()
+            self._accept_again = None
 
     def _note(self, change: int) -> None:
         self._connections += change

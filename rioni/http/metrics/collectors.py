@@ -9,14 +9,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, get_args, get_type_hints
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, values
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
 from rioni.domain.ports.event_store import StoreMeasurements
 from rioni.http.metrics.history_table import SERIES_MAX, HistoryTable
-from rioni.http.metrics.metrics_files import MULTIPROCESS_FOLDER, AllocatedDict, claim_slot
+from rioni.http.metrics.metrics_files import MULTIPROCESS_FOLDER, claim_slot
 from rioni.http.metrics.shared_tables import EVENT_TYPES_MAX, SUBSCRIPTIONS_MAX, EventTypeCounts, LagTable
+from rioni.patches.prometheus_client import use_slot
 
 
 LATENCY_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
@@ -176,9 +177,7 @@ class Metrics:
         slot = 0
         if folder is not None:
             slot = claim_slot(folder)
-            # The library looks for the folder when it is imported, which is before the settings are read.
-            values.MmapedDict = AllocatedDict  # type: ignore[attr-defined]
-            values.ValueClass = values.MultiProcessValue(lambda: slot)  # type: ignore[no-untyped-call]
+            use_slot(slot)
         registry = CollectorRegistry()
         self.event_types = EventTypeCounts(folder, slot, event_types_max)
         self.lags = LagTable(folder, subscriptions_max)

@@ -26,6 +26,8 @@ try:
     from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
     from pyspark.sql.utils import is_remote
+
+    from rioni.patches.pyspark import active_context, forget_gateway, gateway_of, stop_without_java
 except ModuleNotFoundError as ex:
     # Every use of the package `rioni.projections.bulk` imports this module first, so this is the error that users read.
     raise Unavailable(f"This needs Spark, which is not installed. Do: pip install {requirement('spark')}") from ex
@@ -102,7 +104,7 @@ def spark_session(scratch: Path, options: SparkOptions = HERE) -> Iterator[Spark
         # PySpark warns about every pandas from 3.0 on; we hand over Arrow, never pandas.
         warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
         _check_answers(options.master)
-        if SparkContext._active_spark_context is not None:  # noqa: SLF001 - there is no public question
+        if active_context() is not None:
             yield _running(options)
             return
         if options.master.startswith(CONNECT) or SUBMITTED in os.environ:
@@ -195,7 +197,7 @@ def cancel(session: SparkSession) -> None:
 
 def is_lost(session: SparkSession, ex: BaseException) -> bool:
     """Whether a block of `spark_session` has failed because its Java process has ended; blocks for a second at most."""
-    return not is_remote() and _has_ended(session.sparkContext._gateway, ex)  # noqa: SLF001 - there is no public question
+    return not is_remote() and _has_ended(gateway_of(session), ex)
 
 
 def _has_ended(gateway: Any, ex: BaseException) -> bool:
@@ -245,14 +247,11 @@ def _launch(scratch: Path, options: SparkOptions) -> tuple[Any, SparkConf]:
 
 def _stop(gateway: Any) -> None:
     """Stop Spark and wait until its Java process has ended: PySpark would keep it until this process ends."""
-    # PySpark has no public way to end Java.
-    if (context := SparkContext._active_spark_context) is not None:  # noqa: SLF001
+    if (context := active_context()) is not None:
         if gateway.proc.poll() is None:
             SparkSession.builder.getOrCreate().stop()
         else:
-            context._jsc = None  # noqa: SLF001 - nothing can be asked of it any more
-            context.stop()
-            SparkSession._instantiatedSession = None  # noqa: SLF001
+            stop_without_java(context)
     gateway.shutdown()
     gateway.proc.stdin.close()
     try:
@@ -260,7 +259,7 @@ def _stop(gateway: Any) -> None:
     except subprocess.TimeoutExpired:
         gateway.proc.kill()
         gateway.proc.wait()  # waits: it has been killed
-    SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001 - as above
+    forget_gateway()
 
 
 def _how_java_ended(code: int, log: Path) -> str:

@@ -159,17 +159,23 @@ class SqlRecorder(SqlTrackingRecorder, ProcessRecorder):
 class _PollingSubscription(Subscription[SqlRecorder]):
     def __init__(self, recorder: SqlRecorder, gt: int | None, topics: Sequence[str]) -> None:
         super().__init__(recorder=recorder, gt=gt, topics=topics)
+        self._log, self._after, self._wanted = recorder, gt, topics
         self._pulled: deque[Notification] = deque(maxlen=ENTRIES_PER_READ)
+        self._ended = False
+
+    def stop(self) -> None:
+        """End the iteration, also in another thread."""
+        super().stop()
+        self._ended = True
 
     def __next__(self) -> Notification:
-        while not self._has_been_stopped:
+        while not self._ended:
             if self._pulled:
                 notification = self._pulled.popleft()
-                self._last_notification_id = notification.id
+                self._after = notification.id
                 return notification
-            after, topics = self._last_notification_id, self._topics
-            found = self._recorder.select_notifications(
-                after, ENTRIES_PER_READ, topics=topics, inclusive_of_start=False
+            found = self._log.select_notifications(
+                self._after, ENTRIES_PER_READ, topics=self._wanted, inclusive_of_start=False
             )
             self._pulled.extend(found)
             if not found:

@@ -3,12 +3,12 @@
 import contextlib
 from collections import deque
 from collections.abc import Sequence
-from functools import cache
 from typing import Any
 
 from sqlalchemy import exc
-from sqlalchemy.pool import ConnectionPoolEntry, Pool
+from sqlalchemy.pool import ConnectionPoolEntry
 
+from rioni.patches.sqlalchemy import HookedPool
 from rioni.storage.threads import ThreadSafeSemaphore
 
 
@@ -18,7 +18,7 @@ OPENING_WAIT_S = 30.0
 """Timeout while others open the first connection of a pool."""
 
 
-class GeventConnectionPool(Pool):
+class GeventConnectionPool(HookedPool):
     """Keeps all idle connections, up to the peak of concurrent use, and opens another if none is idle.
 
     SQLAlchemy's own pools don't fit: `QueuePool` waits on locks of `threading`, which under gevent belong to the hub
@@ -32,15 +32,21 @@ class GeventConnectionPool(Pool):
 
     _free: deque[ConnectionPoolEntry]
 
-    def __init__(self, creator: Any, pool_size: int = 0, timeout: float = 0, **kwargs: Any) -> None:
-        super().__init__(creator, **kwargs)
+    def __init__(self, creator: Any, pool_size: int = 0, timeout: float = 0, **options: Any) -> None:
+        super().__init__(creator, **options)
         self._free = deque()
-        self._size, self._timeout = pool_size, timeout
+        self._arguments = {"creator": creator, "pool_size": pool_size, "timeout": timeout, **options}
+        self._acquire_s = timeout
         self._semaphore = ThreadSafeSemaphore(pool_size) if pool_size else None
         self._opening, self._opened = ThreadSafeSemaphore(), False
 
-    def _do_get(self) -> ConnectionPoolEntry:
-        if self._semaphore and not self._semaphore.acquire(self._timeout):
+    def take(self) -> ConnectionPoolEntry:
+        """Take an idle connection, or open one; blocks.
+
+        Raises:
+            TimeoutError: of SQLAlchemy: all connections are in use.
+        """
+        if self._semaphore and not self._semaphore.acquire(self._acquire_s):
             raise exc.TimeoutError("all connections are in use")
         try:
             with contextlib.suppress(IndexError):
@@ -52,17 +58,18 @@ class GeventConnectionPool(Pool):
 
     def _open(self) -> ConnectionPoolEntry:
         if self._opened:
-            return self._create_connection()
+            return self.open_connection()
         if not self._opening.acquire(OPENING_WAIT_S):
             raise exc.TimeoutError("other connections are being opened")
         try:
-            record = self._create_connection()
+            record = self.open_connection()
         finally:
             self._opening.release()
         self._opened = True
         return record
 
-    def _do_return_conn(self, record: ConnectionPoolEntry) -> None:
+    def put_back(self, record: ConnectionPoolEntry) -> None:
+        """Make a connection idle."""
         self._free.append(record)
         self._release()
 
@@ -72,18 +79,7 @@ class GeventConnectionPool(Pool):
 
     def recreate(self) -> "GeventConnectionPool":
         """Create an empty pool with the same settings."""
-        return GeventConnectionPool(
-            self._creator,
-            pool_size=self._size,
-            timeout=self._timeout,
-            recycle=self._recycle,
-            echo=self.echo,
-            logging_name=self._orig_logging_name,
-            reset_on_return=self._reset_on_return,
-            pre_ping=self._pre_ping,
-            _dispatch=self.dispatch,
-            dialect=self._dialect,
-        )
+        return GeventConnectionPool(**self._arguments | self.recreated_options())
 
     def dispose(self) -> None:
         """Close the idle connections."""
@@ -108,9 +104,6 @@ FIRST_S = 20
 
 _STATEMENT_MS = "SELECT setting::integer FROM pg_settings WHERE name = 'statement_timeout'"
 
-LOOK_EVERY_S = 0.1
-"""How often a waiting driver checks for interruptions; its own default."""
-
 
 def connect(arguments: Sequence[Any], parameters: dict[str, Any]) -> Any:
     """Open a driver connection whose every wait for an answer ends `GRACE_S` after the statement timeout.
@@ -121,7 +114,9 @@ def connect(arguments: Sequence[Any], parameters: dict[str, Any]) -> Any:
         arguments: the arguments of `psycopg.connect`.
         parameters: the parameters of `psycopg.connect`.
     """
-    connection = _connection_class().connect(*arguments, **parameters)
+    from rioni.patches.psycopg import DeadlineConnection  # noqa: PLC0415 - an extra
+
+    connection = DeadlineConnection.connect(*arguments, **parameters)
     # The timeout may come from the URL, or from the settings of the role or the database.
     connection.deadline_s = FIRST_S
     connection.autocommit = True
@@ -129,23 +124,3 @@ def connect(arguments: Sequence[Any], parameters: dict[str, Any]) -> Any:
     connection.autocommit = False
     connection.deadline_s = statement_ms / 1_000 + GRACE_S if statement_ms else None
     return connection
-
-
-@cache
-def _connection_class() -> Any:
-    import psycopg  # noqa: PLC0415 - an extra
-
-    class Connection(psycopg.Connection[Any]):
-        deadline_s: float | None = None
-
-        def wait(self, gen: Any, interval: float = LOOK_EVERY_S, timeout: float | None = None) -> Any:
-            if timeout is not None or self.deadline_s is None:
-                return super().wait(gen, interval, timeout)
-            try:
-                return super().wait(gen, interval, self.deadline_s)
-            except psycopg.errors._WaitTimeout as ex:  # noqa: SLF001 - what `wait` is documented to raise
-                # The answer may still arrive, and must not be mistaken for that of another query.
-                self.pgconn.finish()
-                raise psycopg.OperationalError(f"no answer within {self.deadline_s:g} s") from ex
-
-    return Connection

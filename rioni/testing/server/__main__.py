@@ -18,7 +18,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rioni.server.greenlets import patch
+from rioni.patches.gevent import patch
+from rioni.patches.standard_library import accept_descriptor
 from rioni.testing.warm import greeting
 
 
@@ -75,8 +76,7 @@ def _serve(given: socket.socket, brokers: "_Brokers", *, listens: bool) -> None:
 
 def _connected(listener: socket.socket) -> socket.socket:
     """Accept the connection of a test process."""
-    fd, _ = listener._accept()  # type: ignore[attr-defined]  # noqa: SLF001 - the public one makes a patched socket
-    connection = _socket(fileno=fd)
+    connection = _socket(fileno=accept_descriptor(listener))
     with contextlib.suppress(OSError):
         connection.send(greeting())
     return connection

@@ -1,4 +1,10 @@
-"""Patches the standard library for gevent, in processes that serve, before anything else is imported."""
+"""Patches the standard library for gevent, in processes that serve, before anything else is imported.
+
+Reason: gevent has no setting that keeps it from looking for plugins. On an upgrade, look at `gevent.monkey.patch_all`,
+which calls the replaced function `gevent.events.notify_and_call_entry_points` for each event.
+
+Versions: gevent>=26.9,<27.
+"""
 
 import gc
 import sys

@@ -3,9 +3,12 @@
 import json
 import shlex
 from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
+
+from rioni.domain.errors import Unavailable
 
 
 NAME = "rioni"
@@ -47,3 +50,13 @@ def _local(url: str) -> Path | None:
     parts = urlsplit(url)
     path = Path(unquote(parts.path))
     return path if parts.scheme == "file" and path.exists() else None
+
+
+def check_spark() -> None:
+    """Check that Spark is installed.
+
+    Raises:
+        Unavailable: the extra is not installed.
+    """
+    if find_spec("pyspark") is None:
+        raise Unavailable(f"This needs Spark, and Java 17 or newer: pip install {requirement('spark')}")

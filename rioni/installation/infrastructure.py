@@ -105,7 +105,9 @@ def build_infrastructure(
     limits = limits_of(config)
     compiled: CompiledCache[Any] = CompiledCache(config.compiled_schemas_bytes_max)
     registry = MemoryRegistry(log, limits, pools.database, pools.computing, compiled)
-    _load(registry, log)
+    # Loading the read models is faster than replaying the log.
+    with reading_models(log.engine) as connection:
+        registry.load(all_states(connection), Projector().position(connection))
     adapters = opened_adapters(
         config, directory, pools, partial(_storage_of, registry, log, pools.database), measurements, clock
     )
@@ -129,12 +131,6 @@ def build_infrastructure(
             bus.dispatch(CreateStorage(storage=first_storage(config)), infrastructure.system_context())
         registry.refresh()
     return infrastructure
-
-
-def _load(registry: MemoryRegistry, log: SqlEventLog) -> None:
-    """Load the registry from the read models, which is faster than replaying the log."""
-    with reading_models(log.engine) as connection:
-        registry.load(all_states(connection), Projector().position(connection))
 
 
 def _storage_of(registry: MemoryRegistry, log: SqlEventLog, pool: ThreadPool, storage_id: str) -> StorageEntry | None:

@@ -3,7 +3,7 @@
 import contextlib
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +17,7 @@ from rioni.domain.transparency.checkpoint import Verifier, parse_verifier
 from rioni.installation.database import check_exists, database_url, reading_models
 from rioni.installation.log_tree import SeenCheckpoint, read_checkpoint
 from rioni.installation.stores import counted, registered
+from rioni.projections.generations.rebuilds import Progress
 from rioni.projections.tables import SUBSCRIPTION_EVENT_TYPES
 from rioni.storage.sql.migration import current
 from rioni.storage.sql.read_only import read_only_engine
@@ -24,9 +25,6 @@ from rioni.storage.sql.read_only import read_only_engine
 
 PROCESSES_MAX = 8
 """The most processes that check a long log, or compute its Merkle tree."""
-
-Progress = Callable[[str, int, int], None]
-"""A function called with the phase, what is done, and the total."""
 
 
 def _silent(_phase: str, _done: int, _total: int) -> None:

@@ -258,18 +258,12 @@ def _of_topics(name: str, found: Found, timelines: list[Timeline], marks: dict[s
     missing = sorted({timeline.event_type for timeline in timelines if timeline.topic not in found.ends})
     if missing:
         yield f"{name} lacks the topics of {counted(len(missing), 'event type')}: {shown(missing)}."
-    behind = list(_behind(found, timelines, marks))
-    if behind:
+    present = [(each, found.ends[each.topic]) for each in timelines if each.topic in found.ends]
+    if behind := [text for each, ends in present for text in short_partitions(each, least_ends(each, marks), ends)]:
         yield (
             f"{name} is older than the registry: {counted(len(behind), 'partition')} end before the last recorded "
             f"position: {shown(behind)}."
         )
-
-
-def _behind(found: Found, timelines: list[Timeline], marks: dict[str, str]) -> Iterator[str]:
-    for timeline in timelines:
-        if (ends := found.ends.get(timeline.topic)) is not None:
-            yield from short_partitions(timeline, least_ends(timeline, marks), ends)
 
 
 def short_partitions(timeline: Timeline, least: list[int], ends: list[int]) -> Iterator[str]:

@@ -28,6 +28,7 @@ from rioni.domain.timestamps import utc_text
 from rioni.files.plain import private_umask
 from rioni.installation.opened import opened
 from rioni.operations.verification import check
+from rioni.projections.generations.rebuilds import Progress
 from rioni.storage.clock import SystemClock
 from rioni.storage.embedded import backup_folder
 from rioni.storage.embedded.backup_files import FORMAT_NAME, BackupError, Snapshot, snapshots
@@ -81,8 +82,6 @@ CLUSTER = (
     "A cluster keeps nothing in a data directory. Back up its database with pg_dump, then ZooKeeper's and Kafka's data "
     "with their own tools; docs/operating/cluster.md says how, and `rioni verify --restored` checks the result."
 )
-
-Progress = Callable[[str, int, int], None]
 
 
 class BackupReport(NamedTuple):

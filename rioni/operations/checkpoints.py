@@ -5,7 +5,7 @@ import functools
 import hashlib
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -37,6 +37,7 @@ from rioni.installation.from_config import key_file
 from rioni.installation.log_tree import known_keys, read_checkpoint, signature_findings
 from rioni.operations import verify_export
 from rioni.projections import log_tree
+from rioni.projections.generations.rebuilds import Progress
 from rioni.projections.log_rows import CorruptLog
 from rioni.projections.log_tree import LogTree, leaves
 from rioni.projections.queries import audit_log
@@ -170,8 +171,6 @@ def _reading(config: Config) -> Iterator[Connection]:
 
 ENTRIES_PER_READ = 64
 """An entry may hold a schema of 256 kB."""
-
-Progress = Callable[[str, int, int], None]
 
 
 class ExportReport(NamedTuple):

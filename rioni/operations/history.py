@@ -1,7 +1,9 @@
-"""Reads former states for auditors at the command line, while the broker runs or on a copy; changes nothing."""
+"""Reads the audit trail and former states for auditors, while the broker runs or on a copy; changes nothing."""
 
+import functools
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import Connection
 
@@ -9,12 +11,55 @@ from rioni.config.settings import Config
 from rioni.domain.aggregates import AGGREGATES
 from rioni.domain.audit.audit_events import shown_state
 from rioni.domain.errors import Invalid, NotFound
-from rioni.domain.texts import proposal
-from rioni.installation.database import opened_for_reading, reading_models
+from rioni.domain.texts import nearest, proposal
+from rioni.files.extras import check_spark
+from rioni.installation.database import check_exists, database_url, opened_for_reading, reading_models
+from rioni.projections.generations.rebuilds import Progress
 from rioni.projections.queries import audit_log, past
-from rioni.projections.queries.audit_log import AuditQuery, Place
+from rioni.projections.queries.audit_log import AuditFilter, AuditQuery, Place
 from rioni.projections.queries.past import Moment
 
+
+if TYPE_CHECKING:
+    from rioni.projections.bulk.audit import ExportReport
+
+
+# --- The audit trail ---
+
+
+def audit(config: Config, wanted: AuditFilter = AuditFilter()) -> Iterator[dict[str, Any]]:  # noqa: B008 - immutable
+    """Yield the matching audit entries, in order; see `rioni.projections.queries.audit_log`.
+
+    Raises:
+        Unavailable: the data does not exist.
+    """
+    with opened_for_reading(config) as engine:
+        yield from audit_log.entries(functools.partial(reading_models, engine), wanted)
+
+
+def nearest_resource(config: Config, resource: str) -> str | None:
+    """The resource with entries most like one that has none; None if none is like it, or the resource itself has some.
+
+    Raises:
+        Unavailable: the data does not exist.
+    """
+    with opened_for_reading(config) as engine, reading_models(engine) as connection:
+        found = audit_log.resources(connection)
+    names = [f"{kind}:{key}" for kind, key in found] if ":" in resource else [key for _, key in found]
+    return None if resource in names else nearest(resource, names)
+
+
+def export_audit(config: Config, output: Path, wanted: AuditFilter, progress: Progress) -> "ExportReport":
+    """Export the audit trail to Parquet with Spark; see `rioni.projections.bulk.audit`."""
+    check_exists(config)
+    check_spark()
+    from rioni.projections.bulk import audit as bulk  # noqa: PLC0415 - an extra
+
+    scratch = config.data.absolute() / "scratch"
+    return bulk.export(database_url(config), scratch, output, wanted=wanted, progress=progress)
+
+
+# --- Former states ---
 
 ENTRIES_PER_READ = 250
 EVENT_TYPE, SETTINGS = "event-type", "settings"

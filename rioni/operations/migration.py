@@ -20,9 +20,9 @@ from rioni.domain.aggregates import TOPICS
 from rioni.domain.errors import Conflict, Unavailable
 from rioni.domain.hash_chain import LogHead
 from rioni.domain.ports.coordinator import Coordinator
-from rioni.domain.ports.event_store import Chunk, EventStore
+from rioni.domain.ports.event_store import EventStore
 from rioni.domain.ports.host import examine
-from rioni.domain.publishing.headers import NO_HEADERS, Headers
+from rioni.domain.publishing.headers import Headers
 from rioni.domain.system.storages import EMBEDDED, KAFKA, StorageEntry
 from rioni.domain.timelines.position import Bounds, EventTypePartition
 from rioni.domain.timelines.timeline import Timeline
@@ -275,12 +275,8 @@ def _events(store: EventStore, topic: str, number: int, bounds: Bounds) -> Itera
     while chunks := store.read(topic, number, position, READ_BYTES):
         for chunk in chunks:
             for place in range(max(position, chunk.first), chunk.next):
-                yield place, chunk.recorded_at_ms, chunk.cut(place, place + 1), _beside(chunk, place)
+                yield place, chunk.recorded_at_ms, chunk.cut(place, place + 1), chunk.headers_of(place)
         position = chunks[-1].next
-
-
-def _beside(chunk: Chunk, position: int) -> Headers:
-    return NO_HEADERS if chunk.headers is None else chunk.headers[position - chunk.first]
 
 
 def _move_names(source: Infrastructure, target: Config, progress: Callable[[int, int], None]) -> None:

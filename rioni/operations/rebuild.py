@@ -13,9 +13,9 @@ from rioni.config.settings import Config
 from rioni.domain.errors import Invalid
 from rioni.domain.hash_chain import LogHead
 from rioni.domain.timestamps import rfc3339
+from rioni.files.extras import check_spark
 from rioni.files.plain import private_umask
 from rioni.installation.database import check_exists, database_engine, database_url, opened_for_reading, reading_models
-from rioni.operations.admin import check_spark
 from rioni.projections.comparison import Difference
 from rioni.projections.custom import installed
 from rioni.projections.custom_tables import live_tables, prepare

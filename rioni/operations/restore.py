@@ -25,6 +25,7 @@ from rioni.domain.system.anchors import INSTALLATION
 from rioni.files.plain import private_umask
 from rioni.installation.acceptance import accept_loss
 from rioni.installation.stores import counted
+from rioni.projections.generations.rebuilds import Progress
 from rioni.storage.embedded import backup_folder
 from rioni.storage.embedded.anchors import COORDINATION, committed_offsets, inspect
 from rioni.storage.embedded.backup_files import FORMAT_NAME, BackupError, created, open_file, opened
@@ -40,8 +41,6 @@ SPARE_BYTES = 16 * 2**20
 """Free space that remains at least."""
 
 _SIDES = ("", "-wal", "-shm")
-
-Progress = Callable[[str, int, int], None]
 
 
 class Exchange(msgspec.Struct, frozen=True):

@@ -32,7 +32,8 @@ import base64
 import hashlib
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from functools import reduce
 from heapq import merge
 from itertools import chain
 from pathlib import Path
@@ -44,8 +45,6 @@ NUMBERS = ("position", "version")
 MEMBERS = {*FIELDS, "hash", "previous", "proof"}
 HASH_BYTES = 32
 ROWS_PER_READ = 1_000
-LINES_MIN = 3
-"""The fewest lines of a checkpoint."""
 HASHED_FILES = ("checkpoint", "entries.jsonl", "log.vkey")
 MANIFESTS = "_manifest"
 """The folder of an audit table that has its manifests."""
@@ -106,12 +105,7 @@ class Tree:
 
     def root(self) -> bytes:
         """The root over all leaves."""
-        if not self._subtrees:
-            return sha256()
-        *rest, node = self._subtrees
-        for each in reversed(rest):
-            node = sha256(b"\1", each, node)
-        return node
+        return reduce(lambda node, left: sha256(b"\1", left, node), self._subtrees[::-1] or [sha256()])
 
 
 def root_from_proof(leaf: bytes, index: int, size: int, proof: Sequence[bytes]) -> bytes:
@@ -144,7 +138,7 @@ def read_checkpoint(data: bytes) -> tuple[str, str, int, bytes, list[tuple[str, 
     text, separator, signatures = data.decode().rpartition("\n\n")
     text += "\n"
     lines = text.split("\n")
-    check(separator and len(lines) > LINES_MIN and lines[1].isdigit(), "the checkpoint can't be read")
+    check(separator and lines[3:] and lines[1].isdigit(), "the checkpoint can't be read")
     found = [read_signature(line) for line in signatures.splitlines()]
     return text, lines[0], int(lines[1]), base64.b64decode(lines[2], validate=True), found
 
@@ -176,10 +170,9 @@ def read_key(key: str) -> tuple[str, bytes, bytes]:
 def verify_signature(what: str, text: str, signatures: Sequence[tuple[str, bytes]], key: str) -> bool:
     """Check the signature of one verifier key; return whether that could be done."""
     name, key_id, public = read_key(key)
-    signature = next((each[4:] for signer, each in signatures if signer == name and each[:4] == key_id), None)
-    if signature is None:
-        raise Finding(f"the {what} is not signed by {key}")
-    valid = ed25519(public, signature, text)
+    found = [each[4:] for signer, each in signatures if signer == name and each[:4] == key_id]
+    check(found, f"the {what} is not signed by {key}")
+    valid = ed25519(public, found[0], text)
     check(valid is not False, f"the signature of the {what} is not valid")
     return bool(valid)
 
@@ -207,22 +200,20 @@ def unambiguous(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     return dict(pairs)
 
 
-def decoded_base64(text: str) -> bytes:
-    """The bytes that a text stands for; there is only one text for each."""
-    data = base64.b64decode(text, validate=True)
-    check(base64.b64encode(data).decode() == text, "a hash is not in the only accepted form of base64")
-    return data
+def json_rows(path: Path) -> Iterator[Any]:
+    """The values in a file of JSON lines."""
+    with path.open("rb") as file:
+        for line in file:
+            yield json.loads(line, object_pairs_hook=unambiguous)
 
 
 def entries_of(folder: Path) -> Iterator[dict[str, Any]]:
     """The entries of an export."""
-    with (folder / "entries.jsonl").open("rb") as file:
-        for line in file:
-            entry = json.loads(line, object_pairs_hook=unambiguous)
-            check(isinstance(entry, dict) and isinstance(entry.get("position"), int), "a line is not an entry")
-            check("hash" in entry, "an entry lacks its hash")
-            check(entry.keys() <= MEMBERS, "an entry has a member that nothing proves")
-            yield entry
+    for entry in json_rows(folder / "entries.jsonl"):
+        check(isinstance(entry, dict) and isinstance(entry.get("position"), int), "a line is not an entry")
+        check("hash" in entry, "an entry lacks its hash")
+        check(entry.keys() <= MEMBERS, "an entry has a member that nothing proves")
+        yield entry
 
 
 def check_all(entries: Iterable[dict[str, Any]], roots: Iterable[tuple[int, bytes, str]]) -> tuple[int, bytes]:
@@ -261,7 +252,10 @@ def check_selected(folder: Path, size: int, root: bytes) -> int:
     for entry in entries_of(folder):
         position, parts = entry["position"], encoded(entry)
         check(position > last, "the entries are not in the order of their positions")
-        proof = [decoded_base64(each) for each in entry.get("proof", [])]
+        proof = [base64.b64decode(each, validate=True) for each in entry.get("proof", [])]
+        # There is only one text for each hash.
+        usual = [base64.b64encode(each).decode() for each in proof] == entry.get("proof", [])
+        check(usual, "a hash is not in the only accepted form of base64")
         found = root_from_proof(leaf_hash(parts), position - 1, size, proof)
         check(found == root, f"the entry at position {position} is not in the log of the checkpoint")
         previous = bytes.fromhex(entry.get("previous", ""))
@@ -273,9 +267,20 @@ def check_selected(folder: Path, size: int, root: bytes) -> int:
 
 def verify(folder: Path, key: str | None = None, seen: Sequence[Path] = ()) -> Iterator[str]:
     """Check an export; yields sentences on what was found to be right."""
-    if (folder / MANIFESTS).is_dir():
-        yield from verify_table(folder, key, seen)
-        return
+    kind = verify_table if (folder / MANIFESTS).is_dir() else verify_files
+    signed = yield from kind(folder, key and key.strip(), seen)
+    if seen:
+        yield "The log extends the checkpoints that you gave."
+    if not signed:
+        yield "The signature was NOT checked: install the package cryptography for that."
+    elif key:
+        yield "The checkpoint is signed by the key that you gave, or by one that follows it by signatures."
+    else:
+        yield "The checkpoint is signed by the key in the export; give the one that you trust with --key."
+
+
+def verify_files(folder: Path, key: str | None, seen: Sequence[Path]) -> Generator[str, None, bool]:
+    """Check an export of entries as JSON lines; returns whether the signature was checked."""
     manifest = json.loads((folder / "manifest.json").read_bytes())
     check(manifest.get("format") == 1, "the manifest is not of format 1")
     for name in HASHED_FILES:
@@ -287,7 +292,7 @@ def verify(folder: Path, key: str | None = None, seen: Sequence[Path] = ()) -> I
     complete = manifest.get("complete")
     check(isinstance(complete, bool), "the manifest does not say whether the export is complete")
     lines = [line.split() for line in (folder / "log.vkey").read_text().splitlines() if line.strip()]
-    used = signing_key(key and key.strip(), lines)
+    used = signing_key(key, lines)
     signed = verify_signature("checkpoint", text, signatures, used)
     # One key may sign for several logs: each of them has its own name.
     check(used.partition("+")[0] == origin, f"the checkpoint is one of {origin}, and the key is another log's")
@@ -300,19 +305,7 @@ def verify(folder: Path, key: str | None = None, seen: Sequence[Path] = ()) -> I
         count = check_selected(folder, size, root)
     check(count == manifest.get("entries"), "the manifest names another number of entries")
     yield f"{count} entries are in the log {origin} of {size} entries, as its checkpoint says."
-    yield from on_trust(key, signed=signed, seen=bool(seen))
-
-
-def on_trust(key: str | None, *, signed: bool, seen: bool) -> Iterator[str]:
-    """Sentences on the basis of the result."""
-    if seen:
-        yield "The log extends the checkpoints that you gave."
-    if not signed:
-        yield "The signature was NOT checked: install the package cryptography for that."
-    elif key:
-        yield "The checkpoint is signed by the key that you gave, or by one that follows it by signatures."
-    else:
-        yield "The checkpoint is signed by the key in the export; give the one that you trust with --key."
+    return signed
 
 
 # --- Audit tables ---
@@ -342,8 +335,8 @@ def manifests_of(folder: Path) -> list[dict[str, Any]]:
     return found
 
 
-def verify_table(folder: Path, key: str | None, seen: Sequence[Path]) -> Iterator[str]:
-    """Check an audit table; yields sentences on what was found to be right."""
+def verify_table(folder: Path, key: str | None, seen: Sequence[Path]) -> Generator[str, None, bool]:
+    """Check an audit table; returns whether the signature was checked."""
     manifests = manifests_of(folder)
     roots = []
     for manifest in manifests:
@@ -353,14 +346,13 @@ def verify_table(folder: Path, key: str | None, seen: Sequence[Path]) -> Iterato
         roots.append((size, root, f"the entries are not those of the checkpoint in manifest {manifest['number']}"))
     newest = manifests[-1]
     check({each["origin"] for each in manifests} == {origin}, "manifests name several logs")
-    used = signing_key(key and key.strip(), [line.split() for line in newest["keys"]])
+    used = signing_key(key, [line.split() for line in newest["keys"]])
     check(used.partition("+")[0] == origin, f"the table is of {origin}, and the key is another log's")
     verify_signature("checkpoint", text, signatures, used)
     signed = verify_signature("manifest", statement(newest), [read_signature(newest["signature"])], used)
     files = [file for manifest in manifests for file in manifest["files"]]
     for file in files:
-        data = (folder / file["path"]).open("rb")
-        with data:
+        with (folder / file["path"]).open("rb") as data:
             digest = hashlib.file_digest(data, "sha256").hexdigest()
         check(digest == file["sha256"], f"{file['path']} is not the file that its manifest names")
     count, last = check_all(rows_of(folder, files), [*roots, *roots_of(seen)])
@@ -369,7 +361,7 @@ def verify_table(folder: Path, key: str | None, seen: Sequence[Path]) -> Iterato
     yield f"{count} entries in {len(files)} files are the log {origin}, as its checkpoint says."
     if newest["format"] == "delta":
         yield delta_log(folder, {file["path"] for file in files})
-    yield from on_trust(key, signed=signed, seen=bool(seen))
+    return signed
 
 
 def rows_of(folder: Path, files: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -390,13 +382,6 @@ def rows_in(folder: Path, path: str) -> Iterator[dict[str, Any]]:
         check(f"day={row['recorded_at'][:10]}" == day, f"{path} has an entry of another day")
         check("hash" not in row, f"{path} has a column that is none of an audit table")
         yield row
-
-
-def json_rows(path: Path) -> Iterator[dict[str, Any]]:
-    """The rows of a file of JSON lines."""
-    with path.open("rb") as file:
-        for line in file:
-            yield json.loads(line, object_pairs_hook=unambiguous)
 
 
 def parquet_rows(path: Path) -> Iterator[dict[str, Any]]:

@@ -26,7 +26,7 @@ from rioni.domain.transparency.merkle_tree import split_bundle
 from rioni.installation.database import reading_models
 from rioni.installation.infrastructure import Infrastructure, build_infrastructure
 from rioni.installation.opened import opened
-from rioni.operations import admin as admin_operations
+from rioni.operations import history as history_operations
 from rioni.operations.checkpoints import export
 from rioni.operations.verification import remarks
 from rioni.projections.queries import audit_log
@@ -126,8 +126,8 @@ def test_exports_and_pages_are_complete_at_every_size(tmp_path):
             assert exported(config, tmp_path / f"all-{size}", AuditFilter()) == everything
             if size in {65, 257, 1_001}:
                 assert exported(config, tmp_path / f"some-{size}", AuditFilter(actor="jane")) == of_jane
-            assert brief(admin_operations.audit(config)) == everything
-            assert brief(admin_operations.audit(config, AuditFilter(actor="jane"))) == of_jane
+            assert brief(history_operations.audit(config)) == everything
+            assert brief(history_operations.audit(config, AuditFilter(actor="jane"))) == of_jane
             with reading_models(base.log.engine) as connection:
                 for limit in PAGES if size == 65 else PAGES[-1:] if size > 1_001 else PAGES[1:]:
                     for ascending in (True, False):
@@ -194,7 +194,7 @@ def check_times(config: Config, base: Infrastructure, folder: Path, moments: Seq
     everything = truth(base)
     for number, (since, until) in enumerate(itertools.pairwise([moments[0], *moments, moments[-1]])):
         expected = [each for each in everything if since <= recorded[each[0]] < until]
-        assert brief(admin_operations.audit(config, AuditFilter(since=since, until=until))) == expected
+        assert brief(history_operations.audit(config, AuditFilter(since=since, until=until))) == expected
         with reading_models(base.log.engine) as connection:
             assert by_pages(connection, 64, ascending=True, since=since, until=until) == expected
         if number % 5 == 0:

@@ -92,7 +92,7 @@ def dotted(path: Path) -> str:
 # --- The differences of two JSON values, by path, with old and new values ---
 
 
-class Difference(NamedTuple):
+class ChangedValue(NamedTuple):
     """A value that differs; `UNSET` on the side that lacks it."""
 
     path: Path
@@ -105,12 +105,12 @@ class Difference(NamedTuple):
         return {"path": dotted(self.path)} | {name: value for name, value in values.items() if value is not UNSET}
 
 
-def differences(before: Any, after: Any) -> list[Difference]:
+def differences(before: Any, after: Any) -> list[ChangedValue]:
     """All differences, in the order in which they can be changed; none if the values are the same JSON."""
     return [_difference(before, operation) for operation in json_patch(before, after)]
 
 
-def _difference(before: Any, operation: Any) -> Difference:
+def _difference(before: Any, operation: Any) -> ChangedValue:
     path: list[str | int] = []
     value = before
     for segment in names(operation["path"]):
@@ -118,7 +118,7 @@ def _difference(before: Any, operation: Any) -> Difference:
         path.append(key)
         value = _member(value, key)
     there = operation["op"] != "add"
-    return Difference(tuple(path), value if there else UNSET, operation.get("value", UNSET))
+    return ChangedValue(tuple(path), value if there else UNSET, operation.get("value", UNSET))
 
 
 def _member(value: Any, key: str | int) -> Any:

@@ -13,7 +13,7 @@ from rioni.domain.texts import visible
 
 
 if TYPE_CHECKING:
-    from rioni.cli.definitions.definition import Difference, Problem
+    from rioni.cli.definitions.definition import ChangedValue, Problem
     from rioni.cli.definitions.steps import Step
 
 
@@ -125,7 +125,7 @@ def lines_of_changes(step: "Step") -> list[str]:
     return [visible(text) for text, _ in map(_line_of, step.changes)]
 
 
-def show_differences(output: Output, found: Iterable["Difference"]) -> None:
+def show_differences(output: Output, found: Iterable["ChangedValue"]) -> None:
     """Show differences, one a line."""
     if output.json:
         output.items((each.as_json() for each in found), {})
@@ -182,7 +182,7 @@ def _lines_of(step: "Step") -> Iterator[Line]:
     yield from ((f"    {note}", "") for note in step.notes)
 
 
-def _line_of(difference: "Difference") -> Line:
+def _line_of(difference: "ChangedValue") -> Line:
     from msgspec import UNSET
 
     from rioni.cli.definitions.definition import dotted

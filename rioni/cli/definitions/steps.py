@@ -6,7 +6,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
-from rioni.cli.definitions.definition import EVENT_TYPE, Definition, Difference, Place, differences, name_of
+from rioni.cli.definitions.definition import EVENT_TYPE, ChangedValue, Definition, Place, differences, name_of
 from rioni.cli.definitions.format import comparable
 from rioni.domain.errors import Invalid
 from rioni.wire.event_types import EventType
@@ -62,7 +62,7 @@ class Step:
         return name_of(self.kind, self.after or self.before or {})
 
     @cached_property
-    def changes(self) -> list[Difference]:
+    def changes(self) -> list[ChangedValue]:
         """The differences that the step makes; schemas are compared as JSON."""
         return differences(self.before and comparable(self.before), self.after and comparable(self.after))
 

@@ -262,13 +262,13 @@ def audit(
         raise typer.BadParameter("Parquet needs a folder to write to: --output FOLDER", param_hint="--format")
     settings = load_settings(config_file, data=data)
     from rioni.installation.database import damage_reported
-    from rioni.operations import admin as admin_operations
+    from rioni.operations import history as history_operations
     from rioni.projections.queries.audit_log import AuditFilter
 
     wanted = AuditFilter(since=begin, until=end, actor=actor, realm=realm, resource=resource)
     if form is AuditFormat.PARQUET and output is not None:
         with progress_bars() as progress:
-            report = admin_operations.export_audit(settings, output, wanted, progress)
+            report = history_operations.export_audit(settings, output, wanted, progress)
         position, digest = report.head
         Output(json).line(
             {"folder": str(output), "entries": report.rows, "position": position, "log_hash": digest.hex()},
@@ -276,11 +276,11 @@ def audit(
         )
         return
     write = write_table if form is AuditFormat.TABLE else write_json_lines
-    entries = admin_operations.audit(settings, wanted)
+    entries = history_operations.audit(settings, wanted)
     first = [*islice(entries, 1)]
     with opened(output) as file, damage_reported():
         write(chain(first, entries), file)
-    if not first and resource is not None and (near := admin_operations.nearest_resource(settings, resource)):
+    if not first and resource is not None and (near := history_operations.nearest_resource(settings, resource)):
         say(f"Did you mean {near}?", err=True)
     if form is AuditFormat.TABLE:
         source = settings.data if settings.database is None else "the database of its settings"

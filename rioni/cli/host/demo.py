@@ -25,7 +25,8 @@ from rioni.config.settings import Config
 from rioni.domain.access.addresses import host_and_port
 from rioni.domain.errors import Invalid, RioniError, Unavailable
 from rioni.domain.timestamps import utc_text
-from rioni.operations import admin as admin_operations
+from rioni.files.extras import check_spark
+from rioni.operations import history as history_operations
 from rioni.operations import rebuild as rebuild_operations
 from rioni.operations.rebuild import Wanted
 
@@ -60,7 +61,7 @@ def run(config: Config, *, exit_after: bool = False, flights: int | None = None)
     if config.tls_certificate is not None:
         raise Invalid("The demo speaks HTTP alone. Run it without tls_certificate and tls_key.")
     console = Console(soft_wrap=True)
-    admin_operations.check_spark()
+    check_spark()
     tables = [rows(dataset, flights if dataset is FLIGHTS else None) for dataset in DATASETS]
     with _broker(config) as (server, served):
         base = f"http://{host_and_port(served.host, served.port)}"
@@ -269,7 +270,7 @@ def _sparkline(values: Sequence[int], width: int = 40) -> str:
 
 def _audit(console: Console, config: Config) -> None:
     console.print("The audit trail ends with (rioni audit shows all of it):")
-    for entry in list(admin_operations.audit(config))[-AUDIT_ENTRIES:]:
+    for entry in list(history_operations.audit(config))[-AUDIT_ENTRIES:]:
         when, who = entry["recorded_at"][11:19], f"{entry['actor']}@{entry['client']}"
         line = f"  {entry['position']:>4} {when} {who} {entry['topic']} {entry['resource']:.36}"
         console.print(line, highlight=False, markup=False)

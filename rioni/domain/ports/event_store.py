@@ -5,7 +5,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
-from rioni.domain.publishing.headers import Headers, IdempotencyClaim, headers_bytes
+from rioni.domain.publishing.headers import NO_HEADERS, Headers, IdempotencyClaim, headers_bytes
 from rioni.domain.timelines.position import Bounds
 
 
@@ -39,6 +39,10 @@ class Chunk(msgspec.Struct, frozen=True):
         """
         begin, end = start - self.first, stop - self.first
         return self.data[self.ends[begin - 1] + 1 if begin else 0 : self.ends[end - 1]]
+
+    def headers_of(self, position: int) -> Headers:
+        """The headers of the event at a position."""
+        return NO_HEADERS if self.headers is None else self.headers[position - self.first]
 
 
 class Appended(dict[int, int]):

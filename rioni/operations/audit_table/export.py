@@ -10,11 +10,11 @@ from sqlalchemy import Connection
 from rioni.config.settings import Config
 from rioni.domain.errors import Conflict
 from rioni.domain.transparency.checkpoint import Note, parse_checkpoint, parse_note, sign
+from rioni.files.extras import check_spark
 from rioni.files.signing_key import load_key
 from rioni.installation.database import check_exists, database_url, opened_for_reading
 from rioni.installation.from_config import key_file
 from rioni.operations import verify_export
-from rioni.operations.admin import check_spark
 from rioni.operations.audit_table.manifests import NOTHING, Manifest, TableFile, TableFolder
 from rioni.operations.checkpoints import key_line, signed_checkpoint
 from rioni.projections import log_tree

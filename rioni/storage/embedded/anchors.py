@@ -120,7 +120,11 @@ class EventAnchors:
 
     def note(self, anchor: Anchor, now_ms: int, *, everything: bool) -> Marks:
         """Implement `Anchored.anchor`; blocks on the disk."""
-        _write(self._database, anchor)
+        with self._database.reading() as connection:
+            stored, _ = read_anchor(connection)
+        if stored != anchor:
+            with self._database.writing() as connection:
+                write_anchor(connection, anchor)
         since_ms = None if everything else self._since_ms
         with self._database.reading() as connection:
             ends: Ends = read_ends(connection, since_ms)
@@ -145,14 +149,3 @@ class CoordinationAnchors:
                 write_anchor(connection, anchor, self._sequence)
             self._noted = anchor, changes
         return {COORDINATION: str(self._sequence)}
-
-
-def _write(database: SQLiteFile, anchor: Anchor) -> None:
-    if _stored(database) != anchor:
-        with database.writing() as connection:
-            write_anchor(connection, anchor)
-
-
-def _stored(database: SQLiteFile) -> Anchor | None:
-    with database.reading() as connection:
-        return read_anchor(connection)[0]

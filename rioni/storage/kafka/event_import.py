@@ -69,10 +69,8 @@ class EventImporter:
         for chunk in chunks:
             while target.position < chunk.first:
                 target.produce(b"", COMPACTED, chunk.recorded_at_ms)
-            for index in range(target.position - chunk.first, len(chunk.ends)):
-                headers = NO_HEADERS if chunk.headers is None else chunk.headers[index]
-                place = chunk.first + index
-                target.produce(chunk.cut(place, place + 1), headers, chunk.recorded_at_ms)
+            for place in range(target.position, chunk.next):
+                target.produce(chunk.cut(place, place + 1), chunk.headers_of(place), chunk.recorded_at_ms)
         target.settle()
 
     def skip(self, topic: str, partition: int, position: int, until: int, recorded_at_ms: int) -> None:

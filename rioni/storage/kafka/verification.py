@@ -7,7 +7,7 @@ import orjson
 
 from rioni.domain.errors import NotFound
 from rioni.domain.ports.event_store import Chunk, EventStore
-from rioni.domain.publishing.headers import COMPACTED, NO_HEADERS
+from rioni.domain.publishing.headers import COMPACTED
 from rioni.domain.timelines.position import Bounds
 from rioni.domain.timelines.timeline import Timeline
 
@@ -74,7 +74,7 @@ def _verify_partition(store: EventStore, topic: str, number: int, bounds: Bounds
 
 def _damage(chunk: Chunk, position: int, *, compacted: bool) -> str:
     event = chunk.cut(position, position + 1)
-    headers = NO_HEADERS if chunk.headers is None else chunk.headers[position - chunk.first]
+    headers = chunk.headers_of(position)
     if not event:
         if headers == COMPACTED:
             return "" if compacted else "missing"

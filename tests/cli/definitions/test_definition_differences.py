@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET
 
-from rioni.cli.definitions.definition import Difference, differences
+from rioni.cli.definitions.definition import ChangedValue, differences
 
 
 VALUES = st.recursive(
@@ -45,7 +45,7 @@ def test_a_value_does_not_differ_from_itself(value):
 
 
 def test_true_is_not_1():
-    assert differences({"a": True}, {"a": 1}) == [Difference(("a",), True, 1)]
+    assert differences({"a": True}, {"a": 1}) == [ChangedValue(("a",), True, 1)]
 
 
 def test_a_difference_as_json_has_what_there_is():

@@ -5,10 +5,10 @@ import base64
 import pytest
 
 from rioni.domain.transparency.checkpoint import parse_checkpoint, parse_note, parse_verifier, verified
-from rioni.domain.transparency.merkle_tree import split_bundle
 from tests.acceptance.conftest import problem
 from tests.support import rfc9162
 from tests.support.builders import event_type_body
+from tests.support.rfc9162 import split_bundle
 
 
 def checkpoint(client):

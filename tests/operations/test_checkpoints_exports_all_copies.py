@@ -22,7 +22,6 @@ from rioni.domain.ports.event_log import LogEntry
 from rioni.domain.ports.host import Clock
 from rioni.domain.system.settings import FeatureSwitched
 from rioni.domain.timestamps import rfc3339
-from rioni.domain.transparency.merkle_tree import split_bundle
 from rioni.installation.database import reading_models
 from rioni.installation.infrastructure import Infrastructure, build_infrastructure
 from rioni.installation.opened import opened
@@ -39,6 +38,7 @@ from rioni.storage.log.verification import setbacks
 from rioni.storage.sql.engines import reading, writing
 from tests.support.clock import ManualClock
 from tests.support.log import append
+from tests.support.rfc9162 import split_bundle
 from tests.support.server import running_server
 from tests.support.waiting import WAIT_S
 

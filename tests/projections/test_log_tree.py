@@ -4,12 +4,13 @@ from sqlalchemy import insert, select, update
 from rioni.domain.errors import Invalid, NotFound, Unavailable
 from rioni.domain.hash_chain import GENESIS, link
 from rioni.domain.transparency.checkpoint import leaf
-from rioni.domain.transparency.merkle_tree import Tile, leaf_hash, split_bundle
+from rioni.domain.transparency.merkle_tree import Tile, leaf_hash
 from rioni.projections import log_tree
 from rioni.sql.log_tables import HEAD, LOG, LOG_TILES
 from rioni.storage.sql.engines import create_engine
 from rioni.storage.sql.migration import upgrade
 from tests.support import rfc9162
+from tests.support.rfc9162 import split_bundle
 
 
 SIZE = 70_000

@@ -1,4 +1,4 @@
-"""Merkle trees as RFC 9162 defines them, written down from its definitions; shares nothing with the product."""
+"""Merkle trees as RFC 9162 defines them, and bundles of leaves (C2SP tlog-tiles); shares nothing with the product."""
 
 import hashlib
 
@@ -92,3 +92,14 @@ def _roots_from_subproof(m: int, n: int, first: bytes, hashes: list[bytes], *, c
         return old, _hash(b"\x01" + new + hashes[-1])
     old, new = _roots_from_subproof(m - k, n - k, first, hashes[:-1], complete=False)
     return _hash(b"\x01" + hashes[-1] + old), _hash(b"\x01" + hashes[-1] + new)
+
+
+def split_bundle(data: bytes) -> list[bytes]:
+    """The leaves of a bundle, each after its length as two bytes, big-endian; AssertionError if it ends within one."""
+    leaves = []
+    while data:
+        end = 2 + int.from_bytes(data[:2])
+        assert len(data) >= max(2, end)
+        leaves.append(data[2:end])
+        data = data[end:]
+    return leaves

@@ -290,19 +290,3 @@ def width_of(level: int, number: int, size: int) -> int:
 def bundle(leaves: Sequence[bytes]) -> bytes:
     """Return a bundle of entries."""
     return b"".join(part for leaf in leaves for part in (len(leaf).to_bytes(2), leaf))
-
-
-def split_bundle(data: bytes) -> list[bytes]:
-    """Return the leaves of a bundle of entries.
-
-    Raises:
-        Malformed: the data end within a leaf.
-    """
-    leaves, at = [], 0
-    while at < len(data):
-        begin = at + 2
-        at = begin + int.from_bytes(data[at:begin])
-        if begin > len(data) or at > len(data):
-            raise Malformed("The bundle of entries ends within a leaf.")
-        leaves.append(data[begin:at])
-    return leaves

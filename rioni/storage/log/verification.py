@@ -35,7 +35,6 @@ def verify(
     engine: Engine,
     topics: Topics,
     *,
-    from_position: int = 0,
     processes: int = 1,
     progress: Callable[[int, int], None] | None = None,
 ) -> Iterator[Finding]:
@@ -47,19 +46,17 @@ def verify(
     Args:
         engine: the engine of the database.
         topics: all event classes that may occur in the log.
-        from_position: the last position known to be correct; checking starts after it.
         processes: how many to use at most, for a long log.
         progress: called with the number of entries checked and their total.
 
     Raises:
         Unavailable: the database can't be read.
     """
-    heads, end, previous = _bounds(engine, from_position)
-    position = from_position
-    if previous is None:
-        yield Finding(position, "this entry, behind which to begin, is missing", RESTORE)
+    heads, end = _bounds(engine)
+    position = 0
+    previous: bytes | None = GENESIS
     yield from _check_beginning(engine)
-    for after, upto in _stretches(engine, from_position, end):
+    for after, upto in _stretches(engine, end):
         for segment in segments(engine, topics, after, upto, processes):
             if segment.first:
                 if segment.first != position + 1:
@@ -67,7 +64,7 @@ def verify(
                 yield from segment.findings
                 position, previous = segment.last, segment.hash
                 if progress is not None:
-                    progress(position - from_position, end - from_position)
+                    progress(position, end)
     yield from _check_head(heads, position, previous)
 
 
@@ -103,19 +100,18 @@ def _readable(value: Any) -> Any:
     return value.decode(errors="backslashreplace") if isinstance(value, bytes) else value
 
 
-def _bounds(engine: Engine, from_position: int) -> tuple[Sequence[_Head], int, bytes | None]:
-    """Return the head, the last position, and the initial hash, from one snapshot."""
+def _bounds(engine: Engine) -> tuple[Sequence[_Head], int]:
+    """Return the head and the last position, from one snapshot."""
     last = select(func.coalesce(func.max(_ROWS.c.position), 0)).scalar_subquery()
     with reading(engine) as connection:
         rows = connection.execute(select(_HEAD.c.position, _HEAD.c.hash, _HEAD.c.format, last)).all()
         end: int = rows[0][-1] if rows else connection.execute(select(last)).scalar_one()
-        before = connection.scalar(select(_ROWS.c.hash).where(_ROWS.c.position == from_position))
-    return [_Head(*row[:-1]) for row in rows], end, before if from_position else GENESIS
+    return [_Head(*row[:-1]) for row in rows], end
 
 
-def _stretches(engine: Engine, after: int, upto: int) -> Iterator[tuple[int, int]]:
+def _stretches(engine: Engine, upto: int) -> Iterator[tuple[int, int]]:
     """Yield the ranges of positions between large gaps, so that one forged position does not keep us busy for years."""
-    later = _ROWS.c.position > after, _ROWS.c.position <= upto
+    later = _ROWS.c.position > 0, _ROWS.c.position <= upto
     pairs = select(_ROWS.c.position, func.lead(_ROWS.c.position).over(order_by=_ROWS.c.position).label("next"))
     found = pairs.where(*later).subquery()
     with reading(engine) as connection:
@@ -123,11 +119,10 @@ def _stretches(engine: Engine, after: int, upto: int) -> Iterator[tuple[int, int
         if not count:
             return
         gaps: Sequence[Any] = []
-        if upto - after - count > GAP_MAX:
+        if upto - count > GAP_MAX:
             query = select(found.c.position, found.c.next).where(found.c.next - found.c.position > GAP_MAX)
             gaps = connection.execute(query.order_by(found.c.position)).all()
-    if first - after > GAP_MAX:
-        after = first - 1
+    after = first - 1 if first > GAP_MAX else 0
     for end, begin in gaps:
         yield after, end
         after = begin - 1

@@ -53,9 +53,7 @@ def add_schema(command: AddSchema, unit_of_work: UnitOfWork) -> tuple[Schema, bo
         InvalidFields: type or schema is missing.
         Invalid: the schema is not valid, or the compatibility mode forbids the change.
     """
-    violations = list(schema_violations(command.schema))
-    if violations:
-        raise InvalidFields(violations)
+    InvalidFields.check(schema_violations(command.schema))
     current = unit_of_work.event_type(command.name)
     evolved = command.evolved
     if evolved is None or not evolved.is_of(current, current):

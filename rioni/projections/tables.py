@@ -1,16 +1,6 @@
 """The tables of the read models: written by the projection alone, and rebuilt from the log at any time."""
 
-from sqlalchemy import (
-    BigInteger,
-    Boolean,
-    Column,
-    Connection,
-    Index,
-    Integer,
-    MetaData,
-    Table,
-    Text,
-)
+from sqlalchemy import BigInteger, Boolean, Column, Connection, Index, Integer, MetaData, Table, Text
 
 
 READ_MODELS = MetaData()

@@ -191,7 +191,7 @@ def record_digests(command: RecordDigests, unit_of_work: UnitOfWork) -> None:
 
 
 @dataclass(slots=True)
-class _Reading:
+class _TopicReading:
     """A topic that is being read."""
 
     timeline: Timeline
@@ -230,7 +230,7 @@ class TopicDigests:
         """The storages that have failed since the last search for timelines."""
         self._gone: set[str] = set()
         """Topics that do not exist; asking for one takes seconds, so it is done once."""
-        self._reading: _Reading | None = None
+        self._reading: _TopicReading | None = None
 
     def tick(self) -> None:
         """Read some blocks, if there are closed topics without digests; failures are logged. Blocks on the stores."""
@@ -287,7 +287,7 @@ class TopicDigests:
         timeline = next((each for each in timelines.readable[:-1] if each.order == order), None)
         if timeline is None or timeline.storage_id in self._failed:
             return
-        self._reading = _Reading(timeline, timelines.digested.get(order, ()), [], [])
+        self._reading = _TopicReading(timeline, timelines.digested.get(order, ()), [], [])
         left = timelines.undigested(timeline)
         try:
             found = self._stores.of(timeline.storage_id).bounds(timeline.topic)
@@ -300,7 +300,7 @@ class TopicDigests:
             self._reading.next.append(min(max(first, bounds.oldest), latest + 1))
             self._reading.ends.append(min(latest, bounds.newest) + 1)
 
-    def _read_block(self, reading: _Reading) -> None:
+    def _read_block(self, reading: _TopicReading) -> None:
         timeline, ends = reading.timeline, reading.ends
         number = next((number for number, first in enumerate(reading.next) if first < ends[number]), None)
         if number is None:
@@ -322,7 +322,7 @@ class TopicDigests:
         if len(reading.blocks) == BLOCKS_MAX:
             self._record(reading)
 
-    def _record(self, reading: _Reading) -> None:
+    def _record(self, reading: _TopicReading) -> None:
         name, order, next_ = reading.timeline.event_type, reading.timeline.order, tuple(reading.next)
         if next_ != reading.since:
             command = RecordDigests(

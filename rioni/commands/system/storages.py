@@ -181,20 +181,15 @@ def set_admins(command: SetAdmins, unit_of_work: UnitOfWork) -> Admins:
     Raises:
         InvalidFields: a list is empty, or too long.
     """
+    lists = msgspec.structs.asdict(command.admins)
     violations: list[tuple[str, str]] = []
-    for name in ("admins", "readers", "writers"):
-        attributes = getattr(command.admins, name)
+    for name, attributes in lists.items():
         violations += size_violations(name, attributes, ATTRIBUTES_MAX)
         if not attributes:
             violations.append((name, "must contain at least one attribute"))
-    if violations:
-        raise InvalidFields(violations)
+    InvalidFields.check(violations)
     default = unit_of_work.grants.default_admin
-    lists = {
-        name: tuple(attribute for attribute in getattr(command.admins, name) if attribute != default)
-        for name in ("admins", "readers", "writers")
-    }
-    admins = Admins(**lists)
+    admins = Admins(**{name: tuple(each for each in found if each != default) for name, found in lists.items()})
     if admins != unit_of_work.settings().admins:
         unit_of_work.record(AdminsChanged(admins=admins))
     return admins

@@ -11,19 +11,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 from msgspec import UNSET
 
-from rioni.domain.avro.nodes import (
-    Array,
-    Enum,
-    Field,
-    Fixed,
-    Map,
-    Named,
-    Node,
-    Primitive,
-    Record,
-    Union,
-    type_name,
-)
+from rioni.domain.avro.nodes import Array, Enum, Field, Fixed, Map, Named, Node, Primitive, Record, Union, type_name
 from rioni.domain.avro.parsing import parse_event_schema
 from rioni.domain.errors import Invalid
 from rioni.domain.schemas.change import Level

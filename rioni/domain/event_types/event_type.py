@@ -278,9 +278,8 @@ def check_data_lake(annotations: Mapping[str, str], *, mandatory: bool) -> None:
     Raises:
         InvalidFields: names the annotations that are missing or wrong.
     """
-    violations = list(_violations(annotations, mandatory=mandatory))
-    if violations:
-        raise InvalidFields([(f"annotations[{key}]", message) for key, message in violations])
+    violations = _violations(annotations, mandatory=mandatory)
+    InvalidFields.check((f"annotations[{key}]", message) for key, message in violations)
 
 
 def _violations(annotations: Mapping[str, str], *, mandatory: bool) -> Iterator[tuple[str, str]]:

@@ -72,7 +72,7 @@ def split(body: bytes, limits: Limits = _DEFAULTS, *, depth_max: int = DEPTH_MAX
         )
     if len(body) <= PART_BYTES and (batch := _split_fast(body, events_max, depth_max)) is not None:
         return batch
-    reader = _Reader(body, events_max, depth_max)
+    reader = _BatchReader(body, events_max, depth_max)
     try:
         return reader.read()
     except (JsonError, TooLarge) as ex:
@@ -202,7 +202,7 @@ _LITERAL_CHARACTERS_MAX = 100
 _UTF8_CONTINUATIONS = bytes(range(0x80, 0xC0))
 
 
-class _Reader:
+class _BatchReader:
     """Reads a body from its beginning to its end: as many events at once as the fast reader takes, else one by one."""
 
     def __init__(self, body: bytes, events_max: int, depth_max: int) -> None:

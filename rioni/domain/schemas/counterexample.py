@@ -11,7 +11,7 @@ from itertools import islice, zip_longest
 from typing import Any
 
 from rioni.domain.schemas.effective_schema import effective_schema
-from rioni.domain.schemas.keywords import speaks_of
+from rioni.domain.schemas.keywords import Node, speaks_of, without
 from rioni.domain.schemas.patterns import PATTERNS
 from rioni.domain.schemas.walker import expanded_paths, resolve
 
@@ -48,8 +48,6 @@ _EXAMPLES = {
     PATTERNS["date-time"]: "2024-01-02T03:04:05Z",
     PATTERNS["iso-4217"]: "EUR",
 }
-
-Node = Mapping[str, Any]
 
 
 def breaking_example(
@@ -114,7 +112,7 @@ class _CounterexampleGenerator:
             return
         for method in ("anyOf", "oneOf"):
             if method in old:
-                rest, new_rest, counterparts = _without(old, method), _without(new, method), new.get(method, ())
+                rest, new_rest, counterparts = without(old, method), without(new, method), new.get(method, ())
                 members = zip_longest(old[method], counterparts[: len(old[method])], fillvalue=_EMPTY)
                 pairs = [({"allOf": [rest, member]}, {"allOf": [new_rest, other]}) for member, other in members]
                 yield from _in_turn([self._values(*pair, depth - 1) for pair in pairs])
@@ -270,7 +268,3 @@ def _merged(members: Sequence[Node]) -> Node:
             elif keyword != "allOf":
                 whole.setdefault(keyword, value)
     return whole
-
-
-def _without(node: Node, keyword: str) -> Node:
-    return {name: value for name, value in node.items() if name != keyword}

@@ -11,7 +11,8 @@ from rioni.domain.schemas import strict_json
 Node: TypeAlias = Mapping[str, Any]
 
 COMPOSITIONS = ("allOf", "anyOf", "oneOf")
-_TYPES = frozenset(("string", "integer", "number", "boolean", "null", "array", "object"))
+TYPES = frozenset(("string", "integer", "number", "boolean", "null", "array", "object"))
+"""The types of values; `number` has a fraction, `integer` has none."""
 _NUMBERS = frozenset(("integer", "number"))
 ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
     # Keywords by the type that they constrain.
@@ -109,7 +110,7 @@ def declared_types(node: Node) -> Sequence[str]:
 
 def permitted_types(node: Node) -> frozenset[str]:
     """The permitted types; numbers include integers."""
-    declared = frozenset(declared_types(node)) or _TYPES
+    declared = frozenset(declared_types(node)) or TYPES
     return declared | _NUMBERS if "number" in declared else declared
 
 

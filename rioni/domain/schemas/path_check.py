@@ -11,7 +11,7 @@ from jsonschema_rs.canonical.json import to_string
 
 from rioni.domain.schemas.effective_schema import DRAFT_NUMBERS, EffectiveSchema
 from rioni.domain.schemas.field_path import NameMatcher, TooMuchToLookFor
-from rioni.domain.schemas.keywords import KEYWORDS_SINCE, type_of
+from rioni.domain.schemas.keywords import KEYWORDS_SINCE, TYPES, type_of
 from rioni.domain.schemas.walker import resolve
 
 
@@ -23,8 +23,6 @@ class Item(Enum):
 
 ANY_ITEM: Final = Item.ANY
 Segment: TypeAlias = str | int | Item
-TYPES = frozenset(("null", "boolean", "integer", "number", "string", "array", "object"))
-"""The types of values; `number` has a fraction, `integer` has none."""
 DEPTH_MAX = 200
 """How many schemas may be inside each other, references followed."""
 

@@ -25,7 +25,7 @@ _USER = re.compile(r"^([A-Za-z][A-Za-z0-9+._-]*://)?.*@")
 _NAME = re.compile(r"[^\s@]*")
 _DIGITS = re.compile(r"[0-9]{1,5}")
 
-Reader = Callable[[Any], Any]
+Normalizer = Callable[[Any], Any]
 """Returns the stored form of a value; None if the value is invalid."""
 
 
@@ -84,14 +84,14 @@ def _each_address(value: Any) -> list[dict[str, Any]] | None:
     return None if any(None in item.values() for item in items) else items
 
 
-def _read(value: Mapping[str, Any], members: Mapping[str, Reader]) -> dict[str, Any]:
+def _read(value: Mapping[str, Any], members: Mapping[str, Normalizer]) -> dict[str, Any]:
     """The stored forms of the members that are there; None for those that are not valid."""
     return {name: read(value[name]) for name, read in members.items() if value.get(name) is not None}
 
 
-_PLACE: Mapping[str, Reader] = {"address": _addresses, "port": _port}
-_ZOOKEEPER: Mapping[str, Reader] = {"type": _name, "addresses": _each_address, "path": _name}
-_MEMBERS: Mapping[str, Reader] = {
+_PLACE: Mapping[str, Normalizer] = {"address": _addresses, "port": _port}
+_ZOOKEEPER: Mapping[str, Normalizer] = {"type": _name, "addresses": _each_address, "path": _name}
+_MEMBERS: Mapping[str, Normalizer] = {
     "bootstrap_servers": _addresses,
     "topic_prefix": _name,
     "replication_factor": _number,

@@ -88,23 +88,17 @@ class SystemEventType(NamedTuple):
     """The feature that creates it; None: created on request."""
 
 
+_TEXT, _OBJECT = {"type": "string"}, {"type": "object", "additionalProperties": True}
+
+
 def audit_log(ownership: Ownership, limits: Limits) -> SystemEventType:
     """The event type of administrative changes."""
-    text, some_object = {"type": "string"}, {"type": "object", "additionalProperties": True}
-    members = {
-        "previous_object": some_object,
-        "previous_text": text,
-        "new_object": some_object,
-        "new_text": text,
-        "resource_type": text,
-        "resource_id": text,
-        "user": text,
-        "user_hash": text,
-    }
+    required = ("resource_type", "resource_id", "user", "user_hash")
+    members = {"previous_object": _OBJECT, "previous_text": _TEXT, "new_object": _OBJECT, "new_text": _TEXT}
     spec = _spec(
         AUDIT_LOG,
         "data",
-        _json_schema(members, required=("resource_type", "resource_id", "user", "user_hash")),
+        _json_schema(members | dict.fromkeys(required, _TEXT), required=required),
         ownership,
         limits,
         partition_strategy="hash",
@@ -117,14 +111,10 @@ def audit_log(ownership: Ownership, limits: Limits) -> SystemEventType:
 
 def dead_letter_queue(ownership: Ownership, limits: Limits) -> SystemEventType:
     """The event type of events that a subscription could not process."""
-    text, some_object = {"type": "string"}, {"type": "object", "additionalProperties": True}
     members = {
-        "subscription_id": text,
-        "event_type": text,
-        "partition": text,
-        "offset": text,
-        "error": {"type": "object", "properties": {"message": text}, "additionalProperties": True},
-        "event": some_object,
+        **dict.fromkeys(("subscription_id", "event_type", "partition", "offset"), _TEXT),
+        "error": {"type": "object", "properties": {"message": _TEXT}, "additionalProperties": True},
+        "event": _OBJECT,
     }
     spec = _spec(
         DEAD_LETTER_QUEUE,

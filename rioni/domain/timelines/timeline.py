@@ -249,7 +249,8 @@ def _changed(state: Timelines, event: DomainEvent) -> Timelines:
             return change(state, timelines=(*state.timelines[:-1], closed, timeline), switch=None)
         case TimelineCleanedUp(order=order, cleaned_up_at=at):
             timelines = (change(each, cleaned_up_at=at) if each.order == order else each for each in state.timelines)
-            return change(state, timelines=tuple(timelines), digested=_without(state.digested, order))
+            digested = {each: positions for each, positions in state.digested.items() if each != order}
+            return change(state, timelines=tuple(timelines), digested=digested)
         case TimelineDigested(order=order, next=positions):
             return change(state, digested=state.digested | {order: positions})
         case TimelinesRepartitioned(partitions=partitions):
@@ -266,10 +267,6 @@ def _switch(switch: Switch | None, event: DomainEvent) -> Switch | None:
             return msgspec.structs.replace(switch, closing=True)
         case _:
             return None
-
-
-def _without(digested: dict[int, tuple[int, ...]], order: int) -> dict[int, tuple[int, ...]]:
-    return {each: positions for each, positions in digested.items() if each != order}
 
 
 def _repartitioned(timeline: Timeline, partitions: int) -> Timeline:

@@ -5,18 +5,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
-from sqlalchemy import (
-    Connection,
-    Engine,
-    MetaData,
-    Table,
-    delete,
-    insert,
-    inspect,
-    quoted_name,
-    select,
-    update,
-)
+from sqlalchemy import Connection, Engine, MetaData, Table, delete, insert, inspect, quoted_name, select, update
 from sqlalchemy.schema import CreateIndex, CreateTable, DropTable
 
 from rioni.domain.errors import Invalid, NotFound

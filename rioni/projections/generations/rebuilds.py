@@ -89,7 +89,7 @@ def _rebuild(row: Any) -> Rebuild:
     return Rebuild(**row._asdict() | {"plan": msgspec.json.decode(row.plan, type=Plan)})
 
 
-class Record:
+class RebuildRecord:
     """The record of a running rebuild. All methods block on the database.
 
     Args:
@@ -129,7 +129,7 @@ class Record:
             connection.execute(update(REBUILDS).where(of_this).values(updated_at=_now(), **values))
 
 
-def begin(engine: Engine, plan: Plan, usable: Callable[[Rebuild], bool]) -> Record:
+def begin(engine: Engine, plan: Plan, usable: Callable[[Rebuild], bool]) -> RebuildRecord:
     """Resume an interrupted rebuild of the same plan, or record a new one; only for the holder of the rebuild lock.
 
     Args:
@@ -146,14 +146,14 @@ def begin(engine: Engine, plan: Plan, usable: Callable[[Rebuild], bool]) -> Reco
                 connection.execute(update(REBUILDS).where(REBUILDS.c.id == each.id).values(state=INTERRUPTED))
                 connection.execute(delete(REBUILD_TASKS).where(REBUILD_TASKS.c.rebuild == each.id))
         if resumed is not None:
-            return Record(engine, resumed.id, resumed.plan, resumed=True)
+            return RebuildRecord(engine, resumed.id, resumed.plan, resumed=True)
         now, new = _now(), str(uuid4())
         encoded = msgspec.json.encode(plan).decode()
         row = Rebuild(new, now, now, RUNNING, "start", 0, 1, "", plan)._asdict() | {"plan": encoded}
         connection.execute(insert(REBUILDS).values(row))
         last = select(REBUILDS.c.started_at).order_by(REBUILDS.c.started_at.desc()).offset(KEPT_MAX - 1).limit(1)
         connection.execute(delete(REBUILDS).where(REBUILDS.c.started_at < last.scalar_subquery()))
-    return Record(engine, new, plan, resumed=False)
+    return RebuildRecord(engine, new, plan, resumed=False)
 
 
 def running(connection: Connection) -> Rebuild | None:

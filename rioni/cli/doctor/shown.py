@@ -34,7 +34,7 @@ VERSION = re.compile(_NUMBERS)
 _BOUND = rf"(?:===?|[<>!~]=|[<>]) ?{_NUMBERS}"
 REQUIREMENT = re.compile(rf"[\w.-]{{1,100}}(?:\[[\w,-]{{1,100}}\])? ?(?:{_BOUND}(?:, ?{_BOUND})*)?")
 PATH = re.compile(r"[\w./+~-]{1,4096}")
-ORIGIN = re.compile(rf"process \d{{1,9}}|{PATH.pattern}")
+ORIGIN = re.compile(rf"process \d{{1,9}}|command line|{PATH.pattern}")
 URL = re.compile(r"https?://(?:[\w.-]+|\[[\da-fA-F:]+\])(?::\d{1,5})?(?:/[\w./-]*)?")
 _HOST = r"(?:[\w.-]+|\[?[\da-fA-F:.]+\]?)(?::\d{1,5})?"
 HOSTS = re.compile(rf"{_HOST}(?:,{_HOST})*(?:/[\w./-]*)?")
@@ -380,6 +380,7 @@ _PLAIN_TOKEN = re.compile(
     r"[-+]?\d{1,3}(?:[.,:]\d{1,3})*(?:%|s|ms|h|d|kB|MB|GB|MiB|GiB)?"  # a short number, or one with separators
     r"|\d{4}-\d\d-\d\d(?:T\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:\d\d)?)?"  # a time
     r"|rioni(?:\.[a-z_]+)*"  # a module
+    r"|https?://(?:localhost|127\.0\.0\.1)(?::\d{1,5})?"  # this machine
     r"|(?:[a-z_]+\.)*[A-Z][A-Za-z]+(?:Error|Exception|Warning|Timeout|Interrupt)"
 )
 _HIDDEN_TWICE = re.compile(rf"{re.escape(HIDDEN)}(?:[^\S\n]+{re.escape(HIDDEN)})+")

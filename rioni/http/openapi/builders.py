@@ -184,7 +184,7 @@ def reference(kind: str, name: str) -> Json:
     return {"$ref": f"#/components/{kind}/{name}"}
 
 
-@functools.cache
+@functools.lru_cache(128)
 def of(struct: type[Model]) -> Json:
     """The schema of an answer."""
     return json_schema.schema(struct)

@@ -5,20 +5,68 @@ Broker and archives of `0.1.1-before-rest`, from before the column `_rest`, hold
 """
 
 import os
+import sqlite3
 import subprocess
 import sys
+import tarfile
+from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
+import fastavro
 import pytest
 
 from rioni.client import Client
 from rioni.operations import verify_export
 from tests.support.campaigns import NIGHTLY
 from tests.support.commands import run_command
-from tests.support.frozen_data import unpack
 from tests.support.lake import FORMATS, ArchiveUnderTest
 from tests.support.server import running_server
 from tests.support.waiting import WAIT_S
+
+
+FOLDER = Path(__file__).parent / "frozen"
+PLACE = "/frozen"
+"""The folder in which the frozen Iceberg tables say that their files are."""
+
+
+def unpack(release: str, folder: Path) -> Path:
+    """Put the data of a release into a folder."""
+    with tarfile.open(FOLDER / f"data-{release}.tar.xz") as archive:
+        archive.extractall(folder, filter="data")
+    lake = folder / "lake" / "iceberg"
+    if lake.exists():
+        move_iceberg(lake, PLACE, str(folder))
+    return folder
+
+
+def move_iceberg(lake: Path, old: str, new: str) -> None:
+    """Let Iceberg tables say that their files are below another place; their metadata has whole paths."""
+    for each in lake.glob("**/*.metadata.json"):
+        each.write_text(each.read_text().replace(old, new))
+    for each in lake.glob("**/*.avro"):
+        with each.open("rb") as file:
+            reader = fastavro.reader(file)
+            records = [_replaced(record, old, new) for record in reader]
+        schema, codec = reader.writer_schema, reader.codec
+        metadata = {name: value for name, value in reader.metadata.items() if not name.startswith("avro.")}
+        with each.open("wb") as file:
+            fastavro.writer(file, schema, records, codec=codec, metadata=metadata)
+    with sqlite3.connect(lake / "catalog.db") as connection:
+        for column in ("metadata_location", "previous_metadata_location"):
+            connection.execute(f"UPDATE iceberg_tables SET {column} = replace({column}, ?, ?)", (old, new))
+    connection.close()
+
+
+def _replaced(value: Any, old: str, new: str) -> Any:
+    match value:
+        case str():
+            return value.replace(old, new)
+        case dict():
+            return {name: _replaced(each, old, new) for name, each in value.items()}
+        case list():
+            return [_replaced(each, old, new) for each in value]
+    return value
 
 
 TABLES = ("parquet", "delta", "jsonl")

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
+from dev.frozen_log import FOLDER, digest_of_read_models, load, path_of, rows_of
 from rioni import __version__
 from rioni.domain.aggregates import FORMATS, TOPICS
 from rioni.installation.infrastructure import catch_up
@@ -17,7 +18,6 @@ from rioni.storage.log.event_log import SqlEventLog
 from rioni.storage.log.verification import verify
 from rioni.storage.sql.engines import create_engine
 from rioni.storage.sql.migration import upgrade
-from tests.support.frozen_log import FOLDER, digest_of_read_models, load, path_of, rows_of
 
 
 ENTRIES_MIN = 200

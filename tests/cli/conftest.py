@@ -1,6 +1,7 @@
 import contextlib
 import os
 import shutil
+import socket
 import uuid
 from functools import partial
 from pathlib import Path
@@ -15,6 +16,14 @@ from rioni.server.startup import prepare_startup
 from tests.support.commands import run_command
 from tests.support.server import running_server
 from tests.support.snapshots import compare
+
+
+@pytest.fixture(scope="module")
+def nowhere():
+    """The URL of a port that nothing listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    return f"http://127.0.0.1:{port}"
 
 
 @pytest.fixture(scope="package")

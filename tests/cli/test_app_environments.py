@@ -1,7 +1,6 @@
 """Every command in every environment: help, and a broker that is not there, end as documented, without a traceback."""
 
 import os
-import socket
 
 import pytest
 
@@ -28,14 +27,6 @@ ENVIRONMENTS = {
 }
 """Variables, the umask, and the working directory; there is no terminal. Each is worse than what users combine."""
 SUCCEEDS = {("context", "list"), ("cheat",), ("man",), ("config", "show"), ("completion", "bash")}
-
-
-@pytest.fixture(scope="module")
-def nowhere():
-    """The URL of a port that nothing listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    return f"http://127.0.0.1:{port}"
 
 
 @pytest.fixture(params=ENVIRONMENTS.values(), ids=ENVIRONMENTS)

@@ -1,7 +1,6 @@
 """Every command, also one that is made later, ends with the documented code and a text without a traceback."""
 
 import re
-import socket
 import sys
 from pathlib import Path
 
@@ -21,14 +20,6 @@ CONNECTED = {words for words, each in WITHOUT_ARGUMENTS.items() if any("--url" i
 ON_DATA = {words for words, each in WITHOUT_ARGUMENTS.items() if any("--data" in one.opts for one in each.params)}
 MAKES_DATA = {("serve",), ("demo",), ("restore",), ("config", "show"), ("doctor",)}
 """Commands that do not need a data directory that exists."""
-
-
-@pytest.fixture(scope="module")
-def nowhere():
-    """The URL of a port that nothing listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    return f"http://127.0.0.1:{port}"
 
 
 def _plain(err):

@@ -1,7 +1,5 @@
 """Whatever a broker refuses, each command ends with the documented code and one line that has the broker's reason."""
 
-import socket
-
 import pytest
 
 from rioni.cli.app import app
@@ -113,14 +111,6 @@ SAID_BEFORE = ("From the broker at ", "Compared with ", "This witness is ")
 def server():
     with scripted_server() as scripted:
         yield scripted
-
-
-@pytest.fixture(scope="module")
-def nowhere():
-    """The URL of a port that nothing listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    return f"http://127.0.0.1:{port}"
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """The internal logs as releases wrote them, kept for ever: later releases must fold them to the same read models.
 
-    python -m tests.support.frozen_log
+    python -m dev.frozen_log
 
 records the log of the present release again, through its own commands, and prints what `tests/test_frozen_log.py` pins.
 Only for a release that is not published yet: the log of a published one never changes.
@@ -62,7 +62,7 @@ from tests.support.broker import RETENTION_INTERVAL_S, Broker, running_broker
 from tests.support.builders import LATER_MS, as_spec, event_type_spec, subscription_spec
 
 
-FOLDER = Path(__file__).parents[1] / "frozen"
+FOLDER = Path(__file__).parents[1] / "tests/frozen"
 EVENT_TYPES = 12
 ALICE, SHOP = Attribute("user", "alice"), Attribute("service", "stups_shop")
 

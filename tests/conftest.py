@@ -124,6 +124,7 @@ _WORKERS_MAX = 8
 
 def pytest_configure(config: pytest.Config) -> None:
     """Prepare what the processes of the run share, in the process that starts the others."""
+    config.addinivalue_line("markers", "package(name): is in the folder of this package; see `pytest_itemcollected`")
     if not hasattr(config, "workerinput"):
         if (scratch := move_to_memory()) is not None:
             config.add_cleanup(lambda: shutil.rmtree(scratch))

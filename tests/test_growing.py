@@ -51,7 +51,6 @@ BOUNDS = {
     "rioni/projections/custom.py installed": "no arguments",
     "rioni/projections/custom_tables.py live_tables": "no arguments",
     "rioni/storage/log/segments.py _engine": "databases of the settings",
-    "rioni/storage/sql/database_connections.py _connection_class": "no arguments",
     "rioni/storage/tokens/token_servers.py _tls": "no arguments",
     # --- of modules ---
     "rioni/domain/publishing/batch.py _WRAPS": "constant",
@@ -66,6 +65,9 @@ BOUNDS = {
     "rioni/commands/system/client_activity.py DeniedRequests._of_subject": "RECORDS_OF_KNOWN_MAX and SUBJECTS_MAX",
     "rioni/commands/system/client_activity.py DeniedRequests._pending": "both, of texts of BYTES_MAX",
     "rioni/commands/system/anchoring.py ChainAnchoring._anchored": "partitions that exist",
+    "rioni/commands/system/anchoring.py TopicDigests._failed": "storages that exist",
+    "rioni/commands/system/anchoring.py TopicDigests._gone": "topics of timelines that exist or existed",
+    "rioni/commands/system/anchoring.py TopicDigests._waiting": "closed timelines without a digest",
     f"{_FOLLOWED} FollowedSubscriptions._dropped": "deletions between two rounds",
     f"{_FOLLOWED} FollowedSubscriptions._event_types": "topics followed",
     f"{_FOLLOWED} FollowedSubscriptions._names": "event types and subscriptions that exist",

@@ -88,6 +88,7 @@ SECTIONS: Mapping[str, Section] = {
             "log": ("broker.log:log_app",),
             "witness": ("broker.log",),
             "archive": ("broker.archive",),
+            "convert-archive": ("broker.archive",),
             "bench": ("broker.bench_command",),
             "doctor": ("doctor.command",),
         },

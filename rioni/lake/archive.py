@@ -15,7 +15,7 @@ from rioni.lake.reader import event_type, marked_event_types
 from rioni.lake.table import Lake
 
 
-FORMATS = ("parquet", "delta", "iceberg")
+FORMATS = ("delta", "iceberg")
 
 _LOG = logging.getLogger("rioni.lake")
 _NOTHING = "Nothing is archived"
@@ -28,6 +28,11 @@ def open_lake(format_: str, location: Location, catalog: str | None) -> Lake:
         Invalid: there is no such format, or the catalog does not belong to it.
         Unavailable: the catalog can't be used.
     """
+    if format_ == "parquet":
+        raise Invalid(
+            "Archives in Parquet with manifests of their own are no longer written; a Delta table is Parquet with a "
+            f"standard log. Convert the archive first: rioni convert-archive {location.url}"
+        )
     if format_ not in FORMATS:
         raise Invalid(f"{format_} is none of the formats {', '.join(FORMATS)}.")
     if format_ == "iceberg":
@@ -36,13 +41,9 @@ def open_lake(format_: str, location: Location, catalog: str | None) -> Lake:
         return IcebergLake(location, catalog)
     if catalog is not None:
         raise Invalid("Only Iceberg has a catalog.")
-    if format_ == "delta":
-        from rioni.lake.delta_table import DeltaLake  # noqa: PLC0415 - each library takes long to import
+    from rioni.lake.delta_table import DeltaLake  # noqa: PLC0415 - each library takes long to import
 
-        return DeltaLake(location)
-    from rioni.lake.parquet_table import ParquetLake  # noqa: PLC0415 - each library takes long to import
-
-    return ParquetLake(location)
+    return DeltaLake(location)
 
 
 class _Lines:

@@ -4,24 +4,41 @@ The version of such a transaction is a number of 64 bits, into which a place is 
 clean-up of the log, and a commit that was made from an older state of the table fails.
 """
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date
+from pathlib import Path
+from typing import Any, NamedTuple
 
+import obstore
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, TableNotFoundError
+from deltalake.transaction import AddAction, create_table_with_add_actions
+from obstore.store import LocalStore, S3Store
 
 from rioni.client.ranges import Place
-from rioni.domain.errors import Unavailable
+from rioni.domain.errors import Conflict, Unavailable
 from rioni.lake.location import Location, Secrets
 from rioni.lake.table import DAY, EVENTS, Progress, WriterConflict, keys_behind, plain_schema
 
 
 POSITION_BITS = 47
 CREATED = "rioni/created-at-ms"
+MANIFESTS = "_manifest"
+"""The folder in a table of an earlier release that names its files."""
 PARTITIONS = "rioni/partitions"
 """The property with the number of partitions, which are called 0 to number - 1."""
+
+
+class DeltaFile(NamedTuple):
+    """A file in Parquet that is already in the folder of a table."""
+
+    path: str
+    size: int
+    day: str
+    rows: int
 
 
 class DeltaLake:
@@ -35,8 +52,64 @@ class DeltaLake:
 
     def open(self, kind: str, event_type: str) -> "DeltaEvents":
         """Open a table, which need not exist yet."""
+        self._check_converted(kind, event_type)
+        return DeltaEvents(self._url(kind, event_type), self._options or None)
+
+    def make(
+        self, kind: str, event_type: str, schema: pa.Schema, files: Sequence[DeltaFile], progress: Progress
+    ) -> None:
+        """Make a table of files that are there, in one commit; nothing if an earlier call has made it.
+
+        Args:
+            kind: of the table.
+            event_type: whose table.
+            schema: the columns of all files.
+            files: in the folder of the table.
+            progress: the places up to which the table is complete.
+
+        Raises:
+            Conflict: there is another table.
+            Unavailable: the table can't be written.
+        """
+        url, options = self._url(kind, event_type), self._options or None
+        made = DeltaEvents(url, options)
+        if made.schema is not None:
+            if made.progress != progress:
+                raise Conflict(f"{url} has a Delta table that has gone on. Move one of the two tables away.")
+            return
+        added = [
+            AddAction(each.path, each.size, {DAY: each.day}, 0, True, json.dumps({"numRecords": each.rows}))
+            for each in files
+        ]
+        with _translated(url, Secrets(self._options)):
+            create_table_with_add_actions(
+                url,
+                Schema.from_arrow(schema),
+                added,
+                partition_by=[DAY],
+                storage_options=options,
+                commit_properties=_commit(_transactions(progress)),
+            )
+
+    def _check_converted(self, kind: str, event_type: str) -> None:
+        """Check that this is not a table of an earlier release: Parquet, with manifests."""
+        folder, url = self._location.folder, self._url(kind, event_type)
+        if folder is not None and not Path(url, MANIFESTS).is_dir():
+            return
+        prefix = url.removeprefix(self._location.url).lstrip("/")
+        with _translated(url, Secrets(self._options)):
+            manifests = [
+                each for page in obstore.list(opened_store(self._location), f"{prefix}/{MANIFESTS}") for each in page
+            ]
+        if manifests:
+            raise Conflict(
+                f"{url} is a table in Parquet of an earlier release. Convert the archive to Delta first: "
+                f"rioni convert-archive {self._location.url}"
+            )
+
+    def _url(self, kind: str, event_type: str) -> str:
         names = (event_type,) if kind == EVENTS else (f"_{kind}", event_type)
-        return DeltaEvents(self._location.below(*names), self._options or None)
+        return self._location.below(*names)
 
 
 class DeltaEvents:
@@ -68,10 +141,7 @@ class DeltaEvents:
 
     def append(self, rows: pa.Table, progress: Progress) -> None:
         """Append rows in one commit."""
-        assert progress.created_at_ms is not None
-        transactions = [Transaction(_application(name), _packed(place)) for name, place in progress.places.items()]
-        transactions.append(Transaction(CREATED, progress.created_at_ms))
-        transactions.append(Transaction(PARTITIONS, max(map(int, progress.places), default=-1) + 1))
+        transactions = _transactions(progress)
         with _translated(self._url, self._secrets):
             if self._table is None:
                 self._table = DeltaTable.create(
@@ -98,8 +168,26 @@ class DeltaEvents:
             self._table.vacuum(dry_run=False)
 
 
+def opened_store(location: Location) -> LocalStore | S3Store:
+    """The files of a lake, which exists."""
+    if location.folder is not None:
+        return LocalStore(location.folder)
+    options: Any = {name.lower(): value for name, value in location.s3.items()}
+    allow_http = options.get("aws_endpoint_url", "").startswith("http:")
+    return S3Store.from_url(location.url, config=options, client_options={"allow_http": allow_http})
+
+
 def _application(partition: str) -> str:
     return f"rioni/partition/{partition}"
+
+
+def _transactions(progress: Progress) -> list[Transaction]:
+    assert progress.created_at_ms is not None
+    return [
+        *(Transaction(_application(name), _packed(place)) for name, place in progress.places.items()),
+        Transaction(CREATED, progress.created_at_ms),
+        Transaction(PARTITIONS, max(map(int, progress.places), default=-1) + 1),
+    ]
 
 
 def _commit(transactions: list[Transaction]) -> CommitProperties:

@@ -114,7 +114,7 @@ def test_commands(url, name, monkeypatch, capsys, tmp_path):
     assert len(run("tail", name, "--no-follow").splitlines()) == len(EVENTS)
     assert name in run("event-types", "list", "--name", name)
     assert name in run("audit", "list", "--resource", f"event-type:{name}")
-    options = ("--event-type", name, "--to", str(tmp_path / "archive"), "--format", "parquet", "--once")
+    options = ("--event-type", name, "--to", str(tmp_path / "archive"), "--once")
     run("archive", "--token", TOKEN, *options)
     assert [*(tmp_path / "archive").rglob("*.parquet")]
 

@@ -17,7 +17,6 @@ from tests.support.lake import ArchiveUnderTest
 
 KILLED = 9
 STEPS = {
-    "parquet": (("obstore", "put"), ("obstore", "delete")),
     "delta": (("deltalake", "DeltaTable.create"), ("rioni.lake.delta_table", "write_deltalake")),
     "iceberg": (
         ("pyiceberg.table", "Transaction.commit_transaction"),
@@ -67,7 +66,7 @@ def archive_and_die(
 
 
 def main() -> None:
-    for module in ("parquet_table", "delta_table", "iceberg_table"):
+    for module in ("delta_table", "iceberg_table"):
         importlib.import_module(f"rioni.lake.{module}")
     for line in sys.stdin:
         if (pid := os.fork()) == 0:

@@ -86,7 +86,7 @@ def test_nothing_is_committed_where_the_event_type_is_created_again_during_a_rou
     assert [each["amount"] for each in rows] == [None] * (5 if has_table else 0)
 
 
-@pytest.mark.parametrize("lake", ["parquet", "delta"], indirect=True)
+@pytest.mark.parametrize("lake", ["delta"], indirect=True)
 def test_a_quarantine_of_an_event_type_that_was_deleted_is_not_gone_on_with(client, broker, lake):
     """Its offsets would be taken for those of the new one."""
     name = create_orders(client, schema=schema_of({"order": {}, "amount": {}, "address": {"properties": {"a": {}}}}))

@@ -41,7 +41,7 @@ def test_an_archive_writes_nothing_outside_its_folder_whatever_a_broker_names_an
         server.script_paths({"/event-types": [Answer(body=[described(name)])]})
         work = Archive(
             client,
-            open_lake("parquet", parse_location(str(inside)), None),
+            open_lake("delta", parse_location(str(inside)), None),
             (),
             Limits(),
             ArchiveMetrics(),

@@ -94,8 +94,8 @@ class Place(NamedTuple):
 
 
 def archive(at: Place):
-    lake = ArchiveUnderTest(url=at.url, to=str(at.folder), format_="parquet")
-    tables = open_lake("parquet", parse_location(lake.to), None)
+    lake = ArchiveUnderTest(url=at.url, to=str(at.folder), format_="delta")
+    tables = open_lake("delta", parse_location(lake.to), None)
     with Client(at.url, retry_s=at.retry_s) as client:
         work = Archive(client, tables, [at.name], Limits(events=9), ArchiveMetrics(), keeps_json=True)
         done, failed = work.archive(lambda: False)

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import httpx
 import pyarrow as pa
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from pyiceberg.catalog import load_catalog
@@ -19,7 +18,7 @@ from rioni.lake.location import parse_location
 from tests.support.builders import event_type_body
 
 
-FORMATS = ("parquet", "delta", "iceberg")
+FORMATS = ("delta", "iceberg")
 PARTITIONS = 3
 PROPERTIES = {"order": {"type": "string"}, "amount": {"type": "integer"}}
 PRESENT = "2026-01-02T03:04:05Z"
@@ -118,15 +117,8 @@ class ArchiveUnderTest:
         folder = Path(self.to) / (name if kind == "events" else f"_{kind}/{name}")
         if not folder.exists():
             return pa.table({})
-        if self.format == "delta":
-            # A folder may have been made, and no table in it.
-            return DeltaTable(folder).to_pyarrow_table() if DeltaTable.is_deltatable(str(folder)) else pa.table({})
-        *_, manifest = ["", *sorted(folder.glob("_manifest/*.json"))]
-        if not manifest:
-            return pa.table({})
-        paths = [folder / each for each in json.loads(manifest.read_text())["files"]]
-        parts = [ds.dataset(each, partitioning="hive", partition_base_dir=str(folder)).to_table() for each in paths]
-        return pa.concat_tables(parts, promote_options="permissive") if parts else pa.table({})
+        # A folder may have been made, and no table in it.
+        return DeltaTable(folder).to_pyarrow_table() if DeltaTable.is_deltatable(str(folder)) else pa.table({})
 
     def rows_of_files(self, name: str) -> list[dict]:
         """The rows of the Parquet files of a table, as an engine finds them that does not know its format."""

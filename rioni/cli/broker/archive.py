@@ -2,14 +2,14 @@
 
 import threading
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rioni.cli.connections import completions
 from rioni.cli.connections.session import Session, connected
 from rioni.cli.host.options import ConfigFile, load_settings
-from rioni.cli.options import SECONDS_MAX
+from rioni.cli.options import SECONDS_MAX, Json
 from rioni.cli.terminal.ending import FOUND, when_asked_to_end
 from rioni.cli.terminal.output import Output, say
 from rioni.domain.access.addresses import host_and_port
@@ -31,8 +31,8 @@ def archive(
     *,
     to: Annotated[str, typer.Option(help="Folder, or bucket of an S3-compatible service: s3://bucket/prefix.")],
     format_: Annotated[
-        Literal["parquet", "delta", "iceberg"], typer.Option("--format", help="Format of the tables.")
-    ] = "parquet",
+        str, typer.Option("--format", help="Format of the tables: delta or iceberg.", metavar="FORMAT")
+    ] = "delta",
     event_type: Annotated[
         list[str] | None,
         typer.Option(
@@ -150,3 +150,32 @@ def _show(output: Output, done: "dict[str, Outcome]") -> None:
 def _check_lost(done: "dict[str, Outcome]") -> None:
     if any(each.lost for each in done.values()):
         raise typer.Exit(FOUND)
+
+
+# --- The command that converts archives of earlier releases ---
+
+
+@app.command(epilog="Example: rioni convert-archive /srv/lake")
+def convert_archive(
+    to: Annotated[str, typer.Argument(help="Folder of the archive, or its bucket: s3://bucket/prefix.")],
+    *,
+    as_json: Json = False,
+) -> None:
+    """Convert an archive in Parquet of an earlier release to Delta; its files stay where they are.
+
+    Earlier releases wrote tables with manifests of their own (`--format parquet`). Each table gets a log of Delta that
+    names the same files, after a check that they are there and have the columns that the manifest names; then the
+    manifests are removed. The archive goes on in it with `rioni archive --format delta`. End the archive before. A
+    conversion that was interrupted is completed by the next one. Needs `rioni[lake]`.
+    """
+    from rioni.domain.errors import Unavailable
+
+    try:
+        from rioni.lake.conversion import convert
+    except ModuleNotFoundError as ex:
+        raise Unavailable(f"rioni convert-archive needs {ex.name}: pip install {requirement('lake')}") from ex
+    from rioni.lake.location import parse_location
+
+    output = Output(as_json)
+    for each in convert(parse_location(to)):
+        output.line(each._asdict(), f"{each.event_type}, {each.kind}: {each.files:,} files, {each.rows:,} rows")

@@ -102,5 +102,5 @@ def test_a_service_archives_what_comes_until_it_is_told_to_end(server, tmp_path)
         (ended,) = (each for each in client.get("/jobs").json()["items"] if each["id"] == job["id"])
         assert (job["phase"], job["done"], job["total"]) == ("wait for new events", 1, 1)
         assert (ended["state"], ended["detail"]) == ("done", "2 events archived")
-    table = ArchiveUnderTest(url=server.url, to=str(tmp_path), format_="parquet").table(name)
+    table = ArchiveUnderTest(url=server.url, to=str(tmp_path), format_="delta").table(name)
     assert sorted(table["order"].to_pylist()) == ["a", "b"]

@@ -166,10 +166,8 @@ class Session:
         if "rioni.client" in sys.modules:
             from rioni.client import ClientError
 
-            # Tools that make requests of their own raise it with the client's error.
-            found = getattr(ex, "problem", ex)
-            if isinstance(found, ClientError):
-                refused = Refused(f"{as_sentence(str(found))}{advice(found, self.connection, self._given)}")
+            if isinstance(ex, ClientError):
+                refused = Refused(f"{as_sentence(str(ex))}{advice(ex, self.connection, self._given)}")
                 for note in getattr(ex, "__notes__", ()):
                     refused.add_note(note)
                 raise refused from ex

@@ -16,9 +16,9 @@ from rioni.lake.archive import open_lake
 from rioni.lake.conversion import convert
 from rioni.lake.location import parse_location
 from rioni.lake.table import EVENTS, QUARANTINE, Progress
-from tests.support.frozen_data import FOLDER
 
 
+FROZEN = Path(__file__).parents[1] / "frozen"
 PROGRESS = Progress(1_767_225_600_000, {"0": Place(2, 0), "1": Place(1, 2)})
 ROWS = [
     {"order": "a", "amount": 1, "address": {"city": "Berlin", "zip": None}, "total": "1.5", "note": None},
@@ -34,7 +34,7 @@ class Died(BaseException):
 @pytest.fixture
 def archive(tmp_path) -> Path:
     """An archive with two commits, a row in quarantine, and a file that a killed process has left."""
-    with tarfile.open(FOLDER / "archive-0.1.1.tar.xz") as packed:
+    with tarfile.open(FROZEN / "archive-0.1.1.tar.xz") as packed:
         packed.extractall(tmp_path, filter="data")
     return tmp_path / "archive"
 

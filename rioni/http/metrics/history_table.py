@@ -1,42 +1,44 @@
-"""Samples of the last hour in a table of fixed size: one worker of a node writes it, all of them read it.
+"""Samples of the last hour in an SQLite table: one worker of a node writes it, all of them read it.
 
-A row has the values of all series at one time; the rows are a ring. A series has a column while it is not zero, and for
-an hour after that.
+The samples are a ring of rows, and a point is the value of a series in one of them. A series is kept while it is not
+zero, and for an hour after that.
 """
 
-import functools
-import itertools
+import contextlib
 import math
-import struct
-from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from rioni.http.metrics.metrics_files import mapped
-
-
-if TYPE_CHECKING:
-    import mmap
+import structlog
 
 
 EVERY_S = 10
 SAMPLES = 360
 """An hour."""
 SERIES_MAX = 4_000
-"""The maximum number of series, each of which takes 3.2 kB, 13 MB in all."""
-NAMES_MAX = 5_000
-"""Known without decoding them again; each takes 700 bytes, 4 MB in all. PERF: saves 3 of 5 ms of each read."""
-READS_MAX = 3
-"""The writer needs some milliseconds, every ten seconds."""
+"""The maximum number of series, each of which takes 9.5 kB, 38 MB in all."""
+WAIT_S = 0.1
+"""How long a writer waits for another one: two of them are at work only while one takes over from the other."""
 
-_HEAD = struct.Struct("<QQ")
-_NAME_BYTES = 352
-_TIME = struct.Struct("<q")
-_VALUE_BYTES = 8
-_SEPARATOR = "\n"
-_FREE = bytes(_NAME_BYTES)
-_ABSENT = math.nan
+_FILE = "history.sqlite"
+"""Not `.db`, as the files of prometheus_client are called."""
+_SCHEMA = """
+PRAGMA journal_mode = wal;
+CREATE TABLE IF NOT EXISTS samples (slot INTEGER PRIMARY KEY, number INTEGER NOT NULL, at_ms INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS series (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL, label TEXT NOT NULL, value TEXT NOT NULL,
+    positive INTEGER NOT NULL,
+    UNIQUE (name, label, value)
+);
+CREATE TABLE IF NOT EXISTS points (
+    series INTEGER NOT NULL REFERENCES series ON DELETE CASCADE, slot INTEGER NOT NULL, value REAL,
+    PRIMARY KEY (series, slot)
+) WITHOUT ROWID;
+"""
+"""`number` counts the samples, `positive` is the last one in which the series was above zero."""
+_log = structlog.get_logger("rioni.server")
 
 
 class Series(NamedTuple):
@@ -56,137 +58,96 @@ class History(NamedTuple):
 
 
 class HistoryTable:
-    """The table."""
+    """The table. Its calls block on SQLite, and may come from any thread."""
 
     def __init__(self, folder: Path | None, series_max: int = SERIES_MAX) -> None:
         """Open the table; continues the one that a dead process has left.
 
         Args:
             folder: the folder in which all processes share it; None for a process without others.
-            series_max: how many series have a column at the same time; further ones are left out.
+            series_max: how many series are kept at the same time; further ones are left out.
         """
-        self._columns = series_max
-        self._names = _HEAD.size + SAMPLES * _TIME.size
-        self._values = self._names + series_max * _NAME_BYTES
-        size = self._values + SAMPLES * series_max * _VALUE_BYTES
-        self._table: mmap.mmap | bytearray = (
-            bytearray(size) if folder is None else mapped(folder / "history.table", size)
-        )
+        self._series_max = series_max
+        own = f"file:/rioni-history-{id(self)}?vfs=memdb"
+        self._url = own if folder is None else (folder / _FILE).as_uri()
+        try:
+            self._kept = self._opened()
+        except sqlite3.Error as ex:
+            _log.warning("other workers do not show the history of metrics that this one writes", error=str(ex))
+            self._url = own
+            self._kept = self._opened()
 
-    # --- Writing ---
+    def _opened(self) -> sqlite3.Connection:
+        """Make the tables; a connection stays open, without which SQLite would give up memory and write-ahead log."""
+        connection = self._connect()
+        connection.executescript(_SCHEMA)
+        return connection
 
     def write(self, now_ms: int, values: Mapping[Series, float]) -> None:
-        """Add a row; for one process at a time. PERF: 1 us for each value, and 30 us for each new series.
+        """Add a sample; for one process at a time. Without room on the disk the sample is lost.
 
         Args:
             now_ms: the time of the values.
-            values: by series. Those that are zero have no column of their own unless they had other values. It is not a
-                number if there is no value now; series that are left out are removed.
+            values: by series. Those that are zero are not kept unless they had other values. It is not a number if
+                there is no value now; series that are left out are removed.
         """
-        # Odd while it is written.
-        version, rows = _HEAD.unpack_from(self._table)
-        version += 1 + version % 2
-        _HEAD.pack_into(self._table, 0, version, rows)
-        columns = self._known()
-        for series in self._outdated(columns, values, rows):
-            self._set_name(columns.pop(series), _FREE)
-        free = iter([each for each in range(self._columns) if each not in {*columns.values()}])
-        row = array("d", [_ABSENT]) * self._columns
-        for series, value in values.items():
-            if series not in columns and value > 0:
-                column = next(free, None)
-                if column is None:
-                    continue
-                columns[series] = column
-                self._begin(series, column)
-            if series in columns:
-                row[columns[series]] = value
-        at = rows % SAMPLES
-        _TIME.pack_into(self._table, _HEAD.size + at * _TIME.size, now_ms)
-        begin = self._values + at * self._columns * _VALUE_BYTES
-        self._table[begin : begin + self._columns * _VALUE_BYTES] = row.tobytes()
-        _HEAD.pack_into(self._table, 0, version + 1, rows + 1)
+        try:
+            with contextlib.closing(self._connect()) as connection, connection:
+                connection.execute("BEGIN IMMEDIATE")
+                self._add(connection, now_ms, values)
+        except sqlite3.Error as ex:
+            _log.warning("a sample of the metrics is missing in their history", error=str(ex))
 
-    def _outdated(self, columns: Mapping[Series, int], values: Mapping[Series, float], rows: int) -> list[Series]:
-        """Series that are gone, and of those whose turn it is, once an hour, the ones that were zero all the time."""
-        return [
-            series
-            for series, column in columns.items()
-            if (series.label and series not in values)
-            or (column % SAMPLES == rows % SAMPLES and not values.get(series, 0) > 0 and self._is_zero(column))
-        ]
-
-    def _is_zero(self, column: int) -> bool:
-        return not any(value > 0 for value in self._column(column))
-
-    def _begin(self, series: Series, column: int) -> None:
-        """Give a column to a series, without the values of the series that had it before."""
-        for row in range(SAMPLES):
-            struct.pack_into("<d", self._table, self._values + (row * self._columns + column) * _VALUE_BYTES, _ABSENT)
-        self._set_name(column, _SEPARATOR.join(series).encode().ljust(_NAME_BYTES, b"\0"))
-
-    def _set_name(self, column: int, name: bytes) -> None:
-        at = self._names + column * _NAME_BYTES
-        self._table[at : at + _NAME_BYTES] = name
-
-    # --- Reading ---
+    def _add(self, connection: sqlite3.Connection, now_ms: int, values: Mapping[Series, float]) -> None:
+        (number,) = connection.execute("SELECT coalesce(max(number), 0) + 1 FROM samples").fetchone()
+        slot = number % SAMPLES
+        gone = [(each,) for series, each in _known(connection).items() if series.label and series not in values]
+        connection.executemany("DELETE FROM series WHERE id = ?", gone)
+        known = _known(connection)
+        new = [(*series, number) for series, value in values.items() if value > 0 and series not in known]
+        room = max(0, self._series_max - len(known))
+        connection.executemany("INSERT INTO series (name, label, value, positive) VALUES (?, ?, ?, ?)", new[:room])
+        known = _known(connection)
+        connection.execute("INSERT OR REPLACE INTO samples VALUES (?, ?, ?)", (slot, number, now_ms))
+        # SQLite writes NULL for NaN.
+        points = [(each, slot, values.get(series)) for series, each in known.items()]
+        connection.executemany("INSERT OR REPLACE INTO points VALUES (?, ?, ?)", points)
+        positive = [(number, each) for each, _, value in points if value is not None and value > 0]
+        connection.executemany("UPDATE series SET positive = ? WHERE id = ?", positive)
+        connection.execute("DELETE FROM series WHERE positive <= ?", (number - SAMPLES,))
 
     def read(self, wanted: Callable[[Series], bool], series_max: int, *, largest: bool = False) -> tuple[History, int]:
         """The values of some series, and how many there are.
-
-        PERF: 1.5 ms if all columns are used, and 15 us for each series.
 
         Args:
             wanted: chooses the series.
             series_max: how many are returned at most, those that come first.
             largest: order them by their last value, largest first, instead of by name.
         """
-        for _ in range(READS_MAX):
-            version, rows = _HEAD.unpack_from(self._table)
-            found = self._read(rows, wanted, series_max, largest=largest)
-            if _HEAD.unpack_from(self._table) == (version, rows) and not version % 2:
-                break
-        return found
+        with contextlib.closing(self._connect()) as connection, connection:
+            connection.execute("BEGIN")
+            # They are not in the order of writing: the clock may have been set back.
+            samples = connection.execute("SELECT slot, at_ms, number FROM samples ORDER BY at_ms, number").fetchall()
+            chosen = sorted((series, each) for series, each in _known(connection).items() if wanted(series))
+            matched = len(chosen)
+            if largest and samples:
+                newest = max(samples, key=lambda sample: sample[2])[0]
+                last = dict(connection.execute("SELECT series, value FROM points WHERE slot = ?", (newest,)))
+                chosen.sort(key=lambda each: -1.0 if last.get(each[1]) is None else last[each[1]], reverse=True)
+            values = {}
+            for series, each in chosen[:series_max]:
+                points = dict(connection.execute("SELECT slot, value FROM points WHERE series = ?", (each,)))
+                found = [points.get(slot) for slot, _, _ in samples]
+                values[series] = [math.nan if value is None else value for value in found]
+        return History([at_ms for _, at_ms, _ in samples], values), matched
 
-    def _read(
-        self, rows: int, wanted: Callable[[Series], bool], series_max: int, *, largest: bool
-    ) -> tuple[History, int]:
-        written = [row % SAMPLES for row in range(max(0, rows - SAMPLES), rows)]
-        # They are not in the order of writing: the clock may have been set back.
-        timed = sorted((_TIME.unpack_from(self._table, _HEAD.size + row * _TIME.size)[0], row) for row in written)
-        times_ms, order = [at_ms for at_ms, _ in timed], [row for _, row in timed]
-        chosen = sorted((series, column) for series, column in self._known().items() if wanted(series))
-        if largest and written:
-            last = self._row(written[-1])
-            chosen.sort(key=lambda each: -1.0 if math.isnan(last[each[1]]) else last[each[1]], reverse=True)
-        values = {}
-        for series, column in chosen[:series_max]:
-            by_row = self._column(column)
-            values[series] = [by_row[row] for row in order]
-        return History(times_ms, values), len(chosen)
-
-    def _row(self, row: int) -> Sequence[float]:
-        begin = self._values + row * self._columns * _VALUE_BYTES
-        return array("d", self._table[begin : begin + self._columns * _VALUE_BYTES])
-
-    def _column(self, column: int) -> Sequence[float]:
-        with (
-            memoryview(self._table) as whole,
-            whole[self._values :] as rest,
-            rest.cast("d") as values,
-            values[column :: self._columns] as found,
-        ):
-            return found.tolist()
-
-    def _known(self) -> dict[Series, int]:
-        return dict(self._named())
-
-    def _named(self) -> Iterator[tuple[Series, int]]:
-        names = bytes(self._table[self._names : self._values])
-        for column in itertools.compress(range(self._columns), names[::_NAME_BYTES]):
-            yield _series(names[column * _NAME_BYTES : (column + 1) * _NAME_BYTES]), column
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(self._url, uri=True, timeout=WAIT_S, isolation_level=None, check_same_thread=False)
+        # The table ends with the broker: nothing is lost with the machine that is still needed.
+        connection.executescript("PRAGMA synchronous = off; PRAGMA foreign_keys = on")
+        return connection
 
 
-@functools.lru_cache(NAMES_MAX)
-def _series(name: bytes) -> Series:
-    return Series(*name.rstrip(b"\0").decode(errors="replace").split(_SEPARATOR))
+def _known(connection: sqlite3.Connection) -> dict[Series, int]:
+    rows = connection.execute("SELECT name, label, value, id FROM series")
+    return {Series(*names): number for *names, number in rows}

@@ -192,7 +192,10 @@ class MetricsHistoryResource(Resource):
         limit = integer_within(req, "limit", SERIES_DEFAULT, 1, SERIES_MAX)
         begin_ms = since_ms(req)
         largest = _order(req)
-        history, matched = self._dependencies.metrics.history.read(_chooser(req), limit, largest=largest)
+        # PERF: 20 ms for 100 series out of 100, 90 ms for 100 out of 4,000, which are ordered by their last value.
+        history, matched = self._dependencies.compute_pool(
+            self._dependencies.metrics.history.read, _chooser(req), limit, largest=largest
+        )
         times_ms, groups = _groups(history.times_ms, 1_000 * step_s, begin_ms)
         series = [
             {

@@ -22,7 +22,10 @@ def ask():
         history.write(NOON_MS + 10_000 * number, values)
     app = falcon.App()
     app.req_options.auto_parse_qs_csv = False
-    app.add_route("/", MetricsHistoryResource(SimpleNamespace(metrics=SimpleNamespace(history=history))))
+    dependencies = SimpleNamespace(
+        metrics=SimpleNamespace(history=history), compute_pool=lambda call, *args, **options: call(*args, **options)
+    )
+    app.add_route("/", MetricsHistoryResource(dependencies))
     client = falcon.testing.TestClient(app)
     return lambda **params: client.simulate_get("/", params=params).json
 

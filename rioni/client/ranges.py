@@ -172,6 +172,10 @@ class Piece(NamedTuple):
         """The place of an event."""
         return Place(self.first.order, self.first.position + index)
 
+    def is_progress(self, after: Place) -> bool:
+        """Whether it has events, or more was read than up to a place: the end of a broken stream is no progress."""
+        return bool(self.events or self.expired or self.read_to > after)
+
 
 class Reader:
     """Reads one event type.
@@ -225,8 +229,9 @@ class Reader:
                 is_checked = False
                 with closing(self._range(part, after, count)) as pieces:
                     for piece, is_last in pieces:
+                        if piece.is_progress(after):
+                            patience.succeeded()
                         after = piece.read_to
-                        patience.succeeded()
                         yield piece
                         if is_last:
                             return

@@ -2,8 +2,7 @@
 
 import json
 import shlex
-from importlib import metadata
-from importlib.util import find_spec
+from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -58,5 +57,7 @@ def check_spark() -> None:
     Raises:
         Unavailable: the extra is not installed.
     """
-    if find_spec("pyspark") is None:
-        raise Unavailable(f"This needs Spark, and Java 17 or newer: pip install {requirement('spark')}")
+    try:
+        import_module("pyspark")
+    except ImportError as ex:
+        raise Unavailable(f"This needs Spark, and Java 17 or newer: pip install {requirement('spark')}") from ex

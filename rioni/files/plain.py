@@ -214,15 +214,15 @@ def _replace(path: Path, text: str, status: os.stat_result | None, mode: int) ->
                 os.fchown(beside.fileno(), status.st_uid, status.st_gid)
             os.fsync(beside.fileno())
             Path(beside.name).replace(path)
-            _fsync_directory(path.parent)
+            fsync_directory(path.parent)
         except BaseException:
             Path(beside.name).unlink(missing_ok=True)
             raise
 
 
-def _fsync_directory(path: Path) -> None:
-    """Otherwise the former file may be back after a power cut."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+def fsync_directory(path: Path) -> None:
+    """Make a directory's entries durable: otherwise a former file may be back after a power cut. Blocks on the disk."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
     finally:

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from rioni.domain.errors import Unavailable
 from rioni.domain.transparency.log_keys import SigningKey
-from rioni.files.plain import file_errors, read_file
+from rioni.files.plain import file_errors, fsync_directory, read_file
 
 
 SIGNED, LOST = "Signed-By-Predecessor: ", "Replaces-Lost-Key: "
@@ -76,11 +76,7 @@ def replace_key(path: Path, key: SigningKey) -> None:
             abandoned.unlink(missing_ok=True)
         with _written(path, key) as beside:
             beside.replace(path)
-            directory = os.open(path.absolute().parent, os.O_RDONLY)
-            try:
-                os.fsync(directory)
-            finally:
-                os.close(directory)
+            fsync_directory(path.absolute().parent)
 
 
 def _create(path: Path) -> None:

@@ -66,7 +66,7 @@ class Installation:
             with reading_models(self.engine) as connection:
                 names = {each.topic: each.event_type for each in registered(connection).timelines}
                 links = connection.execute(select(SUBSCRIPTION_EVENT_TYPES.c.event_type)).scalars().all()
-        except Exception:  # noqa: BLE001 - as in `_guarded`
+        except Exception:  # noqa: BLE001 - as in `_found` of rioni.operations.verification
             return Readers({}, {})
         return Readers(names, Counter(links))
 

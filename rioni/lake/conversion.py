@@ -7,9 +7,11 @@ then the manifests are removed, the newest one last: a conversion that was inter
 
 import base64
 import io
+import os
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
@@ -21,6 +23,7 @@ from obstore.exceptions import BaseError
 from rioni.client import ClientError
 from rioni.client.ranges import place
 from rioni.domain.errors import Invalid, Unavailable
+from rioni.files.plain import fsync_directory
 from rioni.lake.delta_table import MANIFESTS, DeltaFile, DeltaLake, opened_store
 from rioni.lake.location import Location, Secrets
 from rioni.lake.table import DAY, EVENTS, QUARANTINE, Progress
@@ -90,11 +93,26 @@ def _convert(
     if manifest.created_at_ms is not None:
         progress = Progress(manifest.created_at_ms, places)
         DeltaLake(location).make(kind, event_type, schema, files, progress)
+    if location.folder is not None:
+        _make_durable(location.folder / folder)
     for path in manifests:
         obstore.delete(store, path)
     if location.folder is not None:
-        (location.folder / folder / MANIFESTS).rmdir()
+        # A file that a killed archive has left in it does no harm.
+        with suppress(OSError):
+            (location.folder / folder / MANIFESTS).rmdir()
     return Converted(kind, event_type, len(files), sum(each.rows for each in files))
+
+
+def _make_durable(table: Path) -> None:
+    """Write the log of a Delta table to the disk, before the manifests that it replaces are deleted."""
+    log = table / "_delta_log"
+    for path in log.glob("*.json"):
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+    for folder in (log, table, table.parent):
+        if folder.is_dir():
+            fsync_directory(folder)
 
 
 def _checked(store: Any, folder: str, path: str, schema: pa.Schema, sizes: Mapping[str, int]) -> DeltaFile:

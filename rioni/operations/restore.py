@@ -22,7 +22,7 @@ import msgspec
 from rioni.config.settings import Config
 from rioni.domain.errors import RioniError
 from rioni.domain.system.anchors import INSTALLATION
-from rioni.files.plain import private_umask
+from rioni.files.plain import fsync_directory, private_umask
 from rioni.installation.acceptance import accept_loss
 from rioni.installation.stores import counted
 from rioni.projections.generations.rebuilds import Progress
@@ -30,7 +30,7 @@ from rioni.storage.embedded import backup_folder
 from rioni.storage.embedded.anchors import COORDINATION, committed_offsets, inspect
 from rioni.storage.embedded.backup_files import FORMAT_NAME, BackupError, created, open_file, opened
 from rioni.storage.embedded.backup_folder import Manifest
-from rioni.storage.embedded.data_directory import RESTORING, STAGING, DataDirectory, fsync_directory
+from rioni.storage.embedded.data_directory import RESTORING, STAGING, DataDirectory
 from rioni.storage.embedded.migration_mark import check_not_migrated
 from rioni.storage.sql.engines import create_engine, reading
 from rioni.storage.sql.read_only import read_only_engine

@@ -128,7 +128,7 @@ class MetricsHistory:
     def _sample(self) -> None:
         now_ms = self._clock.now_ms()
         values = self._pool(self._sampler.sample, now_ms, self._clock.monotonic())
-        self._metrics.history.write(now_ms, values)
+        self._pool(self._metrics.history.write, now_ms, values)
 
 
 # --- Shows the progress of a rebuild in the metrics of the leader ---

@@ -65,7 +65,7 @@ class LogDataSource(DataSource):
 
 
 class LogReader(DataSourceReader):
-    """Reads the export of the audit log, in one task, as it is one log."""
+    """Reads the pages of the audit log, in one task, as it is one log."""
 
     def __init__(self, options: Options, names: list[str]) -> None:
         self._options, self._names = options, names

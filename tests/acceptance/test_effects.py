@@ -100,7 +100,7 @@ ELSEWHERE = {
     "DeadLetterQueue.keep:": _OWN,
     "SubscriptionEventsResource.handle:": _OWN,
     "kpis.py": _OWN,
-    "log_consumers.py": _OWN,
+    r"system_events\.py (LogConsumers|_Follower)\.": _OWN,
     "SubscriptionEventsResource._end_former:": _AGAIN,
     "SubscriptionEventsResource._commit:": _AGAIN,
     "_stream: self._end_former": _AGAIN,

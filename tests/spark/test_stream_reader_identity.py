@@ -4,9 +4,8 @@ import json
 
 import pyarrow as pa
 import pytest
-from rioni.client._sync.partitions import Partitions
 
-from rioni.client._sync.event_types import EventTypes
+from rioni.client._sync.event_types import EventTypes, Partitions
 from rioni.client.ranges import RangeError
 from rioni.domain.errors import Conflict
 from rioni.spark.options import Options, parse_options

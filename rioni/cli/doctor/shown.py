@@ -29,6 +29,8 @@ LOG = "log"
 PLAIN = re.compile(r"(?!)")
 """No text at all: numbers, times and truth values."""
 NAME = re.compile(r"[\w.*()-]{1,255}")
+ACTOR = re.compile(r"[\w.*()@+:-]{1,255}")
+"""The name of a client, such as `jane@example.org`."""
 _NUMBERS = r"v?\d{1,9}(?:\.(?:\d{1,9}|\*))*(?:(?:a|b|rc)\d{1,4})?(?:\.(?:post|dev)\d{1,4})?"
 VERSION = re.compile(_NUMBERS)
 _BOUND = rf"(?:===?|[<>!~]=|[<>]) ?{_NUMBERS}"
@@ -175,7 +177,8 @@ FACTS: Mapping[str, Any] = MappingProxyType(
         "denials": [
             {
                 **_members(PLAIN, "first_at last_at status count"),
-                **_members(NAME, "method actor realm"),
+                **_members(NAME, "method realm"),
+                "actor": ACTOR,
                 "address": HOSTS,
             }
         ],
@@ -306,7 +309,9 @@ class Shown:
         return self._tokens(text, self._is_shown)
 
     def _of_form(self, value: Any, form: re.Pattern[str]) -> Any:
-        if value is None or value == "" or isinstance(value, bool | int | float | datetime):
+        if value is None or isinstance(value, bool | int | float | datetime):
+            return value
+        if isinstance(value, str) and not value.strip():
             return value
         if not isinstance(value, str) or form.fullmatch(value) is None:
             return HIDDEN

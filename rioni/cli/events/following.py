@@ -72,8 +72,9 @@ def follow(reader: Reader, places: Places) -> Generator[Piece, None, None]:
             reader.check_identity()
             with closing(_stream(reader, places, pace)) as pieces:
                 for piece in pieces:
+                    if piece.is_progress(places[piece.partition]):
+                        patience.succeeded()
                     places[piece.partition] = piece.read_to
-                    patience.succeeded()
                     yield piece
             places |= _added(reader, places)
             patience.failed()

@@ -228,6 +228,13 @@ def _consume(console: Console, client: Client, flights: list[dict[str, Any]]) ->
                 for batch in consumers[number].batches():
                     received.add(batch.partition, [event.data for event in batch])
                 return
+            try:
+                watch()
+            finally:
+                for consumer in consumers:
+                    consumer.stop()
+
+        def watch() -> None:
             reached, reached_s = (received.missing, lags[-1]), time.monotonic()
             while received.missing or lags[-1]:
                 time.sleep(0.2)
@@ -237,9 +244,6 @@ def _consume(console: Console, client: Client, flights: list[dict[str, Any]]) ->
                     reached, reached_s = (received.missing, lags[-1]), time.monotonic()
                 elif time.monotonic() - reached_s > STALLED_S:
                     raise Demo(f"{received.missing:,} events have not come within {STALLED_S} s")
-                if not received.missing:
-                    for consumer in consumers:
-                        consumer.stop()
 
         _in_parallel(work, CONSUMERS + 1)
         progress.update(task, completed=len(flights))

@@ -7,25 +7,32 @@ zero, and for an hour after that.
 import contextlib
 import math
 import sqlite3
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import structlog
 
+from rioni.domain.errors import Unavailable
+
 
 EVERY_S = 10
 SAMPLES = 360
 """An hour."""
 SERIES_MAX = 4_000
-"""The maximum number of series, each of which takes 9.5 kB, 38 MB in all."""
-WAIT_S = 0.1
-"""How long a writer waits for another one: two of them are at work only while one takes over from the other."""
+"""The maximum number of series, each of which takes 13 kB, 52 MB in all."""
+WAIT_S = 1.0
+"""Maximum wait for another writer: two of them are at work only while one takes over from the other."""
+PAUSE_S = 0.02
+OPEN_S = 10.0
+"""Maximum time for opening: workers that start together make the file together."""
 
 _FILE = "history.sqlite"
 """Not `.db`, as the files of prometheus_client are called."""
 _SCHEMA = """
 PRAGMA journal_mode = wal;
+PRAGMA journal_size_limit = 4194304;
 CREATE TABLE IF NOT EXISTS samples (slot INTEGER PRIMARY KEY, number INTEGER NOT NULL, at_ms INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS series (
     id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL, label TEXT NOT NULL, value TEXT NOT NULL,
@@ -34,8 +41,9 @@ CREATE TABLE IF NOT EXISTS series (
 );
 CREATE TABLE IF NOT EXISTS points (
     series INTEGER NOT NULL REFERENCES series ON DELETE CASCADE, slot INTEGER NOT NULL, value REAL,
-    PRIMARY KEY (series, slot)
+    PRIMARY KEY (slot, series)
 ) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS points_of_series ON points (series);
 """
 """`number` counts the samples, `positive` is the last one in which the series was above zero."""
 _log = structlog.get_logger("rioni.server")
@@ -71,11 +79,22 @@ class HistoryTable:
         own = f"file:/rioni-history-{id(self)}?vfs=memdb"
         self._url = own if folder is None else (folder / _FILE).as_uri()
         try:
-            self._kept = self._opened()
+            self._kept = self._shared()
         except sqlite3.Error as ex:
             _log.warning("other workers do not show the history of metrics that this one writes", error=str(ex))
             self._url = own
             self._kept = self._opened()
+
+    def _shared(self) -> sqlite3.Connection:
+        """Make the tables, with retries: the timeout of SQLite does not apply to a change of the journal."""
+        deadline = time.monotonic() + OPEN_S
+        while True:
+            try:
+                return self._opened()
+            except sqlite3.OperationalError as ex:
+                if ex.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() >= deadline:
+                    raise
+            time.sleep(PAUSE_S)
 
     def _opened(self) -> sqlite3.Connection:
         """Make the tables; a connection stays open, without which SQLite would give up memory and write-ahead log."""
@@ -123,7 +142,16 @@ class HistoryTable:
             wanted: chooses the series.
             series_max: how many are returned at most, those that come first.
             largest: order them by their last value, largest first, instead of by name.
+
+        Raises:
+            Unavailable: the file can't be read.
         """
+        try:
+            return self._read(wanted, series_max, largest=largest)
+        except sqlite3.Error as ex:
+            raise Unavailable(f"The history of metrics can't be read: {ex}. Try again later.") from ex
+
+    def _read(self, wanted: Callable[[Series], bool], series_max: int, *, largest: bool) -> tuple[History, int]:
         with contextlib.closing(self._connect()) as connection, connection:
             connection.execute("BEGIN")
             # They are not in the order of writing: the clock may have been set back.

@@ -16,8 +16,8 @@ from rioni.domain.errors import Conflict, Unavailable
 from rioni.domain.hash_chain import GENESIS, LogHead
 from rioni.files.extras import requirement
 from rioni.files.locks import open_lock, try_lock
+from rioni.files.plain import fsync_directory
 from rioni.operations.verify_export import MANIFESTS
-from rioni.storage.embedded.data_directory import fsync_directory
 
 
 # The manifests of an audit table: signed, numbered, each names the files of one export and the manifest before it.

@@ -17,8 +17,8 @@ from typing import IO, Annotated, Protocol
 import msgspec
 
 from rioni.domain.schemas import strict_json
+from rioni.files.plain import fsync_directory
 from rioni.storage.embedded.backup_files import BackupError, check_name, created, open_file, opened, read_small
-from rioni.storage.embedded.data_directory import fsync_directory
 
 
 BLOCK_BYTES = 2**18

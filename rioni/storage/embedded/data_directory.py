@@ -15,7 +15,7 @@ import structlog
 from rioni.domain.errors import RioniError
 from rioni.domain.system.storages import DEFAULT_STORAGE
 from rioni.files.locks import try_lock
-from rioni.files.plain import check_folder, tighten
+from rioni.files.plain import check_folder, fsync_directory, tighten
 from rioni.storage.change_flags import SharedChangeFlags
 
 
@@ -338,15 +338,6 @@ def _interrupted(data: Path) -> DataDirectoryError:
 def events_path(data: Path, storage_id: str) -> Path:
     """Return the path of the event database of an embedded storage in a data directory."""
     return data / ("events.db" if storage_id == DEFAULT_STORAGE else f"events-{storage_id}.db")
-
-
-def fsync_directory(path: Path) -> None:
-    """Make the directory's entries durable; blocks on the disk."""
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def registry_missing(data: Path) -> str | None:

@@ -16,7 +16,8 @@ from typing import Any
 import structlog
 
 from rioni.domain.errors import CommitOutcomeUnknown, RioniError, Unavailable
-from rioni.storage.embedded.data_directory import DataDirectoryError, fsync_directory
+from rioni.files.plain import fsync_directory
+from rioni.storage.embedded.data_directory import DataDirectoryError
 from rioni.storage.embedded.file_lock import FileLock
 from rioni.storage.sql.write_ahead_log import discard_failed_commit, empty_log
 

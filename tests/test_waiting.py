@@ -150,6 +150,7 @@ MAY_WAIT_OTHERWISE: Mapping[str, str] = {
     "tests/domain/streaming/test_session_heartbeats.py": "in virtual time",
     "tests/domain/streaming/test_session_hidden.py": "in virtual time",
     "tests/http/connection/test_listener_balance.py": PACE,
+    "tests/patches/test_standard_library.py": NOTHING,
     "tests/properties/test_faults.py": CHANCE,
     "tests/properties/test_kpi_kill.py": CHANCE,
     "tests/properties/test_outages.py": CHANCE,

@@ -97,7 +97,7 @@ class HistoryTable:
             time.sleep(PAUSE_S)
 
     def _opened(self) -> sqlite3.Connection:
-        """Make the tables; a connection stays open, without which SQLite would give up memory and write-ahead log."""
+        """Make the tables; a connection stays open, so that SQLite keeps the memory and the write-ahead log."""
         connection = self._connect()
         connection.executescript(_SCHEMA)
         return connection

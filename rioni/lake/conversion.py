@@ -64,6 +64,8 @@ def convert(location: Location) -> Iterator[Converted]:
         Conflict: a folder has another Delta table already.
         Unavailable: a manifest, or a file that it names, is damaged or missing; or the location can't be used.
     """
+    if location.folder is not None and not location.folder.is_dir():
+        raise Invalid(f"There is no folder {location.folder}.")
     with _translated(location):
         store = opened_store(location)
         sizes = {str(each["path"]): int(each["size"]) for page in obstore.list(store) for each in page}

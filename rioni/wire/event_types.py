@@ -68,7 +68,7 @@ class EventOwnerSelector(Model):
 class EventType(Model):
     """An event type. Defaults are those of the API, with `business` as category."""
 
-    NOT_SENT: ClassVar[frozenset[str]] = frozenset(("created_at", "updated_at", "etag", "json_schema"))
+    NOT_SENT: ClassVar[frozenset[str]] = frozenset(("created_at", "updated_at", "etag"))
 
     name: Annotated[str, note("Words separated by dots; unique, and never changed.", maxLength=255)]
     owning_application: Annotated[str, note("The application that owns the event type.")]
@@ -96,6 +96,10 @@ class EventType(Model):
     partition_key_fields: Annotated[
         list[str], note("Paths of the fields whose values are hashed; the strategy `hash` needs them.")
     ] = []
+    ordering_key_fields: Annotated[
+        list[str], note("Paths of the fields by which consumers can put events in order.")
+    ] = []
+    ordering_instance_ids: Annotated[list[str], note("Paths of the fields within whose values that order holds.")] = []
     cleanup_policy: Annotated[
         str,
         note(
@@ -105,10 +109,15 @@ class EventType(Model):
             default="delete",
         ),
     ] = "delete"
-    ordering_key_fields: Annotated[
-        list[str], note("Paths of the fields by which consumers can put events in order.")
-    ] = []
-    ordering_instance_ids: Annotated[list[str], note("Paths of the fields within whose values that order holds.")] = []
+    compatibility_mode: Annotated[
+        str,
+        note(
+            "The changes of the schema that are accepted: additions only, additions that old consumers can read, or "
+            "all.",
+            literal="CompatibilityMode",
+            default="forward",
+        ),
+    ] = "forward"
     default_statistic: Annotated[
         Statistic | None,
         note("The expected load; it decides the number of partitions at creation.", nullable=True),
@@ -126,15 +135,6 @@ class EventType(Model):
         ),
     ] = {}
     labels: Annotated[dict[str, str], note("Short searchable values.")] = {}
-    compatibility_mode: Annotated[
-        str,
-        note(
-            "The changes of the schema that are accepted: additions only, additions that old consumers can read, or "
-            "all.",
-            literal="CompatibilityMode",
-            default="forward",
-        ),
-    ] = "forward"
     audience: Annotated[str | None, note("The readers that the events are meant for.", literal="Audience")] = None
     event_owner_selector: Annotated[
         EventOwnerSelector | None, note("The place in an event where its owner is found.")
@@ -149,13 +149,20 @@ class EventType(Model):
             in_body=False,
         ),
     ] = None
-    json_schema: Annotated[
-        Schema | None, note("The schema that events in JSON are validated against, if `schema` is Avro.")
-    ] = None
 
     def members(self) -> dict[str, Any]:
         """The members that are sent, without those of the schema that the broker sets."""
         return super().members() | {"schema": self.schema.members()}
+
+
+class ShownEventType(EventType):
+    """An event type as the broker shows it."""
+
+    COMPONENT: ClassVar[str] = "EventType"
+
+    json_schema: Annotated[
+        Schema | None, note("The schema that events in JSON are validated against, if `schema` is Avro.")
+    ] = None
 
 
 class Compatibility(Model):

@@ -22,8 +22,8 @@ class Link(Model):
 class Links(Model):
     """The neighbours that there are."""
 
-    prev: Link | None = None
     next: Link | None = None
+    prev: Link | None = None
 
     def after(self) -> str | None:
         """The place after which the next page begins; None on the last page."""

@@ -31,7 +31,7 @@ def following(folder: Path, code: str):
             drain.join(WAIT_S)
 
 
-def test_the_program_prints_each_change_once_and_goes_on_after_a_restart(tmp_path):
+def test_the_program_prints_each_change_and_goes_on_after_a_restart(tmp_path):
     (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     assert len([line for line in code.splitlines() if line and not re.match("from|import|#", line)]) <= DOZEN
     seen = []
@@ -41,6 +41,8 @@ def test_the_program_prints_each_change_once_and_goes_on_after_a_restart(tmp_pat
                 assert client.post("/event-types", json=event_type_body(name=name)).status_code == 201
                 created = re.compile(rf"\d+ event-type\.created {name} unauthenticated\n").fullmatch
                 wait_until(lambda lines=lines, created=created: any(map(created, lines)))
-            seen += lines
-    positions = [int(line.partition(" ")[0]) for line in seen]
-    assert positions == list(range(1, len(positions) + 1))
+            seen.append([int(line.partition(" ")[0]) for line in lines])
+    first, second = seen
+    # It may have ended before it saved the position of its last line.
+    assert second[0] in (first[-1], first[-1] + 1)
+    assert first + second[first[-1] + 1 - second[0] :] == list(range(1, second[-1] + 1))

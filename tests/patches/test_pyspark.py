@@ -3,11 +3,12 @@
 `tests/bulk/test_session.py` kills a Java process, and starts another session in the same process.
 """
 
+import subprocess
+import sys
+
 import pytest
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
-
-from rioni.patches.pyspark import active_context, forget_gateway
 
 
 pytestmark = pytest.mark.spark
@@ -21,7 +22,18 @@ def test_a_context_begins_with_and_ends_by_the_attributes_that_are_set():
     assert "_instantiatedSession" in vars(SparkSession)
 
 
+PROGRAM = """
+import subprocess
+import sys
+
+from pyspark import SparkContext
+from rioni.patches.pyspark import active_context, forget_gateway
+
+assert active_context() is None
+forget_gateway()
+assert SparkContext._gateway is SparkContext._jvm is None
+"""
+
+
 def test_there_is_no_context_before_the_first_session():
-    assert active_context() is None
-    forget_gateway()
-    assert SparkContext._gateway is SparkContext._jvm is None
+    subprocess.run([sys.executable, "-c", PROGRAM], check=True)

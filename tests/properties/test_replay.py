@@ -6,7 +6,7 @@ from pathlib import Path
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sqlalchemy import delete, select
+from sqlalchemy import select
 
 from rioni.commands.event_types import ChangeEventType, CreateEventType, DeleteEventType
 from rioni.commands.schemas import AddSchema
@@ -99,8 +99,7 @@ def test_replay_live_and_registry_agree_on_any_history_of_commands(commands):
             elif kind == "subscription":
                 assert broker.registry.subscription(key) == state
         with writing(broker.engine) as connection:
-            for table in READ_MODELS.tables.values():
-                connection.execute(delete(table))
+            Projector().clear(connection)
             Projector().apply(connection, broker.log.entries(0, 10_000))
         assert rows(broker) == live
 

@@ -29,6 +29,10 @@ DIFFERENCES_SHOWN = 10
 """The most differences for each table and kind that are shown on the terminal."""
 
 
+COLUMNS = ("table", "key", "kind", "live", "rebuilt")
+"""The members of a difference that are written."""
+
+
 class DifferenceFormat(StrEnum):
     """The format of differences."""
 
@@ -116,7 +120,7 @@ def _writer(form: DifferenceFormat, output: Path | None) -> Iterator[Callable[["
         if form is DifferenceFormat.TABLE:
             yield lambda each: _write(file, f"{each.table}, {', '.join(map(str, each.key))}: {each.kind}")
         else:
-            yield lambda each: _write(file, json.dumps(each._asdict()))
+            yield lambda each: _write(file, json.dumps({name: getattr(each, name) for name in COLUMNS}))
 
 
 def _write(file: TextIO, line: str) -> None:
@@ -128,7 +132,7 @@ def _parquet_writer(output: Path) -> Iterator[Callable[["Difference"], None]]:
     import pyarrow as pa
     from pyarrow import parquet
 
-    schema = pa.schema([(name, pa.string()) for name in ("table", "key", "kind", "live", "rebuilt")])
+    schema = pa.schema([(name, pa.string()) for name in COLUMNS])
     try:
         with parquet.ParquetWriter(output, schema) as writer:
 

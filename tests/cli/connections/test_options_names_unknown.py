@@ -18,6 +18,7 @@ from tests.support.command_tree import annotation_of, choices_of, info_of, leave
 OTHER = "001-0001-000000000000000099"
 STREAM = str(uuid.UUID(int=1))
 UNKNOWN = {
+    "archive --format": ("archive --to lake --format csv", "csv is none of the formats delta, iceberg."),
     "copy --from-offset": ("copy {n} {n}.t --from-offset bgin", "There is no offset bgin; did you mean begin?"),
     "copy -p": ("copy {n} {n}.t -p 9", "{n} has no partition 9; it has 0."),
     "dead-letters list --from-offset": ("dead-letters list {n}/s --from-offset BEGN", "invalid offset BEGN"),
@@ -200,7 +201,7 @@ OTHERWISE = {
         events delete --file, publish files, subscriptions create --file, subscriptions try-filter file
     """,
     "is outside of the broker": """
-        archive --catalog, archive --metrics-host, audit consistency --log-key, audit export --conf,
+        archive --catalog, archive --metrics-host, convert-archive to, audit consistency --log-key, audit export --conf,
         audit export --master, context add --token, context add --token-command, context add --token-env,
         context add --url, copy --to-url,
         rebuild --conf, rebuild --master, serve --host, storages create --bootstrap-servers

@@ -16,8 +16,8 @@ from rioni.domain.subscriptions.filter_reading import FUNCTIONS, MACROS
 
 
 PAGE = (Path(__file__).parents[3] / "docs/reference/values-cel.md").read_text()
-VALUES, RESULTS = PAGE.split("## Results")
-EVENT = re.search(r"```json\n(.*)\n```", RESULTS)[1].encode()
+VALUES, RESULTS = PAGE.split("\n## Results\n")
+EVENT = re.search(r"```json\n(.*?)\n```", RESULTS, re.DOTALL)[1].encode()
 
 
 def rows(text):

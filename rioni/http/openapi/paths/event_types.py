@@ -106,7 +106,7 @@ PATHS: Json = {
                 200: answer(
                     "The event types by name. Where a page was asked for, a header `Link` names its neighbours, as far "
                     "as there are any.",
-                    all_of(event_types.EventType),
+                    all_of(event_types.ShownEventType),
                     [_EVENT_TYPE],
                     headers=("ETag", "Link"),
                 ),
@@ -118,7 +118,11 @@ PATHS: Json = {
         "post": operation(
             EVENT_TYPES,
             "Create an event type",
-            {201: answer("The event type exists.", event_types.EventType, _EVENT_TYPE, headers=("ETag", "Warning"))},
+            {
+                201: answer(
+                    "The event type exists.", event_types.ShownEventType, _EVENT_TYPE, headers=("ETag", "Warning")
+                )
+            },
             description="Its first schema has the version 1.0.0, and it has as many partitions as `default_statistic` "
             "asks for, at least one.",
             body=body(body_schemas.EVENT_TYPE, _SUBMITTED),
@@ -158,7 +162,7 @@ PATHS: Json = {
             EVENT_TYPES,
             "Show an event type",
             {
-                200: answer("The event type.", event_types.EventType, _EVENT_TYPE, headers=("ETag",)),
+                200: answer("The event type.", event_types.ShownEventType, _EVENT_TYPE, headers=("ETag",)),
                 304: answer("The event type is unchanged.", headers=("ETag",)),
             },
             parameters=[NAME, _IF_NONE_MATCH],
@@ -171,7 +175,7 @@ PATHS: Json = {
                 200: answer(
                     "It is changed. The body is empty, unless the feature `return_body_on_create_update_event_type` "
                     "is on.",
-                    event_types.EventType,
+                    event_types.ShownEventType,
                     _EVENT_TYPE,
                     headers=("ETag", "Warning"),
                 )

@@ -1,6 +1,7 @@
 """The SQLAlchemy engines of the registry's database and of a rebuild."""
 
 import sqlite3
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
@@ -107,6 +108,8 @@ def _begin(connection: Connection) -> None:
 
 Turn = Callable[[], AbstractContextManager[None]]
 
+WAL_PAUSE_S = 0.0005
+"""The pause between two attempts to switch a file to a write-ahead log."""
 LOCK_WAIT_S = 60
 SORTERS = 2
 """Threads that SQLite sorts with."""
@@ -164,3 +167,25 @@ def snapshot(engine: Engine) -> Iterator[Connection]:
     options = {WRITES: False} if engine.dialect.name == "sqlite" else {"isolation_level": "REPEATABLE READ"}
     with engine.connect().execution_options(**options) as connection, connection.begin():
         yield connection
+
+
+def use_write_ahead_log(connection: sqlite3.Connection, wait_s: float) -> None:
+    """Switch a file to a write-ahead log, with retries: SQLite's busy timeout does not apply to that.
+
+    Args:
+        connection: not in a transaction.
+        wait_s: maximum time to block while other processes use the file.
+
+    Raises:
+        sqlite3.Error: they still do, or the file can't be used.
+    """
+    deadline = time.monotonic() + wait_s
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError as ex:
+            if ex.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() >= deadline:
+                raise
+            time.sleep(WAL_PAUSE_S)
+        else:
+            return

@@ -12,6 +12,8 @@ from rioni.wire.base import Model
 
 Json = dict[str, Any]
 
+SUBMITTED = "Submitted"
+"""The prefix of the names of request bodies, which differ from those of answers."""
 _INTEGERS_64 = {"minimum": -(2**63), "maximum": 2**63 - 1}
 """Integers of 64 bits, which readers of the log in any language can represent."""
 TIMESTAMP: Json = {"type": "string", "format": "date-time", "examples": ["2026-11-20T10:00:00.000Z"]}
@@ -58,10 +60,6 @@ def component(struct: type[Model], use: Use = Use.ANSWER) -> str:
     return name if use is Use.ANSWER or name.startswith(SUBMITTED) else SUBMITTED + name
 
 
-SUBMITTED = "Submitted"
-"""The prefix of the names of request bodies, which differ from those of answers."""
-
-
 _PLAIN: Mapping[type[inspect.Type], Json] = {
     inspect.AnyType: {},
     inspect.BoolType: {"type": "boolean"},
@@ -100,7 +98,9 @@ def _item(kind: inspect.Type, use: Use) -> Json:
 
 def _object(kind: inspect.StructType, use: Use) -> Json:
     struct: Any = kind.cls
-    members = {field.encode_name: _flags(field.type) | _has_default(field) for field in kind.fields}
+    members = {
+        field.encode_name: _flags(field.type) | {"none_by_default": field.default is None} for field in kind.fields
+    }
     left_out = {name for name, flags in members.items() if not flags.get("in_body", True)}
     left_out |= set() if use is Use.ANSWER else struct.NOT_SENT
     described: Json = {
@@ -131,10 +131,6 @@ def _is_required(flags: Mapping[str, Any]) -> bool:
     if flags.get("required") is not None:
         return bool(flags["required"])
     return bool(flags.get("nullable")) or not flags["none_by_default"]
-
-
-def _has_default(field: inspect.Field) -> Json:
-    return {"none_by_default": field.default is None and not field.required}
 
 
 def _flags(kind: inspect.Type) -> Json:

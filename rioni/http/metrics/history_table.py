@@ -7,7 +7,6 @@ zero, and for an hour after that.
 import contextlib
 import math
 import sqlite3
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -15,6 +14,7 @@ from typing import NamedTuple
 import structlog
 
 from rioni.domain.errors import Unavailable
+from rioni.sql.engines import use_write_ahead_log
 
 
 EVERY_S = 10
@@ -24,14 +24,12 @@ SERIES_MAX = 4_000
 """The maximum number of series, each of which takes 13 kB, 52 MB in all."""
 WAIT_S = 1.0
 """Maximum wait for another writer: two of them are at work only while one takes over from the other."""
-PAUSE_S = 0.02
 OPEN_S = 10.0
 """Maximum time for opening: workers that start together make the file together."""
 
 _FILE = "history.sqlite"
 """Not `.db`, as the files of prometheus_client are called."""
 _SCHEMA = """
-PRAGMA journal_mode = wal;
 PRAGMA journal_size_limit = 4194304;
 CREATE TABLE IF NOT EXISTS samples (slot INTEGER PRIMARY KEY, number INTEGER NOT NULL, at_ms INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS series (
@@ -79,26 +77,16 @@ class HistoryTable:
         own = f"file:/rioni-history-{id(self)}?vfs=memdb"
         self._url = own if folder is None else (folder / _FILE).as_uri()
         try:
-            self._kept = self._shared()
+            self._kept = self._opened()
         except sqlite3.Error as ex:
             _log.warning("other workers do not show the history of metrics that this one writes", error=str(ex))
             self._url = own
             self._kept = self._opened()
 
-    def _shared(self) -> sqlite3.Connection:
-        """Make the tables, with retries: the timeout of SQLite does not apply to a change of the journal."""
-        deadline = time.monotonic() + OPEN_S
-        while True:
-            try:
-                return self._opened()
-            except sqlite3.OperationalError as ex:
-                if ex.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() >= deadline:
-                    raise
-            time.sleep(PAUSE_S)
-
     def _opened(self) -> sqlite3.Connection:
         """Make the tables; a connection stays open, so that SQLite keeps the memory and the write-ahead log."""
         connection = self._connect()
+        use_write_ahead_log(connection, OPEN_S)
         connection.executescript(_SCHEMA)
         return connection
 
@@ -120,13 +108,14 @@ class HistoryTable:
     def _add(self, connection: sqlite3.Connection, now_ms: int, values: Mapping[Series, float]) -> None:
         (number,) = connection.execute("SELECT coalesce(max(number), 0) + 1 FROM samples").fetchone()
         slot = number % SAMPLES
-        gone = [(each,) for series, each in _known(connection).items() if series.label and series not in values]
+        found = _known(connection)
+        known = {series: each for series, each in found.items() if not series.label or series in values}
+        gone = [(each,) for series, each in found.items() if series not in known]
         connection.executemany("DELETE FROM series WHERE id = ?", gone)
-        known = _known(connection)
         new = [(*series, number) for series, value in values.items() if value > 0 and series not in known]
         room = max(0, self._series_max - len(known))
         connection.executemany("INSERT INTO series (name, label, value, positive) VALUES (?, ?, ?, ?)", new[:room])
-        known = _known(connection)
+        known = _known(connection) if new else known
         connection.execute("INSERT OR REPLACE INTO samples VALUES (?, ?, ?)", (slot, number, now_ms))
         # SQLite writes NULL for NaN.
         points = [(each, slot, values.get(series)) for series, each in known.items()]

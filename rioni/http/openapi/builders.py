@@ -17,7 +17,7 @@ from rioni.wire.base import Model
 from rioni.wire.pages import Links, Problem
 
 
-Json = dict[str, Any]
+Json = json_schema.Json
 
 JSON = "application/json"
 MAY_BE_EMPTY = "x-may-be-empty"

@@ -19,6 +19,7 @@ from rioni.files import templates
 from rioni.http.openapi.builders import JSON, PROBLEMS, Json
 from rioni.http.openapi.document import COMMON, document
 from rioni.http.streaming.frames import Frames
+from rioni.wire.json_schema import SUBMITTED
 
 
 # --- The description of the API as a page to read: complete in itself, without any script ---
@@ -26,8 +27,6 @@ from rioni.http.streaming.frames import Frames
 DEPTH_MAX = 4
 """How deep the members of members are shown."""
 
-SUBMITTED = "Submitted"
-"""The prefix of the names of schemas that occur only in bodies of requests; they are shown there."""
 STREAM = Frames.MEDIA_TYPE
 _FOLDER = files("rioni.http.openapi")
 _STYLE = _FOLDER.joinpath("page.css").read_text()

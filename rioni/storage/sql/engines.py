@@ -19,7 +19,7 @@ from sqlalchemy.engine import URL
 from rioni.domain.errors import CommitOutcomeUnknown, RioniError, TransactionConflict, Unavailable
 from rioni.files.extras import requirement
 from rioni.files.locks import try_lock, unlock
-from rioni.sql.engines import WRITES, begin_explicitly, parse_url, with_driver
+from rioni.sql.engines import WRITES, begin_explicitly, parse_url, use_write_ahead_log, with_driver
 from rioni.storage.sql import database_connections
 from rioni.storage.sql.database_connections import GeventConnectionPool
 from rioni.storage.sql.write_ahead_log import discard_failed_commit
@@ -152,23 +152,9 @@ def _connect_postgresql(_dialect: object, _record: object, arguments: list[Any],
 def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:
     # Writers wait for each other in `write_lock`: SQLite is busy only during crash recovery, or due to others.
     connection.execute(f"PRAGMA busy_timeout={int(LOCK_WAIT_S * 1000)}")
-    _use_wal(connection)
+    use_write_ahead_log(connection, LOCK_WAIT_S)
     for setting in (f"journal_size_limit={_WAL_BYTES_MAX}", "synchronous=FULL", "foreign_keys=ON"):
         connection.execute(f"PRAGMA {setting}")
-
-
-def _use_wal(connection: sqlite3.Connection) -> None:
-    """Switch a new file to a write-ahead log, with retries: SQLite's busy timeout does not apply to that."""
-    deadline = time.monotonic() + LOCK_WAIT_S
-    while True:
-        try:
-            connection.execute("PRAGMA journal_mode=WAL")
-        except sqlite3.OperationalError as ex:
-            if ex.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() >= deadline:
-                raise
-            time.sleep(PAUSE_MIN_S)
-        else:
-            return
 
 
 @contextlib.contextmanager

@@ -1,6 +1,7 @@
 """Samples of the last hour, shared by processes."""
 
 import math
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -112,3 +113,13 @@ def test_the_largest_last_values_come_first():
     history, matched = table.read(lambda _series: True, 2, largest=True)
     assert ([*history.values], matched) == ([B, A], 3)
     assert HistoryTable(None, 10).read(lambda _series: True, 2, largest=True)[0].values == {}
+
+
+def test_workers_that_start_together_share_the_table(tmp_path):
+    for round_ in range(10):
+        folder = tmp_path / str(round_)
+        folder.mkdir()
+        with ThreadPoolExecutor(6) as pool:
+            tables = [*pool.map(lambda _, folder=folder: HistoryTable(folder, 10), range(6))]
+        tables[0].write(1, {A: 1.0})
+        assert [shown(each) for each in tables] == [([1], {A: [1.0]})] * 6

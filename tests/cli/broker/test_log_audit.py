@@ -7,8 +7,8 @@ def test_each_command_says_where_its_answer_comes_from(rioni, broker, data):
     remote = f"From the broker at {broker.url} (RIONI_URL); `rioni audit` reads the data on this host.\n"
     for command in ("list", "denials"):
         code, out, err = rioni("audit", command)
-        # Without refusals, the command reports that there are none.
-        assert (code, err) in [(0, remote), (0, f"{remote}There are none.\n")]
-        assert bool(out) != ("none" in err)
+        # Tests share the broker: it may have no refusals, or more than a page of them.
+        assert (code, err.splitlines(keepends=True)[:1]) == (0, [remote])
+        assert bool(out) != ("There are none." in err)
         assert rioni("audit", command, "--json")[::2] == (0, "")
     assert rioni("audit", "--data", data, "--json")[::2] == (0, "")

@@ -138,7 +138,7 @@ class RequestSettings(ServerSettings, frozen=True, kw_only=True):
 
     # Event types and subscriptions
     partitions_default: Annotated[
-        int, Meta(ge=1, description="Partitions of an event type whose definition says nothing about its load.")
+        int, Meta(ge=1, description="Partitions of an event type whose definition does not describe its load.")
     ] = 1
     partitions_max: Annotated[int, Meta(ge=1, le=1_000, description="Partitions of an event type.")] = 8
     retention_min_ms: Annotated[int, Meta(ge=0, description="The shortest retention time of an event type.")] = (

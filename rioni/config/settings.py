@@ -142,7 +142,7 @@ class Config(RequestSettings, frozen=True, kw_only=True):
         Meta(
             ge=100,
             le=100_000,
-            description="Series of which `/metrics/history` knows the last hour; each takes 13 kB of the data "
+            description="Series of which `/metrics/history` keeps the last hour; each takes 13 kB of the data "
             "directory, once for all worker processes.",
         ),
     ] = 4_000

@@ -308,7 +308,9 @@ def _typed(req: falcon.Request) -> dict[str, str]:
 
 def _on_unexpected(_req: falcon.Request, _resp: falcon.Response, ex: Exception, _params: Any) -> None:
     _log.error("A page of the console failed", exc_info=ex)
-    raise falcon.HTTPInternalServerError(description="The page failed; the log of the broker says why.") from ex
+    raise falcon.HTTPInternalServerError(
+        description="The page failed; the log of the broker contains the reason."
+    ) from ex
 
 
 def _rendered(template: str, base_path: str, context: Mapping[str, Any]) -> bytes:

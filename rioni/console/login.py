@@ -347,7 +347,7 @@ class ProviderCallbackResource:
             raise ProviderFailed("This login was not begun in this browser, or took too long. Begin again.")
         # RFC 9207: providers identify themselves, so that a code of one is never shown to another.
         if (issuer := req.get_param("iss")) is not None and not self._provider.is_issuer(issuer):
-            raise ProviderFailed(f"{issuer} answered in place of {self._provider.name}")
+            raise ProviderFailed(f"{issuer} answered instead of {self._provider.name}")
         if error := req.get_param("error"):
             raise ProviderFailed(f"{self._provider.name}: {req.get_param('error_description') or error}")
         with self._provider.turn(client_of(req)):

@@ -176,7 +176,7 @@ def check_registry(data: Path) -> None:
     except (sqlite3.Error, OSError, UnicodeDecodeError) as ex:
         raise Unavailable(
             f"registry.db, which holds the internal log, is damaged: {ex}. Nothing was changed. Restore a backup with "
-            "`rioni restore`. Without one, move registry.db away: `rioni accept-loss` then says what is lost."
+            "`rioni restore`. Without one, move registry.db away: `rioni accept-loss` then reports what is lost."
         ) from ex
     if LOG.name not in tables:
         raise DataMismatch([f"registry.db is empty or another file: it has no log, which says what {others[0]} holds."])

@@ -37,7 +37,7 @@ class ArchiveMetrics:
         self.bytes = counter("bytes", "JSON of the events committed to tables, in bytes")
         self.quarantined = counter("quarantined_events", "Events that did not fit the columns of their table")
         self.lost = counter("lost_events", "Events that the retention time had removed before they were archived")
-        self.errors = counter("errors", "Rounds that failed; the log says why")
+        self.errors = counter("errors", "Rounds that failed; the log contains the reasons")
         self.lag_events = gauge("lag_events", "Events in the broker that are not in the table yet")
         self.lag_seconds = gauge("lag_seconds", "Age of the oldest of these events, 0 if there is none")
         self.retention_seconds = gauge("retention_seconds", "Retention time of the event type in the broker")

@@ -80,7 +80,7 @@ FINDINGS_SHOWN_MAX = 5
 
 CLUSTER = (
     "A cluster keeps nothing in a data directory. Back up its database with pg_dump, then ZooKeeper's and Kafka's data "
-    "with their own tools; docs/operating/cluster.md says how, and `rioni verify --restored` checks the result."
+    "with their own tools; docs/operating/cluster.md explains it, and `rioni verify --restored` checks the result."
 )
 
 

@@ -111,7 +111,7 @@ def _check(wanted: Wanted) -> None:
     elif wanted.upto is not None:
         raise Invalid("The live read models always show the end of the log: --to needs --into NAME.")
     elif wanted.incremental:
-        raise Invalid("--from-checkpoint continues read models that were built beside the live ones: --into NAME.")
+        raise Invalid("--from-checkpoint continues read models that were built next to the live ones: --into NAME.")
     if wanted.incremental and (wanted.only or wanted.upto is not None):
         raise Invalid("--from-checkpoint continues all that was built, up to the end of the log: no --only, no --to.")
 

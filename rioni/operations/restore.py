@@ -224,7 +224,7 @@ def _compare(folder: Path, manifest: Manifest, data: Path) -> Newer:
     """
     if not (data / "registry.db").exists():
         found = sorted(path.name for path in data.glob("*.db") if path.name != "registry.db")
-        return Newer(unknown=f"registry.db is missing beside {found[0]}") if found else Newer()
+        return Newer(unknown=f"registry.db is missing next to {found[0]}") if found else Newer()
     try:
         with read_only_engine(f"sqlite:///{data / 'registry.db'}") as engine, reading(engine) as connection:
             installation = read_marks(connection).get(INSTALLATION, manifest.installation)

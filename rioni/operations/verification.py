@@ -126,8 +126,8 @@ _ADVICE = "`rioni rebuild` makes the read models anew from the log"
 _DIFFERENCES = {
     "unknown": "can't be compared, as the log can't be folded from position {position} on",
     "missing": f"the row is missing; {_ADVICE}",
-    "extra": f"nothing in the log says so; {_ADVICE}",
-    "changed": f"not what the log says; {_ADVICE}",
+    "extra": f"the log does not have it; {_ADVICE}",
+    "changed": f"it differs from the log; {_ADVICE}",
 }
 """Texts of findings, by kind of difference."""
 
@@ -311,7 +311,7 @@ def _found(row: Check, here: Installation, file: Path | None) -> Iterator[Proble
 # --- Remarks ---
 
 UNPROTECTED = (
-    "committed cursors: one behind the last event is found, one that was moved or deleted is not",
+    "committed cursors: one after the last event is found, one that was moved or deleted is not",
     "idempotency keys and event ids of published events",
     "the marks of the stores, which show that a file was replaced by an older one, and which hash chains the log has",
     "which topics are closed, and which events compaction removes next",

@@ -101,7 +101,7 @@ class MemoryRegistry:
 
     def _catch_up(self) -> None:
         if not self._lock.acquire(timeout=CATCH_UP_WAIT_S):
-            raise Unavailable("The database takes too long to tell what has changed. Try again later.")
+            raise Unavailable("The database takes too long to report changes. Try again later.")
         try:
             while entries := self._pool(self._log.entries, self.position, ENTRIES_PER_READ):
                 for entry in entries:

@@ -255,7 +255,7 @@ class EventStreamWriter(DataSourceStreamArrowWriter):
         task = _task()
         batch = task.getLocalProperty(STREAM_BATCH)
         if batch is None:
-            raise Invalid("Spark does not say which micro-batch this is.")
+            raise Invalid("Spark does not name the micro-batch.")
         # A restarted query must send the same bytes: the time is not that of the driver's start.
         publish(
             self._options,

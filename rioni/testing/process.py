@@ -108,7 +108,7 @@ class ControlSocket:
 
     def _ended(self) -> BrokerError:
         said = self._launcher.said().strip()
-        return BrokerError("The broker has ended." + (f" Its process said:\n{said}" if said else ""))
+        return BrokerError("The broker has ended." + (f" The output of its process:\n{said}" if said else ""))
 
 
 # --- The process of a broker for tests: its life, its faults and its time ---

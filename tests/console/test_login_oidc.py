@@ -121,7 +121,7 @@ def test_a_token_for_several_clients_logs_in(visitor):
 
 @pytest.mark.slow
 def test_an_answer_of_another_provider_is_refused(visitor, provider):
-    assert "answered in place of" in visitor.get(f"{_begin(visitor)}&iss=https://other.example").text
+    assert "answered instead of" in visitor.get(f"{_begin(visitor)}&iss=https://other.example").text
     assert visitor.get(f"{_begin(visitor)}&iss={provider}").status_code == 200
 
 

@@ -150,7 +150,7 @@ def test_each_value_of_another_type_is_found_and_its_place_is_named(original, tm
         value = "'abc'" if kind != "TEXT" else "x'00ff'"
         statement = f'{ROWS[file]} UPDATE "{table}" SET "{column}" = {value}'
         found = list(type_findings(changed(original, tmp_path, file, statement), SCHEMAS[file]))
-        named = f": the column {column} has {'blob' if kind == 'TEXT' else 'text'} in place of {kind.lower()}"
+        named = f": the column {column} has {'blob' if kind == 'TEXT' else 'text'} instead of {kind.lower()}"
         if not any(each.startswith(f"the table {table}, row with ") and each.endswith(named) for each in found):
             missed.append((statement, found))
         if column not in OF_ROWS[file][table] and not any(OF_ROWS[file][table] in each for each in found):
@@ -164,7 +164,7 @@ def test_verify_names_the_place_of_a_value_of_another_type(original, tmp_path):
     shutil.copytree(original, data)
     changed(original, data, "events.db", "UPDATE partitions SET chained_from = 'abc'")
     said = findings(data)
-    named = "events.db: the table partitions, row with id 1: the column chained_from has text in place of integer"
+    named = "events.db: the table partitions, row with id 1: the column chained_from has text instead of integer"
     assert said[0] == named
 
 

@@ -40,11 +40,11 @@ def archive(
             autocompletion=completions.event_types,
         ),
     ] = None,
-    once: Annotated[bool, typer.Option("--once", help="Archive what is there, and end.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Archive the events that exist now, then exit.")] = False,
     every: Annotated[
         float, typer.Option(help="Look for new events so often.", min=1, max=SECONDS_MAX, metavar="SECONDS")
     ] = 300,
-    commit_events: Annotated[int, typer.Option(help="Commit after so many events at the latest.", min=1)] = 100_000,
+    commit_events: Annotated[int, typer.Option(help="Commit after at most this many events.", min=1)] = 100_000,
     keep_json: Annotated[
         bool, typer.Option("--keep-json", help="Keep also the JSON of each event, in the column _event.")
     ] = False,
@@ -62,7 +62,7 @@ def archive(
 
     See [the archive](operating/archive.md). Without `--event-type` those are archived whose
     [annotations](reference/event-types.md#data-lake-annotations) ask for it. `--once` archives what is there and ends,
-    otherwise it looks for new events every `--every` seconds, until SIGTERM. `rioni jobs list` shows how far it is.
+    otherwise it checks for new events every `--every` seconds, until SIGTERM. `rioni jobs list` shows how far it is.
     A restart of the broker, or an outage of a minute, is no error: it is tried again for two minutes without progress.
     Exit code 1: `--once` found that retention had removed events before. Needs `rioni[lake]`.
     """

@@ -51,7 +51,7 @@ def bench_publish(
         int, typer.Option(min=0, max=900_000, help="Bytes of one event, at least what metadata needs.")
     ] = 200,
     seconds: Seconds = 10,
-    requests: Annotated[int | None, typer.Option(min=1, help="End after so many requests.")] = None,
+    requests: Annotated[int | None, typer.Option(min=1, help="Stop after this many requests.")] = None,
     idempotency_keys: Annotated[
         bool, typer.Option("--idempotency-keys", help="Send an idempotency key with each request.")
     ] = False,
@@ -90,7 +90,7 @@ def bench_consume(
     window: Annotated[int, typer.Option(min=1, help="Events of a stream that may be uncommitted.")] = 50_000,
     read_from: Annotated[ReadFrom, typer.Option(help="Start position of the new subscription.")] = ReadFrom.BEGIN,
     seconds: Seconds = 10,
-    events: Annotated[int | None, typer.Option(min=1, help="End after so many events.")] = None,
+    events: Annotated[int | None, typer.Option(min=1, help="Stop after this many events.")] = None,
 ) -> None:
     """Consume through a new subscription, committing all the time; exit code 1 if a request failed.
 

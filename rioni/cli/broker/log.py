@@ -240,14 +240,14 @@ def witness(
     state: Annotated[Path, typer.Option(help="File with the last checkpoint that was seen; made if missing.")],
     key: Annotated[
         Path | None,
-        typer.Option(help="PEM file with the key of the witness; made if missing, by default beside the state."),
+        typer.Option(help="PEM file with the key of the witness; made if missing, by default next to the state."),
     ] = None,
     name: Annotated[str, typer.Option(help="Name of the key of the witness, without spaces.")] = "witness",
     log_key: Annotated[
         str | None, typer.Option(help="Verifier key of the log; by default the one that the broker names at first.")
     ] = None,
     every: Annotated[
-        float | None, typer.Option(help="Repeat after so many seconds.", min=1, max=SECONDS_MAX, metavar="SECONDS")
+        float | None, typer.Option(help="Repeat at this interval.", min=1, max=SECONDS_MAX, metavar="SECONDS")
     ] = None,
 ) -> None:
     """Check that the log of a broker extends the one seen before, and cosign it; exit code 1 if it does not.

@@ -108,7 +108,7 @@ def metrics(
     for line in shown:
         say(line)
     if not shown:
-        session.output.note("There are none.")
+        session.output.note("None found.")
 
 
 @app.command(

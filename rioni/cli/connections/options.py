@@ -32,7 +32,9 @@ Category = Annotated[Literal["business", "data", "undefined"] | None, typer.Opti
 CleanupPolicy = Annotated[
     Literal["delete", "compact", "compact_and_delete"] | None, typer.Option(help="How old events are removed.")
 ]
-UnusedDays = Annotated[int | None, typer.Option(help="Only those that nobody used for so many days.", min=1, max=90)]
+UnusedDays = Annotated[
+    int | None, typer.Option(help="Only those that nobody has used for this many days.", min=1, max=90)
+]
 AsOf = Annotated[
     str | None,
     typer.Option(

@@ -241,7 +241,7 @@ def _changed_meanwhile(before: "Resource", now: "Resource") -> "tuple[Resource, 
     from rioni.cli.definitions.steps import Step
 
     changes = printing.lines_of_changes(Step(_kind(now), before, now.members()))
-    return now, ("It was changed meanwhile; what is below would change this back:", *changes)
+    return now, ("It was changed meanwhile; the definition below would undo this:", *changes)
 
 
 def _edited(file: Path, said: "Sequence[str]", text: str) -> str:

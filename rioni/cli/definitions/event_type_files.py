@@ -184,7 +184,7 @@ def _lacks_a_comparison(client: "Client", target: str) -> str:
     name = target.partition("@")[0]
     known = [each.name for each in client.event_types.list()]
     if name in known:
-        return f"{target} is an event type; say what it is compared with: --against, --against-context or --as-of."
+        return f"{target} is an event type; name what to compare it with: --against, --against-context or --as-of."
     files = [str(each) for each in Path(target).parent.glob("*")]
     return f"There is neither a file nor an event type {target}{proposal(name, [*known, *files])}"
 
@@ -234,7 +234,7 @@ def _plan(session: Session, paths: "Sequence[str]", prune: "Prune | None") -> "P
     from rioni.cli.definitions.planning import plan
 
     if not paths:
-        raise Invalid("Say which files or folders have the definitions.")
+        raise Invalid("Name the files or folders with the definitions.")
     found, problems = definitions_in(paths)
     if not found and not problems:
         raise Invalid(f"There are no definitions in {', '.join(paths)}.")
@@ -272,11 +272,11 @@ def _prune(owning_application: str | None, *, event_types: bool, subscriptions: 
 
     wanted = event_types or subscriptions
     if wanted and owning_application is None:
-        raise Invalid("Say with --owning-application whose resources are pruned.")
+        raise Invalid("Use --owning-application to name the application whose resources are pruned.")
     if owning_application is None:
         return None
     if not wanted:
-        raise Invalid("--owning-application says whose resources are pruned; use it with --prune.")
+        raise Invalid("--owning-application names the application whose resources are pruned; use it with --prune.")
     return Prune(owning_application, event_types, subscriptions)
 
 

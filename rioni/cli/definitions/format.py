@@ -98,7 +98,7 @@ def _violations(kind: str, value: Mapping[str, Any]) -> Iterator[tuple[Path, str
         path = tuple(error.instance_path)
         yield from _described(kind, path, error)
     if kind == EVENT_TYPE and "schema" in value and "schema_file" in value:
-        yield ("schema_file",), "schema and schema_file are both there; one of them says what the schema is"
+        yield ("schema_file",), "schema and schema_file are both given; use one of them"
 
 
 def _described(kind: str, path: Path, error: jsonschema_rs.ValidationError) -> Iterator[tuple[Path, str]]:

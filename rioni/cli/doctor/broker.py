@@ -156,7 +156,7 @@ def workers(nodes: list[Node]) -> Iterator[Finding]:
             where = host_and_port(node.host, node.port)
             yield error(
                 f"{len(node.workers)} of {node.configured_workers} workers of the node {where} work.",
-                "The log of that node says why a worker ended, hangs or could not start.",
+                "The log of that node contains the reason why a worker ended, hangs or could not start.",
             )
     versions = sorted({node.version for node in nodes})
     if len(versions) > 1:
@@ -191,7 +191,7 @@ def witnesses(log: LogState) -> Iterator[Finding]:
         yield warning(
             f"A witness has cosigned the log last on {log.cosigned_at:%Y-%m-%d %H:%M} UTC; "
             f"{log.head - log.cosigned_size:,} entries came since.",
-            "See whether `rioni witness --every 600` still runs, and what it says.",
+            "See whether `rioni witness --every 600` still runs, and read its output.",
         )
 
 

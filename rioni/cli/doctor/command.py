@@ -30,7 +30,7 @@ def doctor(
     session: Session,
     *,
     data: Annotated[
-        Path | None, typer.Option(help="Data directory of the broker on this host; looks at the host, too.")
+        Path | None, typer.Option(help="Data directory of the broker on this host; checks the host, too.")
     ] = None,
     config_file: Annotated[
         Path | None, typer.Option("--config", help="TOML file with the settings of the broker.", metavar="FILE")
@@ -47,7 +47,8 @@ def doctor(
         list[str], typer.Option(help="Without this check or group; may be repeated.", metavar="CHECK")
     ] = [],  # noqa: B006 - as above
     interval: Annotated[
-        float, typer.Option(help="Between two looks at what changes.", min=0.01, max=60, metavar="SECONDS")
+        float,
+        typer.Option(help="Interval between two samples of values that change.", min=0.01, max=60, metavar="SECONDS"),
     ] = 3.0,
     deadline: Annotated[
         float, typer.Option(help="Deadline for the facts that checks need.", min=1, max=600, metavar="SECONDS")
@@ -57,12 +58,12 @@ def doctor(
     ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 on warnings, too.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="Show all checks.")] = False,
-    list_checks: Annotated[bool, typer.Option("--list", help="Show what is checked, and end.")] = False,
+    list_checks: Annotated[bool, typer.Option("--list", help="List the checks, then exit.")] = False,
 ) -> None:
-    """Look for everything that is wrong with a broker, and advise what to do; exit code 1 on errors.
+    """Check everything that can be wrong with a broker, and advise what to do; exit code 1 on errors.
 
-    It changes nothing, and asks little of the broker. On its host (`--data`, `--config`) it looks at settings, disk,
-    processes and limits as well, also of a broker that does not run. [All checks](operating/doctor.md).
+    It changes nothing, and sends few requests to the broker. On its host (`--data`, `--config`) it also checks
+    settings, disk, processes and limits, even if the broker does not run. [All checks](operating/doctor.md).
     """
     import msgspec
 

@@ -175,7 +175,7 @@ def reachable(reach: Reach) -> Iterator[Finding]:
         yield error(
             reach.error,
             "Check the URL (`rioni context show`), the network, and whether the broker runs; on its host, "
-            "`rioni doctor --data DIRECTORY --log FILE` looks for the cause.",
+            "`rioni doctor --data DIRECTORY --log FILE` searches for the cause.",
         )
 
 
@@ -220,7 +220,7 @@ def clock(answer: Answer) -> Iterator[Finding]:
 def token(access: Access) -> Iterator[Finding]:
     """Whether there is a token if one is needed, and whether the broker accepts it."""
     if access.token_error:
-        yield error(access.token_error, "`rioni context show` tells where the token comes from.")
+        yield error(access.token_error, "`rioni context show` shows where the token comes from.")
     if access.status != 200:  # noqa: PLR2004 - OK
         yield error(
             f"The broker answers {access.status} to this token. {access.detail}",

@@ -77,7 +77,7 @@ def clock_sync(site: Site) -> ClockSync:
     with contextlib.suppress(AttributeError, OSError):
         state = ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(_TIMEX_BYTES))
     if state < 0:
-        raise NotLookedAt("this system does not tell")
+        raise NotLookedAt("this system does not report it")
     return ClockSync(state != _NOT_SYNCHRONISED)
 
 

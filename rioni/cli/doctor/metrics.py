@@ -113,7 +113,7 @@ def server_errors(metrics: Metrics) -> Iterator[Finding]:
         yield warning(
             f"{failed / requests:.1%} of {requests:,.0f} requests since the start were answered with 5xx; none just "
             "now.",
-            "The log of the broker says when and why.",
+            "The log of the broker contains the time and the reason.",
         )
 
 
@@ -227,7 +227,7 @@ ROWS = (
         "Whether the broker's own event types keep up with the log: audit log and others.",
         "rioni_feed_entries_behind",
         "{by} is {n:,.0f} entries behind the log, and does not catch up.",
-        "The log of the broker says why these events can't be published: docs/concepts/own-events.md",
+        "The log of the broker contains the reason why these events can't be published: docs/concepts/own-events.md",
         by="event_type",
         where=lambda each: 0 < each.before <= each.value,
     ),

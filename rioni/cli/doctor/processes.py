@@ -289,8 +289,8 @@ def process(processes: Processes, reach: Reach, last_lines: list[LogFile]) -> It
         said = "".join(f" {each.path} ends with: {' | '.join(_last(each))}" for each in last_lines if each.text)
         yield error(
             f"No broker runs on {processes.data}.{said}",
-            "Start it (`rioni serve`), and look at what it says; with --log FILE the end of its log is shown here. "
-            "`rioni verify` finds what is damaged or missing.",
+            "Start it (`rioni serve`), and read its output; with --log FILE the end of its log is shown here. "
+            "`rioni verify` finds damaged and missing data.",
         )
 
 

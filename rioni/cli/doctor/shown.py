@@ -45,7 +45,7 @@ SUBJECT = re.compile(r"(?:(?:CN|O|OU|C|L|ST)=[\w. *-]{1,100},?){0,10}")
 CHECKPOINT = re.compile(r"[\w./:-]+\n\d+\n[A-Za-z0-9+/=]+\n\n(?:\u2014 [\w./:-]+ [A-Za-z0-9+/=]+\n)+")
 NUMBER = re.compile(r"-?\d{1,15}|true|false")
 SECRET = re.compile(r"\*\*\*")
-"""The text in place of a secret setting."""
+"""The text shown instead of a secret setting."""
 METRIC = re.compile(r"(?:rioni|nakadi|process|python)_\w{1,200}")
 LABEL = re.compile(r"[\w.:/<>{}+()*-]{0,255}")
 

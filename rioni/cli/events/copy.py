@@ -75,14 +75,14 @@ def copy(
     ] = False,
     state: Annotated[
         Path | None,
-        typer.Option(help="File that says how far the copy is: the same command goes on there.", metavar="FILE"),
+        typer.Option(help="File with the progress of the copy: the same command continues from there.", metavar="FILE"),
     ] = None,
     since: Since = None,
     until: Until = None,
     from_offset: FromOffset = None,
     partition: PartitionNames = None,
     event_filter: Filter = None,
-    follow: Annotated[bool, typer.Option("--follow", help="Go on with what is published from now on.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", help="Continue with the events published from now on.")] = False,
     keep_metadata: Annotated[
         bool,
         typer.Option("--keep-metadata/--new-metadata", help="Whether `eid` and `occurred_at` stay as they are."),
@@ -96,13 +96,13 @@ def copy(
 ) -> None:
     """Copy events from one event type to another one, of the same broker or of two.
 
-    Copies what is there when the command begins, or with `--follow` also what is published from then on. The events
-    of a partition are published in their order; into which partitions they go is decided by the target's partition
-    strategy, so that a target like the source keeps the order of each key. Metadata that the broker sets are set
+    Copies the events that exist when the command begins, or with `--follow` also those published later. Events of
+    a partition are published in their order. The target's partition strategy decides into which partitions they go, so
+    that a target like the source keeps the order of each key. Metadata that the broker sets are set
     anew by the target's broker. Deletions are not copied, as streams do not deliver them. A `--filter` is
     [compared with the schema](reference/subscriptions.md#filter-check) of the source first.
 
-    With `--state` an interrupted copy goes on where it was, also after a crash: each batch is published under an
+    With `--state` an interrupted copy continues where it stopped, also after a crash: each batch is published under an
     [idempotency key](reference/publishing.md#idempotency-keys), so that a broker that knows such keys stores nothing
     twice, provided the command is run again within the time that it keeps them, by default 24 hours. Other servers may
     get the batches twice that were being published. Without a file the state is in memory.

@@ -56,12 +56,12 @@ Filter = Annotated[
         metavar="EXPRESSION",
     ),
 ]
-Limit = Annotated[int | None, typer.Option("--limit", "-l", help="End after so many events.", min=1)]
+Limit = Annotated[int | None, typer.Option("--limit", "-l", help="Stop after this many events.", min=1)]
 Template = Annotated[
     str | None,
     typer.Option(help=r"Write each event by a template: `'{order.id}\t{cursor.offset}'`.", metavar="TEXT"),
 ]
-Table = Annotated[bool, typer.Option("--table", "-t", help="Write a table, in place of the events themselves.")]
+Table = Annotated[bool, typer.Option("--table", "-t", help="Write a table instead of the events themselves.")]
 Columns = Annotated[
     str | None,
     typer.Option(

@@ -53,7 +53,7 @@ def publish(
     partition: ToPartition = None,
     batch: BatchSize = 500,
     once: Annotated[
-        bool, typer.Option("--once", help="Let a repetition with the same input store only what is missing.")
+        bool, typer.Option("--once", help="If repeated with the same input, store only the missing events.")
     ] = False,
     go_on: Continue = False,
     rejected: RejectedFile = None,
@@ -157,7 +157,7 @@ def delete(
     from rioni.cli.publishing.publishing import BatchPublisher, Completion
 
     if bool(keys) == bool(files):
-        raise Invalid("Say what to delete: either keys, or --file with events that have them.")
+        raise Invalid("Name what to delete: either keys, or --file with events that have them.")
     client = session.client
     found = client.event_types.get(event_type)
     check_placing(session, found, key, partition)

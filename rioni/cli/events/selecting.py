@@ -159,7 +159,7 @@ def _is_older(locator: Locator, partition: str, after: Place, time: datetime) ->
     if found is None:
         raise Invalid(
             f"This server finds no places by time, and the events of {locator.event_type} do not say when they were "
-            "received. Name offsets in place of times."
+            "received. Give offsets instead of times."
         )
     return found < time
 

@@ -50,12 +50,12 @@ def tail(
     since: Since = None,
     last: Annotated[
         int | None,
-        typer.Option("--last", "-n", help="Begin with the last events, so many.", min=1, max=LAST_MAX),
+        typer.Option("--last", "-n", help="Begin with this many of the last events.", min=1, max=LAST_MAX),
     ] = None,
     from_offset: FromOffset = None,
     until: Until = None,
     follow: Annotated[
-        bool, typer.Option("--follow/--no-follow", help="Whether to wait for what is published from now on.")
+        bool, typer.Option("--follow/--no-follow", help="Whether to wait for events published from now on.")
     ] = True,
     partition: PartitionNames = None,
     event_filter: Filter = None,
@@ -133,7 +133,7 @@ def search(
     partition: PartitionNames = None,
     limit: Limit = None,
     sort: Annotated[
-        bool, typer.Option("--sort", "-s", help="In the order in which the broker received the events.")
+        bool, typer.Option("--sort", "-s", help="Show events in the order in which the broker received them.")
     ] = False,
     template: Template = None,
     table: Table = False,

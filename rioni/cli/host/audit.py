@@ -84,7 +84,9 @@ def show(
 def diff(
     *,
     start: Annotated[str, typer.Option("--from", help=f"{MOMENT} 0 is an empty broker.", metavar="MOMENT")],
-    end: Annotated[str | None, typer.Option("--to", help="Likewise; by default now.", metavar="MOMENT")] = None,
+    end: Annotated[
+        str | None, typer.Option("--to", help="The later moment, in the same forms; by default now.", metavar="MOMENT")
+    ] = None,
     resource: Annotated[
         str | None, typer.Option(help="Only this one: `kind:name`, or the name of an event type.")
     ] = None,

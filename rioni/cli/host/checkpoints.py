@@ -148,9 +148,7 @@ def rotate_key(
     output.remark(f"{path} has a new key. The broker records it when it signs the next checkpoint, without a restart.")
     output.remark("In a cluster copy the file to all nodes now: those with the earlier key sign no more checkpoints.")
     if lost:
-        output.remark(
-            "Tell all witnesses and auditors the new key: nothing but the log says that it follows the lost one."
-        )
+        output.remark("Tell all witnesses and auditors the new key: only the log links it to the lost one.")
     output.line({"file": str(path), "verifier": str(verifier)}, f"Verifier key: {verifier}")
 
 

@@ -106,7 +106,7 @@ def _announced_port(server: subprocess.Popen[str]) -> int:
     except queue.Empty as ex:
         raise Unavailable(f"The broker did not start within {START_S} s.") from ex
     if port is None:
-        raise Unavailable("The broker did not start; it says why above.")
+        raise Unavailable("The broker did not start; its output above contains the reason.")
     return port
 
 

@@ -144,7 +144,7 @@ def accept_loss(
     config_file: ConfigFile = None,
     json: Json = False,
 ) -> None:
-    """Accept inconsistent stores, and lose what is missing; the broker has to be stopped.
+    """Accept inconsistent stores, and lose the missing data; the broker must be stopped.
 
     Lets the broker start with files that do not belong together: [backups](operating/backup.md). For a cluster run it
     on one node, with its settings, when all are stopped. `--reason` is recorded in the internal log. Use it only if
@@ -223,7 +223,10 @@ def restore(
     source: Annotated[Path, typer.Option("--from", help="Folder with the backup.")],
     data: Data = None,
     accept_lost_events: Annotated[
-        bool, typer.Option("--accept-lost-events", help="Lose what is newer than the backup; the log records it.")
+        bool,
+        typer.Option(
+            "--accept-lost-events", help="Accept the loss of newer data than the backup has; the log records it."
+        ),
     ] = False,
     delete_old: Annotated[
         bool, typer.Option("--delete-old", help="Delete the replaced files instead of keeping them.")

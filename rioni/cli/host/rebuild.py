@@ -1,4 +1,4 @@
-"""Commands that build read models from the log, and those about read models that were built beside the live ones."""
+"""Commands that build read models from the log, and those about read models that were built next to the live ones."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -49,7 +49,7 @@ def rebuild(
         str, typer.Option(help="Some read models: event-types, timelines, subscriptions, storages, states, audit-log.")
     ] = "",
     into: Annotated[
-        str | None, typer.Option(help="Build beside the live ones, under this name.", metavar="NAME")
+        str | None, typer.Option(help="Build next to the live ones, under this name.", metavar="NAME")
     ] = None,
     to: Annotated[
         str | None, typer.Option("--to", help="Last position, or time: RFC 3339 or a day in UTC.", metavar="MOMENT")
@@ -148,7 +148,7 @@ def _parquet_writer(output: Path) -> Iterator[Callable[["Difference"], None]]:
 # --- Commands about read models that were built next to the live ones ---
 
 projections_app = typer.Typer(
-    name="projections", help="Read models that were built beside the live ones.", no_args_is_help=True
+    name="projections", help="Read models that were built next to the live ones.", no_args_is_help=True
 )
 
 Name = Annotated[str, typer.Argument(help="Name of the read models.")]

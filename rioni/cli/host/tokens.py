@@ -32,9 +32,9 @@ def create(
     scope: Annotated[
         list[str], typer.Option(help="Scope in addition to `uid`; may be repeated. Only mode `full` requires more.")
     ] = [],  # noqa: B006 - never changed
-    realm: Annotated[str, typer.Option(help="In which the uid is unique.")] = "services",
+    realm: Annotated[str, typer.Option(help="Realm in which the uid is unique.")] = "services",
     days: Annotated[
-        int | None, typer.Option(help="It ends after so many days; by default never.", min=1, max=DAYS_MAX)
+        int | None, typer.Option(help="Days until the token expires; by default it never does.", min=1, max=DAYS_MAX)
     ] = None,
     file: Annotated[
         Path | None, typer.Option(help="Add its entry to this file, made if missing; otherwise it is printed.")

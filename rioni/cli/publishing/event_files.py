@@ -40,8 +40,8 @@ Format = Annotated[
 Types = Annotated[
     str,
     typer.Option(
-        help="Types of columns of CSV that the schema does not tell: `price=number,paid=boolean`; there are `text`, "
-        "`number`, `integer`, `boolean` and `json`.",
+        help="Types of columns of CSV that the schema does not determine: `price=number,paid=boolean`; types are "
+        "`text`, `number`, `integer`, `boolean` and `json`.",
         metavar="NAME=TYPE,…",
     ),
 ]

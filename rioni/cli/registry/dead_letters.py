@@ -43,7 +43,7 @@ def list_dead_letters(
     reason: Reason = None,
     limit: Limit = 20,
     show_redriven: Annotated[
-        bool, typer.Option("--show-redriven", help="Also those that were published again before, and say which.")
+        bool, typer.Option("--show-redriven", help="Include those that were published again before, and mark them.")
     ] = False,
 ) -> None:
     """Show [dead letters](concepts/dead-letters.md) of a subscription that were not published again, oldest first."""

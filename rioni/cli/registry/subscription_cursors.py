@@ -112,7 +112,10 @@ def reset(
         typer.Option(help=f"A single one: {CURSOR}; may be repeated.", metavar="CURSOR"),
     ] = [],  # noqa: B006 - never changed
     shift: Annotated[
-        int | None, typer.Option(help="Move each so many positions forward; negative for back.", metavar="POSITIONS")
+        int | None,
+        typer.Option(
+            help="Move each forward by this many positions; negative numbers move it back.", metavar="POSITIONS"
+        ),
     ] = None,
     event_type: Annotated[
         str | None,
@@ -154,7 +157,7 @@ def _wanted(
     from rioni.client import CursorSpecification
 
     if (to is None) == (not cursors):
-        raise Invalid("Say where the cursors are moved: with --to for all of them, or with --cursor for single ones.")
+        raise Invalid("Name where to move the cursors: use --to for all of them, or --cursor for single ones.")
     committed = {
         (str(each.event_type), each.partition): each.offset
         for each in session.client.subscriptions.cursors(subscription.id)

@@ -123,7 +123,7 @@ def consume(
     idle: Annotated[
         float | None,
         typer.Option(
-            help="End when no event has come for so long.", metavar="SECONDS", min=IDLE_MIN_S, max=SECONDS_MAX
+            help="Stop when no event has arrived for this long.", metavar="SECONDS", min=IDLE_MIN_S, max=SECONDS_MAX
         ),
     ] = None,
     partition: Annotated[

@@ -110,7 +110,7 @@ def watch(
     event_type: EventType = None,
     by: By = None,
     every: Annotated[float, typer.Option(help="Look so often.", min=0.1, max=SECONDS_MAX, metavar="SECONDS")] = 2,
-    count: Annotated[int | None, typer.Option(help="Look so many times, and end.", min=1)] = None,
+    count: Annotated[int | None, typer.Option(help="Stop after this many samples.", min=1)] = None,
 ) -> None:
     """Show live how far subscriptions are behind, until Ctrl-C: events, change per second, and a line of the last ones.
 

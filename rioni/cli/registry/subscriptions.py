@@ -116,7 +116,9 @@ def create(
         list[str],
         typer.Option(help="Event type to read; may be repeated.", autocompletion=completions.event_types),
     ] = [],  # noqa: B006 - never changed
-    consumer_group: Annotated[str | None, typer.Option(help="Tells apart those of one application.")] = None,
+    consumer_group: Annotated[
+        str | None, typer.Option(help="Distinguishes the subscriptions of one application.")
+    ] = None,
     read_from: Annotated[str | None, typer.Option(help="`begin` or `end`.")] = None,
     filter_: Annotated[
         str | None,
@@ -194,7 +196,7 @@ def close_stream(
         session.client.subscriptions.close_stream(subscription, each)
         session.output.line({"id": subscription, "stream_id": each}, f"The stream {each} is closed.")
     if not wanted:
-        session.output.note("There are none.")
+        session.output.note("None found.")
 
 
 @app.command("ended-streams", epilog="Example: rioni subscriptions ended-streams 038fc871-1d2c-4e2e-aa29-1579e8f2e71f")

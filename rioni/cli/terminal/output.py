@@ -77,7 +77,7 @@ class Output:
             console_on(sys.stdout).print(table)
         else:
             self.nothing_found = True
-            self.note("There are none.")
+            self.note("None found.")
 
     def first(self, items: Iterable[Any], limit: int | None, columns: Mapping[str, Column], advice: str) -> None:
         """Write the first items of a list, as `items` does, and note whether there are more.
@@ -175,7 +175,7 @@ def confirm_name(what: str, name: str) -> None:
 def _answer(question: str, choice: str) -> str:
     """Return a person's answer; asks on stderr, as a prompt of typer would write to stdout, too."""
     if not sys.stdin.isatty():
-        raise Invalid(f"{question} There is no terminal to ask on: say it with --yes.")
+        raise Invalid(f"{question} There is no terminal to ask on: use --yes.")
     say(f"{question} {choice}: ", err=True, end="")
     return sys.stdin.readline().strip()
 

@@ -324,7 +324,7 @@ class AsyncConsumer(Generic[T]):
             try:
                 await self._tell(item)
             except Exception:  # noqa: BLE001 - the rest of the end must not depend on it
-                _LOG.exception("The application failed when it was told that it loses %s", item.progress.partition)
+                _LOG.exception("The application failed to handle the loss of %s", item.progress.partition)
             finally:
                 self._exchange.release(item)
 

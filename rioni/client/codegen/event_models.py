@@ -31,7 +31,7 @@ from rioni.wire.event_types import EventType
 RESERVED = frozenset(("Any", "Literal", "UUID", "None", "True", "False", "TypeAlias"))
 """Names that can't be those of classes, as modules of models import them."""
 METADATA = {
-    "title": "What the API says about an event; the broker adds to it.",
+    "title": "Metadata of an event; the broker adds members to it.",
     "type": "object",
     "properties": {
         "eid": {"type": "string", "format": "uuid"},

@@ -43,7 +43,7 @@ class JobRecords:
         if known is not None and not (
             (known.client, known.kind) == (client, report.kind) and known.realm in (msgspec.UNSET, realm)
         ):
-            raise Conflict(f"A job with the id {job_id} exists already. Give each job an id of its own.")
+            raise Conflict(f"A job with the id {job_id} exists already. Give each job a unique id.")
         started_at = now if known is None else known.started_at
         job = Job(
             **msgspec.structs.asdict(report),

@@ -224,7 +224,7 @@ def _body(form: Mapping[str, str], text: str) -> dict[str, Any]:
         raise _InvalidField("schema", f"This is not JSON: {ex}") from ex
     given = {name: form.get(name, "").strip() for name in FIELDS}
     if not given["owning_application"]:
-        raise _InvalidField("owning_application", "Say which application it belongs to.")
+        raise _InvalidField("owning_application", "Name the application that it belongs to.")
     partitions = number_of(form, "partitions")
     if not partitions:
         raise _InvalidField("partitions", "The number of partitions is a whole number from 1 on.")

@@ -146,7 +146,7 @@ REASONS: Mapping[str, tuple[str, str]] = {
     "shutdown": ("The worker stopped", _USUAL),
     "failure": (
         "An error in the broker, or a filter that takes too long",
-        "The log of the broker says which; simplify the filter.",
+        "The log of the broker shows which; simplify the filter.",
     ),
     "client_gone": (
         "The client closed the connection, or read nothing for too long",
@@ -269,7 +269,7 @@ def _place(visit: Visit) -> dict[str, str]:
             return {"offset": "END"}
         case "time" if visit.form.get("time"):
             return {"timestamp": visit.form["time"]}
-    detail = "Say where to: the beginning, the end, or a time such as 2026-01-31T12:00:00Z."
+    detail = "Choose where to: the beginning, the end, or a time such as 2026-01-31T12:00:00Z."
     raise ApiProblem(_UNPROCESSABLE, {"title": "Nothing was reset", "detail": detail})
 
 

@@ -85,7 +85,7 @@ def stored_place(offset: str) -> TimelinePosition:
     """
     if canonical := _CANONICAL.fullmatch(offset):
         return TimelinePosition(int(canonical[1], 16), int(canonical[2]))
-    raise Unavailable(f"The stored offset {offset!r} is damaged; `rioni verify` says where it is.")
+    raise Unavailable(f"The stored offset {offset!r} is damaged; `rioni verify` reports where it is.")
 
 
 class EventTypePartition(NamedTuple):

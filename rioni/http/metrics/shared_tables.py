@@ -34,7 +34,7 @@ _METRICS = (
     ("rioni_published_bytes", "Bytes of publish requests whose events were stored"),
     ("rioni_deleted_events", "Deletions stored"),
     ("rioni_duplicate_events", "Duplicate events that were not stored again"),
-    ("rioni_rejected_batches", "Batches of which nothing was stored"),
+    ("rioni_rejected_batches", "Batches of which no event was stored"),
 )
 _NAME_BYTES = 256
 _ROW = struct.Struct(f"<{_NAME_BYTES}p{len(_METRICS)}q")

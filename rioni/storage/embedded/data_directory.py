@@ -302,14 +302,14 @@ def check_marker(data: Path, ignored: Collection[str] = frozenset(_IGNORED)) -> 
         return
     except IsADirectoryError as ex:
         raise DataDirectoryError(
-            f"{marker} is a directory; it has to be a file that says {FORMAT.strip()!r}. Take it away, and "
+            f"{marker} is a directory; it has to be a file that contains {FORMAT.strip()!r}. Take it away, and "
             "copy the file from a backup."
         ) from ex
     if found == FORMAT:
         return
     if _FORMAT.fullmatch(found) is None:
         raise DataDirectoryError(
-            f"{marker} is damaged: it says {found.strip()[:80]!a} instead of {FORMAT.strip()!r}. Copy the "
+            f"{marker} is damaged: it contains {found.strip()[:80]!a} instead of {FORMAT.strip()!r}. Copy the "
             "file from a backup, or write that line to it, and run `rioni verify`: other files may be damaged, too."
         )
     raise DataDirectoryError(
@@ -344,5 +344,5 @@ def registry_missing(data: Path) -> str | None:
     """Return an error if a data directory has lost its registry, else None."""
     others = sorted(path.name for path in (*data.glob("events*.db"), *data.glob("coordination.db")))
     if others and not (data / "registry.db").exists():
-        return f"registry.db is missing, which says what {others[0]} holds."
+        return f"registry.db, which describes the content of {others[0]}, is missing."
     return None

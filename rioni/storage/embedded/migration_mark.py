@@ -37,7 +37,7 @@ def read_mark(data: Path) -> MigrationMark | None:
         return None
     except (OSError, msgspec.MsgspecError) as ex:
         raise DataDirectoryError(
-            f"This installation was migrated to a cluster, and {path}, which says where to, can't be read: {ex}. Use "
+            f"This installation was migrated to a cluster, and {path}, which names it, can't be read: {ex}. Use "
             "the cluster; or remove that file to use the installation again as it was then."
         ) from ex
 

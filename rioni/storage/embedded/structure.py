@@ -116,7 +116,7 @@ def _of_types(
         place = ", ".join(f"{name} {value}" for name, value in zip(keys, row, strict=False))
         for name, kind in zip(checked, row[len(keys) :], strict=True):
             if kind not in (types[name], "null"):
-                yield f"the table {table}, row with {place}: the column {name} has {kind} in place of {types[name]}"
+                yield f"the table {table}, row with {place}: the column {name} has {kind} instead of {types[name]}"
 
 
 def unusable_tables(path: Path, schema: str, version: int) -> str:
@@ -173,7 +173,7 @@ def _differences(name: str, wanted: Table, found: Table | None) -> Iterator[str]
         yield f"the table {name} is missing"
         return
     if found.columns != wanted.columns:
-        yield f"the table {name} has the columns {', '.join(found.columns)} in place of {', '.join(wanted.columns)}"
+        yield f"the table {name} has the columns {', '.join(found.columns)} instead of {', '.join(wanted.columns)}"
     for _, columns in wanted.indexes - found.indexes:
         yield f"the index of the table {name} by {_shown(columns)} is missing"
     for _, columns in found.indexes - wanted.indexes:

@@ -347,7 +347,7 @@ def _advice(ex: exc.DBAPIError | sqlite3.Error, file: str) -> str | None:
     code = getattr(cause, "sqlite_errorcode", 0) & 0xFF
     if code == sqlite3.SQLITE_ERROR:
         missing = "no such table" in str(cause)
-        return f"{file} lacks a table ({cause}). `rioni verify` says what is missing." if missing else None
+        return f"{file} lacks a table ({cause}). `rioni verify` reports what is missing." if missing else None
     if code in _SQLITE_ADVICE:
         return _SQLITE_ADVICE[code].format(file=file, cause=cause)
     if isinstance(ex, exc.DBAPIError) and (ex.statement is None or ex.connection_invalidated):

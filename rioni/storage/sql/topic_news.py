@@ -59,7 +59,7 @@ class PostgresTopicNews:
             found = {topic for payload in self._payloads() for topic in payload.split("\n")}
         except self._errors as ex:
             self.close()
-            unavailable = Unavailable("PostgreSQL does not tell what other nodes append to.")
+            unavailable = Unavailable("PostgreSQL does not report what other nodes append to.")
             # Only the operator may see hosts and roles, see `translate_errors`.
             unavailable.add_note(str(ex))
             raise unavailable from ex

@@ -128,7 +128,7 @@ def run(control: int, folder: str) -> None:
 def _config(settings: Mapping[str, object]) -> Config:
     config = load(environ={}, program=settings).config
     if config.workers != 1:
-        raise Invalid("A broker for tests has one worker, which knows all faults and the time.")
+        raise Invalid("A broker for tests has one worker, which holds all faults and the time.")
     return config
 
 

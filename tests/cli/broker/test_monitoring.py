@@ -18,7 +18,7 @@ def test_metrics_are_those_with_a_name(rioni):
     _, text, _ = rioni("monitoring", "metrics", "--name", "rioni_http_requests")
     assert "# TYPE rioni_http_requests_total counter" in text
     assert all("rioni_http_requests" in line for line in text.splitlines())
-    assert rioni("monitoring", "metrics", "--name", "rioni_http_requets") == (0, "", "There are none.\n")
+    assert rioni("monitoring", "metrics", "--name", "rioni_http_requets") == (0, "", "None found.\n")
     _, lines, _ = rioni("monitoring", "metrics", "--name", "rioni_http_requests", "--json")
     found = [json.loads(line) for line in lines.splitlines()]
     assert {each["kind"] for each in found} == {"counter"}

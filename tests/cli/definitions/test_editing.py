@@ -102,7 +102,7 @@ def test_a_change_by_another_client_is_shown_before_it_is_overwritten(rioni, cli
     code, out, _ = rioni("event-types", "edit", event_type.name, "--yes")
     assert code == 0
     assert comments(2) == [
-        "#| It was changed meanwhile; what is below would change this back:",
+        "#| It was changed meanwhile; the definition below would undo this:",
         '#| + audience: "external-public"',
     ]
     assert out.count('~ labels.team: "shop" -> "pay"') == 2

@@ -207,7 +207,7 @@ def test_what_no_file_names_is_deleted_on_request(rioni, client, name, files):
 
 def test_without_files_nothing_is_pruned(rioni):
     Path("empty").mkdir()
-    for paths, error in (([], "Say which files"), (["empty"], "There are no definitions in empty.")):
+    for paths, error in (([], "Name the files"), (["empty"], "There are no definitions in empty.")):
         code, _, err = rioni("event-types", "apply", *paths, "--prune", "--owning-application", "x", "--yes")
         assert code == 2
         assert error in err
@@ -218,7 +218,7 @@ def test_without_a_terminal_applying_needs_a_yes(rioni, client, name, files):
     code, out, err = rioni("event-types", "apply", "d", stdin="y\n")
     assert code == 2
     assert "1 to create" in out
-    assert "say it with --yes" in err
+    assert "use --yes" in err
     with pytest.raises(NotFound):
         client.event_types.get(f"{name}.paid")
 

@@ -52,7 +52,7 @@ def test_the_json_schema_as_a_whole_tells_the_kinds_apart():
             "authorization.writers is missing",
             "unknown member authorization.admins[0].valu; did you mean value?",
         ]),
-        ("name: a\nschema: {schema: {}}\nschema_file: x", ["schema and schema_file are both there"]),
+        ("name: a\nschema: {schema: {}}\nschema_file: x", ["schema and schema_file are both given"]),
         ("name: a\nlabels: {example.org/x: true}", ['labels["example.org/x"] is a text: write "true", in quotes']),
         ("name: a\ndefault_statistic: {read_parallelism: 0}", [
             "default_statistic.message_size is missing",

@@ -265,7 +265,7 @@ def test_events_are_deleted_by_their_keys(rioni, client, name, snapshot):
 
 def test_what_is_deleted_has_to_be_said_and_confirmed(rioni, orders):
     assert "either keys, or --file" in rioni("events", "delete", orders, "--yes")[2]
-    assert "say it with --yes" in rioni("events", "delete", orders, "A", stdin="")[2]
+    assert "use --yes" in rioni("events", "delete", orders, "A", stdin="")[2]
     code, _, err = rioni("events", "delete", orders, "A", "--yes")
     assert code == 2
     assert "not allowed to delete events" in err

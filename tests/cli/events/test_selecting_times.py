@@ -64,7 +64,7 @@ def test_a_place_by_time_is_before_the_first_event_that_was_stored_then_or_later
 def test_events_without_times_on_a_server_without_places_by_time_are_an_error(client, other, event_type):
     name = event_type(category="undefined", enrichment_strategies=[])
     client.publish(name, [{"key": "a"}])
-    with pytest.raises(Invalid, match="Name offsets in place of times"):
+    with pytest.raises(Invalid, match="Give offsets instead of times"):
         _at(other, name, datetime.now(UTC))
 
 

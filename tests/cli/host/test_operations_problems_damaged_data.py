@@ -247,7 +247,7 @@ def test_a_restore_over_damaged_data_says_which_file_can_not_be_compared(run, or
     code, _, err = run("restore", "--from", str(tmp_path / "copy"), "--data", str(data))
     assert "Traceback" not in err
     assert code == 0 or file in err or "its internal log has another history" in err, err
-    assert "registry.db is missing beside registry.db" not in err
+    assert "registry.db is missing next to registry.db" not in err
     assert run("restore", "--from", str(tmp_path / "copy"), "--data", str(data), "--accept-lost-events")[0] == 0
     assert findings(run, data)[0] == 0
 

@@ -29,7 +29,7 @@ def test_event_types_are_found_by_what_is_given(rioni, orders):
         heading, line = out.splitlines()
         assert heading.split()[:3] == ["name", "owner", "category"]
         assert line.split()[:7] == [orders, "shop", "business", "random", "delete", "2", "days"]
-    assert rioni("event-types", "list", "--name", orders, "--category", "data")[1:] == ("", "There are none.\n")
+    assert rioni("event-types", "list", "--name", orders, "--category", "data")[1:] == ("", "None found.\n")
 
 
 def test_an_event_type_is_shown_with_its_schema_in_several_lines(rioni, orders):
@@ -153,7 +153,7 @@ def test_who_deletes_is_told_who_uses_it_and_asked_for_the_name(rioni, client, o
 def test_without_a_terminal_deleting_needs_a_yes(rioni, client, orders):
     code, _, err = rioni("event-types", "delete", orders, stdin=f"{orders}\n")
     assert code == 2
-    assert "say it with --yes" in err
+    assert "use --yes" in err
     client.event_types.get(orders)
 
 

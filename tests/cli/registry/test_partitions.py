@@ -34,4 +34,4 @@ def test_a_place_behind_the_newest_event_is_shown_as_such(rioni, client, name, c
 def test_adding_partitions_needs_a_yes(rioni):
     code, _, err = rioni("partitions", "set-count", "x", "3", stdin="")
     assert code == 2
-    assert "There is no terminal to ask on: say it with --yes." in err
+    assert "There is no terminal to ask on: use --yes." in err

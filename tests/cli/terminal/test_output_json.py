@@ -107,7 +107,7 @@ def new_broker(tmp_path):
 def test_what_json_prints_is_pinned(run, new_broker):
     url = new_broker.url
     assert run("jobs", "list", "--json", "--url", url) == (0, "", ""), "a list without items has no lines"
-    assert run("jobs", "list", "--url", url) == (0, "", "There are none.\n")
+    assert run("jobs", "list", "--url", url) == (0, "", "None found.\n")
     subscription = _prepare(url)
     wrong = []
     for name, command in COMMANDS.items():

@@ -73,7 +73,7 @@ def test_a_node_that_was_not_connected_may_have_missed_something_and_so_may_the_
     wait_until(lambda: one.exchange(()) == two.exchange(()) == set())
     own = one._connection.info.backend_pid
     two._connection.execute("SELECT pg_terminate_backend(%s)", (own,))
-    with pytest.raises(Unavailable, match="does not tell"):
+    with pytest.raises(Unavailable, match="does not report"):
         wait_until(lambda: one.exchange(["a"]) and False)
     assert one.exchange(["b"]) is None
     wait_until(lambda: two.exchange(()) is None)

@@ -104,7 +104,7 @@ PATHS: Json = {
                     "asc",
                 ),
                 query("states", "Whether to show the states before and after.", BOOLEAN, example=True),
-                query("after", "A position: the page goes on behind it.", INTEGER, 7),
+                query("after", "A position: the page continues after it.", INTEGER, 7),
                 query("before", "A position: the page ends before it.", INTEGER),
                 _LIMIT,
             ],

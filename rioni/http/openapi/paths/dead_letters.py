@@ -51,8 +51,10 @@ PATHS: Json = {
                     INTEGER | {"minimum": 1, "maximum": LIST_MAX, "default": LIST_DEFAULT},
                     LIST_DEFAULT,
                 ),
-                query("after", "The place behind which a page begins, as in the link to it.", example=f"0:{_OFFSET}"),
-                query("show_redriven", "Whether to say of each one if it was published again.", BOOLEAN, example=True),
+                query("after", "The place after which a page begins, as in the link to it.", example=f"0:{_OFFSET}"),
+                query(
+                    "show_redriven", "Whether to show for each one if it was published again.", BOOLEAN, example=True
+                ),
                 query("only_open", "Whether to leave out those that were published again.", BOOLEAN, example=True),
             ],
             problems=(403, 404, 422),

@@ -33,7 +33,7 @@ _JOB_PATHS: Json = {
             "List archives and backups",
             {
                 200: answer(
-                    "The last 100 of each kind, those first that have told something last.",
+                    "The last 100 of each kind, the most recently updated first.",
                     listed("Jobs", administration.Job),
                     {"items": [_EXAMPLE]},
                 )
@@ -49,8 +49,8 @@ _JOB_PATHS: Json = {
             JOBS,
             "Report an archive",
             {200: answer("The job as it is remembered.", administration.Job, _EXAMPLE)},
-            description="`rioni archive` does so every few seconds. One that has told nothing for 90 seconds is shown "
-            "as interrupted.",
+            description="`rioni archive` does so every few seconds. One that has reported nothing for 90 seconds is "
+            "shown as interrupted.",
             parameters=[path("job_id", "A UUID that the client has chosen.", _ID)],
             body=body(body_schemas.JOB, _TOLD),
             problems={409: "Another client reports a job of this id.", 422: ""},

@@ -36,9 +36,14 @@ _COUNT: Json = {
 
 _TIMELINE_PATHS: Json = {
     "/event-types/{name}/partition-count": {
-        "put": operation(TIMELINES, "Add partitions", {204: answer("There are so many partitions.")}, **_COUNT),
+        "put": operation(
+            TIMELINES, "Add partitions", {204: answer("The event type has this number of partitions.")}, **_COUNT
+        ),
         "post": operation(
-            TIMELINES, "Add partitions by POST", {204: answer("There are so many partitions.")}, **_COUNT
+            TIMELINES,
+            "Add partitions by POST",
+            {204: answer("The event type has this number of partitions.")},
+            **_COUNT,
         ),
     },
     "/event-types/{name}/timelines": {

@@ -298,7 +298,7 @@ PATHS: Json = {
                 ),
                 204: answer("All cursors are committed."),
             },
-            description="A committed cursor says that its event and all before it in the partition are processed. "
+            description="A committed cursor means that its event and all before it in the partition are processed. "
             "Each item has all members.",
             parameters=[
                 _SUBSCRIPTION_ID,
@@ -310,7 +310,7 @@ PATHS: Json = {
         "patch": operation(
             CONSUMING,
             "Reset cursors",
-            {204: answer("All streams have ended, and the next ones begin behind these cursors.")},
+            {204: answer("All streams have ended, and the next ones begin after these cursors.")},
             description="Cursors may be given as offset, as `BEGIN` or `END`, or as a timestamp, and be shifted. "
             "An item without `partition`, or also without `event_type`, means all partitions, if the place "
             "has a meaning in all of them. Without items the subscription is initialised, and streams continue.",

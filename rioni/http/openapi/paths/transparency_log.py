@@ -132,7 +132,9 @@ PATHS: Json = {
             "Get a tile",
             {
                 200: answer(
-                    "Hashes of 32 bytes, or entries behind their lengths.", STRING | {"format": "binary"}, media=BINARY
+                    "Hashes of 32 bytes, or entries, each after its length.",
+                    STRING | {"format": "binary"},
+                    media=BINARY,
                 )
             },
             description="A tile of the Merkle tree, or a bundle of its entries, as C2SP tlog-tiles describes it. "

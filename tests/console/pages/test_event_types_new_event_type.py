@@ -62,7 +62,7 @@ def test_what_the_form_begins_with_is_valid(visitor, api, category):
     [
         ("name", "a b", "format not allowed"),
         ("name", "", "name"),
-        ("owning_application", " ", "which application"),
+        ("owning_application", " ", "Name the application"),
         ("category", "nonsense", "nonsense"),
         ("schema", "{", "This is not JSON"),
         ("schema", "[]", "schema"),

@@ -104,7 +104,7 @@ def test_a_reset_is_previewed_and_made(visitor, subscription, api):
     assert api.get(f"/subscriptions/{id_}/cursors").json()["items"][0]["offset"].endswith("2")
     refused = visitor.post(f"{path}?tab=reset", {"action": "reset", "to": "time"})
     assert refused.status_code == 422
-    assert "Say where to" in refused.text
+    assert "Choose where to" in refused.text
 
 
 def test_a_subscription_is_cloned_where_it_is(visitor, subscription, api):

@@ -21,8 +21,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import Engine, insert, select, update
 
 from rioni import __version__
-from rioni.commands.event_types import ChangeEventType, CreateEventType, DeleteEventType
-from rioni.commands.schemas import AddSchema
+from rioni.commands.event_types import AddSchema, ChangeEventType, CreateEventType, DeleteEventType
 from rioni.commands.subscriptions.subscriptions import (
     ChangeSubscription,
     CreateSubscription,

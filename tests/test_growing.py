@@ -56,7 +56,7 @@ BOUNDS = {
     "rioni/domain/publishing/batch.py _WRAPS": "constant",
     "rioni/domain/schemas/counterexample.py _EMPTY": "constant",
     "rioni/domain/subscriptions/event_filter.py _used": "weak: filters of open streams, and those of `_kept`",
-    "rioni/http/metrics/metrics_files.py _held": "files of this process",
+    "rioni/http/metrics/shared_tables.py _held": "files of this process",
     # --- of objects ---
     "rioni/console/security.py Forms._of_clients": "clients with large forms in flight: READING_BYTES_MAX",
     "rioni/console/login.py Provider._metadata": "one answer of the provider, of ANSWER_BYTES_MAX",
@@ -186,7 +186,7 @@ BOUNDS = {
     "rioni/http/streaming/stream_runner.py StreamRunner._fetches": "partitions of one stream",
     "rioni/http/streaming/stream_runner.py StreamRunner._outputs": "decisions of one step of one stream",
     "rioni/http/streaming/stream_runner.py StreamRunner._unsent": "memory_bytes_max of the stream",
-    "rioni/http/streaming/subscription_stream.py SubscriptionStream._unchecked": "partitions of one stream",
+    "rioni/http/streaming/streams.py SubscriptionStream._unchecked": "partitions of one stream",
     "rioni/http/connection/timeouts.py OpenConnections._of_addresses": "WORKER_CONNECTIONS",
     "rioni/storage/tokens/token_servers.py ByClient._values": "CLIENTS_MAX",
     "rioni/storage/tokens/sources.py CachedTokens._accepted": "ACCEPTED_MAX",

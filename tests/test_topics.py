@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 
 from rioni.domain.aggregates import AGGREGATES, FORMATS, TOPICS, newest, version_in
-from rioni.domain.audit.audit_events import AUDITED
+from rioni.domain.audit_events import AUDITED
 from rioni.domain.events import current_version, stream_id
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from rioni.commands import event_types, schemas
+from rioni.commands import event_types
 from rioni.commands.bus import Route
 from rioni.commands.subscriptions import subscriptions
 from rioni.commands.system import anchoring, checkpoint_signer, storages
@@ -71,7 +71,7 @@ ROUTES: dict[type, Route] = {
     event_types.DeleteEventType: Route(
         event_types.delete_event_type, event_type_admin, precheck=event_types.check_deletion
     ),
-    schemas.AddSchema: Route(schemas.add_schema, event_type_admin, allowed_in_read_only=True),
+    event_types.AddSchema: Route(event_types.add_schema, event_type_admin, allowed_in_read_only=True),
     # If the subscription exists already it changes nothing; the feature is checked after that.
     subscriptions.CreateSubscription: Route(subscriptions.create_subscription, anyone, allowed_in_read_only=True),
     subscriptions.ChangeSubscription: Route(subscriptions.change_subscription, subscription_admin),

@@ -1,163 +1,105 @@
 """The WSGI application: all routes, in the order of the API definition."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import falcon
 
 from rioni.domain.errors import RioniError
-from rioni.domain.event_types.rules import ENRICHMENT_STRATEGIES, PARTITION_STRATEGIES
 from rioni.http import problems
-from rioni.http.dependencies import Dependencies
+from rioni.http.dependencies import Dependencies, Resource
 from rioni.http.middleware.access_log import AccessMiddleware, DenialMiddleware
 from rioni.http.middleware.authentication import AuthenticationMiddleware
 from rioni.http.middleware.base_path import BasePathMiddleware
 from rioni.http.middleware.cross_site import SiteMiddleware
 from rioni.http.middleware.requests import RequestMiddleware
-from rioni.http.openapi.page import DocsResource, OpenApiResource
+from rioni.http.openapi import page
 from rioni.http.request_parsing import OnceRequest
-from rioni.http.resources.administration import (
-    AdminsResource,
-    BlacklistEntryResource,
-    BlacklistResource,
-    DefaultStorageResource,
-    FeaturesResource,
-    NodesResource,
-    RightsResource,
-    StorageResource,
-    StoragesResource,
-)
-from rioni.http.resources.audit import AuditResource, DenialsResource
-from rioni.http.resources.clients import ConsumersResource, ProducersResource
-from rioni.http.resources.dead_letters import (
-    DeadLettersResource,
-    RedrivePreviewResource,
-    RedriveResource,
-)
-from rioni.http.resources.event_types import (
-    EventTypeFacetsResource,
-    EventTypeResource,
-    EventTypesResource,
-    RegistryResource,
-)
-from rioni.http.resources.events import DeletedEventsResource, EventsResource
-from rioni.http.resources.filter_evaluations import FilterEvaluationsResource
-from rioni.http.resources.jobs import JobResource, JobsResource, RebuildResource, RebuildsResource
-from rioni.http.resources.monitoring import (
-    HealthResource,
-    LiveResource,
-    MetricsHistoryResource,
-    MetricsResource,
-    ReadyResource,
-    VersionResource,
-)
-from rioni.http.resources.partitions import (
-    CursorDistancesResource,
-    CursorsLagResource,
-    PartitionCountResource,
-    PartitionResource,
-    PartitionsResource,
-    ShiftedCursorsResource,
-    TimelinesResource,
-)
-from rioni.http.resources.schemas import (
-    AvroSchemaResource,
-    AvroSchemasResource,
-    CompatibilityCheckResource,
-    SchemaResource,
-    SchemasResource,
-)
-from rioni.http.resources.stream_tickets import StreamTicketsResource
-from rioni.http.resources.subscription_events import (
-    StreamFailuresResource,
-    SubscriptionCursorsResource,
-    SubscriptionEventsResource,
-    SubscriptionStreamResource,
-)
-from rioni.http.resources.subscriptions import (
-    EndedStreamsResource,
-    SubscriptionResource,
-    SubscriptionsResource,
-    SubscriptionStatsResource,
-)
-from rioni.http.resources.transparency_log import (
-    CheckpointResource,
-    ConsistencyResource,
-    CosignaturesResource,
-    InclusionResource,
-    LogKeyResource,
-    LogKeysResource,
-    TileResource,
+from rioni.http.resources import (
+    administration,
+    audit,
+    clients,
+    dead_letters,
+    event_types,
+    events,
+    filter_evaluations,
+    monitoring,
+    partitions,
+    schemas,
+    streams,
+    subscription_events,
+    subscriptions,
+    transparency_log,
 )
 
 
-def routes(dependencies: Dependencies) -> list[tuple[str, Any]]:
-    """Every path with its resource."""
-    return [
-        ("/avro-schemas/{name}/versions", AvroSchemasResource()),
-        ("/avro-schemas/{name}/versions/{version}", AvroSchemaResource()),
-        ("/event-types", EventTypesResource(dependencies)),
-        ("/event-types/{name}", EventTypeResource(dependencies)),
-        ("/event-types/{name}/events", EventsResource(dependencies)),
-        ("/event-types/{name}/deleted-events", DeletedEventsResource(dependencies)),
-        ("/event-types/{name}/cursor-distances", CursorDistancesResource(dependencies)),
-        ("/event-types/{name}/cursors-lag", CursorsLagResource(dependencies)),
-        ("/event-types/{name}/shifted-cursors", ShiftedCursorsResource(dependencies)),
-        ("/event-types/{name}/consumers", ConsumersResource(dependencies)),
-        ("/event-types/{name}/producers", ProducersResource(dependencies)),
-        ("/event-types/{name}/partitions", PartitionsResource(dependencies)),
-        ("/event-types/{name}/partitions/{partition}", PartitionResource(dependencies)),
-        ("/event-types/{name}/partition-count", PartitionCountResource(dependencies)),
-        ("/event-types/{name}/timelines", TimelinesResource(dependencies)),
-        ("/event-types/{name}/schemas", SchemasResource(dependencies)),
-        ("/event-types/{name}/schemas/{version}", SchemaResource(dependencies)),
-        ("/event-types/{name}/schemas/{version}/compatibility-check", CompatibilityCheckResource(dependencies)),
-        ("/event-type-facets", EventTypeFacetsResource(dependencies)),
-        ("/subscriptions", SubscriptionsResource(dependencies)),
-        ("/subscriptions/{subscription_id}", SubscriptionResource(dependencies)),
-        ("/subscriptions/{subscription_id}/events", SubscriptionEventsResource(dependencies)),
-        ("/subscriptions/{subscription_id}/streams/{stream_id}", SubscriptionStreamResource(dependencies)),
-        ("/subscriptions/{subscription_id}/streams/{stream_id}/failures", StreamFailuresResource(dependencies)),
-        ("/subscriptions/{subscription_id}/stats", SubscriptionStatsResource(dependencies)),
-        ("/subscriptions/{subscription_id}/ended-streams", EndedStreamsResource(dependencies)),
-        ("/subscriptions/{subscription_id}/cursors", SubscriptionCursorsResource(dependencies)),
-        ("/subscriptions/{subscription_id}/dead-letters", DeadLettersResource(dependencies)),
-        ("/subscriptions/{subscription_id}/dead-letters/redrive", RedriveResource(dependencies)),
-        ("/subscriptions/{subscription_id}/dead-letters/redrive/preview", RedrivePreviewResource(dependencies)),
-        ("/stream-tickets", StreamTicketsResource(dependencies)),
-        ("/filter-evaluations", FilterEvaluationsResource(dependencies)),
-        ("/audit", AuditResource(dependencies)),
-        ("/audit/denials", DenialsResource(dependencies)),
-        ("/log/checkpoint", CheckpointResource(dependencies)),
-        ("/log/cosignatures", CosignaturesResource(dependencies)),
-        ("/log/key", LogKeyResource(dependencies)),
-        ("/log/keys", LogKeysResource(dependencies)),
-        ("/log/proof/consistency", ConsistencyResource(dependencies)),
-        ("/log/proof/inclusion", InclusionResource(dependencies)),
-        ("/log/tile/{level}/{rest:path}", TileResource(dependencies)),
-        ("/nodes", NodesResource(dependencies)),
-        ("/jobs", JobsResource(dependencies)),
-        ("/jobs/{job_id}", JobResource(dependencies)),
-        ("/rebuilds", RebuildsResource(dependencies)),
-        ("/rebuilds/{rebuild_id}", RebuildResource(dependencies)),
-        ("/settings/admins", AdminsResource(dependencies)),
-        ("/settings/blacklist", BlacklistResource(dependencies)),
-        ("/settings/blacklist/{blacklist_type}/{name}", BlacklistEntryResource(dependencies)),
-        ("/settings/features", FeaturesResource(dependencies)),
-        ("/storages", StoragesResource(dependencies)),
-        ("/storages/default/{storage_id}", DefaultStorageResource(dependencies)),
-        ("/storages/{storage_id}", StorageResource(dependencies)),
-        ("/rights", RightsResource(dependencies)),
-        ("/registry/enrichment-strategies", RegistryResource(ENRICHMENT_STRATEGIES)),
-        ("/registry/partition-strategies", RegistryResource(PARTITION_STRATEGIES)),
-        ("/metrics", MetricsResource(dependencies)),
-        ("/metrics/history", MetricsHistoryResource(dependencies)),
-        ("/health", HealthResource()),
-        ("/livez", LiveResource(dependencies)),
-        ("/readyz", ReadyResource(dependencies)),
-        ("/version", VersionResource()),
-        ("/openapi.json", OpenApiResource(dependencies.compute_pool)),
-        ("/docs", DocsResource(dependencies.compute_pool)),
-    ]
+ROUTES: Mapping[str, type[Resource]] = {
+    "/avro-schemas/{name}/versions": schemas.AvroSchemasResource,
+    "/avro-schemas/{name}/versions/{version}": schemas.AvroSchemaResource,
+    "/event-types": event_types.EventTypesResource,
+    "/event-types/{name}": event_types.EventTypeResource,
+    "/event-types/{name}/events": events.EventsResource,
+    "/event-types/{name}/deleted-events": events.DeletedEventsResource,
+    "/event-types/{name}/cursor-distances": partitions.CursorDistancesResource,
+    "/event-types/{name}/cursors-lag": partitions.CursorsLagResource,
+    "/event-types/{name}/shifted-cursors": partitions.ShiftedCursorsResource,
+    "/event-types/{name}/consumers": clients.ConsumersResource,
+    "/event-types/{name}/producers": clients.ProducersResource,
+    "/event-types/{name}/partitions": partitions.PartitionsResource,
+    "/event-types/{name}/partitions/{partition}": partitions.PartitionResource,
+    "/event-types/{name}/partition-count": partitions.PartitionCountResource,
+    "/event-types/{name}/timelines": partitions.TimelinesResource,
+    "/event-types/{name}/schemas": schemas.SchemasResource,
+    "/event-types/{name}/schemas/{version}": schemas.SchemaResource,
+    "/event-types/{name}/schemas/{version}/compatibility-check": schemas.CompatibilityCheckResource,
+    "/event-type-facets": event_types.EventTypeFacetsResource,
+    "/subscriptions": subscriptions.SubscriptionsResource,
+    "/subscriptions/{subscription_id}": subscriptions.SubscriptionResource,
+    "/subscriptions/{subscription_id}/events": subscription_events.SubscriptionEventsResource,
+    "/subscriptions/{subscription_id}/streams/{stream_id}": subscription_events.SubscriptionStreamResource,
+    "/subscriptions/{subscription_id}/streams/{stream_id}/failures": subscription_events.StreamFailuresResource,
+    "/subscriptions/{subscription_id}/stats": subscriptions.SubscriptionStatsResource,
+    "/subscriptions/{subscription_id}/ended-streams": subscriptions.EndedStreamsResource,
+    "/subscriptions/{subscription_id}/cursors": subscription_events.SubscriptionCursorsResource,
+    "/subscriptions/{subscription_id}/dead-letters": dead_letters.DeadLettersResource,
+    "/subscriptions/{subscription_id}/dead-letters/redrive": dead_letters.RedriveResource,
+    "/subscriptions/{subscription_id}/dead-letters/redrive/preview": dead_letters.RedrivePreviewResource,
+    "/stream-tickets": streams.StreamTicketsResource,
+    "/filter-evaluations": filter_evaluations.FilterEvaluationsResource,
+    "/audit": audit.AuditResource,
+    "/audit/denials": audit.DenialsResource,
+    "/log/checkpoint": transparency_log.CheckpointResource,
+    "/log/cosignatures": transparency_log.CosignaturesResource,
+    "/log/key": transparency_log.LogKeyResource,
+    "/log/keys": transparency_log.LogKeysResource,
+    "/log/proof/consistency": transparency_log.ConsistencyResource,
+    "/log/proof/inclusion": transparency_log.InclusionResource,
+    "/log/tile/{level}/{rest:path}": transparency_log.TileResource,
+    "/nodes": administration.NodesResource,
+    "/jobs": administration.JobsResource,
+    "/jobs/{job_id}": administration.JobResource,
+    "/rebuilds": administration.RebuildsResource,
+    "/rebuilds/{rebuild_id}": administration.RebuildResource,
+    "/settings/admins": administration.AdminsResource,
+    "/settings/blacklist": administration.BlacklistResource,
+    "/settings/blacklist/{blacklist_type}/{name}": administration.BlacklistEntryResource,
+    "/settings/features": administration.FeaturesResource,
+    "/storages": administration.StoragesResource,
+    "/storages/default/{storage_id}": administration.DefaultStorageResource,
+    "/storages/{storage_id}": administration.StorageResource,
+    "/rights": administration.RightsResource,
+    "/registry/enrichment-strategies": event_types.EnrichmentStrategiesResource,
+    "/registry/partition-strategies": event_types.PartitionStrategiesResource,
+    "/metrics": monitoring.MetricsResource,
+    "/metrics/history": monitoring.MetricsHistoryResource,
+    "/health": monitoring.HealthResource,
+    "/livez": monitoring.LiveResource,
+    "/readyz": monitoring.ReadyResource,
+    "/version": monitoring.VersionResource,
+    "/openapi.json": page.OpenApiResource,
+    "/docs": page.DocsResource,
+}
+"""Every path with its resource."""
 
 
 def create_app(dependencies: Dependencies) -> falcon.App[Any, Any]:
@@ -179,7 +121,8 @@ def create_app(dependencies: Dependencies) -> falcon.App[Any, Any]:
     app.add_error_handler(Exception, problems.on_unexpected)
     app.add_error_handler(falcon.HTTPError, problems.on_http_error)
     app.add_error_handler(RioniError, problems.on_rioni_error)
-    for path, resource in routes(dependencies):
+    for path, kind in ROUTES.items():
+        resource: Any = kind(dependencies)
         if hasattr(resource, "on_get"):
             # Falcon sends the headers of the answer, and drops its body.
             resource.on_head = resource.on_get

@@ -6,8 +6,8 @@ from pathlib import Path
 from rioni.commands.system.system_events import LogConsumer
 from rioni.config.settings import DEFAULT_ADMIN, Config
 from rioni.domain.access.authorization import EVERYBODY, WELL_KNOWN_ADMIN, Attribute, Mode, TokenPolicy, normalize_realm
-from rioni.domain.audit.audit_events import audit_events
-from rioni.domain.audit.kpis import (
+from rioni.domain.audit_events import audit_events
+from rioni.domain.kpis import (
     EVENT_TYPE_LOG,
     SUBSCRIPTION_LOG,
     event_type_reports,

@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 
 from rioni.config.settings import Config
 from rioni.domain.aggregates import AGGREGATES
-from rioni.domain.audit.audit_events import shown_state
+from rioni.domain.audit_events import shown_state
 from rioni.domain.errors import Invalid, NotFound
 from rioni.domain.texts import nearest, proposal
 from rioni.files.extras import check_spark

@@ -26,7 +26,7 @@ from rioni.domain.ports.host import Clock
 from rioni.domain.system.reports import EVERY_S as REPORT_EVERY_S
 from rioni.http.connection.framing import BoundedRequest
 from rioni.http.connection.listener import ConnectionCounts, Tls, listen
-from rioni.http.metrics.metrics_files import MULTIPROCESS_FOLDER, release_slot
+from rioni.http.metrics.shared_tables import MULTIPROCESS_FOLDER, release_slot
 from rioni.http.middleware.authentication import TOKEN_CHARACTERS_MAX
 from rioni.installation.from_config import NO_SHARED_KEY
 from rioni.installation.pools import FILES, NAMES, Pool, Pools, kinds_for, resolve_in

@@ -27,9 +27,9 @@ from rioni.domain.ports.host import ThreadPool
 from rioni.domain.timestamps import rfc3339
 from rioni.installation.from_config import auditors, default_admin, parse_attributes, system_event_types
 from rioni.installation.infrastructure import Infrastructure
-from rioni.projections.checkpointed_log import SqlCheckpointedLogReader
 from rioni.projections.custom import installed
 from rioni.projections.custom_tables import CustomProjector
+from rioni.projections.projector import SqlCheckpointedLogReader
 from rioni.projections.registry import CompiledAvroSchemas
 from rioni.storage.sql import engines
 from rioni.storage.sql.access_tables import SqlEndedSessions

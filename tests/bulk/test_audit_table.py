@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from sqlalchemy import update
 
-from rioni.domain.audit.audit_events import shown_state
+from rioni.domain.audit_events import shown_state
 from rioni.domain.hash_chain import GENESIS, LogHead
 from rioni.domain.json_patch import json_patch
 from rioni.projections.bulk import audit_rows, audit_table

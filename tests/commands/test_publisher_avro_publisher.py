@@ -4,9 +4,8 @@ import json
 
 import pytest
 
-from rioni.commands.event_types import CreateEventType, DeleteEventType
+from rioni.commands.event_types import AddSchema, CreateEventType, DeleteEventType
 from rioni.commands.publisher import DeleteEvents, PublishEvents
-from rioni.commands.schemas import AddSchema
 from rioni.commands.system.storages import AddBlacklistEntry
 from rioni.domain.access.authorization import BROKER, Attribute, EventTypeAuthorization, Subject
 from rioni.domain.avro.binary import single_object_header

@@ -7,8 +7,7 @@ import msgspec
 import pytest
 
 from rioni.commands.bus import STEPS_MAX
-from rioni.commands.event_types import ChangeEventType, CreateEventType, DeleteEventType
-from rioni.commands.schemas import AddSchema
+from rioni.commands.event_types import AddSchema, ChangeEventType, CreateEventType, DeleteEventType
 from rioni.commands.subscriptions.subscriptions import ChangeSubscription, CreateSubscription, DeleteSubscription
 from rioni.commands.system.storages import CreateStorage, SwitchFeature
 from rioni.commands.timelines.timelines import AbortSwitch, CleanUpTimeline, Repartition, StartSwitch

@@ -9,8 +9,8 @@ from collections import Counter
 
 import pytest
 
+from rioni.http.openapi.components import LITERALS
 from rioni.http.openapi.document import NamedSchemas, document
-from rioni.http.openapi.literals import LITERALS
 
 
 DOCUMENT = document()

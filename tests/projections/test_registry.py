@@ -3,8 +3,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from rioni.commands.event_types import CreateEventType, DeleteEventType
-from rioni.commands.schemas import AddSchema
+from rioni.commands.event_types import AddSchema, CreateEventType, DeleteEventType
 from rioni.commands.subscriptions.subscriptions import CreateSubscription, DeleteSubscription
 from rioni.commands.system.storages import SwitchFeature
 from rioni.domain.aggregates import FORMATS, TOPICS, Format, newest

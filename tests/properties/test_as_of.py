@@ -7,7 +7,7 @@ from pathlib import Path
 from hypothesis import given, settings
 
 from rioni.config.settings import Config
-from rioni.domain.audit.audit_events import shown_state
+from rioni.domain.audit_events import shown_state
 from rioni.domain.errors import NotFound
 from rioni.domain.hash_chain import GENESIS
 from rioni.operations.history import differences, state_as_of

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import select
 
-from rioni.commands.event_types import ChangeEventType, CreateEventType, DeleteEventType
-from rioni.commands.schemas import AddSchema
+from rioni.commands.event_types import AddSchema, ChangeEventType, CreateEventType, DeleteEventType
 from rioni.commands.subscriptions.subscriptions import ChangeSubscription, CreateSubscription, DeleteSubscription
 from rioni.commands.system.storages import AddBlacklistEntry, RemoveBlacklistEntry, SwitchFeature
 from rioni.domain.errors import RioniError

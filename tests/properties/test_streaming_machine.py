@@ -23,7 +23,7 @@ from rioni.domain.streaming.parameters import StreamParameters
 from rioni.domain.subscriptions.dead_letters import Policy
 from rioni.domain.timelines.position import EventTypePartition, format_offset, parse_offset
 from rioni.http.streaming.stream_context import StreamPorts
-from rioni.http.streaming.subscription_stream import DeadLetterHandler, SubscriptionStream
+from rioni.http.streaming.streams import DeadLetterHandler, SubscriptionStream
 from rioni.storage.embedded.coordination.coordinator import EmbeddedCoordinator
 from tests.support.builders import timeline, timelines_of
 from tests.support.campaigns import length

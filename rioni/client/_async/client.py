@@ -15,9 +15,8 @@ from rioni.client._async.event_types import EventTypes, Partitions, Schemas, Tim
 from rioni.client._async.producer import AsyncProducer
 from rioni.client._async.publishing import Publishing
 from rioni.client._async.send_buffer import AsyncDelivery, BufferLimits
-from rioni.client._async.streams import read_batches
 from rioni.client._async.subscriptions import Subscriptions
-from rioni.client._async.transport import Token, Transport
+from rioni.client._async.transport import Token, Transport, read_batches
 from rioni.client.consumption.options import ConsumerOptions
 from rioni.client.retries import RETRY_S
 from rioni.wire.events import Batch, Cursor, ItemResult

@@ -1,15 +1,16 @@
 """Event types, their schemas, partitions and timelines, and cursor arithmetic."""
 
 from collections.abc import AsyncIterator, Sequence
-from typing import Any
+from typing import Unpack
 from urllib.parse import quote
 
 import msgspec
 
-from rioni.client._async.resource import Resource, flag, list_or_none
+from rioni.client._async.resource import Resource, flag
 from rioni.client._async.transport import Transport
 from rioni.client.answers import decode
 from rioni.client.errors import Conflict, PreconditionFailed
+from rioni.client.selections import EventTypeFilters, filter_parameters
 from rioni.wire.base import has_members
 from rioni.wire.event_types import (
     AvroSchema,
@@ -33,97 +34,20 @@ _ITEM = "/event-types/{name}"
 class EventTypes(Resource):
     """Lists, creates, changes and deletes event types. Methods raise `ClientError`."""
 
-    async def list(
-        self,
-        *,
-        name: str | None = None,
-        owning_application: str | None = None,
-        category: str | None = None,
-        cleanup_policy: str | None = None,
-        admin: str | None = None,
-        reader: str | None = None,
-        writer: str | None = None,
-        labels: Sequence[str] = (),
-        annotations: Sequence[str] = (),
-        unused_days: int | None = None,
-        as_of: str | int | None = None,
-    ) -> Sequence[EventType]:
-        """The event types that match all given filters, by name.
-
-        Args:
-            name: a name, in which `*` matches any text.
-            owning_application: exactly this one.
-            category: exactly this one.
-            cleanup_policy: exactly this one.
-            admin: an attribute like `user:jane` that must be listed.
-            reader: an attribute that must be listed.
-            writer: an attribute that must be listed.
-            labels: keys, or `key:value`, that they must have.
-            annotations: keys, or `key:value`, that they must have.
-            unused_days: for how many days, at most 90, nobody has published to them or read them.
-            as_of: a time (RFC 3339) or a position of the log: the state then.
-        """
-        params = _filters(
-            name=name,
-            owning_application=owning_application,
-            category=category,
-            cleanup_policy=cleanup_policy,
-            admin=admin,
-            reader=reader,
-            writer=writer,
-            labels=labels,
-            annotations=annotations,
-            unused_days=unused_days,
-            as_of=as_of,
-        )
+    async def list(self, **filters: Unpack[EventTypeFilters]) -> Sequence[EventType]:
+        """The event types that match all given filters, by name."""
+        params = filter_parameters(**filters)
         return await self._transport.fetch(list[EventType], "GET", "/event-types", params=params)
 
-    async def facets(
-        self,
-        *,
-        name: str | None = None,
-        owning_application: str | None = None,
-        category: str | None = None,
-        cleanup_policy: str | None = None,
-        admin: str | None = None,
-        reader: str | None = None,
-        writer: str | None = None,
-        labels: Sequence[str] = (),
-        annotations: Sequence[str] = (),
-        unused_days: int | None = None,
-        as_of: str | int | None = None,
-        limit: int | None = None,
-    ) -> EventTypeFacets:
+    async def facets(self, *, limit: int | None = None, **filters: Unpack[EventTypeFilters]) -> EventTypeFacets:
         """The number of event types that match all given filters, in all and by their values.
 
         Args:
-            name: as for `list`.
-            owning_application: as for `list`.
-            category: as for `list`.
-            cleanup_policy: as for `list`.
-            admin: as for `list`.
-            reader: as for `list`.
-            writer: as for `list`.
-            labels: as for `list`.
-            annotations: as for `list`.
-            unused_days: as for `list`; also the period of `unused` in the answer, by default 30.
-            as_of: as for `list`; the answer has no `unused` then.
             limit: how many values of each member are listed, by default 100.
+            filters: as for `list`. `unused_days` is also the period of `unused` in the answer, by default 30; with
+                `as_of` the answer has no `unused`.
         """
-        params = _filters(
-            name=name,
-            owning_application=owning_application,
-            category=category,
-            cleanup_policy=cleanup_policy,
-            admin=admin,
-            reader=reader,
-            writer=writer,
-            labels=labels,
-            annotations=annotations,
-            unused_days=unused_days,
-            as_of=as_of,
-        )
-        params["limit"] = limit
+        params = {**filter_parameters(**filters), "limit": limit}
         return await self._transport.fetch(EventTypeFacets, "GET", "/event-type-facets", params=params)
 
     async def get(self, name: str, *, as_of: str | int | None = None) -> EventType:
@@ -205,10 +129,6 @@ class EventTypes(Resource):
     async def partition_strategies(self) -> Sequence[str]:
         """Names of the partition strategies."""
         return await self._transport.fetch(list[str], "GET", "/registry/partition-strategies")
-
-
-def _filters(*, labels: Sequence[str], annotations: Sequence[str], **others: str | int | None) -> dict[str, Any]:
-    return {"label": list_or_none(labels), "annotation": list_or_none(annotations), **others}
 
 
 async def new_ticket(transport: Transport, path: str) -> StreamTicket:

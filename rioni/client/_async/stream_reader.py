@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from rioni.client._async import concurrency
 from rioni.client._async.exchange import WAIT_MAX_S, Exchange
-from rioni.client._async.streams import read_batches
 from rioni.client._async.subscriptions import Subscriptions
-from rioni.client._async.transport import Transport
+from rioni.client._async.transport import Transport, read_batches
 from rioni.client.consumption.events import StreamPartition
 from rioni.client.consumption.failures import REFUSALS_MAX, REQUEST_S, Reconnect
 from rioni.client.consumption.progress import BROKEN_MARGIN_S, Session

@@ -15,9 +15,8 @@ from rioni.client._sync.event_types import EventTypes, Partitions, Schemas, Time
 from rioni.client._sync.producer import Producer
 from rioni.client._sync.publishing import Publishing
 from rioni.client._sync.send_buffer import BufferLimits, Delivery
-from rioni.client._sync.streams import read_batches
 from rioni.client._sync.subscriptions import Subscriptions
-from rioni.client._sync.transport import Token, Transport
+from rioni.client._sync.transport import Token, Transport, read_batches
 from rioni.client.consumption.options import ConsumerOptions
 from rioni.client.retries import RETRY_S
 from rioni.wire.events import Batch, Cursor, ItemResult

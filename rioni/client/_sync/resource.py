@@ -1,6 +1,6 @@
 """The base of the parts of the API that a client has: requests for one thing, for lists, and for pages of lists."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from itertools import count
 from typing import Any, TypeVar
 
@@ -46,8 +46,3 @@ class Resource:
 def flag(value: bool) -> str | None:  # noqa: FBT001 - the only argument
     """The query parameter of a switch; None leaves it out."""
     return "true" if value else None
-
-
-def list_or_none(values: Sequence[str]) -> Sequence[str] | None:
-    """Values of a query parameter that may be repeated; None leaves it out."""
-    return [*values] or None

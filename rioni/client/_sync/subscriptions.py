@@ -1,13 +1,14 @@
 """Subscriptions: their definitions, their progress, and the events that they never committed."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Unpack
 from urllib.parse import quote
 
 from rioni.client._sync.event_types import new_ticket
-from rioni.client._sync.resource import PAGE, Resource, flag, list_or_none
+from rioni.client._sync.resource import PAGE, Resource, flag
 from rioni.client._sync.transport import Transport
 from rioni.client.answers import decode
+from rioni.client.selections import RedriveSelection, list_or_none, redrive_body
 from rioni.wire.events import CommitResult, Cursor, CursorSpecification, StreamTicket
 from rioni.wire.pages import Items
 from rioni.wire.subscriptions import (
@@ -235,55 +236,30 @@ class Subscriptions(Resource):
             if len(found) >= wanted or params["after"] is None:
                 return found
 
-    def redrive(
-        self,
-        subscription_id: str,
-        *,
-        event_type: str | None = None,
-        partition: str | None = None,
-        from_offset: str | None = None,
-        to_offset: str | None = None,
-        reason: str | None = None,
-        limit: int | None = None,
-        force: bool = False,
-        after: Cursor | None = None,
-    ) -> Redriven:
-        """Publish dead letters again, for this subscription alone; `force` also those that were redriven before.
+    def redrive(self, subscription_id: str, **selection: Unpack[RedriveSelection]) -> Redriven:
+        """Publish dead letters again, for this subscription alone; with `force` also those that were redriven before.
 
         At most 1,000, or `limit`: if the answer has `after`, ask again with it for the next.
 
         Raises:
             NotFound: no such subscription, or a broker that is too old for a `reason`.
         """
-        body = _selection(event_type, partition, from_offset, to_offset, reason, limit, force=force, after=after)
-        if reason is not None:
+        body = redrive_body(**selection)
+        if "reason" in body:
             # Older brokers ignore a reason, and would publish all.
             self._preview(subscription_id, body | {"limit": 1})
         path = {"subscription_id": subscription_id}
         return self._transport.fetch(
-            Redriven, "POST", f"{_ITEM}/dead-letters/redrive", path=path, body=body, repeatable=not force
+            Redriven, "POST", f"{_ITEM}/dead-letters/redrive", path=path, body=body, repeatable=not body["force"]
         )
 
-    def preview_redrive(
-        self,
-        subscription_id: str,
-        *,
-        event_type: str | None = None,
-        partition: str | None = None,
-        from_offset: str | None = None,
-        to_offset: str | None = None,
-        reason: str | None = None,
-        limit: int | None = None,
-        force: bool = False,
-        after: Cursor | None = None,
-    ) -> RedrivePreview:
+    def preview_redrive(self, subscription_id: str, **selection: Unpack[RedriveSelection]) -> RedrivePreview:
         """The result that `redrive` would have now; publishes nothing.
 
         Raises:
             NotFound: no such subscription, or a broker that has no previews.
         """
-        body = _selection(event_type, partition, from_offset, to_offset, reason, limit, force=force, after=after)
-        return self._preview(subscription_id, body)
+        return self._preview(subscription_id, redrive_body(**selection))
 
     def _preview(self, subscription_id: str, body: Mapping[str, Any]) -> RedrivePreview:
         return self._transport.fetch(
@@ -294,28 +270,3 @@ class Subscriptions(Resource):
             body=body,
             repeatable=True,
         )
-
-
-def _selection(
-    event_type: str | None,
-    partition: str | None,
-    from_offset: str | None,
-    to_offset: str | None,
-    reason: str | None,
-    limit: int | None,
-    *,
-    force: bool,
-    after: Cursor | None,
-) -> dict[str, Any]:
-    """The body of a redrive."""
-    members = {
-        "event_type": event_type,
-        "partition": partition,
-        "from_offset": from_offset,
-        "to_offset": to_offset,
-        "reason": reason,
-        "limit": limit,
-        "force": force,
-        "after": None if after is None else {"partition": after.partition, "offset": after.offset},
-    }
-    return {name: value for name, value in members.items() if value is not None}

@@ -4,8 +4,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from rioni.client.consumption import offsets
-from rioni.client.consumption.events import EventBatch, StreamPartition
+from rioni.client.consumption.events import EventBatch, StreamPartition, events_passed, offset_inside
 from rioni.wire.events import Cursor
 
 
@@ -98,7 +97,7 @@ class Progress:
         if batch.handled <= batch.committed or self.only_whole:
             return None
         end = batch.cursor
-        offset = offsets.inside(batch.before, batch.handled, end.offset)
+        offset = offset_inside(batch.before, batch.handled, end.offset)
         if offset is None:
             return None
         return Cursor(partition=end.partition, offset=offset, event_type=end.event_type, cursor_token=end.cursor_token)
@@ -106,7 +105,7 @@ class Progress:
     def skip(self, committed: str) -> None:
         """Skip events that came once more while their commit was on its way."""
         for batch in self.batches:
-            batch.handled = max(batch.handled, offsets.passed(committed, len(batch), batch.cursor.offset))
+            batch.handled = max(batch.handled, events_passed(committed, len(batch), batch.cursor.offset))
             self.count(batch)
 
     def committed(self, cut: Cut, sent_s: float) -> None:

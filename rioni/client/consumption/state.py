@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from rioni.client.consumption import offsets
-from rioni.client.consumption.events import EventBatch, StreamPartition, Types, decoder
+from rioni.client.consumption.events import EventBatch, StreamPartition, Types, decoder, events_passed, is_redelivery
 from rioni.client.consumption.options import Options
 from rioni.client.consumption.progress import Assigned, Cut, Item, Lanes, Progress, Session
 from rioni.wire.events import Batch, Cursor
@@ -97,7 +96,7 @@ class State:
 
     def _progress_of(self, session: Session, partition: StreamPartition, batch: Batch) -> Progress | None:
         progress = session.partitions.get(partition)
-        if progress and batch.events and offsets.again(progress.seen, len(batch.events), batch.cursor.offset):
+        if progress and batch.events and is_redelivery(progress.seen, len(batch.events), batch.cursor.offset):
             self._revoke(progress, ELSEWHERE)
             progress = None
         # The last batch of a stream may name a partition that the stream never had.
@@ -111,7 +110,7 @@ class State:
         committed = session.acknowledged.get(partition)
         if committed is None or not batch.events:
             return batch.events
-        return batch.events[offsets.passed(committed, len(batch.events), batch.cursor.offset) :]
+        return batch.events[events_passed(committed, len(batch.events), batch.cursor.offset) :]
 
     def _assign(self, session: Session, partition: StreamPartition) -> Progress:
         for other in list(self._sessions):

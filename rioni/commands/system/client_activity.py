@@ -10,7 +10,7 @@ import structlog
 
 from rioni.config.logs import FailureLog
 from rioni.domain.access.authorization import name_and_realm
-from rioni.domain.audit.audit_events import Denial, DenialStore
+from rioni.domain.audit_events import Denial, DenialStore
 from rioni.domain.errors import RioniError
 from rioni.domain.events import printable
 from rioni.domain.ports.host import Clock, ThreadPool

@@ -6,7 +6,7 @@ from functools import partial
 
 from rioni.commands.job_runner import LoggedJobRunner
 from rioni.commands.system.system_events import SystemEventPublisher, SystemEventTypes
-from rioni.domain.audit.kpis import BatchPublished, BatchStreamed, Measurement, RequestServed, line_of, reports_of
+from rioni.domain.kpis import BatchPublished, BatchStreamed, Measurement, RequestServed, line_of, reports_of
 from rioni.domain.ports.event_log import Registry
 from rioni.domain.ports.host import Clock, Spool, SpoolFile, Spools, ThreadPool
 from rioni.domain.system.system_events import ACCESS_FEATURE, KPI_FEATURE

@@ -28,7 +28,7 @@ from rioni.domain.system.storages import KAFKA, StorageEntry
 from rioni.domain.timelines.position import Cursor, parse_offset
 from rioni.domain.timelines.timeline import FIRST_ORDER
 from rioni.http.bodies import body_schemas
-from rioni.http.bodies.members import (
+from rioni.http.bodies.body_schemas import (
     ATTRIBUTE_MEMBERS,
     authorization_gaps,
     cursor_gaps,

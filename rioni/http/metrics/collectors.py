@@ -15,8 +15,14 @@ from prometheus_client.registry import Collector
 
 from rioni.domain.ports.event_store import StoreMeasurements
 from rioni.http.metrics.history_table import SERIES_MAX, HistoryTable
-from rioni.http.metrics.metrics_files import MULTIPROCESS_FOLDER, claim_slot
-from rioni.http.metrics.shared_tables import EVENT_TYPES_MAX, SUBSCRIPTIONS_MAX, EventTypeCounts, LagTable
+from rioni.http.metrics.shared_tables import (
+    EVENT_TYPES_MAX,
+    MULTIPROCESS_FOLDER,
+    SUBSCRIPTIONS_MAX,
+    EventTypeCounts,
+    LagTable,
+    claim_slot,
+)
 from rioni.patches.prometheus_client import use_slot
 
 

@@ -12,7 +12,7 @@ import structlog
 from rioni.commands.system.client_activity import DeniedRequests
 from rioni.commands.system.kpis import UsageRecorder
 from rioni.domain.access.authorization import NOBODY, is_anonymous
-from rioni.domain.audit.kpis import RequestServed
+from rioni.domain.kpis import RequestServed
 from rioni.domain.ports.host import Clock
 from rioni.http.caller import subject_of
 from rioni.http.metrics.collectors import Metrics

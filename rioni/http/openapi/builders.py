@@ -1,7 +1,8 @@
 """Builders of OpenAPI operations, parameters and responses.
 
-An operation describes only its specifics. Whatever applies to all operations (flow id, span context, bodies that are
-too large or of another type, problems that any request may meet) is added by `document`.
+An operation describes only its specifics. Whatever applies to all operations, to all with a body or to all with a
+parameter in their path (flow id, span context, the parameters of the path, problems that any such request may meet) is
+added by `document`.
 """
 
 import functools
@@ -22,6 +23,8 @@ Json = json_schema.Json
 JSON = "application/json"
 MAY_BE_EMPTY = "x-may-be-empty"
 """Marks an answer that may have a body or none, which OpenAPI can't express."""
+NEVER = "never"
+"""The member of an operation with the statuses that it never answers; `document` takes it away."""
 STRING: Json = {"type": "string"}
 INTEGER: Json = {"type": "integer"}
 BOOLEAN: Json = {"type": "boolean"}
@@ -53,35 +56,36 @@ PROBLEMS: Mapping[int, str] = {
 
 
 def operation(
-    tag: str,
     summary: str,
-    answers: dict[int, Json],
+    answers: Json | dict[int, Json],
     *,
     description: str = "",
     parameters: Sequence[Json] = (),
     body: Json | None = None,
     problems: Iterable[int] | Mapping[int, str] = (),
+    never: Iterable[int] = (),
     deprecated: bool = False,
 ) -> Json:
     """Describe one method of one path.
 
     Args:
-        tag: the part of the API that it belongs to.
         summary: its effect, as a short imperative; unique, since links are made of it.
-        answers: the successful answers, by status.
+        answers: the successful answer with status 200, or the answers by status.
         description: further text for clients; paragraphs are separated by empty lines, `code` by backticks.
-        parameters: the parameters of path, query and header.
+        parameters: the parameters of query and header, and those of the path that differ from `components.SEGMENTS`.
         body: the body of the request; see `body`.
         problems: further statuses that it may answer with a problem; as a mapping, with their meanings here.
+        never: statuses of others with such a path or body that it never answers.
         deprecated: whether clients should use another operation.
     """
     own = problems if isinstance(problems, Mapping) else dict.fromkeys(problems, "")
+    successes: dict[Any, Any] = {200: answers} if "description" in answers else {**answers}
     described: Json = {
-        "tags": [tag],
         "operationId": re.sub(r"[^a-z0-9]+", "-", summary.lower()).strip("-"),
         "summary": summary,
         "parameters": list(parameters),
-        "responses": answers | {status: problem(status, text) for status, text in own.items()},
+        "responses": successes | {status: problem(status, text) for status, text in own.items()},
+        NEVER: frozenset(never),
     }
     if description:
         described["description"] = description
@@ -227,7 +231,6 @@ def _media(schema: Json, example: Any) -> Json:
     return {"schema": schema} if example is None else {"schema": schema, "example": example}
 
 
-NAME = path("name", "The name of the event type.", "order.created")
 PAGE = (
     query("limit", "How many items a page has.", INTEGER | {"minimum": 1, "maximum": 1000, "default": 20}, 20),
     query("offset", "How many items to leave out.", INTEGER | {"minimum": 0, "default": 0}, 0),

@@ -1,6 +1,16 @@
-"""OpenAPI components that many operations share: headers, parameters, problems, ways to authenticate."""
+"""OpenAPI components that many operations share: headers, parameters, literals, problems, ways to authenticate."""
 
-from rioni.http.openapi.builders import PROBLEMS, STRING, Json, answer, literal, problem_name
+from collections.abc import Iterable, Mapping
+from typing import get_args
+
+from rioni.domain.event_types import rules
+from rioni.domain.streaming.messages import Reason
+from rioni.domain.subscriptions.subscription import READ_FROM
+from rioni.domain.system import reports
+from rioni.domain.system.settings import BLACKLIST_TYPES, FEATURES
+from rioni.http.metrics.sampler import NAMES
+from rioni.http.openapi.builders import PROBLEMS, STRING, Json, answer, literal, path, problem_name
+from rioni.http.operations import Outcome
 from rioni.http.problems import PROBLEM_JSON
 from rioni.wire.pages import Problem
 
@@ -64,6 +74,21 @@ PARAMETERS: Json = {
         "schema": literal("ContentEncoding"),
     },
 }
+SEGMENTS: Json = {
+    "name": path("name", "The name of the event type.", "order.created"),
+    "version": path("version", "A version, or `latest`.", "latest"),
+    "partition": path("partition", "The id of the partition.", "0"),
+    "subscription_id": path("subscription_id", "The id of the subscription.", "038fc871-1d2c-4e2e-aa29-1579e8f2e71f"),
+    "stream_id": path(
+        "stream_id", "The stream, as `X-Nakadi-StreamId` named it.", "b75c3102-98a4-4385-a5fd-b96f1d7872f2"
+    ),
+    "storage_id": path("storage_id", "The id of the storage.", "default"),
+    "job_id": path("job_id", "A UUID that the client has chosen.", "3c0e54cf-6a52-4f7d-9c65-31f3f4d0e7aa"),
+    "rebuild_id": path("rebuild_id", "The id of the rebuild.", "0d9a5e1c-33a1-4b6b-8d6f-9e4f4c0f2a11"),
+    "level": path("level", "The level of the tile, or `entries`.", "0"),
+    "rest": path("rest", "Number and width; may have slashes.", "x001/x234/067"),
+}
+"""The parameters of paths, by name."""
 SECURITY_SCHEMES: Json = {
     "token": {
         "type": "http",
@@ -72,3 +97,43 @@ SECURITY_SCHEMES: Json = {
         "its token sources accepts; see the manual on security.",
     },
 }
+_JOB_STATES = (*reports.STATES, reports.INTERRUPTED)
+LITERALS: Mapping[str, Iterable[str | int]] = {
+    "AssignmentState": ("unassigned", "reassigning", "assigned"),
+    "AssignmentType": ("auto", "direct"),
+    "Audience": rules.AUDIENCES,
+    "AuditOrder": ("asc", "desc"),
+    "BlacklistType": BLACKLIST_TYPES,
+    "BrokerRight": ("READ", "WRITE", "ADMIN", "HISTORY"),
+    "Category": rules.CATEGORIES,
+    "CheckStatus": ("ok", "warning", "failed"),
+    "CleanupPolicy": rules.CLEANUP_POLICIES,
+    "CommitOutcome": ("committed", "outdated"),
+    "CompatibilityMode": rules.COMPATIBILITY_MODES,
+    "ContentEncoding": ("gzip", "zstd"),
+    "DenialStatus": (401, 403),
+    "EndReason": [reason.label for reason in Reason],
+    "EventTypeRight": ("READ", "WRITE", "ADMIN"),
+    "FeatureName": FEATURES,
+    "JobKind": reports.KINDS,
+    "JobState": _JOB_STATES,
+    "LivenessStatus": ("ok",),
+    "MetricName": NAMES,
+    "NoLivenessStatus": ("failed",),
+    "NoReadinessStatus": ("failed", "stopping"),
+    "Outcome": get_args(Outcome),
+    "OwnerSelectorType": rules.OWNER_SELECTOR_TYPES,
+    "PartitionStrategy": rules.PARTITION_STRATEGIES,
+    "PatchOperation": ("add", "remove", "replace"),
+    "PublishingStatus": ("submitted", "failed", "aborted"),
+    "PublishingStep": ("none", "validating", "partitioning", "enriching", "publishing"),
+    "ReadFrom": READ_FROM,
+    "ReadinessStatus": ("ok",),
+    "RebuildState": _JOB_STATES,
+    "SchemaType": rules.SCHEMA_TYPES,
+    "SeriesOrder": ("name", "largest"),
+    "SubmittedJobKind": (reports.ARCHIVE,),
+    "SubmittedJobState": reports.STATES,
+    "SubscriptionRight": ("READ", "ADMIN", "STREAM", "REDRIVE"),
+}
+"""The values of the literals that the structs and parameters of the API name."""

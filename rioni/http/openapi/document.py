@@ -1,5 +1,6 @@
 """The description of the API as one OpenAPI 3.1 document, which `GET /openapi.json` returns and `/docs` shows."""
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -9,20 +10,16 @@ from rioni import __version__
 from rioni.http.middleware.authentication import PUBLIC, scope_of
 from rioni.http.middleware.requests import ANY_MEDIA
 from rioni.http.openapi import components
-from rioni.http.openapi.builders import Json, problem, reference
-from rioni.http.openapi.literals import LITERALS
+from rioni.http.openapi.builders import NEVER, Json, problem, reference
 from rioni.http.openapi.paths import (
     administration,
     audit,
-    dead_letters,
     event_types,
     events,
-    jobs,
     monitoring,
     partitions,
     schemas,
     subscriptions,
-    transparency_log,
 )
 
 
@@ -73,7 +70,7 @@ class NamedSchemas:
         (kind,) = (each for each in kinds if each != "null")
         shape = {key: value for key, value in part.items() if key not in _ABOUT} | {"type": kind}
         if "properties" not in shape:
-            shape["enum"] = [*LITERALS[name]]
+            shape["enum"] = [*components.LITERALS[name]]
         shape = self.members_of(shape)
         assert self.found.setdefault(name, shape) == shape, f"two schemas are called {name}"
         about = {key: value for key, value in part.items() if key in _ABOUT}
@@ -94,26 +91,28 @@ _EVERYWHERE = (400, 406, 421, 500, 503)
 _WITH_TOKEN = (401, 403)
 _WITH_BODY = (408, 413, 429)
 _MEDIA_TYPE = 415
+_WITH_SEGMENTS = 404
+_INVALID = 422
 _QUOTA = 429
 COMMON = (*_EVERYWHERE, *_WITH_TOKEN, *_WITH_BODY, _MEDIA_TYPE)
 """The problems that are much the same for all operations."""
 _TAGS = {
-    event_types.EVENT_TYPES: "What kinds of events there are, and what holds for each.",
-    schemas.SCHEMAS: "What the events of an event type look like, version by version.",
-    events.PUBLISHING: "Publishing events.",
-    subscriptions.SUBSCRIPTIONS: "Who reads which event types; the broker remembers how far.",
-    subscriptions.CONSUMING: "Streaming events and committing cursors.",
-    dead_letters.DEAD_LETTERS: "Events that the consumers of a subscription never commit.",
-    partitions.PARTITIONS: "The offsets of partitions, and cursor arithmetic.",
-    events.STREAMS: "Reading without a subscription.",
-    partitions.TIMELINES: "Where the events of an event type are stored: for administrators of the broker.",
-    administration.SETTINGS: "Administrators, blocked clients and features: for administrators of the broker.",
-    administration.STORAGES: "Where events are stored: for administrators of the broker.",
-    audit.AUDIT: "What happened, and by whom: for administrators and auditors of the broker.",
-    jobs.JOBS: "Archives and backups, and how far they are.",
-    jobs.REBUILDS: "Rebuilds of the read models from the log.",
-    transparency_log.LOG: "Signed checkpoints of the log, and proofs that nothing in it was changed (C2SP, RFC 9162).",
-    monitoring.OPERATING: "For monitoring, tooling and client development.",
+    "Event types": "What kinds of events there are, and what holds for each.",
+    "Schemas": "What the events of an event type look like, version by version.",
+    "Publishing": "Publishing events.",
+    "Subscriptions": "Who reads which event types; the broker remembers how far.",
+    "Consuming": "Streaming events and committing cursors.",
+    "Dead letters": "Events that the consumers of a subscription never commit.",
+    "Partitions and cursors": "The offsets of partitions, and cursor arithmetic.",
+    "Low-level streams": "Reading without a subscription.",
+    "Timelines": "Where the events of an event type are stored: for administrators of the broker.",
+    "Settings": "Administrators, blocked clients and features: for administrators of the broker.",
+    "Storages": "Where events are stored: for administrators of the broker.",
+    "Audit": "What happened, and by whom: for administrators and auditors of the broker.",
+    "Jobs": "Archives and backups, and how far they are.",
+    "Rebuilds": "Rebuilds of the read models from the log.",
+    "Transparency log": "Signed checkpoints of the log, and proofs that nothing in it was changed (C2SP, RFC 9162).",
+    "Operating": "For monitoring, tooling and client development.",
 }
 _DESCRIPTION = """\
 Rioni is an event broker: producers publish events over HTTP, consumers stream them back.
@@ -138,10 +137,9 @@ def document(base_path: str = "") -> Json:
     Args:
         base_path: the path below which the broker is served; empty for `/`.
     """
-    paths = {
-        path: {method: _completed(path, method, operation) for method, operation in methods.items()}
-        for path, methods in _paths()
-    }
+    paths: Json = {}
+    for tag, path, method, operation in _operations():
+        paths.setdefault(path, {})[method] = _completed(tag, path, method, operation)
     used = {reference.rpartition("/")[2] for reference in _references(paths)}
     named = NamedSchemas()
     responses = {name: _with_headers(each) for name, each in components.responses().items() if name in used}
@@ -170,26 +168,14 @@ def document(base_path: str = "") -> Json:
     return plain
 
 
-def _paths() -> Iterator[tuple[str, Json]]:
-    found: dict[str, Json] = {}
-    for part in (
-        event_types,
-        schemas,
-        partitions,
-        partitions,
-        events,
-        subscriptions,
-        dead_letters,
-        audit,
-        transparency_log,
-        jobs,
-        jobs,
-        administration,
-        monitoring,
-    ):
-        for path, methods in part.PATHS.items():
-            found.setdefault(path, {}).update(methods)
-    return iter(found.items())
+def _operations() -> Iterator[tuple[str, str, str, Json]]:
+    """Tag, path and method of each operation, with its description."""
+    parts = (event_types, schemas, partitions, events, subscriptions, audit, administration, monitoring)
+    for part in parts:
+        for tag, operations in part.OPERATIONS.items():
+            for place, operation in operations.items():
+                method, path = place.split()
+                yield tag, path, method.lower(), operation
 
 
 def _references(paths: Json) -> Iterator[str]:
@@ -199,31 +185,39 @@ def _references(paths: Json) -> Iterator[str]:
             yield from (response["$ref"] for response in operation["responses"].values() if "$ref" in response)
 
 
-def _completed(path: str, method: str, operation: Json) -> Json:
-    """An operation with the parts common to all of its kind."""
+def _completed(tag: str, path: str, method: str, operation: Json) -> Json:
+    """An operation with its tag and the parts common to all of its kind."""
     if method == "get" and path in audit.HISTORICAL:
         operation = audit.in_the_past(operation)
-    responses: dict[int, Json] = {status: problem(status) for status in _EVERYWHERE}
+    named = {each["name"] for each in operation["parameters"] if each["in"] == "path"}
+    segments = re.findall(r"{(\w+)}", path)
+    statuses = [*_EVERYWHERE, *([_WITH_SEGMENTS] if segments else ())]
     shared = ["FlowId", "SpanContext"]
     if method not in ("get", "delete") and path not in ANY_MEDIA:
-        responses[_MEDIA_TYPE] = problem(_MEDIA_TYPE)
+        statuses.append(_MEDIA_TYPE)
     if "requestBody" in operation:
-        responses |= {status: problem(status) for status in _WITH_BODY}
+        statuses += (*_WITH_BODY, _INVALID)
     if method != "get":
-        responses[_QUOTA] = problem(_QUOTA)
+        statuses.append(_QUOTA)
     if "requestBody" in operation and method == "post":
         shared.append("ContentEncoding")
     security: Json = {}
     if path not in PUBLIC:
-        responses |= {status: problem(status) for status in _WITH_TOKEN}
+        statuses += _WITH_TOKEN
         # No token is needed if authentication is off.
         security = {"security": [{"token": [scope_of(method.upper(), path)]}, {}]}
+    responses = {status: problem(status) for status in statuses if status not in operation[NEVER]}
     responses |= operation["responses"]
     return (
-        operation
+        {"tags": [tag]}
+        | {key: value for key, value in operation.items() if key != NEVER}
         | security
         | {
-            "parameters": [*operation["parameters"], *(reference("parameters", name) for name in shared)],
+            "parameters": [
+                *(components.SEGMENTS[name] for name in segments if name not in named),
+                *operation["parameters"],
+                *(reference("parameters", name) for name in shared),
+            ],
             "responses": {str(status): _with_headers(responses[status]) for status in sorted(responses)},
         }
     )

@@ -14,8 +14,8 @@ import falcon
 import orjson
 from markupsafe import Markup, escape
 
-from rioni.domain.ports.host import ThreadPool
 from rioni.files import templates
+from rioni.http.dependencies import Resource
 from rioni.http.openapi.builders import JSON, PROBLEMS, Json
 from rioni.http.openapi.document import COMMON, document
 from rioni.http.streaming.frames import Frames
@@ -225,23 +225,17 @@ def _description(base_path: str) -> bytes:
     return orjson.dumps(document(base_path))
 
 
-class OpenApiResource:
+class OpenApiResource(Resource):
     """`/openapi.json`."""
-
-    def __init__(self, pool: ThreadPool) -> None:
-        self._pool = pool
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Show the description."""
-        resp.data = self._pool(_description, req.root_path)
+        resp.data = self._dependencies.compute_pool(_description, req.root_path)
         req.context.answers_all = True
 
 
-class DocsResource:
+class DocsResource(Resource):
     """`/docs`."""
-
-    def __init__(self, pool: ThreadPool) -> None:
-        self._pool = pool
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Show the description as a page that runs nothing and loads nothing."""
@@ -250,5 +244,5 @@ class DocsResource:
         resp.set_header("X-Content-Type-Options", "nosniff")
         resp.set_header("Referrer-Policy", "no-referrer")
         templates.load()
-        resp.data = self._pool(_page, req.root_path)
+        resp.data = self._dependencies.compute_pool(_page, req.root_path)
         req.context.answers_all = True

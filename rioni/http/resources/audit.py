@@ -11,7 +11,7 @@ import msgspec
 import orjson
 
 from rioni.domain.aggregates import AGGREGATES, TOPICS
-from rioni.domain.audit.audit_events import shown_state
+from rioni.domain.audit_events import shown_state
 from rioni.domain.errors import Malformed, NotAcceptable, TooManyStreams
 from rioni.domain.events import client_parts, realm_of
 from rioni.domain.json_patch import json_patch

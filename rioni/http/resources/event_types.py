@@ -11,7 +11,7 @@ import orjson
 from rioni.commands.event_types import ChangeEventType, CreateEventType, DeleteEventType
 from rioni.domain.errors import Malformed
 from rioni.domain.event_types.event_type import EventType, EventTypeSpec, entity_tag
-from rioni.domain.event_types.rules import CATEGORIES, CLEANUP_POLICIES
+from rioni.domain.event_types.rules import CATEGORIES, CLEANUP_POLICIES, ENRICHMENT_STRATEGIES, PARTITION_STRATEGIES
 from rioni.domain.event_types.selection import EVERYTHING, EventTypeFilter, facets_of, matcher, page
 from rioni.domain.system.client_activity import DAY_MS, RETENTION_DAYS, unused
 from rioni.domain.timestamps import rfc3339
@@ -207,15 +207,20 @@ class EventTypeResource(Resource):
         dispatch(DeleteEventType(name=name), req, self._dependencies)
 
 
-class RegistryResource:
-    """`/registry/...`: the strategies that an event type may name."""
-
-    def __init__(self, strategies: tuple[str, ...]) -> None:
-        self._body = orjson.dumps(strategies)
+class EnrichmentStrategiesResource(Resource):
+    """`/registry/enrichment-strategies`: the enrichment strategies that an event type may name."""
 
     def on_get(self, _req: falcon.Request, resp: falcon.Response) -> None:
-        """List the strategies."""
-        resp.data = self._body
+        """List their names."""
+        resp.data = orjson.dumps(ENRICHMENT_STRATEGIES)
+
+
+class PartitionStrategiesResource(Resource):
+    """`/registry/partition-strategies`: the partition strategies that an event type may name."""
+
+    def on_get(self, _req: falcon.Request, resp: falcon.Response) -> None:
+        """List their names."""
+        resp.data = orjson.dumps(PARTITION_STRATEGIES)
 
 
 def _page(req: falcon.Request) -> tuple[int, int | None]:

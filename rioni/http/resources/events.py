@@ -15,7 +15,6 @@ import orjson
 
 from rioni.commands.publisher import DeleteEvents, Published, Publisher, PublishEvents
 from rioni.domain.access.authorization import Subject
-from rioni.domain.audit.kpis import BatchPublished
 from rioni.domain.avro.binary import MEDIA_TYPE
 from rioni.domain.errors import (
     EventTypeNotFound,
@@ -25,6 +24,7 @@ from rioni.domain.errors import (
     Malformed,
     NotFound,
 )
+from rioni.domain.kpis import BatchPublished
 from rioni.domain.publishing import headers
 from rioni.domain.publishing.results import ItemResult
 from rioni.domain.streaming.batching import Visibility
@@ -47,8 +47,8 @@ from rioni.http.resources.streams import (
     stream_counters,
     stream_limits,
 )
-from rioni.http.streaming.low_level_stream import LowLevelStream
 from rioni.http.streaming.server_sent_events import LAST_EVENT_ID, LOW_LEVEL_PARTITIONS_MAX, last_event, wants_events
+from rioni.http.streaming.streams import LowLevelStream
 from rioni.projections.queries.timeline_reader import offset_ranges_of
 
 

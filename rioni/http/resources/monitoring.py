@@ -110,7 +110,7 @@ def _number(value: float) -> float:
 # --- `/health`, `/livez`, `/readyz`, `/version`, `/metrics`: endpoints for monitoring ---
 
 
-class HealthResource:
+class HealthResource(Resource):
     """`/health`: the process answers; public in every mode."""
 
     def on_get(self, _req: falcon.Request, resp: falcon.Response) -> None:
@@ -152,7 +152,7 @@ def _shown(health: Health) -> dict[str, Any]:
     return {"status": health.status} | {name: value for name, value in members.items() if value}
 
 
-class VersionResource:
+class VersionResource(Resource):
     """`/version`."""
 
     def on_get(self, _req: falcon.Request, resp: falcon.Response) -> None:

@@ -17,7 +17,7 @@ from rioni.domain.subscriptions.cursor_arithmetic import OffsetRanges, available
 from rioni.domain.timelines.position import parse_offset, partition_number
 from rioni.domain.timelines.timeline import FIRST_ORDER, Timeline, Timelines
 from rioni.domain.timestamps import LAST_MS, milliseconds, rfc3339
-from rioni.http.bodies import members, parsing
+from rioni.http.bodies import body_schemas, parsing
 from rioni.http.bodies.reading import read_json
 from rioni.http.caller import subject_of
 from rioni.http.dependencies import Dependencies, Resource
@@ -229,7 +229,7 @@ class CursorDistancesResource(_CursorsResource):
         initial, final = item["initial_cursor"], item["final_cursor"]
         if initial["partition"] != final["partition"]:
             raise Invalid("Cursors with different partition. Pairs of cursors should have matching partitions.")
-        begin, end = (places.place(members.place_of_pair(cursor)) for cursor in (initial, final))
+        begin, end = (places.place(body_schemas.place_of_pair(cursor)) for cursor in (initial, final))
         return {**item, "distance": distance(begin, end, places.ranges(initial["partition"]))}
 
 
@@ -240,7 +240,7 @@ class ShiftedCursorsResource(_CursorsResource):
         return parsing.cursors(body)
 
     def _answer(self, item: Mapping[str, Any], places: CursorResolver) -> dict[str, Any]:
-        named = members.named_place(item)
+        named = body_schemas.named_place(item)
         place = shifted(places.place(named), named.shift, places.ranges(named.partition))
         return {"partition": named.partition, "offset": place.offset}
 
@@ -252,7 +252,7 @@ class CursorsLagResource(_CursorsResource):
         return parsing.cursors(body)
 
     def _answer(self, item: Mapping[str, Any], places: CursorResolver) -> dict[str, Any]:
-        named = members.named_place(item)
+        named = body_schemas.named_place(item)
         place, known = places.place(named), places.ranges(named.partition)
         return {
             "partition": named.partition,

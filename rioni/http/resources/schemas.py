@@ -7,7 +7,7 @@ import falcon
 import msgspec
 import orjson
 
-from rioni.commands.schemas import AddSchema, why_incompatible
+from rioni.commands.event_types import AddSchema, why_incompatible
 from rioni.domain.avro.binary import BATCH_SCHEMAS, BatchSchema, batch_schema
 from rioni.domain.errors import InvalidFields, Malformed, NotFound
 from rioni.domain.event_types.event_type import Schema, SubmittedSchema
@@ -103,7 +103,7 @@ def _links(path: str, offset: int, limit: int, when: str, *, empty: bool, more: 
     return links
 
 
-class AvroSchemasResource:
+class AvroSchemasResource(Resource):
     """All versions of the schema of a batch."""
 
     def on_get(self, _req: falcon.Request, resp: falcon.Response, name: str) -> None:
@@ -113,7 +113,7 @@ class AvroSchemasResource:
         resp.data = orjson.dumps({"items": [_shown(schema) for schema in versions.values()]})
 
 
-class AvroSchemaResource:
+class AvroSchemaResource(Resource):
     """One version."""
 
     def on_get(self, _req: falcon.Request, resp: falcon.Response, name: str, version: str) -> None:

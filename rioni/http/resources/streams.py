@@ -1,31 +1,45 @@
-"""The parts that all streams over HTTP share: the response, the validity of the token, and usage accounting."""
+"""The parts that all streams over HTTP share: the response, token validity, usage accounting, and tickets."""
 
 import contextlib
+import re
 import socket
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from random import SystemRandom
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from urllib.parse import unquote
 from uuid import uuid4
 
 import falcon
 import msgspec
 import structlog
 
-from rioni.domain.audit.kpis import BatchStreamed
 from rioni.domain.avro.binary import MEDIA_TYPE
-from rioni.domain.errors import AccessDenied, Blocked, EventTypeNotFound, SubscriptionNotFound, Unavailable
+from rioni.domain.errors import (
+    AccessDenied,
+    Blocked,
+    EventTypeNotFound,
+    InvalidFields,
+    SubscriptionNotFound,
+    Unavailable,
+)
+from rioni.domain.kpis import BatchStreamed
 from rioni.domain.ports.host import LOG_KEY
 from rioni.domain.streaming.batching import Visibility
 from rioni.domain.streaming.messages import End, Reason
 from rioni.domain.streaming.parameters import StreamLimits, StreamParameters
 from rioni.domain.system.client_activity import resource_of
 from rioni.domain.timelines.position import EventTypePartition, TimelinePosition
+from rioni.domain.timestamps import rfc3339
 from rioni.http.answers import GzipStream, accepts_gzip
+from rioni.http.bodies import parsing
+from rioni.http.bodies.reading import read_json
 from rioni.http.caller import caller_of
-from rioni.http.dependencies import STOPPING_KEY, Dependencies
+from rioni.http.dependencies import STOPPING_KEY, Dependencies, Resource
 from rioni.http.metrics.collectors import Metrics
+from rioni.http.middleware.authentication import bearer_token
+from rioni.http.middleware.base_path import without_base_path
 from rioni.http.streaming.frames import AvroFrames, Frames, FrameWriter, LengthPrefixedAvroFrames
 from rioni.http.streaming.server_sent_events import ServerSentEvents, set_headers, wants_events
 from rioni.http.streaming.stream_context import StreamClient
@@ -350,3 +364,25 @@ def is_disconnected(connection: socket.socket) -> bool:
         return connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] != TCP_ESTABLISHED
     except OSError:
         return True
+
+
+# --- `/stream-tickets`: lets a browser open a stream without a token in its address (reference streams#tickets) ---
+
+STREAM_PATH = re.compile(r"/(event-types|subscriptions)/[^/?#]+/events")
+
+
+class StreamTicketsResource(Resource):
+    """Makes tickets."""
+
+    def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Make a ticket for a stream; permission to read it is checked when the stream is opened."""
+        path = without_base_path(parsing.stream_ticket(read_json(req)), req.root_path)
+        if not STREAM_PATH.fullmatch(path):
+            raise InvalidFields([("path", "must be /event-types/{name}/events or /subscriptions/{id}/events")])
+        token = bearer_token(req.get_header("Authorization")) or ""
+        ticket, expires_at_ms = self._dependencies.stream_tickets.issue(unquote(path), token)
+        resp.status = falcon.HTTP_201
+        resp.cache_control = ["no-store"]
+        resp.data = msgspec.json.encode(
+            {"ticket": ticket, "path": req.root_path + path, "expires_at": rfc3339(expires_at_ms)}
+        )

@@ -31,7 +31,7 @@ from rioni.http.dependencies import Dependencies, Resource
 from rioni.http.request_parsing import context_of, parsed
 from rioni.http.resources.streams import HttpClient, respond, respond_to_head, stream_counters, stream_limits
 from rioni.http.streaming.server_sent_events import LAST_EVENT_ID, LastEvent, last_event
-from rioni.http.streaming.subscription_stream import DeadLetterHandler, SubscriptionStream
+from rioni.http.streaming.streams import DeadLetterHandler, SubscriptionStream
 from rioni.projections.queries.timeline_reader import newest_consistent
 from rioni.wire.events import CommittedCursor
 

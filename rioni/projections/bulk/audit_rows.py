@@ -16,7 +16,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rioni.domain.audit.audit_events import shown_state
+from rioni.domain.audit_events import shown_state
 from rioni.domain.events import client_parts, realm_of
 from rioni.domain.json_patch import json_patch
 from rioni.projections.bulk.source import record_batch

@@ -23,7 +23,7 @@ from sqlalchemy import (
 )
 
 from rioni.domain.access.authorization import Subject, name_and_realm
-from rioni.domain.audit.audit_events import KEPT_MAX, KEPT_OF_KNOWN_MAX, Denial
+from rioni.domain.audit_events import KEPT_MAX, KEPT_OF_KNOWN_MAX, Denial
 from rioni.storage.sql.engines import reading, writing
 
 

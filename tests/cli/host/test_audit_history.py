@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from rioni.commands.event_types import CreateEventType, DeleteEventType
-from rioni.commands.schemas import AddSchema
+from rioni.commands.event_types import AddSchema, CreateEventType, DeleteEventType
 from rioni.commands.system.storages import AddBlacklistEntry, RemoveBlacklistEntry, SwitchFeature
 from rioni.domain.event_types.event_type import SubmittedSchema
 from tests.support.broker import running_broker

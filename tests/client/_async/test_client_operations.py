@@ -77,7 +77,8 @@ def _reached(requests) -> set[tuple[str, str]]:
 
 def _called(function):
     """Call a function with something for each argument that it needs, and consume what it returns."""
-    needed = [each for each in inspect.signature(function).parameters.values() if each.default is each.empty]
+    parameters = inspect.signature(function).parameters.values()
+    needed = [each for each in parameters if each.default is each.empty and each.kind is not each.VAR_KEYWORD]
     arguments = {each.name: ARGUMENTS.get(each.name, "n") for each in needed}
     with contextlib.suppress(ClientError):
         found = function(**arguments)

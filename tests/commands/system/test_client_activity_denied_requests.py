@@ -14,7 +14,7 @@ from rioni.commands.system.client_activity import (
     WRITE_DENIALS_EVERY_S,
     DeniedRequests,
 )
-from rioni.domain.audit.audit_events import KEPT_MAX
+from rioni.domain.audit_events import KEPT_MAX
 from rioni.domain.errors import Unavailable
 from rioni.domain.ports.host import direct
 from rioni.storage.sql.access_tables import SqlDenials

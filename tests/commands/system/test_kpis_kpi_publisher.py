@@ -4,14 +4,15 @@ import itertools
 
 import pytest
 
-from rioni.commands.event_types import ChangeEventType, CreateEventType, DeleteEventType
-from rioni.commands.schemas import AddSchema
+from rioni.commands.event_types import AddSchema, ChangeEventType, CreateEventType, DeleteEventType
 from rioni.commands.subscriptions.subscriptions import ChangeSubscription, CreateSubscription, DeleteSubscription
 from rioni.commands.system.kpis import UsageRecorder
 from rioni.commands.system.storages import SwitchFeature
 from rioni.commands.system.system_events import LogConsumer
 from rioni.domain.access.authorization import EVERYBODY, EventTypeAuthorization
-from rioni.domain.audit.kpis import (
+from rioni.domain.errors import Unavailable
+from rioni.domain.event_types.event_type import SubmittedSchema
+from rioni.domain.kpis import (
     ACCESS_LOG,
     BATCH_PUBLISHED,
     DATA_STREAMED,
@@ -23,8 +24,6 @@ from rioni.domain.audit.kpis import (
     event_type_reports,
     subscription_reports,
 )
-from rioni.domain.errors import Unavailable
-from rioni.domain.event_types.event_type import SubmittedSchema
 from rioni.domain.system.system_events import ACCESS_FEATURE, KPI_FEATURE
 from tests.support.builders import SCHEMA, event_type_spec, subscription_spec
 

@@ -6,8 +6,7 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from rioni.commands.event_types import ChangeEventType, CreateEventType, DeleteEventType
-from rioni.commands.schemas import AddSchema
+from rioni.commands.event_types import AddSchema, ChangeEventType, CreateEventType, DeleteEventType
 from rioni.commands.subscriptions.subscriptions import (
     ChangeSubscription,
     CreateSubscription,
@@ -26,7 +25,7 @@ from rioni.commands.system.storages import (
 from rioni.commands.system.system_events import LogConsumer
 from rioni.commands.timelines.timelines import CloseTimeline, StartSwitch
 from rioni.domain.access.authorization import Attribute, Subject
-from rioni.domain.audit.audit_events import audit_events
+from rioni.domain.audit_events import audit_events
 from rioni.domain.errors import Unavailable
 from rioni.domain.event_types.event_type import SubmittedSchema
 from rioni.domain.subscriptions.subscription import InitialCursor

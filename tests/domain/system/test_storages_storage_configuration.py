@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rioni.domain.audit.audit_events import audit_events
+from rioni.domain.audit_events import audit_events
 from rioni.domain.errors import Invalid
 from rioni.domain.events import Origin
 from rioni.domain.ports.event_log import LogEntry, RecordedChange

@@ -13,10 +13,9 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from rioni.domain.errors import EventTypeNotFound, NotAcceptable
 from rioni.http.answer_budget import AnswerBudget
 from rioni.http.bodies.reading import BodyBudget
-from rioni.http.metrics import metrics_files
+from rioni.http.metrics import shared_tables
 from rioni.http.metrics.collectors import Metrics
-from rioni.http.metrics.metrics_files import claim_slot, release_slot
-from rioni.http.metrics.shared_tables import OTHERS, EventTypeCounts
+from rioni.http.metrics.shared_tables import OTHERS, EventTypeCounts, claim_slot, release_slot
 from rioni.http.middleware.requests import RequestMiddleware
 from rioni.http.resources.monitoring import rendered_metrics
 
@@ -167,7 +166,7 @@ def test_counts_are_summed_over_processes_and_continued_by_the_next_one(tmp_path
 def held_slots(monkeypatch):
     """The files of the slots of this process, which are free again after the test."""
     files = []
-    monkeypatch.setattr(metrics_files, "_held", files)
+    monkeypatch.setattr(shared_tables, "_held", files)
     yield files
     for file in files:
         file.close()
@@ -213,7 +212,7 @@ def test_on_a_full_disk_a_process_has_its_own_table(tmp_path, monkeypatch):
 
 @pytest.mark.usefixtures("held_slots")
 def test_a_worker_metrics_begin_with_allocated_files(tmp_path, monkeypatch):
-    monkeypatch.setenv(metrics_files.MULTIPROCESS_FOLDER, str(tmp_path))
+    monkeypatch.setenv(shared_tables.MULTIPROCESS_FOLDER, str(tmp_path))
     monkeypatch.setattr(values, "ValueClass", values.ValueClass)
     monkeypatch.setattr(values, "MmapedDict", values.MmapedDict)
     Metrics().requests.labels("GET", "/x", "200").inc()

@@ -10,7 +10,7 @@ from rioni.domain.streaming.parameters import StreamParameters
 from rioni.domain.timelines.position import EventTypePartition, format_offset
 from rioni.domain.timelines.timeline import Timelines
 from rioni.http.streaming.stream_context import StreamClient, StreamPorts
-from rioni.http.streaming.subscription_stream import SubscriptionStream
+from rioni.http.streaming.streams import SubscriptionStream
 from rioni.storage.embedded.coordination.coordinator import EmbeddedCoordinator
 from tests.support.builders import timeline, timelines_of
 from tests.support.clock import ManualClock

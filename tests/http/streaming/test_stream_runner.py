@@ -9,8 +9,7 @@ from rioni.domain.streaming.messages import End, Reason
 from rioni.domain.streaming.parameters import StreamParameters
 from rioni.domain.timelines.position import TimelinePosition, format_offset
 from rioni.http.resources.streams import is_disconnected
-from rioni.http.streaming.low_level_stream import LowLevelStream
-from rioni.http.streaming.subscription_stream import GIVES_WAY_AFTER_S
+from rioni.http.streaming.streams import GIVES_WAY_AFTER_S, LowLevelStream
 from rioni.storage.embedded.coordination.coordinator import EmbeddedCoordinator
 from tests.http.streaming.conftest import A, B, commit, lines, publish, sessions, start
 from tests.support.memory import chunk

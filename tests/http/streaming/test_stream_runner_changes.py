@@ -11,8 +11,8 @@ from rioni.domain.streaming.batching import Visibility
 from rioni.domain.streaming.parameters import StreamParameters
 from rioni.domain.timelines.position import EventTypePartition, TimelinePosition, format_offset
 from rioni.domain.timelines.timeline import Timelines
-from rioni.http.streaming.low_level_stream import LowLevelStream
 from rioni.http.streaming.stream_context import StreamClient, StreamPorts
+from rioni.http.streaming.streams import LowLevelStream
 from rioni.storage.embedded.coordination.coordinator import EmbeddedCoordinator
 from tests.http.streaming.conftest import A, B, commit, lines, publish, sessions, start
 from tests.support.builders import timeline, timelines_of

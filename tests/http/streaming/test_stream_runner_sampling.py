@@ -9,9 +9,9 @@ from rioni.domain.streaming.batching import Visibility
 from rioni.domain.streaming.messages import Send
 from rioni.domain.streaming.parameters import StreamParameters
 from rioni.domain.timelines.position import TimelinePosition
-from rioni.http.streaming.low_level_stream import LowLevelStream
 from rioni.http.streaming.server_sent_events import ServerSentEvents
 from rioni.http.streaming.stream_context import StreamClient
+from rioni.http.streaming.streams import LowLevelStream
 from tests.http.streaming.conftest import A, B, lines, publish
 from tests.support.builders import timeline, timelines_of
 from tests.support.stream_client import client_with

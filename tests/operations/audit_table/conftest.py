@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import create_engine, select
 
 from rioni.config.settings import Config
-from rioni.domain.audit.audit_events import shown_state
+from rioni.domain.audit_events import shown_state
 from rioni.domain.json_patch import json_patch
 from rioni.installation.database import database_url
 from rioni.installation.infrastructure import build_infrastructure

@@ -6,7 +6,6 @@ from rioni.http.openapi.builders import (
     FLAG,
     INTEGER,
     MAY_BE_EMPTY,
-    NAME,
     PAGE,
     STRING,
     Json,
@@ -23,8 +22,6 @@ from rioni.http.openapi.builders import (
 from rioni.http.openapi.paths.schemas import SCHEMA, SUBMITTED_SCHEMA, TIME
 from rioni.wire import event_types
 
-
-EVENT_TYPES = "Event types"
 
 _SUBMITTED = {
     "name": "order.created",
@@ -97,151 +94,102 @@ _COUNTED = {
 }
 _STRATEGIES = array(STRING)
 
-PATHS: Json = {
-    "/event-types": {
-        "get": operation(
-            EVENT_TYPES,
-            "List event types",
-            {
-                200: answer(
-                    "The event types by name. Where a page was asked for, a header `Link` names its neighbours, as far "
-                    "as there are any.",
-                    all_of(event_types.ShownEventType),
-                    [_EVENT_TYPE],
-                    headers=("ETag", "Link"),
-                ),
-                304: answer("The list is unchanged.", headers=("ETag",)),
-            },
-            description="All of them, unless there is a `limit` or an `offset`.",
-            parameters=[*_FILTERS, *PAGE, _IF_NONE_MATCH],
+_EVENT_TYPES: Json = {
+    "GET /event-types": operation(
+        "List event types",
+        {
+            200: answer(
+                "The event types by name. Where a page was asked for, a header `Link` names its neighbours, as far "
+                "as there are any.",
+                all_of(event_types.ShownEventType),
+                [_EVENT_TYPE],
+                headers=("ETag", "Link"),
+            ),
+            304: answer("The list is unchanged.", headers=("ETag",)),
+        },
+        description="All of them, unless there is a `limit` or an `offset`.",
+        parameters=[*_FILTERS, *PAGE, _IF_NONE_MATCH],
+    ),
+    "POST /event-types": operation(
+        "Create an event type",
+        {201: answer("The event type exists.", event_types.ShownEventType, _EVENT_TYPE, headers=("ETag", "Warning"))},
+        description="Its first schema has the version 1.0.0, and it has as many partitions as `default_statistic` "
+        "asks for, at least one.",
+        body=body(body_schemas.EVENT_TYPE, _SUBMITTED),
+        problems={
+            403: "The authorization section may not be used by this client.",
+            409: "There is an event type of this name.",
+            501: "The creation of event types is switched off.",
+        },
+    ),
+    "GET /event-type-facets": operation(
+        "Count event types",
+        answer(
+            "The number of event types that match all filters, also by the values that they have.",
+            event_types.EventTypeFacets,
+            _COUNTED,
         ),
-        "post": operation(
-            EVENT_TYPES,
-            "Create an event type",
-            {
-                201: answer(
-                    "The event type exists.", event_types.ShownEventType, _EVENT_TYPE, headers=("ETag", "Warning")
-                )
-            },
-            description="Its first schema has the version 1.0.0, and it has as many partitions as `default_statistic` "
-            "asks for, at least one.",
-            body=body(body_schemas.EVENT_TYPE, _SUBMITTED),
-            problems={
-                403: "The authorization section may not be used by this client.",
-                409: "There is an event type of this name.",
-                422: "",
-                501: "The creation of event types is switched off.",
-            },
+        description="Filters are those of the list. `unused` is about `unused_days`, or 30 days.",
+        parameters=[
+            *_FILTERS,
+            query(
+                "limit",
+                "How many values of a facet are listed.",
+                INTEGER | {"minimum": 1, "maximum": 1000, "default": 100},
+                20,
+            ),
+        ],
+    ),
+    "GET /event-types/{name}": operation(
+        "Show an event type",
+        {
+            200: answer("The event type.", event_types.ShownEventType, _EVENT_TYPE, headers=("ETag",)),
+            304: answer("The event type is unchanged.", headers=("ETag",)),
+        },
+        parameters=[_IF_NONE_MATCH],
+    ),
+    "PUT /event-types/{name}": operation(
+        "Change an event type",
+        answer(
+            "It is changed. The body is empty, unless the feature `return_body_on_create_update_event_type` is on.",
+            event_types.ShownEventType,
+            _EVENT_TYPE,
+            headers=("ETag", "Warning"),
+        )
+        | {MAY_BE_EMPTY: True},
+        description="The body is the whole event type, as `GET` shows it. Members that may be left out keep their "
+        "values then. A changed schema becomes a new version if the compatibility mode allows that.",
+        parameters=[header("If-Match", "The `ETag` of the state that the change was made of.", example='"1f"')],
+        body=body(body_schemas.EVENT_TYPE, _SUBMITTED),
+        problems={412: "Modified concurrently: the ETag does not match."},
+    ),
+    "DELETE /event-types/{name}": operation(
+        "Delete an event type",
+        answer("The event type is gone, with its schemas and events."),
+        problems={409: "There are subscriptions to it."},
+    ),
+    "GET /event-types/{name}/producers": operation(
+        "List the producers of an event type",
+        answer(
+            "The clients that published to it, or deleted from it, by name.",
+            listed("Producers", event_types.ProducingClient),
+            {"items": [{"client": "shop", "last_published_at": TIME, "since": TIME, "events": 4711}]},
         ),
-    },
-    "/event-type-facets": {
-        "get": operation(
-            EVENT_TYPES,
-            "Count event types",
-            {
-                200: answer(
-                    "The number of event types that match all filters, also by the values that they have.",
-                    event_types.EventTypeFacets,
-                    _COUNTED,
-                )
-            },
-            description="Filters are those of the list. `unused` is about `unused_days`, or 30 days.",
-            parameters=[
-                *_FILTERS,
-                query(
-                    "limit",
-                    "How many values of a facet are listed.",
-                    INTEGER | {"minimum": 1, "maximum": 1000, "default": 100},
-                    20,
-                ),
-            ],
-        ),
-    },
-    "/event-types/{name}": {
-        "get": operation(
-            EVENT_TYPES,
-            "Show an event type",
-            {
-                200: answer("The event type.", event_types.ShownEventType, _EVENT_TYPE, headers=("ETag",)),
-                304: answer("The event type is unchanged.", headers=("ETag",)),
-            },
-            parameters=[NAME, _IF_NONE_MATCH],
-            problems=(404,),
-        ),
-        "put": operation(
-            EVENT_TYPES,
-            "Change an event type",
-            {
-                200: answer(
-                    "It is changed. The body is empty, unless the feature `return_body_on_create_update_event_type` "
-                    "is on.",
-                    event_types.ShownEventType,
-                    _EVENT_TYPE,
-                    headers=("ETag", "Warning"),
-                )
-                | {MAY_BE_EMPTY: True}
-            },
-            description="The body is the whole event type, as `GET` shows it. Members that may be left out keep their "
-            "values then. A changed schema becomes a new version if the compatibility mode allows that.",
-            parameters=[
-                NAME,
-                header("If-Match", "The `ETag` of the state that the change was made of.", example='"1f"'),
-            ],
-            body=body(body_schemas.EVENT_TYPE, _SUBMITTED),
-            problems={403: "", 404: "", 412: "Modified concurrently: the ETag does not match.", 422: ""},
-        ),
-        "delete": operation(
-            EVENT_TYPES,
-            "Delete an event type",
-            {200: answer("The event type is gone, with its schemas and events.")},
-            parameters=[NAME],
-            problems={403: "", 404: "", 409: "There are subscriptions to it."},
-        ),
-    },
-    "/event-types/{name}/producers": {
-        "get": operation(
-            EVENT_TYPES,
-            "List the producers of an event type",
-            {
-                200: answer(
-                    "The clients that published to it, or deleted from it, by name.",
-                    listed("Producers", event_types.ProducingClient),
-                    {"items": [{"client": "shop", "last_published_at": TIME, "since": TIME, "events": 4711}]},
-                )
-            },
-            description="Clients not seen for 90 days are removed. Activity of the last second may be missing.",
-            parameters=[NAME],
-            problems=(404,),
-        ),
-    },
-    "/event-types/{name}/consumers": {
-        "get": operation(
-            EVENT_TYPES,
-            "List the consumers of an event type",
-            {
-                200: answer(
-                    "The subscriptions to it, and the clients that read it without one.",
-                    event_types.Consumers,
-                    _CONSUMERS,
-                )
-            },
-            description="Clients not seen for 90 days are removed. Activity of the last second may be missing.",
-            parameters=[NAME, query("show_time_lag", "Show the lag in seconds, too.", FLAG, example=True)],
-            problems=(404,),
-        ),
-    },
-    "/registry/enrichment-strategies": {
-        "get": operation(
-            EVENT_TYPES,
-            "List enrichment strategies",
-            {200: answer("Their names.", _STRATEGIES, ["metadata_enrichment"])},
-        ),
-    },
-    "/registry/partition-strategies": {
-        "get": operation(
-            EVENT_TYPES,
-            "List partition strategies",
-            {200: answer("Their names.", _STRATEGIES, ["hash", "user_defined", "random"])},
-        ),
-    },
+        description="Clients not seen for 90 days are removed. Activity of the last second may be missing.",
+    ),
+    "GET /event-types/{name}/consumers": operation(
+        "List the consumers of an event type",
+        answer("The subscriptions to it, and the clients that read it without one.", event_types.Consumers, _CONSUMERS),
+        description="Clients not seen for 90 days are removed. Activity of the last second may be missing.",
+        parameters=[query("show_time_lag", "Show the lag in seconds, too.", FLAG, example=True)],
+    ),
+    "GET /registry/enrichment-strategies": operation(
+        "List enrichment strategies", answer("Their names.", _STRATEGIES, ["metadata_enrichment"])
+    ),
+    "GET /registry/partition-strategies": operation(
+        "List partition strategies", answer("Their names.", _STRATEGIES, ["hash", "user_defined", "random"])
+    ),
 }
+
+
+OPERATIONS: Json = {"Event types": _EVENT_TYPES}

@@ -5,7 +5,6 @@ from rioni.domain.publishing import headers
 from rioni.http.openapi.builders import (
     BINARY,
     INTEGER,
-    NAME,
     STRING,
     Json,
     all_of,
@@ -24,9 +23,6 @@ from rioni.http.streaming.server_sent_events import LAST_EVENT_ID
 from rioni.http.streaming.server_sent_events import MEDIA_TYPE as SERVER_SENT_EVENTS
 from rioni.wire import events
 from rioni.wire.json_schema import EVENT, parameters
-
-
-PUBLISHING, STREAMS = "Publishing", "Low-level streams"
 
 
 _EVENTS = [
@@ -102,74 +98,58 @@ _HEADERS = [
 ]
 _DELETIONS = [{"order_id": "ES-4711", "metadata": {"partition_compaction_key": "ES-4711"}}]
 
-PATHS: Json = {
-    "/event-types/{name}/events": {
-        "post": operation(
-            PUBLISHING,
-            "Publish events",
-            _ANSWERS,
-            description="The events of a batch are validated against the event type's schema, put into partitions and "
-            "enriched with metadata. Events of one partition keep their order.",
-            parameters=[NAME, *_HEADERS],
-            body=also(
-                body(array(EVENT), _EVENTS, description="An array of events, or a batch in Avro."),
-                AVRO,
-                BINARY,
-            ),
-            problems=(403, 404),
-        ),
-        "get": operation(
-            STREAMS,
-            "Stream the events of an event type",
-            {
-                200: streamed(BATCH, "Warning"),
-            },
-            description="The client itself remembers how far it has read. A batch without `events` shows that the "
-            "stream is alive.",
-            parameters=[
-                NAME,
-                header(
-                    "X-Nakadi-Cursors",
-                    "A JSON array of cursors: the last event read of each partition to stream. Without it all "
-                    "partitions are streamed, from now on.",
-                    example='[{"partition": "0", "offset": "BEGIN"}]',
-                ),
-                query("cursors", "The same, for browsers, which can set no headers.", STRING),
-                query("filter", "A CEL expression, as for subscriptions: only events that match.", STRING),
-                query(
-                    "events_per_second_limit",
-                    "How many events are looked at in a second; of more the newest ones are, and `info.left_out` "
-                    "counts the others. 0 for all.",
-                    INTEGER | {"minimum": -(2**31) + 1, "maximum": 2**31 - 1, "default": 0},
-                ),
-                LAST_EVENT,
-                *queries(parameters(events.StreamParameters)),
-            ],
-            problems={
-                403: "",
-                404: "",
-                412: "A cursor names nothing that can be read.",
-                422: "",
-                429: "The client has too many streams, of a partition or of all kinds.",
-            },
-            deprecated=True,
-        ),
-    },
-    "/event-types/{name}/deleted-events": {
-        "post": operation(
-            PUBLISHING,
-            "Delete events",
-            _ANSWERS,
-            description="Of a compacted event type the events with these keys go with the next compaction. Each "
-            "event needs its `metadata.partition_compaction_key`, and what its partition is chosen by; it is not "
-            "validated. Consumers see nothing of it.",
-            parameters=[NAME, *_HEADERS],
-            body=also(
-                body(array(EVENT), _DELETIONS, description="An array of events, or a batch in Avro."),
-                AVRO,
-                BINARY,
-            ),
-            problems=(403, 404),
-        ),
-    },
+_PUBLISHING: Json = {
+    "POST /event-types/{name}/events": operation(
+        "Publish events",
+        _ANSWERS,
+        description="The events of a batch are validated against the event type's schema, put into partitions and "
+        "enriched with metadata. Events of one partition keep their order.",
+        parameters=[*_HEADERS],
+        body=also(body(array(EVENT), _EVENTS, description="An array of events, or a batch in Avro."), AVRO, BINARY),
+    ),
+    "POST /event-types/{name}/deleted-events": operation(
+        "Delete events",
+        _ANSWERS,
+        description="Of a compacted event type the events with these keys go with the next compaction. Each "
+        "event needs its `metadata.partition_compaction_key`, and what its partition is chosen by; it is not "
+        "validated. Consumers see nothing of it.",
+        parameters=[*_HEADERS],
+        body=also(body(array(EVENT), _DELETIONS, description="An array of events, or a batch in Avro."), AVRO, BINARY),
+    ),
 }
+
+_STREAMS: Json = {
+    "GET /event-types/{name}/events": operation(
+        "Stream the events of an event type",
+        streamed(BATCH, "Warning"),
+        description="The client itself remembers how far it has read. A batch without `events` shows that the "
+        "stream is alive.",
+        parameters=[
+            header(
+                "X-Nakadi-Cursors",
+                "A JSON array of cursors: the last event read of each partition to stream. Without it all "
+                "partitions are streamed, from now on.",
+                example='[{"partition": "0", "offset": "BEGIN"}]',
+            ),
+            query("cursors", "The same, for browsers, which can set no headers.", STRING),
+            query("filter", "A CEL expression, as for subscriptions: only events that match.", STRING),
+            query(
+                "events_per_second_limit",
+                "How many events are looked at in a second; of more the newest ones are, and `info.left_out` "
+                "counts the others. 0 for all.",
+                INTEGER | {"minimum": -(2**31) + 1, "maximum": 2**31 - 1, "default": 0},
+            ),
+            LAST_EVENT,
+            *queries(parameters(events.StreamParameters)),
+        ],
+        problems={
+            412: "A cursor names nothing that can be read.",
+            422: "",
+            429: "The client has too many streams, of a partition or of all kinds.",
+        },
+        deprecated=True,
+    )
+}
+
+
+OPERATIONS: Json = {"Publishing": _PUBLISHING, "Low-level streams": _STREAMS}

@@ -20,8 +20,6 @@ from rioni.http.openapi.builders import (
 from rioni.wire import administration
 
 
-OPERATING = "Operating"
-
 _LIVE = {
     "status": "ok",
     "worker": "rioni-1-4711-5f0c8e2ab913",
@@ -77,156 +75,93 @@ def _checks(title: str) -> Json:
     return described | {"title": title, "properties": described["properties"] | {"status": literal(f"{title}Status")}}
 
 
-PATHS: Json = {
-    "/nodes": {
-        "get": operation(
-            OPERATING,
-            "List nodes",
-            {
-                200: answer(
-                    "The nodes with their worker processes, by host name and port.",
-                    listed("Nodes", administration.Node),
-                    {"items": [_NODE]},
+_OPERATING: Json = {
+    "GET /nodes": operation(
+        "List nodes",
+        answer(
+            "The nodes with their worker processes, by host name and port.",
+            listed("Nodes", administration.Node),
+            {"items": [_NODE]},
+            headers=("Cache-Control",),
+        ),
+        description="Every worker reports every ten seconds. Those that have not for 30 seconds are left out, so a "
+        "node with fewer `workers` than `configured_workers` lacks some.",
+    ),
+    "GET /metrics": operation(
+        "Show metrics",
+        also(
+            also(
+                answer(
+                    "All metrics of the node, each member called like a series of Prometheus: "
+                    '`name{label="value"}`. Clients that name `text/plain` or `application/openmetrics-text` '
+                    "in `Accept` get Prometheus' text format or OpenMetrics.",
+                    administration.Metrics,
                     headers=("Cache-Control",),
-                )
-            },
-            description="Every worker reports every ten seconds. Those that have not for 30 seconds are left out, so a "
-            "node with fewer `workers` than `configured_workers` lacks some.",
-            problems=(403,),
-        ),
-    },
-    "/metrics": {
-        "get": operation(
-            OPERATING,
-            "Show metrics",
-            {
-                200: also(
-                    also(
-                        answer(
-                            "All metrics of the node, each member called like a series of Prometheus: "
-                            '`name{label="value"}`. Clients that name `text/plain` or `application/openmetrics-text` '
-                            "in `Accept` get Prometheus' text format or OpenMetrics.",
-                            administration.Metrics,
-                            headers=("Cache-Control",),
-                        ),
-                        "text/plain; version=0.0.4; charset=utf-8",
-                    ),
-                    "application/openmetrics-text; version=1.0.0; charset=utf-8",
-                )
-            },
-            problems=(406,),
-        ),
-    },
-    "/metrics/history": {
-        "get": operation(
-            OPERATING,
-            "Show the metrics of the last hour",
-            {
-                200: answer(
-                    "Series of the node, of all its worker processes together, by name. Rates are per second. Series "
-                    "that were zero all the time may be missing.",
-                    administration.MetricsHistory,
-                    _HISTORY,
-                    headers=("Cache-Control",),
-                )
-            },
-            description="A sample is taken every ten seconds. With a larger `step` a value is the mean of rates, and "
-            "the maximum of others: " + "; ".join(f"`{name}`: {text}" for name, (_, text) in NAMES.items()) + ".",
-            parameters=[
-                query(
-                    "name",
-                    "Names of series, separated by commas.",
-                    array(literal("MetricName")),
-                    ["published_events"],
                 ),
-                query("event_type", "Only series of these event types.", array(STRING), ["order.created"]),
-                query("subscription", "Only series of these subscriptions.", array(STRING)),
-                query("total", "Only what parts amount to, or only these parts; both where absent.", BOOLEAN),
-                query("since", "Only values from this time on.", TIMESTAMP, "2026-11-20T10:00:00Z"),
-                query("step", "Seconds of a value.", INTEGER | {"minimum": 10, "maximum": 3600, "default": 10}, 60),
-                query(
-                    "order",
-                    "Which come first: by name, or by the largest last value.",
-                    literal("SeriesOrder") | {"default": "name"},
-                ),
-                query(
-                    "limit", "How many series are shown.", INTEGER | {"minimum": 1, "maximum": 1000, "default": 100}, 20
-                ),
-            ],
+                "text/plain; version=0.0.4; charset=utf-8",
+            ),
+            "application/openmetrics-text; version=1.0.0; charset=utf-8",
         ),
-    },
-    "/health": {
-        "get": operation(
-            OPERATING,
-            "Liveness check",
-            {200: answer("It is alive.", STRING, "OK", media="text/plain; charset=utf-8")},
+    ),
+    "GET /metrics/history": operation(
+        "Show the metrics of the last hour",
+        answer(
+            "Series of the node, of all its worker processes together, by name. Rates are per second. Series "
+            "that were zero all the time may be missing.",
+            administration.MetricsHistory,
+            _HISTORY,
+            headers=("Cache-Control",),
         ),
-    },
-    "/livez": {
-        "get": operation(
-            OPERATING,
-            "Check the background jobs of the process",
-            {
-                200: answer("It is alive.", _checks("Liveness"), _LIVE, headers=("Cache-Control",)),
-                503: or_problem(
-                    answer(
-                        "It is not alive; a restart may help.",
-                        _checks("NoLiveness"),
-                        _HANGING,
-                        headers=("Cache-Control",),
-                    )
-                ),
-            },
-        ),
-    },
-    "/readyz": {
-        "get": operation(
-            OPERATING,
-            "Readiness check",
-            {
-                200: answer("It is ready.", _checks("Readiness"), _READY, headers=("Cache-Control",)),
-                503: or_problem(
-                    answer(
-                        "Not ready, or shutting down.",
-                        _checks("NoReadiness"),
-                        _NOT_READY,
-                        headers=("Cache-Control",),
-                    )
-                ),
-            },
-        ),
-    },
-    "/version": {
-        "get": operation(
-            OPERATING,
-            "Show the version",
-            {
-                200: answer(
-                    "The version of the broker.",
-                    administration.Version,
+        description="A sample is taken every ten seconds. With a larger `step` a value is the mean of rates, and "
+        "the maximum of others: " + "; ".join(f"`{name}`: {text}" for name, (_, text) in NAMES.items()) + ".",
+        parameters=[
+            query("name", "Names of series, separated by commas.", array(literal("MetricName")), ["published_events"]),
+            query("event_type", "Only series of these event types.", array(STRING), ["order.created"]),
+            query("subscription", "Only series of these subscriptions.", array(STRING)),
+            query("total", "Only what parts amount to, or only these parts; both where absent.", BOOLEAN),
+            query("since", "Only values from this time on.", TIMESTAMP, "2026-11-20T10:00:00Z"),
+            query("step", "Seconds of a value.", INTEGER | {"minimum": 10, "maximum": 3600, "default": 10}, 60),
+            query(
+                "order",
+                "Which come first: by name, or by the largest last value.",
+                literal("SeriesOrder") | {"default": "name"},
+            ),
+            query("limit", "How many series are shown.", INTEGER | {"minimum": 1, "maximum": 1000, "default": 100}, 20),
+        ],
+    ),
+    "GET /health": operation("Liveness check", answer("It is alive.", STRING, "OK", media="text/plain; charset=utf-8")),
+    "GET /livez": operation(
+        "Check the background jobs of the process",
+        {
+            200: answer("It is alive.", _checks("Liveness"), _LIVE, headers=("Cache-Control",)),
+            503: or_problem(
+                answer(
+                    "It is not alive; a restart may help.", _checks("NoLiveness"), _HANGING, headers=("Cache-Control",)
                 )
-            },
+            ),
+        },
+    ),
+    "GET /readyz": operation(
+        "Readiness check",
+        {
+            200: answer("It is ready.", _checks("Readiness"), _READY, headers=("Cache-Control",)),
+            503: or_problem(
+                answer("Not ready, or shutting down.", _checks("NoReadiness"), _NOT_READY, headers=("Cache-Control",))
+            ),
+        },
+    ),
+    "GET /version": operation("Show the version", answer("The version of the broker.", administration.Version)),
+    "GET /openapi.json": operation("Show the description of the API", answer("This document.", {"type": "object"})),
+    "GET /docs": operation(
+        "Read the description of the API",
+        answer(
+            "This document as a page to read.",
+            STRING,
+            media="text/html; charset=utf-8",
+            headers=("Content-Security-Policy", "X-Content-Type-Options", "Referrer-Policy"),
         ),
-    },
-    "/openapi.json": {
-        "get": operation(
-            OPERATING,
-            "Show the description of the API",
-            {200: answer("This document.", {"type": "object"})},
-        ),
-    },
-    "/docs": {
-        "get": operation(
-            OPERATING,
-            "Read the description of the API",
-            {
-                200: answer(
-                    "This document as a page to read.",
-                    STRING,
-                    media="text/html; charset=utf-8",
-                    headers=("Content-Security-Policy", "X-Content-Type-Options", "Referrer-Policy"),
-                )
-            },
-        ),
-    },
+    ),
 }
+
+
+OPERATIONS: Json = {"Operating": _OPERATING}

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rioni.client.consumption.offsets import again, inside, of_event, passed
+from rioni.client.consumption.events import events_passed, is_redelivery, of_event, offset_inside
 
 
 def written(position, timeline=1):
@@ -17,7 +17,7 @@ def written(position, timeline=1):
 def test_an_offset_inside_a_batch_is_never_behind_what_is_handled(before, gaps, handled):
     handled = min(handled, len(gaps))
     positions = [before + sum(gaps[: n + 1]) for n in range(len(gaps))]
-    offset = inside(written(before), handled, written(positions[-1]))
+    offset = offset_inside(written(before), handled, written(positions[-1]))
     if before + handled < 0:
         assert offset is None
     else:
@@ -58,7 +58,7 @@ def test_the_offset_of_the_last_event_is_known_however_it_is_written():
     ],
 )
 def test_offsets_inside_a_batch_are_not_guessed(before, end):
-    assert inside(before, 2, end) is None
+    assert offset_inside(before, 2, end) is None
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_offsets_inside_a_batch_are_not_guessed(before, end):
     ],
 )
 def test_events_that_come_again_are_known_by_their_offsets(seen, count, end, expected):
-    assert again(seen, count, end) == expected
+    assert is_redelivery(seen, count, end) == expected
 
 
 @given(
@@ -89,7 +89,7 @@ def test_events_that_come_again_are_known_by_their_offsets(seen, count, end, exp
 )
 def test_no_event_counts_as_committed_that_is_not(before, gaps, committed):
     positions = [before + sum(gaps[: n + 1]) for n in range(len(gaps))]
-    count = passed(written(committed), len(gaps), written(positions[-1]))
+    count = events_passed(written(committed), len(gaps), written(positions[-1]))
     exact = sum(position <= committed for position in positions)
     assert 0 <= count <= exact
     if set(gaps) == {1} or exact == len(gaps):
@@ -98,4 +98,4 @@ def test_no_event_counts_as_committed_that_is_not(before, gaps, committed):
 
 @pytest.mark.parametrize(("committed", "end"), [("a", "b"), ("9", "5"), (written(9), written(3, timeline=2))])
 def test_where_offsets_are_not_understood_nothing_counts_as_committed(committed, end):
-    assert passed(committed, 2, end) == 0
+    assert events_passed(committed, 2, end) == 0

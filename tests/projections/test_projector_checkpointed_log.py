@@ -6,8 +6,8 @@ import pytest
 
 from rioni.commands.event_types import ChangeEventType, CreateEventType
 from rioni.domain.event_types.event_type import EventType
-from rioni.projections.checkpointed_log import SqlCheckpointedLogReader
 from rioni.projections.fold import decode_state
+from rioni.projections.projector import SqlCheckpointedLogReader
 from rioni.storage.sql import engines
 from tests.support.broker import running_broker
 from tests.support.builders import event_type_spec

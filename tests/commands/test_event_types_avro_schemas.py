@@ -3,8 +3,7 @@ import json
 import msgspec
 import pytest
 
-from rioni.commands.event_types import ChangeEventType, CreateEventType
-from rioni.commands.schemas import AddSchema
+from rioni.commands.event_types import AddSchema, ChangeEventType, CreateEventType
 from rioni.domain.errors import Invalid, NotFound
 from rioni.domain.event_types.event_type import EventOwnerSelector
 from rioni.projections.queries import schemas

@@ -1,8 +1,7 @@
 import pytest
 
-from rioni.commands.event_types import CreateEventType
+from rioni.commands.event_types import AddSchema, CreateEventType
 from rioni.commands.publisher import PublishEvents
-from rioni.commands.schemas import AddSchema
 from rioni.domain.access.authorization import BROKER
 from rioni.domain.errors import Invalid, InvalidFields
 from rioni.domain.event_types.event_type import EventOwnerSelector, SubmittedSchema

@@ -6,7 +6,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rioni.domain.audit.kpis import (
+from rioni.domain.kpis import (
     ACCESS_LOG,
     BATCH_PUBLISHED,
     DATA_STREAMED,

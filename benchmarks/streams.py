@@ -17,8 +17,7 @@ from typing import NamedTuple
 import orjson
 
 from benchmarks.over_http import bench, consumed, cpu_s, resident_bytes, server, store_alone
-from rioni.cli.broker.load_client import LoadConnection, Loop, Server
-from rioni.cli.broker.load_report import Report
+from rioni.cli.broker.load_client import LoadConnection, Loop, Report, Server
 
 
 FANS = (100, 1_000)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from rioni.cli.commands import LINK, SECTIONS
+from rioni.cli.app import LINK, SECTIONS
 from rioni.cli.doctor.diagnosis import all_checks
 from rioni.cli.documentation import Page, topics
 from rioni.cli.documentation import pages as command_pages

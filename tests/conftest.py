@@ -16,8 +16,7 @@ import structlog
 from hypothesis import HealthCheck, settings
 from structlog.dev import ConsoleRenderer, plain_traceback
 
-from rioni.cli.cluster import jars
-from rioni.cli.cluster.cluster import LocalCluster, running_cluster
+from rioni.cli.cluster.cluster import LocalCluster, missing_programs, running_cluster
 from rioni.config.logs import forget_failures
 from tests.support import spark_daemon
 from tests.support.campaigns import NIGHTLY
@@ -253,7 +252,7 @@ def postgres_url(lasting_postgres_url: Callable[..., str]) -> Iterator[Callable[
 
 
 def _needs_java() -> None:
-    if reason := jars.missing():
+    if reason := missing_programs():
         pytest.skip(reason)
 
 

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import typer
 import yaml
 
-from rioni.cli.cluster import jars
+from rioni.cli.cluster.cluster import POM
 from rioni.config.loading import load
 from rioni.config.settings import PREFIX, SETTINGS
 from rioni.http.openapi.document import document
@@ -100,7 +100,7 @@ def test_the_servers_have_the_tested_versions():
     space = {"m": "http://maven.apache.org/POM/4.0.0"}
     versions = {
         dependency.findtext("m:artifactId", namespaces=space): dependency.findtext("m:version", namespaces=space)
-        for dependency in ET.parse(jars.POM).iterfind(".//m:dependency", space)
+        for dependency in ET.parse(POM).iterfind(".//m:dependency", space)
     }
     assert {SERVICES[f"kafka-{n}"]["image"] for n in (1, 2, 3)} == {f"apache/kafka:{versions['kafka_2.13']}"}
     assert SERVICES["zookeeper"]["image"] == f"zookeeper:{versions['zookeeper']}"

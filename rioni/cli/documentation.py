@@ -9,8 +9,7 @@ import typer
 from typer.main import get_command
 
 from rioni import __version__
-from rioni.cli.app import app
-from rioni.cli.commands import LINK, PANELS
+from rioni.cli.app import LINK, PANELS, app
 from rioni.cli.options import PANEL
 
 

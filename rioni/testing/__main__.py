@@ -6,8 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from rioni.cli.terminal import streams
-from rioni.cli.terminal.ending import when_asked_to_end
-from rioni.cli.terminal.running import run
+from rioni.cli.terminal.ending import run, when_asked_to_end
 from rioni.testing import launcher, remote
 from rioni.testing.broker import Broker
 from rioni.testing.process import BrokerError

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rioni.cli import app
-from rioni.cli.commands import SECTIONS
+from rioni.cli.app import SECTIONS
 from rioni.server.log_tree import build_checkpoint_signer
 from tests.installation.test_stores import create, publish, running
 from tests.support.command_tree import leaves

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pyNakadi import NakadiClient, NakadiException
 
-from rioni.cli.cluster import jars
+from rioni.cli.cluster.cluster import fetch_jars, missing_programs
 from tests.clients.conftest import output, unconsumed_events
 
 
@@ -39,12 +39,12 @@ def test_two_methods_of_pynakadi_ask_for_paths_that_the_api_does_not_have(server
     assert refused.value.code == status
 
 
-@pytest.mark.skipif(bool(jars.missing(POM)), reason=jars.missing(POM))
+@pytest.mark.skipif(bool(missing_programs(POM)), reason=missing_programs(POM))
 def test_fahrschein_publishes_and_consumes(server, client):
     headers = {"Content-Type": "application/json"}
     definition = (FAHRSCHEIN / "event-type.json").read_bytes()
     assert client.post("/event-types", content=definition, headers=headers).status_code == 201
-    printed = output("java", "-cp", jars.fetch(POM), FAHRSCHEIN / "Example.java", server.url)
+    printed = output("java", "-cp", fetch_jars(POM), FAHRSCHEIN / "Example.java", server.url)
     assert printed.splitlines() == [
         "published 3 events, partitions: 1",
         "aborted validating: ",

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rioni.cli.cluster import jars
+from rioni.cli.cluster.cluster import fetch_jars
 from tests.clients.conftest import output
 
 
@@ -57,7 +57,7 @@ def environment(folder, *requirements):
 
 def generated(document, folder, generator, *options) -> Path:
     """Runs openapi-generator, which must warn of nothing in the document."""
-    path = jars.fetch(HERE / "pom.xml")
+    path = fetch_jars(HERE / "pom.xml")
     (jar,) = Path(path).parent.glob("*.jar")
     assert hashlib.sha256(jar.read_bytes()).hexdigest() == JAR_SHA256
     command = ("java", "-cp", path, "org.openapitools.codegen.OpenAPIGenerator", "generate")

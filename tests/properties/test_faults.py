@@ -22,7 +22,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from rioni.cli.cluster import jars
+from rioni.cli.cluster.cluster import missing_programs
 from tests.acceptance.conftest import partitions
 from tests.support.builders import event_type_body
 from tests.support.faulty_cluster import APPEND_TIMEOUT_S, SESSION_TIMEOUT_S, FaultyCluster, faulty_cluster
@@ -39,7 +39,7 @@ pytestmark = [
     pytest.mark.zookeeper,
     pytest.mark.postgres,
     pytest.mark.timeout(900),  # most of it is waiting, but a busy machine starts servers slowly
-    pytest.mark.skipif(bool(jars.missing()), reason=jars.missing()),
+    pytest.mark.skipif(bool(missing_programs()), reason=missing_programs()),
 ]
 
 NAME = "order.created"

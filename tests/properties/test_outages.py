@@ -14,8 +14,7 @@ from typing import NamedTuple
 
 import pytest
 
-from rioni.cli.cluster import jars
-from rioni.cli.cluster.cluster import LocalCluster, node, running_cluster
+from rioni.cli.cluster.cluster import LocalCluster, missing_programs, node, running_cluster
 from rioni.cli.cluster.postgres import LocalPostgres, running_postgres
 from rioni.cli.cluster.servers import HOST, Server, free_ports
 from tests.support.outages import WITHOUT_KEYS, running_clients
@@ -29,7 +28,7 @@ pytestmark = [
     pytest.mark.zookeeper,
     pytest.mark.postgres,
     pytest.mark.timeout(900),  # most of it is waiting
-    pytest.mark.skipif(bool(jars.missing()), reason=jars.missing()),
+    pytest.mark.skipif(bool(missing_programs()), reason=missing_programs()),
 ]
 
 LATE_MAX_S = 5.0

@@ -1,7 +1,11 @@
-"""A whole cluster on this machine: a number of Kafka brokers and of ZooKeeper servers, and one PostgreSQL server."""
+"""A whole cluster on this machine: Kafka brokers, ZooKeeper servers, and one PostgreSQL; fetches the jars they need."""
 
 import contextlib
+import hashlib
 import http.client
+import os
+import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -9,10 +13,10 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import NamedTuple
 
-from rioni.cli.cluster import jars
 from rioni.cli.cluster.postgres import running_postgres
 from rioni.cli.cluster.servers import HOST, Door, Server, free_ports, kafka, new_cluster_id, zookeeper
 from rioni.config.settings import SETTINGS
+from rioni.domain.errors import Unavailable
 
 
 class LocalCluster:
@@ -81,9 +85,9 @@ def running_cluster(
     Raises:
         Unavailable: Java, Maven or PostgreSQL is missing, or a server does not start; the text says why.
     """
-    if not jars.fetched():
+    if not jars_are_fetched():
         progress("fetching the servers (once)")
-    class_path = jars.fetch()
+    class_path = fetch_jars()
     detours = detours or Detours([()] * brokers, [{}] * brokers, lambda _ports: None)
     # All at once, so that they differ.
     ports = iter(free_ports(2 * brokers + 3 * zookeepers + sum(map(len, detours.advertised))))
@@ -144,3 +148,58 @@ def _is_ready(port: int) -> bool:
             return connection.getresponse().status == HTTPStatus.OK
         except (OSError, http.client.HTTPException):
             return False
+
+
+# --- Fetches jars with Maven, the servers' by default, once for each version of the list ---
+
+
+POM = Path(__file__).with_name("pom.xml")
+FETCH_TIMEOUT_S = 600
+
+
+def missing_programs(pom: Path = POM) -> str:
+    """Return a sentence that asks to install the missing programs that the jars need; empty if nothing is missing."""
+    wanted = ("java",) if jars_are_fetched(pom) else ("java", "mvn")
+    lacking = [name for name in wanted if shutil.which(name) is None]
+    needs = {"java": "Java 17 or newer", "mvn": "Maven"}
+    return f"This needs {' and '.join(needs[name] for name in lacking)} on the path." if lacking else ""
+
+
+def jars_are_fetched(pom: Path = POM) -> bool:
+    """Whether an earlier run has left the jars here."""
+    return _jars_folder(pom).is_dir()
+
+
+def fetch_jars(pom: Path = POM) -> str:
+    """The class path with all that the file lists; blocks while Maven downloads, which it does once.
+
+    Raises:
+        Unavailable: Java or Maven is missing, or Maven can't fetch the jars.
+    """
+    if reason := missing_programs(pom):
+        raise Unavailable(reason)
+    folder = _jars_folder(pom)
+    if not folder.is_dir():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
+            _download(pom, Path(scratch) / "jars")
+            # Renamed when complete, so that interrupted or concurrent runs leave no incomplete folder.
+            if not folder.is_dir():
+                (Path(scratch) / "jars").rename(folder)
+    return f"{folder}/*"
+
+
+def _jars_folder(pom: Path) -> Path:
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rioni"
+    return cache / f"jars-{hashlib.sha256(pom.read_bytes()).hexdigest()[:12]}"
+
+
+def _download(pom: Path, folder: Path) -> None:
+    goal = ("dependency:copy-dependencies", f"-DoutputDirectory={folder}", "-DincludeScope=runtime")
+    command = ["mvn", "--quiet", "--batch-mode", f"--file={pom}", *goal]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_TIMEOUT_S, check=False)
+    except subprocess.TimeoutExpired as ex:
+        raise Unavailable(f"Maven did not fetch the jars within {FETCH_TIMEOUT_S} s") from ex
+    if done.returncode:
+        raise Unavailable(f"Maven could not fetch the jars:\n{done.stdout}{done.stderr}")

@@ -73,9 +73,8 @@ def asked(kind: str, file: str | None, given: Mapping[str, Any]) -> "Definition"
     Raises:
         Invalid: all that is wrong with it.
     """
-    from rioni.cli.definitions.definition import Definition
+    from rioni.cli.definitions.definition import Definition, definition, kind_of
     from rioni.cli.definitions.files import document_in
-    from rioni.cli.definitions.format import definition, kind_of
     from rioni.cli.terminal.json_and_yaml import Document
 
     document = Document({"kind": kind}, 0, {}) if file is None else document_in(file)
@@ -136,7 +135,7 @@ class _Refused(Exception):
 
 def as_yaml(resource: "Resource") -> str:
     """The definition of an event type or subscription, for people."""
-    from rioni.cli.definitions.format import document_of
+    from rioni.cli.definitions.definition import document_of
     from rioni.cli.terminal.json_and_yaml import written
 
     return written(document_of(_kind(resource), resource.members()))
@@ -214,9 +213,8 @@ def _change(session: Session, current: "Resource", text: str, *, yes: bool) -> N
 
 
 def _step(session: Session, current: "Resource", text: str) -> "Step":
-    from rioni.cli.definitions.definition import Definition, Place
+    from rioni.cli.definitions.definition import Definition, Place, definition
     from rioni.cli.definitions.files import parsed
-    from rioni.cli.definitions.format import definition
     from rioni.cli.definitions.planning import planned
     from rioni.cli.terminal.json_and_yaml import NotYaml
 

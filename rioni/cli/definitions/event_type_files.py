@@ -76,7 +76,7 @@ def apply(
     broker is asked whether each changed schema is compatible. An event type that another client changed after the plan
     was made is not changed. An interrupted command can be repeated; applying the same files again changes nothing.
     """
-    from rioni.cli.definitions.format import json_schema
+    from rioni.cli.definitions.definition import json_schema
 
     if schema:
         session.output.line(json_schema(), json.dumps(json_schema(), indent=2))
@@ -216,7 +216,7 @@ def _show_differences_of_two(
 
 
 def _members(client: "Client", name: str, version: str, *, only_schema: bool, as_of: str | None = None) -> Any:
-    from rioni.cli.definitions.format import comparable
+    from rioni.cli.definitions.definition import comparable
     from rioni.client import NotFound
 
     try:
@@ -248,8 +248,8 @@ def _plan(session: Session, paths: "Sequence[str]", prune: "Prune | None") -> "P
 
 def _problems_of(session: Session, found: "Sequence[Definition]", against: str | None) -> "Sequence[Problem]":
     """Return the problems of definitions; a note on standard error names what they were compared with."""
+    from rioni.cli.definitions.broker_rules import check_offline
     from rioni.cli.definitions.files import definitions_in
-    from rioni.cli.definitions.offline import check as check_offline
     from rioni.cli.definitions.planning import plan
 
     named = session.connection.origin != DEFAULT_ORIGIN

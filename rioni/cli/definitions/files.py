@@ -5,9 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from rioni.cli.definitions.definition import Definition, Place, Problem
-from rioni.cli.definitions.format import definition
-from rioni.cli.definitions.schema_files import bounded, read_bytes_below
+from rioni.cli.definitions.definition import Definition, Place, Problem, bounded, definition, read_bytes_below
 from rioni.cli.terminal.json_and_yaml import Document, NotYaml, json_values, read
 from rioni.domain.errors import Invalid
 

@@ -127,7 +127,7 @@ def planned(client: Client, definition: Definition, current: Resource | None, de
         ClientError: the broker could not be asked.
     """
     found = step(definition, current)
-    broker_rules.check(found)
+    broker_rules.check_step(found)
     return _checked(client, found, defined)
 
 

@@ -166,7 +166,7 @@ def carry_out(session: Session, steps: Sequence["Step"], *, yes: bool) -> None:
 
 
 def _lines_of(step: "Step") -> Iterator[Line]:
-    from rioni.cli.definitions.format import document_of
+    from rioni.cli.definitions.definition import document_of
     from rioni.cli.terminal.json_and_yaml import written
 
     mark, style = MARKS.get(step.action, (" ", ""))

@@ -6,8 +6,15 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
-from rioni.cli.definitions.definition import EVENT_TYPE, ChangedValue, Definition, Place, differences, name_of
-from rioni.cli.definitions.format import comparable
+from rioni.cli.definitions.definition import (
+    EVENT_TYPE,
+    ChangedValue,
+    Definition,
+    Place,
+    comparable,
+    differences,
+    name_of,
+)
 from rioni.domain.errors import Invalid
 from rioni.wire.event_types import EventType
 from rioni.wire.subscriptions import Subscription

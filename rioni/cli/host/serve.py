@@ -1,15 +1,22 @@
-"""Commands that run a broker or a demo, and show the settings that a broker would have."""
+"""Commands that run a broker, a demo or servers to try, show settings, and make tokens."""
 
+import sys
+import time
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from rioni.cli.host.options import ConfigFile, Data, Port, load_settings
-from rioni.cli.options import Json
-from rioni.cli.terminal.output import Output
+from rioni.cli.options import DAYS_MAX, Json
+from rioni.cli.terminal.ending import when_asked_to_end
+from rioni.cli.terminal.output import Output, say
 from rioni.config.loading import load
 from rioni.config.settings import SETTINGS
+from rioni.domain.errors import Invalid
+from rioni.domain.texts import proposal
 
 
 # --- Commands that run a broker: serve and demo ---
@@ -89,3 +96,93 @@ def config_show(*, config_file: ConfigFile = None, json: Json = False) -> None:
         for name, setting in SETTINGS.items()
     )
     Output(json).items(shown, {"setting": "setting", "value": "value", "source": "source"})
+
+
+# --- Commands for the file of tokens of a broker ---
+
+
+tokens_app = typer.Typer(
+    name="tokens", no_args_is_help=True, help="Tokens in the file that the setting `auth_tokens` names."
+)
+
+SCOPES = (
+    "uid",
+    "nakadi.event_type.write",
+    "nakadi.config.write",
+    "nakadi.event_stream.write",
+    "nakadi.event_stream.read",
+)
+
+
+@tokens_app.command(
+    epilog="Example: rioni tokens create --uid shop --scope nakadi.event_stream.write --days 90 --file tokens.toml"
+)
+def create(
+    *,
+    uid: Annotated[str, typer.Option(help="User of the token; in the realm `services` the name of a service.")],
+    scope: Annotated[
+        list[str], typer.Option(help="Scope in addition to `uid`; may be repeated. Only mode `full` requires more.")
+    ] = [],  # noqa: B006 - never changed
+    realm: Annotated[str, typer.Option(help="Realm in which the uid is unique.")] = "services",
+    days: Annotated[
+        int | None, typer.Option(help="Days until the token expires; by default it never does.", min=1, max=DAYS_MAX)
+    ] = None,
+    file: Annotated[
+        Path | None, typer.Option(help="Add its entry to this file, made if missing; otherwise it is printed.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Create a random token, and print it this once; the [file of tokens](operating/security.md#a-file) has its hash.
+
+    With `--file` the token is all that is printed, and a running broker accepts it within a second. Without it the
+    entry for the file is printed as well.
+    """
+    if unknown := set(scope) - set(SCOPES):
+        name, listed = min(unknown), f"; there are {', '.join(SCOPES)}."
+        raise Invalid(f"There is no scope {name}{proposal(name, SCOPES, listed)}")
+    from rioni.operations.tokens import add_entry, new_token
+
+    scopes = [each for each in SCOPES if each == "uid" or each in scope]
+    expires = None if days is None else datetime.now(UTC).replace(microsecond=0) + timedelta(days=days)
+    made = new_token(uid, scopes, realm, expires)
+    if file is not None:
+        add_entry(file, made.entry)
+    shown: dict[str, Any] = {"token": made.token, "sha256": made.sha256, "uid": uid, "scopes": scopes, "realm": realm}
+    shown |= {"expires": expires, "file": None if file is None else str(file), "entry": made.entry}
+    Output(json).line(shown, made.token if file is not None else f"{made.token}\n\n{made.entry}".rstrip("\n"))
+
+
+# --- The command that runs the servers that nodes of a cluster share ---
+
+
+cluster_app = typer.Typer(
+    name="cluster",
+    no_args_is_help=True,
+    help="Real Kafka, ZooKeeper and PostgreSQL on this machine, to try and to develop.",
+)
+
+
+@cluster_app.command("up", epilog="Example: rioni cluster up --brokers 3")
+def cluster_up(
+    *,
+    brokers: Annotated[int, typer.Option(min=1, max=9, help="Brokers of Kafka; of three each topic has a copy.")] = 1,
+    zookeepers: Annotated[int, typer.Option(min=1, max=5, help="Servers of ZooKeeper; of three one may die.")] = 1,
+) -> None:
+    """Start what several nodes share until Ctrl-C or SIGTERM, and print how they find it; nothing is kept.
+
+    Starts Kafka, ZooKeeper and a PostgreSQL on this machine's loopback interface, and prints the environment that makes
+    `rioni serve` [a node](operating/cluster.md) of this cluster. Needs `rioni[local-cluster]`, Java 17 or newer, and
+    Maven, which fetches Kafka and ZooKeeper once.
+    """
+    from rioni.cli.cluster.cluster import running_cluster
+
+    with running_cluster(
+        brokers=brokers, zookeepers=zookeepers, progress=lambda text: say(f"# {text}", err=True)
+    ) as running:
+        when_asked_to_end(lambda *_: sys.exit(0))
+        with suppress(KeyboardInterrupt):
+            for variable, value in running.environment.items():
+                say(f"export {variable}='{value}'")
+            say("# Ctrl-C stops everything.", err=True)
+            while True:
+                time.sleep(1)

@@ -8,13 +8,13 @@ import psycopg
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from rioni.cli.cluster import jars
+from rioni.cli.cluster.cluster import fetch_jars, missing_programs
 from rioni.cli.cluster.servers import CLASSES, FEATURES, Server
 from rioni.domain.errors import Unavailable
 from tests.support.waiting import WAIT_S
 
 
-needs_java = pytest.mark.skipif(bool(jars.missing()), reason=jars.missing())
+needs_java = pytest.mark.skipif(bool(missing_programs()), reason=missing_programs())
 
 
 @pytest.mark.kafka
@@ -85,6 +85,6 @@ def test_a_server_that_ends_at_once_is_reported_with_its_output(tmp_path):
 def test_missing_programs_are_named(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", "")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert jars.missing() == "This needs Java 17 or newer and Maven on the path."
+    assert missing_programs() == "This needs Java 17 or newer and Maven on the path."
     with pytest.raises(Unavailable, match="Java 17"):
-        jars.fetch()
+        fetch_jars()

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rioni.cli.app import app
-from rioni.cli.commands import CONNECTION
+from rioni.cli.app import CONNECTION, app
 from rioni.client import EventType, Schema, Subscription
 from tests.support.command_tree import annotation_of, choices_of, info_of, leaves
 

@@ -1,6 +1,6 @@
 import pytest
 
-from rioni.cli.definitions.broker_rules import check, next_version
+from rioni.cli.definitions.broker_rules import check_step, next_version
 from rioni.cli.definitions.definition import Definition, Place
 from rioni.cli.definitions.steps import Step, step
 from rioni.domain.errors import Invalid
@@ -41,7 +41,7 @@ def schema(text):
 )
 def test_what_the_broker_would_refuse_to_create_is_refused(members, error):
     with pytest.raises(Invalid, match=error):
-        check(asked(**{"name": "a", "owning_application": "x", "schema": schema("{}")} | members))
+        check_step(asked(**{"name": "a", "owning_application": "x", "schema": schema("{}")} | members))
 
 
 @pytest.mark.parametrize(
@@ -56,18 +56,18 @@ def test_what_the_broker_would_refuse_to_create_is_refused(members, error):
 )
 def test_what_the_broker_would_refuse_to_change_is_refused(members, error):
     with pytest.raises(Invalid, match=error):
-        check(asked(ORDERS, name="orders", **members))
+        check_step(asked(ORDERS, name="orders", **members))
 
 
 def test_what_depends_on_settings_or_rights_is_left_to_the_broker():
-    check(asked(name="a", owning_application="x", schema=schema("{}"), options={"retention_time": 1}))
-    check(asked(ORDERS, name="orders", partition_strategy="random", compatibility_mode="none"))
+    check_step(asked(name="a", owning_application="x", schema=schema("{}"), options={"retention_time": 1}))
+    check_step(asked(ORDERS, name="orders", partition_strategy="random", compatibility_mode="none"))
 
 
 def test_more_partitions_are_no_change_of_the_statistic():
     statistic = {"messages_per_minute": 1, "message_size": 1, "read_parallelism": 2, "write_parallelism": 2}
-    check(asked(ORDERS, name="orders", default_statistic=statistic))
-    check(asked(EventType.of(ORDERS.members() | {"default_statistic": statistic}), name="orders",
+    check_step(asked(ORDERS, name="orders", default_statistic=statistic))
+    check_step(asked(EventType.of(ORDERS.members() | {"default_statistic": statistic}), name="orders",
                 default_statistic=statistic | {"read_parallelism": 5}))  # fmt: skip
 
 
@@ -97,8 +97,8 @@ def test_the_next_version_is_unknown_where_another_server_has_versions_of_its_ow
 
 def test_subscriptions_are_checked_alike():
     members = {"kind": "subscription", "owning_application": "shop", "event_types": ["orders"]}
-    check(asked(**members))
-    check(Step("subscription", Subscription(id="1", owning_application="shop", event_types=["a"]), None))
+    check_step(asked(**members))
+    check_step(Step("subscription", Subscription(id="1", owning_application="shop", event_types=["a"]), None))
     twice = [{"data_type": "user", "value": "x"}] * 2
     for wrong, error in (
         ({"filter": "event.("}, "The filter can't be used"),
@@ -107,4 +107,4 @@ def test_subscriptions_are_checked_alike():
         ({"read_from": "begin", "initial_cursors": [{"offset": "END"}]}, "must name a partition"),
     ):
         with pytest.raises(Invalid, match=error):
-            check(asked(**members, **wrong))
+            check_step(asked(**members, **wrong))

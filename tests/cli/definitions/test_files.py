@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rioni.cli.definitions.broker_rules import check
+from rioni.cli.definitions.broker_rules import check_step
 from rioni.cli.definitions.files import definitions_in
 from rioni.cli.definitions.steps import step
 
@@ -126,7 +126,7 @@ def test_files_that_are_no_text_are_problems():
 
 
 def test_a_file_has_an_end(monkeypatch):
-    monkeypatch.setattr("rioni.cli.definitions.schema_files.FILE_BYTES_MAX", 10)
+    monkeypatch.setattr("rioni.cli.definitions.definition.FILE_BYTES_MAX", 10)
     write(a_DOT_yaml="name: abcdefghijk")
     assert problems_of("a.yaml") == ["a.yaml:1: has more than 10 bytes"]
 
@@ -155,7 +155,7 @@ def test_the_definitions_of_the_documentation_are_right():
     found, problems = definitions_in(["page.yaml"])
     assert not problems
     for each in found:
-        check(step(each, None))
+        check_step(step(each, None))
     assert [each.kind for each in found] == ["event-type", "subscription"]
 
 

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rioni.cli.definitions.definition import Definition, Place
-from rioni.cli.definitions.format import definition, document_of
+from rioni.cli.definitions.definition import Definition, Place, definition, document_of
 from rioni.cli.definitions.steps import Action, Step, ordered, step
 from rioni.cli.terminal.json_and_yaml import read, written
 from rioni.domain.errors import Invalid

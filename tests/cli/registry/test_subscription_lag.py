@@ -5,7 +5,7 @@ import json
 import pytest
 
 from rioni.cli.registry import subscription_lag
-from rioni.cli.registry.lag_rows import lags_of
+from rioni.cli.registry.subscription_lag import lags_of
 from rioni.client import CursorSpecification, EventType, Schema, Statistic, Subscription, metadata
 from tests.support.tcp_proxy import TcpProxy
 

@@ -8,7 +8,7 @@ import pytest
 import typer
 
 from rioni.cli.app import app
-from rioni.cli.terminal import running
+from rioni.cli.terminal import ending
 from tests.support.command_tree import leaves
 
 
@@ -114,7 +114,7 @@ def test_what_the_system_refuses_is_one_line(capsys, monkeypatch, raised, said):
 
     monkeypatch.setattr(sys, "argv", ["program"])
     with pytest.raises(SystemExit) as ended:
-        running.run(app, "program")
+        ending.run(app, "program")
     assert ended.value.code == 2
     assert capsys.readouterr().err == f"Error: {said} Check disk space and permissions.\n"
 

@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rioni.cli.app import app
-from rioni.cli.definitions.definition import Definition
+from rioni.cli.definitions.definition import Definition, definition, document_of
 from rioni.cli.definitions.files import parsed
-from rioni.cli.definitions.format import definition, document_of
 from rioni.cli.terminal.json_and_yaml import written
 from tests.support.command_tree import leaves
 from tests.support.value_tables import rows_of

@@ -9,8 +9,7 @@ import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from rioni.cli.cluster import jars
-from rioni.cli.cluster.cluster import LocalCluster, running_cluster
+from rioni.cli.cluster.cluster import LocalCluster, missing_programs, running_cluster
 from rioni.storage.embedded.signals import EmbeddedSignals
 from rioni.storage.kafka.client import Connection
 from rioni.storage.kafka.events import KafkaEventStore
@@ -57,7 +56,7 @@ def in_sync(admin: AdminClient) -> bool:
 
 @pytest.fixture(scope="package")
 def several_brokers(shared_by_group: ExitStack) -> SeveralBrokers:
-    if reason := jars.missing():
+    if reason := missing_programs():
         pytest.skip(reason)
     proxies = KafkaProxies(shared_by_group)
     cluster = running_cluster(brokers=BROKERS, postgres=False, detours=proxies.detours())

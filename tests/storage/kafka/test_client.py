@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from rioni.cli.cluster import jars
+from rioni.cli.cluster.cluster import fetch_jars, missing_programs
 from rioni.cli.cluster.servers import HOST, free_ports, kafka, new_cluster_id
 from rioni.domain.errors import NotFound, PartiallyStored, Unavailable
 from rioni.domain.ports.event_store import EventStore
@@ -70,7 +70,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def broker(certificate: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    if reason := jars.missing():
+    if reason := missing_programs():
         pytest.skip(reason)
     client_port, controller_port = free_ports(2)
     own = {"ssl.keystore": certificate.with_name("key.pem"), "ssl.truststore": certificate}
@@ -91,7 +91,7 @@ def broker(certificate: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
         "auto.create.topics.enable": "true",
     }
     folder = tmp_path_factory.mktemp("kafka")
-    server = kafka(jars.fetch(), folder, 1, {1: (client_port, controller_port)}, new_cluster_id(), settings)
+    server = kafka(fetch_jars(), folder, 1, {1: (client_port, controller_port)}, new_cluster_id(), settings)
     server.start()
     try:
         server.wait()

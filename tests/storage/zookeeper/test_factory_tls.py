@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from rioni.cli.cluster import jars
+from rioni.cli.cluster.cluster import fetch_jars, missing_programs
 from rioni.cli.cluster.servers import HOST, free_ports, zookeeper
 from rioni.domain.errors import Unavailable
 from rioni.storage.embedded.signals import EmbeddedSignals
@@ -53,11 +53,11 @@ def pem(tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def secure(tmp_path_factory, pem: Path) -> Iterator[str]:
     """The address of a server that uses TLS."""
-    if reason := jars.missing():
+    if reason := missing_programs():
         pytest.skip(reason)
     client, peer, election, port = free_ports(4)
     folder = tmp_path_factory.mktemp("zookeeper")
-    server = zookeeper(jars.fetch(), folder, 1, {1: (client, peer, election)})
+    server = zookeeper(fetch_jars(), folder, 1, {1: (client, peer, election)})
     with (folder / "zoo.cfg").open("a") as settings:
         settings.write(
             f"secureClientPort={port}\nsecureClientPortAddress={HOST}\n"

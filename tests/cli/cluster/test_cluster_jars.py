@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from rioni.cli.cluster import jars
+from rioni.cli.cluster import cluster
 from rioni.domain.errors import Unavailable
 
 
@@ -17,20 +17,20 @@ def cache(tmp_path, monkeypatch) -> Path:
 
 def test_maven_is_needed_to_fetch_the_servers(cache):
     with pytest.raises(Unavailable, match=r"This needs Maven on the path\."):
-        jars.fetch()
+        cluster.fetch_jars()
 
 
 def test_cached_jars_are_not_fetched_again(cache):
-    folder = jars._folder(jars.POM)
+    folder = cluster._jars_folder(cluster.POM)
     folder.mkdir(parents=True)
     assert folder.parent == cache
-    assert jars.fetch() == f"{folder}/*"
+    assert cluster.fetch_jars() == f"{folder}/*"
 
 
 def test_each_list_of_jars_has_a_folder_of_its_own(cache, tmp_path):
-    jars._folder(jars.POM).mkdir(parents=True)
+    cluster._jars_folder(cluster.POM).mkdir(parents=True)
     (tmp_path / "pom.xml").write_text("<project/>")
-    assert jars.fetched()
-    assert not jars.fetched(tmp_path / "pom.xml")
+    assert cluster.jars_are_fetched()
+    assert not cluster.jars_are_fetched(tmp_path / "pom.xml")
     with pytest.raises(Unavailable, match=r"This needs Maven on the path\."):
-        jars.fetch(tmp_path / "pom.xml")
+        cluster.fetch_jars(tmp_path / "pom.xml")

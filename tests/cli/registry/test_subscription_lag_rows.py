@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rioni.cli.registry.lag_rows import BARS, History, Lag, lags_of, summed, total_events
+from rioni.cli.registry.subscription_lag import BARS, History, Lag, lags_of, summed, total_events
 from rioni.wire.subscriptions import PartitionStatistics, Subscription, SubscriptionStatistics
 
 

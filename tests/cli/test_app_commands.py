@@ -5,8 +5,7 @@ from itertools import pairwise
 import pytest
 from typer.main import get_command
 
-from rioni.cli.app import app
-from rioni.cli.commands import CONNECTION
+from rioni.cli.app import CONNECTION, app
 from tests.support.command_tree import leaves
 
 

@@ -2,8 +2,7 @@ import jsonschema_rs
 import msgspec
 import pytest
 
-from rioni.cli.definitions.definition import Definition, dotted
-from rioni.cli.definitions.format import definition, json_schema
+from rioni.cli.definitions.definition import Definition, definition, dotted, json_schema
 from rioni.cli.terminal.json_and_yaml import read
 from rioni.wire.event_types import EventType
 from rioni.wire.subscriptions import Subscription

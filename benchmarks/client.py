@@ -3,7 +3,7 @@
 `rioni bench` writes ready-made bytes to sockets in one loop: it is what a client in Python can reach at best. The
 client takes events one by one as dictionaries, adds metadata, encodes them, and returns a delivery for each. Both send
 idempotency keys, or neither does. Consumers hand out events one by one, and commit on the way; `rioni bench` decodes no
-event, and counts by cursors. Each figure is of a process of its own; client, server and disk share the machine.
+event, and counts by cursors. Each figure is of a separate process; client, server and disk share the machine.
 Ratios are taken within a round.
 """
 

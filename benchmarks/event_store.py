@@ -32,7 +32,7 @@ PARTITIONS = 8
 
 
 def batch_of(size: int) -> list[bytes]:
-    """A batch of events of so many bytes."""
+    """A batch of events of this size."""
     return [b'{"metadata":{"eid":"%032d"},"padding":"%s"}' % (n, b"x" * (size - 68)) for n in range(EVENTS)]
 
 

@@ -22,7 +22,7 @@ from tests.support.browser import PATH
 CLIENTS = 8
 OWNERS, TEAMS = 200, 40
 WINDOW_OPENS_MS = 1000
-"""A new window of Chromium loads pages of its own for the address bar; a person's window was open before."""
+"""A new window of Chromium loads its own pages for the address bar; a person's window was open before."""
 NAME = "benchmark.paint.{:06}"
 PAGES = {
     "nothing but some JSON": "/health",

@@ -192,7 +192,7 @@ def _held(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _under_way(requests: Sequence[Callable[[], object]]) -> Iterator[None]:
-    """Make requests again and again, each in a thread of its own, as long as the block lasts."""
+    """Make requests again and again, each in a separate thread, as long as the block lasts."""
     stop = threading.Event()
 
     def again(request: Callable[[], object]) -> None:

@@ -38,7 +38,7 @@ AUDIT_AIM_MS = 50
 
 
 def fill(engine: Engine, count: int) -> None:
-    """Write the audit log and the states that a history of so many entries leads to."""
+    """Write the audit log and the states that a history of this length leads to."""
     states: dict[object, Folded] = {}
     rows: dict[object, Any] = {}
     history = islice(entries(Author(Random(1), properties=8).commands()), count)

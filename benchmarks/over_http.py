@@ -53,7 +53,7 @@ def served(
         workers: how many processes.
         data: its data directory; a temporary one by default.
         source: the folder with the sources of the broker.
-        application: `module:name` of an application for gunicorn in place of the broker.
+        application: `module:name` of an application for gunicorn instead of the broker.
         environment: what is added to that of this process.
     """
     with tempfile.TemporaryDirectory() as folder:

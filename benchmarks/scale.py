@@ -34,7 +34,7 @@ LISTS = (
 
 
 class Client:
-    """A client with a connection of its own."""
+    """A client with a separate connection."""
 
     def __init__(self, url: str) -> None:
         self._connection = HTTPConnection(urlsplit(url).netloc, timeout=60)

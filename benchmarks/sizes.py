@@ -44,7 +44,7 @@ def with_event_types(count: int) -> tuple[float, float, float]:
 
 
 def with_entries(count: int) -> float:
-    """The seconds of a rebuild from a log of so many entries, with the start of Spark."""
+    """The seconds of a rebuild from a log of this length, with the start of Spark."""
     with tempfile.TemporaryDirectory() as folder:
         url = f"sqlite:///{folder}/registry.db"
         write_log(url, count)

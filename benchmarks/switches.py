@@ -63,7 +63,7 @@ class Client:
 
 
 class Publisher(threading.Thread):
-    """Publishes until it is told to stop."""
+    """Publishes until it is stopped."""
 
     def __init__(self, url: str, event_type: str) -> None:
         super().__init__()
@@ -142,7 +142,7 @@ def load(url: str, partitions: int) -> Iterator[Load]:
 
 
 def measure(url: str, mode: str, rounds: int, partitions: int) -> list[tuple[str, list[float], list[float]]]:
-    """Switch on each edge of the mode's route, and add a partition, so many times."""
+    """Switch on each edge of the mode's route, and add a partition, this number of times."""
     with load(url, partitions) as running:
         for number in range(rounds):
             for what, storage_id in ROUTES[mode]:

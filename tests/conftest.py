@@ -299,6 +299,6 @@ def cluster_nodes(
     tmp_path_factory: pytest.TempPathFactory,
     shared_by_group: ExitStack,
 ) -> RunningNodes:
-    """Two nodes for tests of the API and of the console, each with names of its own."""
+    """Two nodes for tests of the API and of the console, each with its own names."""
     data = tmp_path_factory.mktemp("data") / "rioni"
     return shared_by_group.enter_context(running_nodes(data, environment=SETTINGS | cluster_environment()))

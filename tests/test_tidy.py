@@ -63,6 +63,12 @@ PRIVATE_WORDS = {
     "ask_patiently": "request_with_retry",
     "lets? go": "release, delete",
     "by and by": "later, in steps",
+    "in place of": "instead of",
+    "likewise": "the same statement again",
+    "there are none": "without, none found",
+    "(?:ha[sd]|have) come": "has arrived",
+    "(?:is|are|was|were) told": "learns, receives; or who tells it",
+    "so many (?:bytes|days|events|seconds|times)": "the number: `size`, N, this many",
 }
 PRIVATE_WORD = re.compile(rf"(?<![a-z])(?:{'|'.join(PRIVATE_WORDS)})(?![a-z])", re.IGNORECASE)
 OPEN_TODO = re.compile(r"(?<!`)\b(?:TODO|FIXME)\b(?! ?\(#\d+\))")

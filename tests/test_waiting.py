@@ -173,7 +173,7 @@ MAY_WAIT_OTHERWISE: Mapping[str, str] = {
     "tests/storage/zookeeper/test_coordination_faults.py": NOTHING,
     "tests/support/client_consumer.py": PACE,
     "tests/support/consumer.py": PACE,
-    "tests/support/firefox_relay.py": "a program of its own, which imports nothing of the tests",
+    "tests/support/firefox_relay.py": "a separate program, which imports nothing of the tests",
     "tests/support/hub_watch.py": "looks at the hub in short intervals, which is what it measures",
     "tests/support/outages.py": PACE,
     "tests/support/recording.py": PACE,

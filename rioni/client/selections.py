@@ -16,11 +16,11 @@ class EventTypeFilters(TypedDict, total=False):
     category: str | None
     cleanup_policy: str | None
     admin: str | None
-    """An attribute like `user:jane` that its administrators must list; likewise `reader` and `writer`."""
+    """An attribute like `user:jane` that its administrators must list; `reader` and `writer` are alike."""
     reader: str | None
     writer: str | None
     labels: Sequence[str]
-    """Keys, or `key:value`, that it must have; likewise `annotations`."""
+    """Keys, or `key:value`, that it must have; `annotations` are given in the same way."""
     annotations: Sequence[str]
     unused_days: int | None
     """For how many days, at most 90, nobody has published to it or read it."""

@@ -74,7 +74,7 @@ class TimelineAppender:
 
         Args:
             timeline: the active one, as last known.
-            batches: the events, by partition; nothing is done if there are none.
+            batches: the events, by partition; nothing is done without events.
             headers: stored with the events.
             ids: the ids of the events; events stored before, in any of the event type's stores, are left out.
             claim: idempotency key and digest of the batch, which is left out if it was stored before.

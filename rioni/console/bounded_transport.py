@@ -27,7 +27,7 @@ class BoundedTransport(httpx.HTTPTransport):
         super().__init__(verify=_tls())
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        """Send a request; blocks until the beginning of the answer has come.
+        """Send a request; blocks until the beginning of the answer has arrived.
 
         Raises:
             httpx.TransportError: the answer is late, too large or compressed, also while it is read later.

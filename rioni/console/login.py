@@ -32,7 +32,7 @@ class LoginResource:
         self._api, self._provider, self._ended = api, provider, ended
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """Ask for a token; instead of a part of a page, which scripts asked for, as a page of its own."""
+        """Ask for a token; instead of a part of a page, which scripts asked for, as a separate page."""
         if req.get_header("HX-Request"):
             resp.set_header("HX-Redirect", req.relative_uri)
         self._show(req, resp, "")

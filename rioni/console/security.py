@@ -35,7 +35,7 @@ class Forms:
         self._of_clients, self._compute = Counter[str](), compute
 
     def read(self, req: falcon.Request, client: str, *, logged_in: bool) -> dict[str, str]:
-        """The members of a form; blocks until it has come.
+        """The members of a form; blocks until it has arrived.
 
         Args:
             req: with the form.

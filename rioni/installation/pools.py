@@ -103,7 +103,7 @@ OF_STORAGES = (APPENDING, READING, TOPICS, KEEPING, TAILS)
 """The kinds of pools that each storage has."""
 
 STORAGES_MAX = 16
-"""Maximum number of storages with pools of their own; further ones share one more set of pools."""
+"""Maximum number of storages with their own pools; further ones share one more set of pools."""
 
 _get_ident: Callable[[], int] = monkey.get_original("_thread", "get_ident")
 

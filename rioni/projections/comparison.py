@@ -1,6 +1,6 @@
 """Compares the read models with the log, row by row in both directions, while the broker may be running.
 
-Each page is read in a transaction of its own, in which log and read models show the same position. A stream is compared
+Each page is read in a separate transaction, in which log and read models show the same position. A stream is compared
 in the transaction that found no further entry of it. Memory is bounded by a page and the longest stream.
 """
 

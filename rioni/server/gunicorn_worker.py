@@ -168,7 +168,7 @@ class BrokerArbiter(Arbiter):  # type: ignore[misc]  # gunicorn has no types
 
     def spawn_worker(self) -> Any:
         """Start a worker, with the signals that end a process held back until it handles them."""
-        # Until a new worker has handlers of its own, it would put signals into a queue that nobody reads.
+        # Until a new worker has its own handlers, it would put signals into a queue that nobody reads.
         signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
         try:
             return super().spawn_worker()

@@ -116,7 +116,7 @@ def _signing_key(base: Infrastructure) -> Health:
         wrong = found[0].removeprefix("log, signing keys: ") if found else ""
     except Unavailable as ex:
         wrong = str(ex)
-    # Nodes without the setting have keys of their own; then one of them signs.
+    # Nodes without the setting have their own keys; then one of them signs.
     if base.config.clustered and base.config.log_signing_key is None:
         return Health(warnings=(f"{NO_SHARED_KEY} {wrong}".strip(),))
     return Health(reason=wrong)

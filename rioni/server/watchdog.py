@@ -95,7 +95,7 @@ class HubWatch:
 
 # --- Detects thread pools without progress, logs where their threads hang, and replaces the worker process ---
 #
-# Everything that runs in a pool has deadlines of its own, shorter than that of the pool. So a server that does not
+# Everything that runs in a pool has its own deadlines, shorter than that of the pool. So a server that does not
 # answer causes errors, and is not detected here: only threads that do not return long after their deadline are, because
 # of a disk or a driver that hangs. Only a new process helps then; of several workers, one at a time is replaced.
 

@@ -60,7 +60,7 @@ from rioni.storage.tokens.sources import sources_of_tokens
 
 
 OCCUPIED_WAIT_S = 10.0
-"""Other brokers can only have come since the master process checked; and it ends a worker not started after 30 s."""
+"""Other brokers can only have started since the master process checked; and it ends a worker not started after 30 s."""
 
 
 class Worker(NamedTuple):

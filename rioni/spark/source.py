@@ -132,7 +132,7 @@ class EventBatchReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The events of a range, as Arrow batches."""
         if not isinstance(partition, Range):
-            return iter(())  # Spark makes a task of its own if there is nothing to read.
+            return iter(())  # Spark makes a separate task if there is nothing to read.
         return read_range(self._options, self._schema, partition, self._bounds.admits if self._bounds.places else None)
 
 

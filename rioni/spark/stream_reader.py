@@ -77,7 +77,7 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The events of a range, as Arrow batches."""
         if not isinstance(partition, Range):
-            return iter(())  # Spark makes a task of its own if there is nothing to read.
+            return iter(())  # Spark makes a separate task if there is nothing to read.
         return read_range(self._options, self._schema, partition)
 
     def commit(self, end: Offsets) -> None:

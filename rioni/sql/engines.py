@@ -133,7 +133,7 @@ def open_engine(url: str, turn: Turn = nullcontext) -> Engine:
 
 
 def _prepare_sqlite(connection: Any, _record: Any) -> None:
-    # Loading needs no fsync of its own: a commit of the live projection, and the swap, write all that came before.
+    # Loading needs no separate fsync: a commit of the live projection, and the swap, write everything before them.
     # PERF: without secure_delete, dropping a table of a million rows takes one second instead of sixteen.
     # PERF: making the indexes of a million rows takes a third less with two threads that sort.
     # PERF: a batch of rows fits into 64 MB of cache and does not spill; checkpoints are fewer and larger.

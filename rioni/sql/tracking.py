@@ -42,7 +42,7 @@ class SqlTrackingRecorder(TrackingRecorder):
             if connection.execute(_MOVE, row).rowcount:
                 return
             if (known := connection.scalar(_SELECT_POSITION, row)) is not None:
-                raise IntegrityError(f"{row['of']} has come to {known} already, not only to {row['to']}")
+                raise IntegrityError(f"{row['of']} is at {known} already, not only at {row['to']}")
             connection.execute(_INSERT, row)
 
     def max_tracking_id(self, application_name: str) -> int | None:

@@ -1,4 +1,4 @@
-"""A broker for tests: a process of its own, whose time, faults and contents a test controls."""
+"""A broker for tests: a separate process, whose time, faults and contents a test controls."""
 
 import contextlib
 import json

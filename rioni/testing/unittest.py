@@ -8,7 +8,7 @@ from rioni.testing.broker import Broker
 
 
 _shared = Broker()
-"""The broker of all classes without settings of their own; it ends with the process."""
+"""The broker of all classes without their own settings; it ends with the process."""
 
 
 class BrokerTestCase(unittest.TestCase):

@@ -18,7 +18,7 @@ def note(
     answered: Any = None,
     **keywords: Any,
 ) -> Meta:
-    """Describe a member for readers of the API; a msgspec `Meta` beside it has the bounds that are checked.
+    """Describe a member for readers of the API; a msgspec `Meta` next to it has the bounds that are checked.
 
     Args:
         description: its meaning.

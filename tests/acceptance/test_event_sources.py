@@ -122,7 +122,7 @@ def test_a_refusal_that_passes_is_an_event_that_tells_when_to_come_again(client,
         retry, kind, data = answer.text.strip().split("\n")
         assert (retry, kind) == ("retry: 3000", "event: problem")
         assert json.loads(data.removeprefix("data: "))["status"] == 409
-        # Clients that read lines are told by the status.
+        # Clients that read lines learn it from the status.
         assert other.get(path).status_code == 409
     with contextlib.ExitStack() as streams:
         for _ in range(5):

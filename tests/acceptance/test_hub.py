@@ -46,7 +46,7 @@ def test_no_request_holds_the_hub_for_long(watched):
     for request in requests(world):
         status, loops, where = held(client, request)
         if status != request.status:
-            wrong.append(f"{request.name}: {status} in place of {request.status}, {where}")
+            wrong.append(f"{request.name}: {status} instead of {request.status}, {where}")
         for _ in range(ATTEMPTS - 1):
             if loops <= FLOOR_STEPS_MAX:
                 break

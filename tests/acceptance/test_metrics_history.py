@@ -9,7 +9,7 @@ from tests.support.waiting import wait_until
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    """A server of its own, with two workers, whose history is short."""
+    """A separate server, with two workers, whose history is short."""
     with running_server(tmp_path_factory.mktemp("data") / "rioni", "--workers", "2") as running:
         yield running
 

@@ -43,7 +43,7 @@ ALL = uid_of(RIGHTS)
 USERS = [
     *(f"{uid_of(rights)}/all" for rights in (RIGHTS, frozenset(), *(without(right) for right in sorted(RIGHTS)))),
     f"{ALL}/namesake",
-    # Without this one nobody is told anything.
+    # Without this one nobody gets an answer.
     *(f"{ALL}/not/{scope}" for scope in FULL_SCOPES if scope != "uid"),
     f"{ALL}/only/uid",
 ]

@@ -161,7 +161,7 @@ def test_without_the_media_type_of_events_a_stream_sends_lines(client, create, n
         assert json.loads(response.read())["events"]
 
 
-# Commits received batches with the values from the stream, closes after so many events, and returns their numbers.
+# Commits received batches with the values from the stream, closes after N events, and returns their numbers.
 CONSUME = """([path, count]) => new Promise((resolve, reject) => {
   const seen = [], source = new EventSource(path + "/events?batch_flush_timeout=1&batch_limit=2");
   let streamId;

@@ -68,7 +68,7 @@ class Used:
         self.server.asked.clear()
         try:
             return TOOLS[name][number](User(self.server.url, token, self.subscription)), None
-        except Exception as ex:  # noqa: BLE001 - each has errors of its own, and all of them are looked at
+        except Exception as ex:  # noqa: BLE001 - each has its own errors, and all of them are looked at
             return None, ex
 
     def begin_again(self):

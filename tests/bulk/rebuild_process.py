@@ -1,4 +1,4 @@
-"""A rebuild in a process of its own, which may kill itself: `python -m tests.bulk.rebuild_process URL SCRATCH`."""
+"""A rebuild in a separate process, which may kill itself: `python -m tests.bulk.rebuild_process URL SCRATCH`."""
 
 import argparse
 import os

@@ -28,7 +28,7 @@ def nowhere():
 
 @pytest.fixture(scope="package")
 def broker(tmp_path_factory):
-    """A broker for all tests of commands over HTTP, each of which uses names of its own."""
+    """A broker for all tests of commands over HTTP, each of which uses its own names."""
     with running_server(tmp_path_factory.mktemp("data") / "rioni", "--workers", "1") as running:
         yield running
 

@@ -47,7 +47,7 @@ def programs(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory):
-    """A broker of its own, whose requests are counted; it knows the witness of the examples, and had a rebuild."""
+    """A separate broker, whose requests are counted; it knows the witness of the examples, and had a rebuild."""
     data = tmp_path_factory.mktemp("data") / "rioni"
     environment = {"RIONI_LOG_WITNESSES": str(verifier_of("auditor", WITNESS, COSIGNATURE))}
     with running_server(data, "--workers", "1", environment=environment) as running:

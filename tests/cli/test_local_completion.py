@@ -107,7 +107,7 @@ _rioni_completion rioni ord tail
 printf '%s\\n' "${COMPREPLY[@]}"
 eval "echo ${COMPREPLY[*]}" >/dev/null
 """
-# A terminal of its own, in which keys are pressed: zsh completes nothing otherwise.
+# A separate terminal, in which keys are pressed: zsh completes nothing otherwise.
 ZSH = """
 zmodload zsh/zpty
 zpty -b z zsh -f -i

@@ -13,7 +13,7 @@ RUN_TIMEOUT_S = 120
 
 @pytest.fixture(scope="package")
 def server(tmp_path_factory):
-    """One server for all clients, each of which has event types of its own."""
+    """One server for all clients, each of which has its own event types."""
     with running_server(tmp_path_factory.mktemp("data") / "rioni", "--workers", "1") as running:
         yield running
 

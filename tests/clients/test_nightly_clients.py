@@ -19,7 +19,7 @@ COLOUR = re.compile(r"\x1b\[\d+m")
 
 @pytest.fixture(scope="module")
 def clin_command(tmp_path_factory):
-    """The command `clin`, installed in an environment of its own, as it needs an old version of a package."""
+    """The command `clin`, installed in a separate environment, as it needs an old version of a package."""
     environment = tmp_path_factory.mktemp("clin") / "venv"
     output(sys.executable, "-m", "venv", environment)
     output(environment / "bin" / "pip", "install", "--quiet", "--requirement", HERE / "clin" / "requirements.txt")

@@ -37,7 +37,7 @@ def clock(monkeypatch):
 
 
 def outage(text: str = "PostgreSQL is away") -> Unavailable:
-    """An error as adapters raise it: from the driver's error, which has a cause of its own."""
+    """An error as adapters raise it: from the driver's error, which has its own cause."""
     unavailable, driver = Unavailable(text), RuntimeError("the driver's error")
     unavailable.__cause__, driver.__cause__ = driver, OSError("connection refused")
     return unavailable

@@ -45,7 +45,7 @@ def embedded_broker(tmp_path_factory):
 
 @pytest.fixture(scope="package")
 def broker(request, mode):
-    """A broker without authentication, for all tests of the console; each uses names of its own."""
+    """A broker without authentication, for all tests of the console; each uses its own names."""
     return request.getfixturevalue({"embedded": "embedded_broker", CLUSTER: "cluster_nodes"}[mode])
 
 

@@ -38,7 +38,7 @@ ORIGIN = Origin(
 
 
 def note(log: EventLog, name: str, *texts: str, version: int = 0) -> list[LogEntry]:
-    """Append to the stream of a name, in a transaction of its own."""
+    """Append to the stream of a name, in a separate transaction."""
     with log.transaction() as transaction:
         events = [Noted(name=name, text=text) for text in texts or ("",)]
         return list(transaction.append(stream_id("note", name), version, events, ORIGIN))

@@ -14,7 +14,7 @@ from rioni.http.quotas import Quotas, SharedBuckets, add_rate_limits
 
 
 class World:
-    """Quotas with a clock of their own."""
+    """Quotas with their own clock."""
 
     def __init__(self, **settings: int) -> None:
         self.now_s = 1_000.0

@@ -2,7 +2,7 @@
 
 Runs at night, or when this file is asked for: `HYPOTHESIS_PROFILE=nightly pytest tests/properties/test_outages.py -rP`,
 which prints how many seconds after the server each client worked again. In the usual run `tests/client/test_retries.py`
-has the same outages with a clock of its own, and the tests of each store have their faults.
+has the same outages with its own clock, and the tests of each store have their faults.
 """
 
 import contextlib

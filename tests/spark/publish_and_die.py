@@ -1,4 +1,4 @@
-"""Publishes a table in a process of its own, which is killed, with Spark's Java process, while it does so.
+"""Publishes a table in a separate process, which is killed, with Spark's Java process, while it does so.
 
 Arguments: the broker's URL, the event type, a folder with the table in Parquet, `batch` or `stream`, and how many
 events are stored when the process is to die; 0 for never.

@@ -1,4 +1,4 @@
-"""A streaming query in a process of its own, which is killed, with Spark's Java process, at a given point.
+"""A streaming query in a separate process, which is killed, with Spark's Java process, at a given point.
 
 Arguments: the broker's URL, the event type, a folder, and where to die: `before:N` or `after:N`, which is before or
 after the rows of micro-batch N are stored; or `never`. Without a death the process ends at the end of what is there.

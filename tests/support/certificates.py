@@ -1,4 +1,4 @@
-"""Certificates for tests, made by an authority of their own."""
+"""Certificates for tests, made by their own authority."""
 
 import ssl
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""A consumer by `rioni.client` in a process of its own, which can be killed; it records what it does as JSON lines.
+"""A consumer by `rioni.client` in a separate process, which can be killed; it records what it does as JSON lines.
 
 `python -m tests.support.client_consumer SUBSCRIPTION URL...`: lines are lists of a kind, the monotonic time, the
 partition, and the number of the event or the offset that was committed. The client begins with the

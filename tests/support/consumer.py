@@ -1,4 +1,4 @@
-"""A consumer in a process of its own, which can be killed and stopped; it records what it observes as JSON lines.
+"""A consumer in a separate process, which can be killed and stopped; it records what it observes as JSON lines.
 
 `python consumer.py <subscription> <host:port>...`: it streams, commits what it gets, and comes back whenever its stream
 ends, to the next node. Every other commit goes to another node than the one that streams. Lines are lists: a kind, the

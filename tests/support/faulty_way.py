@@ -105,7 +105,7 @@ class FaultyWay:
             client.shutdown(socket.SHUT_RDWR)
 
     def _forward(self, request: bytes, client: socket.socket, answer_bytes: int | None) -> Iterator[int]:
-        """Pass on a request, and its answer up to some byte; yields how much has come."""
+        """Pass on a request, and its answer up to some byte; yields how much has arrived."""
         passed = 0
         with socket.create_connection((self._target.hostname, self._target.port), WAIT_S) as server:
             server.sendall(request)

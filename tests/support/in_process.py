@@ -61,7 +61,7 @@ class InProcess:
             token: of the client; None sends none.
             headers: further ones.
             pieces: how many of the body are read: of a stream that does not end; None for all, as of refusals.
-            begun: called once the first of them has come.
+            begun: called once the first of them has arrived.
         """
         path, _, query = target.partition("?")
         content = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()

@@ -27,7 +27,7 @@ class Asked(NamedTuple):
 
 
 class Served(ThreadingMixIn, WSGIServer):
-    """Answers each connection in a thread of its own, and remembers what was asked for."""
+    """Answers each connection in a separate thread, and remembers what was asked for."""
 
     daemon_threads = True
 

@@ -1,4 +1,4 @@
-"""A real `rioni serve` in a process of its own, and what a client needs to use it."""
+"""A real `rioni serve` in a separate process, and what a client needs to use it."""
 
 import contextlib
 import json

@@ -1,6 +1,6 @@
 """Real servers that all processes of a test run share: one Kafka, one ZooKeeper and one PostgreSQL.
 
-They run in a process of their own, so that no worker of pytest-xdist ends them when it ends itself. Each one starts
+They run in a separate process, so that no worker of pytest-xdist ends them when it ends itself. Each one starts
 when a test first needs it. All end when the test run closes its end of a pipe, also by dying.
 """
 

@@ -22,7 +22,7 @@ PAGE = (Path(__file__).parents[2] / "docs/testing.md").read_text()
 
 @pytest.fixture(scope="module")
 def served() -> Iterator[tuple[Broker, str]]:
-    """A broker in a process of its own, and its port."""
+    """A broker in a separate process, and its port."""
     command = [sys.executable, "-m", "rioni.testing", "serve", "--port", "0", "--set", "owning_applications=shop"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         try:

@@ -24,7 +24,7 @@ def running() -> Iterator[subprocess.Popen[str]]:
     # The path of a socket must be short.
     with tempfile.TemporaryDirectory(dir="/tmp") as folder, pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setenv("XDG_RUNTIME_DIR", folder)
-        # On a busy machine it takes its time to greet, and the process of the test would start a launcher of its own.
+        # On a busy machine it takes its time to greet, and the process of the test would start a separate launcher.
         monkeypatch.setattr(warm, "GREETS_WITHIN_S", WAIT_S)
         launcher.stop()
         with subprocess.Popen(COMMAND, stderr=subprocess.PIPE, text=True) as process:

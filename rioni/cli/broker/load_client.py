@@ -265,7 +265,7 @@ class LoadConnection:
         self._loop.watch(self._socket, self, write=bool(self._unsent))
 
     def read(self) -> None:
-        """Take the bytes that have come, including TLS data already decrypted, which the selector does not see."""
+        """Take the bytes that have arrived, including TLS data already decrypted, which the selector does not see."""
         self._read()
         while isinstance(self._socket, ssl.SSLSocket) and self._socket.pending():
             self._read()

@@ -1,6 +1,6 @@
 """A witness of a broker's log: cosigns a checkpoint only if the log extends the one that it has seen before.
 
-The state is a file of its own: the verifier key of the log, and the last checkpoint that was seen.
+The state is a separate file: the verifier key of the log, and the last checkpoint that was seen.
 """
 
 import base64

@@ -37,7 +37,7 @@ SOCKET, SOCKET_BYTES_MAX = ".s.PGSQL.5432", 107
 
 
 class LocalPostgres:
-    """A server in a folder of its own; see `running_postgres`."""
+    """A server in a separate folder; see `running_postgres`."""
 
     def __init__(self, folder: Path, programs: Path, account: pwd.struct_passwd | None) -> None:
         """Make the files of a new server; blocks for seconds.

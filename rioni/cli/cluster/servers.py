@@ -1,4 +1,4 @@
-"""Starts, pauses and kills servers as processes of their own, each in a folder, all on the loopback address."""
+"""Starts, pauses and kills servers as separate processes, each in a folder, all on the loopback address."""
 
 import contextlib
 import ctypes

@@ -110,7 +110,7 @@ def _overdue(site: Site, name: str) -> list[Overdue]:
 
 
 def sample(items: list[T], most: int) -> list[T]:
-    """At most so many of the items, chosen at random."""
+    """At most this number of the items, chosen at random."""
     return items if len(items) <= most else random.sample(items, most)
 
 

@@ -198,7 +198,7 @@ def _read_again(name: str) -> Iterator[None]:
 
 
 def _standard_input() -> BinaryIO:
-    """A file of its own: at its end Python closes `sys.stdin`, which fails while a thread reads that."""
+    """A separate file: at its end Python closes `sys.stdin`, which fails while a thread reads that."""
     try:
         return os.fdopen(os.dup(sys.stdin.fileno()), "rb")
     except (OSError, ValueError):

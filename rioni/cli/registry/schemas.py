@@ -156,7 +156,7 @@ def types(
     *,
     style: Annotated[Literal["msgspec", "dataclass"], typer.Option(help="Style of the classes.")] = "msgspec",
     formats: Annotated[
-        bool, typer.Option(help="Whether texts with the format date-time, date or uuid get types of their own.")
+        bool, typer.Option(help="Whether texts with the format date-time, date or uuid get their own types.")
     ] = True,
     output: Annotated[Path | None, typer.Option(help="The file to write.")] = None,
 ) -> None:

@@ -189,7 +189,7 @@ class AsyncClient:
         Args:
             event_type: the name.
             batch_events: of how many events a batch has at most.
-            batch_bytes: and how many bytes; a larger event is a batch of its own.
+            batch_bytes: and how many bytes; a larger event is a separate batch.
             linger_s: how long a batch waits for more events at most.
             in_flight: how many batches are sent at the same time.
             key: returns the part of an event, as it was passed to `send`, that decides about order: with several

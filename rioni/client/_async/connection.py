@@ -15,7 +15,7 @@ from rioni.client.http11 import Http11, host_and_port
 SECOND_ADDRESS_S = 0.25
 """Seconds after which the next address of a host is tried in parallel with one that does not answer (RFC 8305)."""
 UNREAD_BYTES_MAX = 500_000
-"""Bytes that have come and nobody has asked for, after which no more are read."""
+"""Bytes that have arrived and were not requested, after which no more are read."""
 
 
 async def open_connection(

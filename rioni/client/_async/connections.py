@@ -43,7 +43,7 @@ class Connections(httpx.AsyncBaseTransport):
         self._closed = False
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Make a request; blocks until the head of the answer has come."""
+        """Make a request; blocks until the head of the answer has arrived."""
         timeouts = request.extensions["timeout"]
         if not await concurrency.acquire(self._slots, timeouts["pool"]):
             raise httpx.PoolTimeout("All connections are in use")

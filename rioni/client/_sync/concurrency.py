@@ -25,7 +25,7 @@ class Task(threading.Thread):
 
 
 def acquire(semaphore: Semaphore, timeout_s: float | None) -> bool:
-    """Wait for a semaphore, at most so many seconds; whether it could be had."""
+    """Wait for a semaphore, at most `timeout_s`; whether it could be had."""
     return semaphore.acquire(timeout=timeout_s)
 
 
@@ -35,7 +35,7 @@ def sleep(seconds: float) -> None:
 
 
 def wait(event: Event, timeout_s: float) -> bool:
-    """Wait until an event is set, at most so many seconds; whether it is."""
+    """Wait until an event is set, at most `timeout_s`; whether it is."""
     return event.wait(timeout_s)
 
 
@@ -51,7 +51,7 @@ def cancel(task: Task) -> None:
 
 
 def join(task: Task, timeout_s: float) -> bool:
-    """Wait until a task has ended, at most so many seconds; whether it has."""
+    """Wait until a task has ended, at most `timeout_s`; whether it has."""
     task.join(timeout_s)
     return not task.is_alive()
 
@@ -113,7 +113,7 @@ class Condition:
         self._condition = threading.Condition(shared.lock)
 
     def wait(self, timeout_s: float) -> None:
-        """Wait until a thread notifies, at most so many seconds; others may change the state meanwhile."""
+        """Wait until a thread notifies, at most `timeout_s`; others may change the state meanwhile."""
         self._condition.wait(timeout_s)
 
     def notify(self, count: int = 1) -> None:

@@ -43,7 +43,7 @@ class Connections(httpx.BaseTransport):
         self._closed = False
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        """Make a request; blocks until the head of the answer has come."""
+        """Make a request; blocks until the head of the answer has arrived."""
         timeouts = request.extensions["timeout"]
         if not concurrency.acquire(self._slots, timeouts["pool"]):
             raise httpx.PoolTimeout("All connections are in use")

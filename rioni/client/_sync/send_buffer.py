@@ -184,7 +184,7 @@ class SendBuffer:
             return self._append(self._lanes[lane], event)
 
     def wait_for_room(self, timeout_s: float) -> bool:
-        """Block until results have come since `add` has found no room; whether they came in time."""
+        """Block until results have arrived since `add` has found no room; whether they arrived in time."""
         return concurrency.wait(self._room, timeout_s)
 
     def _append(self, lane: _Lane, event: bytes) -> Delivery:

@@ -357,7 +357,7 @@ _DECODER = msgspec.json.Decoder(Batch)
 
 
 def read_batches(response: "httpx.Response") -> Iterator[Batch]:
-    """The batches of a stream, each as soon as it has come; blocks until then.
+    """The batches of a stream, each as soon as it has arrived; blocks until then.
 
     Raises:
         UnexpectedAnswer: this is not a stream of batches.

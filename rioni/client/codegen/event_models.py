@@ -76,13 +76,13 @@ class ModelClass:
 
 
 class ModelClasses:
-    """The classes of one or several event types, with names of their own."""
+    """The classes of one or several event types, with their own names."""
 
     def __init__(self, *, formats: bool) -> None:
         """Know no class but that of metadata.
 
         Args:
-            formats: whether texts with the format `date-time`, `date` or `uuid` get types of their own.
+            formats: whether texts with the format `date-time`, `date` or `uuid` get their own types.
         """
         self.classes: dict[str, ModelClass] = {}
         self._formats = formats

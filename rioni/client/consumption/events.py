@@ -245,7 +245,7 @@ _WRITTEN = re.compile(r"(001-[0-9a-f]{4}-)(-1|[0-9]{18})")
 def is_redelivery(seen: str | None, count: int, end: str) -> bool:
     """Whether some events are known to be delivered again.
 
-    Each event has a position of its own, and positions grow.
+    Each event has its own position, and positions grow.
 
     Args:
         seen: the last offset that was delivered before, None if there is none.

@@ -93,7 +93,7 @@ class Reconnect:
         self._failing_since_s: float | None = None
 
     def received(self) -> None:
-        """A batch has come."""
+        """Handle the arrival of a batch."""
         if self._failures or not self._worked:
             self._worked, self._failures, self._doubts, self._failing_since_s = True, 0, 0, None
 

@@ -172,7 +172,7 @@ class Session:
         another stream is certain to deliver the dropped events.
         """
         self.stale = False
-        """Whether another stream is to be opened, since events of a lost partition have come."""
+        """Whether another stream is to be opened, since events of a lost partition have arrived."""
         self.said = ""
         """The last information that came in it."""
         self.not_before_s = now_s

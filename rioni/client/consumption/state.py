@@ -77,7 +77,7 @@ class State:
         return session
 
     def received(self, session: Session, batch: Batch, now_s: float) -> float:
-        """A batch has come; returns when something is due because of it."""
+        """Handle the arrival of a batch; returns when something is due because of it."""
         partition = StreamPartition(batch.cursor.event_type or "", batch.cursor.partition)
         session.said = str((batch.info or {}).get("debug", ""))
         progress = None

@@ -59,7 +59,7 @@ class TimelineSwitcher:
             self._signals.notify(LOG_KEY)
 
     def repair(self, context: Callable[[], Context]) -> None:
-        """Complete or abort switches whose process died. Cheap if there are none.
+        """Complete or abort switches whose process died. Cheap without such switches.
 
         An active timeline that publishers have found closed is replaced by a new one in the same storage: no topic is
         opened again.

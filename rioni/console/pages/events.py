@@ -264,7 +264,7 @@ def _read(
 ) -> tuple[list[dict[str, Any]], bool]:
     """The events after cursors, each with its cursor, and whether they are all that were wanted.
 
-    Ends when all have come, when nothing came for a second, or when they are large.
+    Ends when all have arrived, when nothing arrived for a second, or when they are large.
     """
     found: list[dict[str, Any]] = []
     if not count:

@@ -2,7 +2,7 @@
 
 Sources: the Avro specification 1.12; reference schemas#schema-checks. A recursive record lets a message of 10 kB
 overflow the stack of decoders, and with an array of zero-byte items five bytes encode twenty million items. Consumers
-decode with libraries of their own, so such schemas are rejected even though our own decoder can handle them.
+decode with their own libraries, so such schemas are rejected even though our own decoder can handle them.
 """
 
 import re

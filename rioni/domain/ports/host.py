@@ -48,7 +48,7 @@ def without_deadline(pool: ThreadPool) -> ThreadPool:
     """Return the pool without its deadline, so that it waits for as long as the function takes.
 
     For calls that must not be abandoned, since the next one must not begin before they end. Callers that wait for their
-    results must have deadlines of their own.
+    results must have their own deadlines.
     """
     patient: ThreadPool = getattr(pool, "without_deadline", pool)
     return patient

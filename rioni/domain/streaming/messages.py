@@ -23,7 +23,7 @@ class Reason(Enum):
     RESET = "Resetting subscription cursors"
     BLOCKED = "Consumption is blocked"
     UNAUTHORIZED = "Access denied"
-    TOKEN_EXPIRED = "Token is no longer valid"  # noqa: S105 - what a client is told
+    TOKEN_EXPIRED = "Token is no longer valid"  # noqa: S105 - the message for clients
     EVENT_TYPE_DELETED = "Event type deleted"
     SUBSCRIPTION_DELETED = "Subscription deleted"
     SESSION_ENDED = "Session ended"

@@ -137,7 +137,7 @@ class Anchored(Protocol):
 
 @runtime_checkable
 class Marked(Protocol):
-    """An external store: it carries no anchor, but has an id of its own."""
+    """An external store: it carries no anchor, but has its own id."""
 
     def take_ends(self) -> tuple[str, Mapping[str, Mapping[int, int]]] | None:
         """Return the ends of partitions appended to since the last call; the caller keeps those that it can't record.

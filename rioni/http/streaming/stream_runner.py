@@ -311,7 +311,7 @@ class StreamRunner(ABC):
         return {name: self._ports.tails.of(self._ports.timelines(name)) for name in event_types}
 
     def _follow_timelines(self) -> bool:
-        """Watch new timelines; return whether there are any, as their first events may have come before."""
+        """Watch new timelines; return whether there are any, as their first events may already have arrived."""
         if all(self._ports.timelines(name) is tail.timelines for name, tail in self._tails.items()):
             return False
         self._tails = self._current_tails(self._tails)

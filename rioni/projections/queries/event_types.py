@@ -85,7 +85,7 @@ def _decoded(body: str) -> EventType:
 def timelines_at(connection: Connection, name: str, at: Moment) -> tuple[Timelines, EventType]:
     """The timelines of an event type at a moment, and the event type itself.
 
-    There are none between the entries of the event type's creation.
+    The event type has no timelines between the entries of its creation.
 
     Raises:
         EventTypeNotFound: there was no event type of this name.

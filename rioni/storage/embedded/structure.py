@@ -108,7 +108,7 @@ def _of_types(
     types, keys = wanted
     checked = [name for name in types if name in found[0]]
     if not checked or keys != found[1]:
-        return  # Anything that the table lacks is a finding of its own.
+        return  # Anything that the table lacks is its own finding.
     wrong = " OR ".join(f"typeof(\"{name}\") NOT IN ('{types[name]}', 'null')" for name in checked)
     shown = ", ".join([*(f'quote("{name}")' for name in keys), *(f'typeof("{name}")' for name in checked)])
     rows = connection.execute(f'SELECT {shown} FROM "{table}" WHERE {wrong} LIMIT {FINDINGS_MAX}')  # noqa: S608 - our names

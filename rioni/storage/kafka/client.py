@@ -34,10 +34,10 @@ TIMED_OUT = {KafkaError._MSG_TIMED_OUT, KafkaError.REQUEST_TIMED_OUT}  # noqa: S
 
 SILENCE = {
     KafkaError._TIMED_OUT,  # noqa: SLF001 - as the client calls it
-    KafkaError._MSG_TIMED_OUT,  # noqa: SLF001 - likewise
-    KafkaError._TRANSPORT,  # noqa: SLF001 - likewise
-    KafkaError._RESOLVE,  # noqa: SLF001 - likewise
-    KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001 - likewise
+    KafkaError._MSG_TIMED_OUT,  # noqa: SLF001 - as above
+    KafkaError._TRANSPORT,  # noqa: SLF001 - as above
+    KafkaError._RESOLVE,  # noqa: SLF001 - as above
+    KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001 - as above
 }
 """Error codes of the client itself if no broker answers."""
 

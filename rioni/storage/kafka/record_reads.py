@@ -1,4 +1,4 @@
-"""Reads records with consumers of its own: when they were stored, and digests of closed topics."""
+"""Reads records with its own consumers: when they were stored, and digests of closed topics."""
 
 import time
 from typing import Any
@@ -120,7 +120,7 @@ def _take(block: BlockDigest, message: Message, stop: int) -> int:
     return 0
 
 
-# Finds when records were stored, with consumers of its own: those of streams, and the cache, stay as they are.
+# Finds when records were stored, with its own consumers: those of streams, and the cache, stay as they are.
 
 KEPT = 1
 """Number of idle consumers that are kept; further callers at the same time open one each."""

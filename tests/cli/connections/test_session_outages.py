@@ -270,7 +270,7 @@ def test_what_does_not_answer_at_first_is_an_error_at_once(command, fault, rioni
 
 @pytest.fixture
 def started(way, tmp_path):
-    """Starts a command on the way in a process of its own; it has the lines on standard input."""
+    """Starts a command on the way in a separate process; it has the lines on standard input."""
     lines = tmp_path / "lines.jsonl"
     lines.write_text(LINES)
     environment = os.environ | {"RIONI_URL": way.url, "RIONI_CONTEXTS": str(tmp_path / "contexts.toml")}

@@ -147,7 +147,7 @@ def served(tmp_path_factory):
     """A broker whose host this is, and its data directory."""
     folder = tmp_path_factory.mktemp("served")
     environment = {"RIONI_PSEUDONYM_SALT": "salt-of-the-broker"}
-    # A process of its own, whose arguments and environment are to be seen.
+    # A separate process, whose arguments and environment are to be seen.
     with running_server(
         folder / "rioni", "--workers", "1", environment=environment, program=["-m", "rioni"]
     ) as running:

@@ -8,7 +8,7 @@ from tests.support.server import running_server
 
 @pytest.fixture(scope="package")
 def broker(tmp_path_factory):
-    """A broker for all tests of reading and copying, each of which uses names of its own."""
+    """A broker for all tests of reading and copying, each of which uses its own names."""
     with running_server(tmp_path_factory.mktemp("data") / "rioni", "--workers", "1") as running:
         with Client(running.url) as client:
             client.storages.create(Storage(id="second", storage_type="embedded"))

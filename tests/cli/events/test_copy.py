@@ -166,7 +166,7 @@ def test_a_copy_that_is_killed_at_random_moments_copies_everything_once(
         client.publish(source, [{"number": count + n, "key": f"key-{n % 7}"} for n in range(EVENTS)])
         count += EVENTS
         with subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as copying:
-            # So many changes of the state, whatever the speed, and then a part of a batch.
+            # This number of changes of the state, whatever the speed, and then a part of a batch.
             for _ in range(random.randrange(1, 40)):
                 before = _changed_ns(state)
                 wait_until(lambda before=before: copying.poll() is not None or _changed_ns(state) != before)

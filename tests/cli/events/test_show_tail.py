@@ -131,7 +131,7 @@ def test_an_event_type_that_does_not_exist_is_an_error(rioni):
 
 @pytest.fixture
 def started(broker):
-    """Starts a command in a process of its own."""
+    """Starts a command in a separate process."""
     processes = []
 
     def start(*arguments):

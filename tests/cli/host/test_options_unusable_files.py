@@ -1,4 +1,4 @@
-"""A pipe, socket, device, folder or dangling link in place of a file is named in one line, and no command hangs."""
+"""A pipe, socket, device, folder or dangling link instead of a file is named in one line, and no command hangs."""
 
 import pytest
 

@@ -26,7 +26,7 @@ class _JumpingSelector(selectors.DefaultSelector):
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
-    """Runs tasks that do no I/O, in a time of its own that begins with 0."""
+    """Runs tasks that do no I/O, in its own time that begins with 0."""
 
     def __init__(self) -> None:
         self._clock = _JumpingSelector()

@@ -70,7 +70,7 @@ class Walk:
                 partition.assign(self.stream)
 
     def send(self):
-        """Publish and send events; a keep-alive if there are none."""
+        """Publish and send events; a keep-alive without events."""
         name = self.random.choice(NAMES)
         partition = self.partitions[name]
         for _ in range(self.random.randrange(5)):

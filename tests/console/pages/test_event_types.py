@@ -42,7 +42,7 @@ def test_an_offset_that_is_none_shows_the_beginning(visitor, offset):
 
 @pytest.mark.parametrize("page", ["/event-types", "/subscriptions", "/event-types/{}"])
 def test_a_page_behind_the_last_one_leads_back(visitor, event_type, page):
-    # Some were deleted meanwhile; it is not said that there are none.
+    # Some were deleted meanwhile; the page does not claim that none exist.
     name = event_type(f"console.behind-{len(page)}")
     text = visitor.get(f"/console{page.format(name)}", params={"tab": "schema", "offset": "1000"}).text
     assert "<span>No more</span>" in text

@@ -62,7 +62,7 @@ def test_forged_proofs_of_inclusion_are_refused(size, shows):
         others = [ROOTS[size], *(leaf_hash(each) for each in LEAVES[:3])]
         for name, forged in forged_proofs(proof, others):
             assert not shows(LEAVES[index], index, size, forged, ROOTS[size]), (index, name)
-            # A verifier that took size and root from the proof itself would be shown a tree of its own.
+            # A verifier that took size and root from the proof itself would be shown its own tree.
             assert not shows(b"forged", index, size, forged, ROOTS[size]), (index, name)
 
 

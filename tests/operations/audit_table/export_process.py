@@ -1,4 +1,4 @@
-"""Exports in a process of its own, which is killed, with Spark's Java process, after some seconds of work.
+"""Exports in a separate process, which is killed, with Spark's Java process, after some seconds of work.
 
 Arguments: the data directory, the folder of the table, the format, and how long to live once the job runs.
 """

@@ -35,7 +35,7 @@ def asked(folder: Path, query: int) -> list[list[str | None]]:
     """Run a query of the guide as an auditor does, in the folder above the table."""
     view, *queries = [part.split("```")[0] for part in GUIDE.read_text().split("```sql\n")[1:]]
     statements = [each for each in view.split(";") if each.strip()]
-    # In a process of its own, since the module complains when its process ends.
+    # In a separate process, since the module complains when its process ends.
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT],
         input=json.dumps([*statements, queries[query]]),

@@ -238,7 +238,7 @@ RUNNING = ("garbage", "half", "zeros", "first byte", "a directory", "missing")
 
 @pytest.mark.parametrize("damage", RUNNING)
 def test_what_is_damaged_in_use_is_made_anew_in_all_processes(tmp_path, damage):
-    """Two instances stand for two processes: each has connections of its own."""
+    """Two instances stand for two processes: each has its own connections."""
     path = tmp_path / "jobs.db"
     first, second = EmbeddedJobs(path), EmbeddedJobs(path)
     with contextlib.closing(first), contextlib.closing(second):

@@ -13,7 +13,7 @@ from tests.support.waiting import wait_until
 
 
 class Processes:
-    """Logs of one SQLite file with connections of their own, as in several processes."""
+    """Logs of one SQLite file with their own connections, as in several processes."""
 
     def __init__(self, folder: Path) -> None:
         self.url = f"sqlite:///{folder}/registry.db"

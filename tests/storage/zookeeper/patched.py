@@ -1,4 +1,4 @@
-"""Runs `gevent_worker.py` in a process of its own."""
+"""Runs `gevent_worker.py` in a separate process."""
 
 import json
 import subprocess

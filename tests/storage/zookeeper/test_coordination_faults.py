@@ -91,14 +91,14 @@ def test_a_broken_connection_ends_no_stream(this, coordinator, subscription, sta
 
 
 def initialised(coordinator, subscription, keys):
-    """Whether the subscription has all cursors; a server that is slow with so many cursors may close the connection."""
+    """Whether the subscription has all cursors; a server that is slow with them may close the connection."""
     with suppress(Unavailable):
         coordinator.initialise(subscription, dict.fromkeys(keys, offset(-1)))
         return len(coordinator.cursors(subscription)) == len(keys)
 
 
 def known(coordinator, subscription, key):
-    """The cursor of a partition; None while a server that is slow with so many cursors has closed the connection."""
+    """The cursor of a partition; None while a server that is slow with that many cursors has closed the connection."""
     with suppress(Unavailable):
         return coordinator.cursors(subscription)[key]
 

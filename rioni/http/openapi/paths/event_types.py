@@ -63,8 +63,8 @@ _FILTERS = (
     query("annotation", _KEYS, array(STRING), ["nakadi.io/internal-event-type"]),
     query(
         "unused_days",
-        "Only those that nobody has published to, or read, for so many days, and that are older. Event types to which "
-        "the broker itself publishes count as used. Not to be combined with `as_of`.",
+        "Only those that nobody has published to, or read, for this many days, and that are older. Event types to "
+        "which the broker itself publishes count as used. Not to be combined with `as_of`.",
         INTEGER | {"minimum": 1, "maximum": RETENTION_DAYS},
         30,
     ),

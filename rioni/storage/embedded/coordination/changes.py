@@ -159,7 +159,7 @@ class _Cursors:
         check_commit(stream_id, cursors, is_alive=self._lives(stream_id), owner=lambda key: self._owner(key)[0])
 
     def write(self) -> Advance | None:
-        """Write the commits; return None if there are none."""
+        """Write the commits; return None without commits."""
         if not self._offsets and not self._beats:
             return None
         connection, subscription_id = self._connection, self._subscription_id

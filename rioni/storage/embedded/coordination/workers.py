@@ -8,7 +8,7 @@ from pathlib import Path
 from rioni.files.locks import lock, try_lock
 
 
-# Detects which worker processes are alive: each locks a file of its own; the kernel releases it when it dies.
+# Detects which worker processes are alive: each locks a separate file; the kernel releases it when it dies.
 
 _ABOUT, _UNFINISHED = ".about", ".unfinished"
 """The suffixes of further files of a process: the value that it shows the others, and that value while it is

@@ -60,7 +60,7 @@ def claim(number: int) -> IdempotencyClaim:
 
 
 def append(store: KafkaEventStore, number: int) -> bool:
-    """Append an event under a key of its own; returns whether it is known to be stored."""
+    """Append an event under its own key; returns whether it is known to be stored."""
     try:
         store.append(TOPIC, {0: events(number)}, claim=claim(number))
     except (Unavailable, PartiallyStored):
@@ -70,7 +70,7 @@ def append(store: KafkaEventStore, number: int) -> bool:
 
 @pytest.mark.parametrize(
     ("fault", "slow_s"),
-    # However late an attempt began, none begins after its caller was told that the outcome is unknown.
+    # However late an attempt began, none begins after its caller got the answer that the outcome is unknown.
     [("suspended", math.inf), ("killed", idempotent_appender.SLOW_S)],
     ids=["suspended", "killed"],
 )

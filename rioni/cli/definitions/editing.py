@@ -77,7 +77,7 @@ def asked(kind: str, file: str | None, given: Mapping[str, Any]) -> "Definition"
     from rioni.cli.definitions.files import document_in
     from rioni.cli.terminal.json_and_yaml import Document
 
-    document = Document({"kind": kind}, 0, {}) if file is None else document_in(file)
+    document = Document({"kind": kind}, 0) if file is None else document_in(file)
     options = {name: value for name, value in given.items() if value is not None}
     if isinstance(document.value, dict):
         if kind_of(document.value) != kind:

@@ -132,7 +132,7 @@ def parsed(text: str, file: str = STANDARD_INPUT) -> Iterator[Document]:
         return
     for document in json_values(text):
         if isinstance(document.value, list):
-            yield from (Document(each, document.line, {}) for each in document.value)
+            yield from (Document(each, document.line) for each in document.value)
         else:
             yield document
 

@@ -57,16 +57,22 @@ class Document(NamedTuple):
     Args:
         value: a JSON value.
         line: where it begins, from 1.
-        lines: of each member and item by its path, if they are known.
+        node: the YAML that the value was read from, if it was.
     """
 
     value: Any
     line: int
-    lines: Mapping[Path, int]
+    node: yaml.Node | None = None
 
     def line_of(self, path: Path) -> int:
         """The line of a value, or of the nearest one around it."""
-        return next((self.lines[path[:end]] for end in range(len(path), 0, -1) if path[:end] in self.lines), self.line)
+        line, node, reading = self.line, self.node, _Reading()
+        for name in path:
+            place, node = reading.places(node).get(name, (None, None))
+            if place is None:
+                break
+            line = _line(place)
+        return line
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc] # the fast one is optional
@@ -107,10 +113,9 @@ def read(text: str) -> Iterator[Document]:
     try:
         while loader.check_node():
             node = loader.get_node()
-            reading = _Reading(loader)
-            value = reading.value_of(node, ())
+            value = _Reading().value_of(node)
             if value is not None or node.value:
-                yield Document(value, _line(node), reading.lines)
+                yield Document(value, _line(node), node)
     except yaml.MarkedYAMLError as ex:
         mark = ex.problem_mark or ex.context_mark
         # An error at the end of the text is reported for the last line.
@@ -151,39 +156,49 @@ def _refused_at(text: str) -> int:
 class _Reading:
     """Turns the nodes of a document into JSON values."""
 
-    def __init__(self, loader: Any) -> None:
-        self.lines: dict[Path, int] = {}
-        self._loader = loader
+    def __init__(self) -> None:
         self._count = 0
 
-    def value_of(self, node: yaml.Node, path: Path) -> Any:
-        self._count += 1
-        if self._count > VALUES_MAX:
-            raise NotYaml(f"a document has at most {VALUES_MAX:,} values", _line(node))
+    def value_of(self, node: yaml.Node) -> Any:
         if isinstance(node, yaml.MappingNode):
-            _check_tag(node, "map")
-            return self._mapping(node, path)
+            return {name: self.value_of(value) for name, (_, value) in self._members(node).items()}
+        self._count_one(node)
         if isinstance(node, yaml.SequenceNode):
             _check_tag(node, "seq")
-            return [self._member(each, each, (*path, index)) for index, each in enumerate(node.value)]
+            return [self.value_of(each) for each in node.value]
         assert isinstance(node, yaml.ScalarNode)
         return _scalar(node)
 
-    def _mapping(self, node: yaml.MappingNode, path: Path) -> dict[str, Any]:
-        names: set[str] = set()
-        for key, _ in node.value:
+    def places(self, node: yaml.Node | None) -> Mapping[str | int, tuple[yaml.Node, yaml.Node]]:
+        """The nodes where the members or items of a node begin, with those of their values."""
+        if isinstance(node, yaml.SequenceNode):
+            return dict(enumerate(zip(node.value, node.value, strict=True)))
+        return self._members(node) if isinstance(node, yaml.MappingNode) else {}
+
+    def _members(self, node: yaml.MappingNode) -> dict[str | int, tuple[yaml.Node, yaml.Node]]:
+        """The names and values of a mapping, by name, which is a text whatever it looks like: 404, on."""
+        self._count_one(node)
+        _check_tag(node, "map")
+        members: dict[str | int, tuple[yaml.Node, yaml.Node]] = {}
+        for key, value in node.value:
             if not isinstance(key, yaml.ScalarNode):
                 raise NotYaml("the name of a member is a text", _line(key))
-            if key.value in names:
+            if key.value in members:
                 raise NotYaml(f'"{key.value}" is there twice', _line(key))
-            names.add(key.value)
-        self._loader.flatten_mapping(node)
-        # Names are texts whatever they look like: 404, on.
-        return {key.value: self._member(key, value, (*path, key.value)) for key, value in node.value}
+            members[key.value] = key, value
+        if "<<" in members and members["<<"][0].tag == f"{_STANDARD}merge":
+            _, merged = members.pop("<<")
+            # The mapping's own members win over merged ones, and those of earlier mappings over those of later ones.
+            for each in merged.value if isinstance(merged, yaml.SequenceNode) else [merged]:
+                if not isinstance(each, yaml.MappingNode):
+                    raise NotYaml("expected a mapping for merging", _line(each))
+                members = self._members(each) | members
+        return members
 
-    def _member(self, place: yaml.Node, node: yaml.Node, path: Path) -> Any:
-        self.lines[path] = _line(place)
-        return self.value_of(node, path)
+    def _count_one(self, node: yaml.Node) -> None:
+        self._count += 1
+        if self._count > VALUES_MAX:
+            raise NotYaml(f"a document has at most {VALUES_MAX:,} values", _line(node))
 
 
 def _check_tag(node: yaml.Node, *kinds: str) -> None:
@@ -244,7 +259,7 @@ def json_values(text: str) -> Iterator[Document]:
             raise NotYaml("is not JSON: a text has half of a surrogate pair", line) from ex
         except (ValueError, RecursionError) as ex:
             raise NotYaml(f"is not JSON: {ex}", line) from ex
-        yield Document(value, line, {})
+        yield Document(value, line)
         line += text.count("\n", at, end)
         at = _after_spaces(text, end)
 

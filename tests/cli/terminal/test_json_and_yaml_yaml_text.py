@@ -44,6 +44,25 @@ def test_aliases_and_merges_stand_for_what_they_name():
     assert [each.value for each in read(text)] == [{"a": common, "b": {"x": 1, "y": 3}, "c": common}]
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a: &a {x: 1}\nb: &b {<<: *a, x: 2}\nc: *b", {"x": 2}),
+        ("a: &a {x: 1}\nb: {<<: &b {<<: *a, x: 2}}\nc: *b", {"x": 2}),
+        ("a: &a {<<: {x: 1, y: 1}, x: 2}\nb: &b {<<: *a, z: 3}\nc: {<<: *b}", {"x": 2, "y": 1, "z": 3}),
+        ("a: &a {x: 1, y: 1}\nb: &b {x: 2}\nc: {<<: [*b, *a], z: 3}", {"x": 2, "y": 1, "z": 3}),
+    ],
+)
+def test_own_members_win_over_merged_ones_wherever_a_mapping_is_used_again(text, expected):
+    (document,) = read(text)
+    assert document.value["c"] == expected
+
+
+def test_a_merged_member_has_the_line_where_it_is_written():
+    (document,) = read("a: &a\n  x: 1\n  y: 1\nb:\n  <<: *a\n  y: 2\nc: *a\n")
+    assert [document.line_of(path) for path in (("b", "x"), ("b", "y"), ("c",), ("c", "y"))] == [2, 6, 7, 3]
+
+
 def test_the_line_of_each_member_is_known():
     first, second = read("# words\na: 1\n---\nb:\n  c:\n  - x\n  - y: 1\n")
     assert (first.line, first.line_of(("a",))) == (2, 2)
@@ -60,6 +79,9 @@ def test_the_line_of_each_member_is_known():
         ("a: 1\nb: 2\na: 3", 3, '"a" is there twice'),
         ("a: 1\nb: .inf", 2, "JSON"),
         ("a: .nan", 1, "JSON"),
+        ("a: 1\n<<: {b: 1, b: 2}", 2, '"b" is there twice'),
+        ("a: 1\n<<: !other {b: 1}", 2, "tag"),
+        ("a: &a {<<: *a}", 1, "contain themselves"),
         ("a: 1e999", 1, "JSON"),
         ("a: !!bool maybe", 1, "JSON"),
         ("a: !secret x", 1, "tag"),
@@ -76,8 +98,12 @@ def test_an_error_names_its_line(text, line, reason):
     assert raised.value.line == line
 
 
-def test_aliases_do_not_multiply_without_end(monkeypatch):
+@pytest.mark.parametrize(
+    ("first", "another"), [("[1, 1, 1, 1, 1]", "[{}]"), ("{x: 1}", "{{<<: [{}]}}")], ids=["lists", "merges"]
+)
+def test_aliases_do_not_multiply_without_end(monkeypatch, first, another):
     monkeypatch.setattr(json_and_yaml, "VALUES_MAX", 1_000)
-    lines = ["a0: &a0 [1, 1, 1, 1, 1]"] + [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 5)}]" for n in range(1, 12)]
+    lines = [f"- &a0 {first}"]
+    lines += [f"- &a{n} {another.format(', '.join([f'*a{n - 1}'] * 5))}" for n in range(1, 12)]
     with pytest.raises(NotYaml, match="at most"):
         list(read("\n".join(lines)))

@@ -9,7 +9,7 @@ from rioni.domain.ports.coordinator import Session
 from rioni.domain.ports.host import CHANGED, SUBSCRIPTION
 from rioni.domain.streaming.assignment import Cursors, StreamSlots, check_commit, compare
 from rioni.domain.timelines.position import EventTypePartition
-from rioni.storage.embedded.coordination import database as tables
+from rioni.storage.embedded.coordination.database import SubscriptionRows
 
 
 class Advance(NamedTuple):
@@ -50,10 +50,10 @@ class Changes:
         """Start a session; raises as the port does."""
         slots = self._stream_slots.get(subscription_id)
         if slots is None:
-            topology = tables.load_topology(self._connection, subscription_id)
+            topology = self._rows(subscription_id).topology()
             slots = self._stream_slots[subscription_id] = StreamSlots(subscription_id, topology)
         slots.assign(session)
-        tables.add_session(self._connection, subscription_id, self._worker, session)
+        self._rows(subscription_id).add_session(self._worker, session)
         self._unbalanced.add(subscription_id)
         for retired in slots.retired:
             self.leave(subscription_id, retired)
@@ -61,7 +61,7 @@ class Changes:
     def leave(self, subscription_id: str, stream_id: str) -> None:
         """End a session; unknown ones are ignored."""
         self._settle(subscription_id)
-        if tables.remove_session(self._connection, subscription_id, stream_id):
+        if self._rows(subscription_id).remove_session(stream_id):
             self._ended.append((subscription_id, stream_id))
             self._unbalanced.add(subscription_id)
             self._stream_slots.pop(subscription_id, None)
@@ -69,15 +69,15 @@ class Changes:
 
     def retire(self, subscription_id: str, stream_id: str) -> None:
         """Let a session give way to the next one; unknown ones are ignored."""
-        if tables.retire_session(self._connection, subscription_id, stream_id):
+        if self._rows(subscription_id).retire_session(stream_id):
             self._stream_slots.pop(subscription_id, None)
-            tables.increment_epoch(self._connection, subscription_id)
+            self._rows(subscription_id).increment_epoch()
             self.keys.add(SUBSCRIPTION + subscription_id)
 
     def release(self, subscription_id: str, stream_id: str, partitions: Sequence[EventTypePartition]) -> None:
         """Hand partitions over to the streams that are waiting for them."""
         self._settle(subscription_id)
-        if heirs := tables.hand_over(self._connection, subscription_id, stream_id, partitions):
+        if heirs := self._rows(subscription_id).hand_over(stream_id, partitions):
             self.keys |= {f"stream:{name}" for name in (*heirs, stream_id)}
 
     def record_delivery_attempt(
@@ -90,7 +90,7 @@ class Changes:
     ) -> None:
         """Record the delivery attempt that is about to begin."""
         self._settle(subscription_id)
-        tables.note_attempt(self._connection, subscription_id, stream_id, partition, offset, search_until)
+        self._rows(subscription_id).note_attempt(stream_id, partition, offset, search_until)
 
     def record_failure_reasons(
         self, subscription_id: str, stream_id: str, reasons: Sequence[tuple[EventTypePartition, str, str]]
@@ -98,15 +98,15 @@ class Changes:
         """Check all reasons as a commit does, then record them."""
         self._settle(subscription_id)
         cursors = [(partition, offset) for partition, offset, _ in reasons]
-        _Cursors(self._connection, subscription_id).check(stream_id, cursors)
+        _Cursors(self._rows(subscription_id)).check(stream_id, cursors)
         for partition, offset, reason in reasons:
-            tables.note_reason(self._connection, subscription_id, partition, offset, reason)
+            self._rows(subscription_id).note_reason(partition, offset, reason)
 
     def commit(self, subscription_id: str, stream_id: str, cursors: Cursors) -> Sequence[bool]:
         """Check all cursors, then keep those that are ahead (reference subscriptions#commit-checks)."""
         known = self._cursors.get(subscription_id)
         if known is None:
-            known = self._cursors[subscription_id] = _Cursors(self._connection, subscription_id)
+            known = self._cursors[subscription_id] = _Cursors(self._rows(subscription_id))
         advanced, repeated = known.commit(stream_id, cursors)
         if repeated:
             self.keys.add(f"stream:{stream_id}")
@@ -119,9 +119,12 @@ class Changes:
         for subscription_id in list(self._cursors):
             self._settle(subscription_id)
         for subscription_id in self._unbalanced:
-            self.keys |= {f"stream:{name}" for name in tables.rebalance_subscription(self._connection, subscription_id)}
+            self.keys |= {f"stream:{name}" for name in self._rows(subscription_id).rebalance()}
         for subscription_id, stream_id in self._ended:
-            tables.count_failures(self._connection, subscription_id, stream_id)
+            self._rows(subscription_id).count_failures(stream_id)
+
+    def _rows(self, subscription_id: str) -> SubscriptionRows:
+        return SubscriptionRows(self._connection, subscription_id)
 
     def _settle(self, subscription_id: str) -> None:
         """Write the pending committed cursors, before changes that depend on them."""
@@ -138,8 +141,8 @@ class Changes:
 class _Cursors:
     """The cursors of a subscription and their pending commits. PERF: each row is read and written once."""
 
-    def __init__(self, connection: sqlite3.Connection, subscription_id: str) -> None:
-        self._connection, self._subscription_id = connection, subscription_id
+    def __init__(self, rows: SubscriptionRows) -> None:
+        self._rows = rows
         self._alive: dict[str, bool] = {}
         self._owned: dict[EventTypePartition, tuple[str, str]] = {}
         self._offsets: dict[EventTypePartition, str] = {}
@@ -162,19 +165,18 @@ class _Cursors:
         """Write the commits; return None without commits."""
         if not self._offsets and not self._beats:
             return None
-        connection, subscription_id = self._connection, self._subscription_id
-        tables.advance_cursors(connection, subscription_id, self._offsets.items())
-        tables.count_heartbeats(connection, subscription_id, self._beats.items())
-        return Advance(tables.increment_revision(connection, subscription_id), self._offsets, self._beats)
+        self._rows.advance_cursors(self._offsets)
+        self._rows.count_heartbeats(self._beats)
+        return Advance(self._rows.increment_revision(), self._offsets, self._beats)
 
     def _lives(self, stream_id: str) -> bool:
         alive = self._alive.get(stream_id)
         if alive is None:
-            alive = self._alive[stream_id] = tables.has_session(self._connection, self._subscription_id, stream_id)
+            alive = self._alive[stream_id] = self._rows.has_session(stream_id)
         return alive
 
     def _owner(self, key: EventTypePartition) -> tuple[str, str]:
         found = self._owned.get(key)
         if found is None:
-            found = self._owned[key] = tables.load_owner(self._connection, self._subscription_id, key)
+            found = self._owned[key] = self._rows.owner(key)
         return found

@@ -4,17 +4,21 @@ import sqlite3
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
-from rioni.domain.errors import Conflict, RioniError, Unavailable
+from rioni.domain.errors import RioniError, Unavailable
 from rioni.domain.ports.coordinator import CommittedOffsets, DeliveryFailure, Session, Topology
 from rioni.domain.ports.host import SUBSCRIPTION, Clock, Health, Notifier, ThreadPool, direct
 from rioni.domain.system.anchors import Anchor, Marks
 from rioni.domain.timelines.position import EventTypePartition
 from rioni.storage.embedded.anchors import CoordinationAnchors
-from rioni.storage.embedded.coordination import database as tables
 from rioni.storage.embedded.coordination.changes import Advance, Changes
-from rioni.storage.embedded.coordination.database import CoordinationDatabase
+from rioni.storage.embedded.coordination.database import (
+    CoordinationDatabase,
+    SubscriptionRows,
+    remove_workers,
+    workers_named,
+)
 from rioni.storage.embedded.coordination.workers import WorkerRegistry
 from rioni.storage.group_commit import GroupCommit, Job
 from rioni.storage.stream_shutdown import wait_for_streams_to_end
@@ -28,7 +32,6 @@ REAP_EVERY_S = 0.5
 
 CACHE_ENTRIES_MAX = 10_000
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -90,7 +93,7 @@ class EmbeddedCoordinator:
         with self._database.writing() as connection:
             # NOTE: in a transaction, so that no process mistakes the new file, not locked at first, for a dead one's.
             self._workers = WorkerRegistry(Path(f"{path}-workers"))
-            self._remove_dead(connection, self._workers.known() | tables.workers_named(connection))
+            self._remove_dead(connection, self._workers.known() | workers_named(connection))
 
     def health(self) -> Health:
         """Check whether sessions and cursors can be written; see the port `Examined`."""
@@ -102,13 +105,13 @@ class EmbeddedCoordinator:
     def initialise(self, subscription_id: str, cursors: CommittedOffsets) -> None:
         """Create the partitions with their initial offsets; see the port."""
         # PERF: every stream calls this, and nearly always nothing is left to do.
-        if not self.cursors(subscription_id) and self._transact(tables.add_subscription, subscription_id, cursors):
+        if not self.cursors(subscription_id) and self._write(lambda rows: rows.add(cursors), subscription_id):
             self._changed(subscription_id)
 
     def extend(self, subscription_id: str, cursors: CommittedOffsets) -> None:
         """Add partitions and rebalance; see the port."""
-        if not cursors.keys() <= self.cursors(subscription_id).keys() and self._transact(
-            tables.add_partitions, subscription_id, cursors
+        if not cursors.keys() <= self.cursors(subscription_id).keys() and self._write(
+            lambda rows: rows.extend(cursors), subscription_id
         ):
             self._changed(subscription_id)
 
@@ -136,7 +139,7 @@ class EmbeddedCoordinator:
         rows = self._database.fetch("SELECT epoch FROM subscriptions WHERE id = ?", (subscription_id,))
         known = self._topologies.get(subscription_id)
         if known is None or [(known.epoch,)] != rows:
-            known = self._read(tables.load_topology, subscription_id)
+            known = self._read(SubscriptionRows.topology, subscription_id)
             if len(self._topologies) >= CACHE_ENTRIES_MAX:
                 self._topologies.clear()
             if known.epoch:
@@ -200,7 +203,7 @@ class EmbeddedCoordinator:
 
     def delivery_failures(self, subscription_id: str) -> Mapping[EventTypePartition, DeliveryFailure]:
         """Return the partitions with failed deliveries or a running search; see the port."""
-        return self._read(tables.load_delivery_failures, subscription_id)
+        return self._read(SubscriptionRows.delivery_failures, subscription_id)
 
     def reset(self, subscription_id: str, cursors: CommittedOffsets, timeout_s: float) -> CommittedOffsets:
         """End all streams, then set offsets; see the port."""
@@ -209,13 +212,14 @@ class EmbeddedCoordinator:
         self._reap()
         waiter = self._signals.watch([SUBSCRIPTION + subscription_id])
         try:
-            self._transact(self._begin_reset, subscription_id)
+            self._write(lambda rows: rows.begin_reset(self.worker), subscription_id)
             self._changed(subscription_id)
             ended = False
             try:
                 ended = wait_for_streams_to_end(partial(self.topology, subscription_id), waiter, self._clock, timeout_s)
             finally:
-                previous = self._transact(_end_reset, subscription_id, cursors if ended else {})
+                wanted = cursors if ended else {}
+                previous = self._write(lambda rows: rows.end_reset(wanted), subscription_id)
                 self._changed(subscription_id)
         finally:
             waiter.close()
@@ -229,17 +233,10 @@ class EmbeddedCoordinator:
 
     def delete(self, subscription_id: str) -> None:
         """Delete sessions, assignments and cursors; see the port."""
-        self._transact(tables.remove_subscription, subscription_id)
+        self._write(SubscriptionRows.remove, subscription_id)
         self._topologies.pop(subscription_id, None)
         self._standings.pop(subscription_id, None)
         self._changed(subscription_id)
-
-    def _begin_reset(self, connection: sqlite3.Connection, subscription_id: str) -> None:
-        try:
-            connection.execute("INSERT INTO resets VALUES (?, ?)", (subscription_id, self._workers.own))
-        except sqlite3.IntegrityError as ex:
-            raise Conflict("Cursors reset is already in progress for provided subscription") from ex
-        tables.increment_epoch(connection, subscription_id)
 
     # --- Processes ---
 
@@ -278,7 +275,7 @@ class EmbeddedCoordinator:
         if self._workers.ended:
             return
         self._changes.close()
-        for subscription in self._transact(tables.remove_workers, [self._workers.own]):
+        for subscription in self._transact(partial(remove_workers, workers=[self._workers.own])):
             self._changed(subscription)
         self._workers.leave()
         self._pool(self._database.close)
@@ -286,14 +283,14 @@ class EmbeddedCoordinator:
     def _reap(self) -> None:
         self._reaped_at_s = self._clock.monotonic()
         with self._database.reading() as connection:
-            workers = tables.workers_named(connection)
+            workers = workers_named(connection)
         if not all(map(self._workers.alive, workers)):
-            for subscription in self._transact(self._remove_dead, workers):
+            for subscription in self._transact(partial(self._remove_dead, workers=workers)):
                 self._changed(subscription)
 
     def _remove_dead(self, connection: sqlite3.Connection, workers: Collection[str]) -> set[str]:
         dead = [worker for worker in workers if not self._workers.alive(worker)]
-        concerned = tables.remove_workers(connection, dead)
+        concerned = remove_workers(connection, dead)
         # Before the transaction ends: a process without a file counts as dead as well.
         for worker in dead:
             self._workers.reap(worker)
@@ -329,35 +326,25 @@ class EmbeddedCoordinator:
 
         return tell
 
-    def _transact(
-        self, function: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs
-    ) -> T:
+    def _transact(self, change: Callable[[sqlite3.Connection], T]) -> T:
         def run() -> T:
             with self._database.writing() as connection:
-                return function(connection, *args, **kwargs)
+                return change(connection)
 
         return self._pool(run)
 
-    def _read(self, function: Callable[[sqlite3.Connection, str], T], subscription_id: str) -> T:
+    def _write(self, change: Callable[[SubscriptionRows], T], subscription_id: str) -> T:
+        """Change one subscription in a transaction of its own."""
+        return self._transact(lambda connection: change(SubscriptionRows(connection, subscription_id)))
+
+    def _read(self, read: Callable[[SubscriptionRows], T], subscription_id: str) -> T:
         with self._database.reading() as connection:
             connection.execute("BEGIN")
             try:
-                return function(connection, subscription_id)
+                return read(SubscriptionRows(connection, subscription_id))
             finally:
                 connection.execute("COMMIT")
 
 
-def _end_reset(connection: sqlite3.Connection, subscription_id: str, cursors: CommittedOffsets) -> CommittedOffsets:
-    stored = tables.load_cursors(connection, subscription_id)
-    connection.execute("DELETE FROM resets WHERE subscription = ?", (subscription_id,))
-    tables.reset_cursors(connection, subscription_id, cursors.items())
-    tables.increment_epoch(connection, subscription_id)
-    return {key: stored[key] for key in cursors if key in stored}
-
-
-def _load_standing(connection: sqlite3.Connection, subscription_id: str) -> _Standing:
-    return _Standing(
-        tables.load_revision(connection, subscription_id),
-        tables.load_cursors(connection, subscription_id),
-        tables.load_heartbeats(connection, subscription_id),
-    )
+def _load_standing(rows: SubscriptionRows) -> _Standing:
+    return _Standing(rows.revision(), rows.cursors(), rows.heartbeats())

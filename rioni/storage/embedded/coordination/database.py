@@ -2,9 +2,10 @@
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
-from rioni.domain.errors import SubscriptionNotFound
+from rioni.domain.errors import Conflict, SubscriptionNotFound
 from rioni.domain.ports.coordinator import Assignment, DeliveryFailure, Session, Topology
 from rioni.domain.streaming.assignment import rebalance
 from rioni.domain.timelines.position import EventTypePartition
@@ -72,51 +73,217 @@ class CoordinationDatabase(SQLiteFile):
     """
 
 
-# --- Reading ---
+_PARTITION = "WHERE subscription = ?1 AND event_type = ?2 AND partition = ?3"
 
 
-def load_topology(connection: sqlite3.Connection, subscription_id: str) -> Topology:
-    """Return sessions and assignments, as the connection's transaction sees them."""
-    epoch = connection.execute("SELECT epoch FROM subscriptions WHERE id = ?", (subscription_id,)).fetchone()
-    resetting = connection.execute("SELECT 1 FROM resets WHERE subscription = ?", (subscription_id,)).fetchone()
-    return Topology(
-        epoch[0] if epoch else 0,
-        dict(_assignments(connection, subscription_id)),
-        {session.id: session for session in _sessions(connection, subscription_id)},
-        resetting is not None,
-    )
+class SubscriptionRows:
+    """The rows of one subscription, as the connection's transaction sees them; methods that change them need one."""
 
+    def __init__(self, connection: sqlite3.Connection, subscription_id: str) -> None:
+        self._connection, self._id = connection, subscription_id
 
-def load_cursors(connection: sqlite3.Connection, subscription_id: str) -> Mapping[EventTypePartition, str]:
-    """Return the committed offsets."""
-    rows = connection.execute(
-        "SELECT event_type, partition, offset FROM partitions WHERE subscription = ? ORDER BY place",
-        (subscription_id,),
-    )
-    return {EventTypePartition(event_type, partition): offset for event_type, partition, offset in rows}
+    # --- Reading ---
 
+    def topology(self) -> Topology:
+        """Return sessions and assignments."""
+        epoch = self._execute("SELECT epoch FROM subscriptions WHERE id = ?").fetchone()
+        resetting = self._execute("SELECT 1 FROM resets WHERE subscription = ?").fetchone()
+        sessions = {session.id: session for session in self._sessions()}
+        return Topology(epoch[0] if epoch else 0, self._assignments(), sessions, resetting is not None)
 
-def load_heartbeats(connection: sqlite3.Connection, subscription_id: str) -> Mapping[EventTypePartition, int]:
-    """Return how many commits repeated the committed offset, by partition."""
-    rows = connection.execute(
-        "SELECT event_type, partition, heartbeats FROM partitions WHERE subscription = ? ORDER BY place",
-        (subscription_id,),
-    )
-    return {EventTypePartition(event_type, partition): count for event_type, partition, count in rows}
+    def cursors(self) -> Mapping[EventTypePartition, str]:
+        """Return the committed offsets."""
+        return {key: offset for key, (offset,) in self._partitions("offset")}
 
+    def heartbeats(self) -> Mapping[EventTypePartition, int]:
+        """Return how many commits repeated the committed offset, by partition."""
+        return {key: count for key, (count,) in self._partitions("heartbeats")}
 
-def load_delivery_failures(
-    connection: sqlite3.Connection, subscription_id: str
-) -> Mapping[EventTypePartition, DeliveryFailure]:
-    """Return the partitions with failed deliveries or a running search."""
-    rows = connection.execute(
-        "SELECT event_type, partition, failures, sent, search_until, reason_offset, reason FROM partitions "
-        "WHERE subscription = ? AND (failures > 0 OR search_until > offset)",
-        (subscription_id,),
-    )
-    return {
-        EventTypePartition(event_type, partition): DeliveryFailure(*failure) for event_type, partition, *failure in rows
-    }
+    def delivery_failures(self) -> Mapping[EventTypePartition, DeliveryFailure]:
+        """Return the partitions with failed deliveries or a running search."""
+        columns = "failures, sent, search_until, reason_offset, reason"
+        found = self._partitions(columns, "AND (failures > 0 OR search_until > offset)")
+        return {key: DeliveryFailure(*failure) for key, failure in found}
+
+    def revision(self) -> int:
+        """Return the revision of the cursors; 0 if the subscription is not initialised."""
+        row = self._execute("SELECT revision FROM subscriptions WHERE id = ?").fetchone()
+        return int(row[0]) if row else 0
+
+    def has_session(self, stream_id: str) -> bool:
+        """Whether a session exists."""
+        found = self._execute("SELECT 1 FROM sessions WHERE subscription = ? AND id = ?", stream_id)
+        return found.fetchone() is not None
+
+    def owner(self, key: EventTypePartition) -> tuple[str, str]:
+        """Return the owner and the committed offset of a partition; empty strings if it does not exist."""
+        query = f"SELECT session, offset FROM partitions {_PARTITION}"  # noqa: S608 - constants
+        row: tuple[str, str] | None = self._execute(query, *key).fetchone()
+        return row or ("", "")
+
+    # --- Changing ---
+
+    def add(self, cursors: Mapping[EventTypePartition, str]) -> bool:
+        """Create the partitions; return False if they existed already."""
+        added = self._execute("INSERT OR IGNORE INTO subscriptions VALUES (?, 1, 1)").rowcount
+        if added:
+            self._insert_partitions(cursors)
+        return bool(added)
+
+    def extend(self, cursors: Mapping[EventTypePartition, str]) -> bool:
+        """Add missing partitions and rebalance; return whether any were added."""
+        known = self.cursors()
+        if not known:
+            raise SubscriptionNotFound(self._id)
+        added = {key: offset for key, offset in cursors.items() if key not in known}
+        if added:
+            self._insert_partitions(added, first_place=len(known))
+            self.increment_revision()
+            self.rebalance()
+        return bool(added)
+
+    def add_session(self, worker: str, session: Session) -> None:
+        """Start a session; call `rebalance` afterwards."""
+        requested = json.dumps(sorted(session.requested))
+        self._execute(
+            "INSERT INTO sessions (subscription, id, worker, requested) VALUES (?, ?, ?, ?)",
+            session.id,
+            worker,
+            requested,
+        )
+
+    def retire_session(self, stream_id: str) -> bool:
+        """Let a session give way to the next one; return whether that has changed it."""
+        retire = "UPDATE sessions SET retired = 1 WHERE subscription = ? AND id = ? AND NOT retired"
+        return bool(self._execute(retire, stream_id).rowcount)
+
+    def remove_session(self, stream_id: str) -> bool:
+        """End a session; return whether it existed. Call `rebalance` and then `count_failures` afterwards."""
+        return bool(self._execute("DELETE FROM sessions WHERE subscription = ? AND id = ?", stream_id).rowcount)
+
+    def hand_over(self, stream_id: str, partitions: Iterable[EventTypePartition]) -> set[str]:
+        """Give this stream's partitions to the sessions waiting for them; return these sessions."""
+        change = f"UPDATE partitions SET session = next_session, next_session = '' {_PARTITION}"  # noqa: S608 - constants
+        give = f"{change} AND session = ?4 AND next_session != '' RETURNING session"
+        given = [self._execute(give, *partition, stream_id).fetchall() for partition in partitions]
+        heirs = {session for rows in given for (session,) in rows}
+        if heirs:
+            self.count_failures(stream_id)
+            self.increment_epoch()
+        return heirs
+
+    def note_attempt(
+        self, stream_id: str, partition: EventTypePartition, offset: str, search_until: str | None
+    ) -> None:
+        """Record that a stream is about to send events up to an offset, if it owns the partition."""
+        self._update(
+            "sent = ?4, sent_by = ?5, search_until = coalesce(?6, search_until), "
+            "failures = CASE WHEN ?6 IS NULL THEN failures ELSE 0 END",
+            [(partition, (offset, stream_id, search_until))],
+            "AND session = ?5",
+        )
+
+    def note_reason(self, partition: EventTypePartition, offset: str, reason: str) -> None:
+        """Record why an event could not be processed, unless it is committed."""
+        self._update("reason_offset = ?4, reason = ?5", [(partition, (offset, reason))], "AND offset < ?4")
+
+    def count_failures(self, stream_id: str) -> None:
+        """Count a failure for each partition that its stream has lost with uncommitted events."""
+        self._execute(
+            "UPDATE partitions SET failures = failures + (sent > offset), sent_by = '' "
+            "WHERE subscription = ?1 AND sent_by = ?2 AND session != ?2",
+            stream_id,
+        )
+
+    def increment_epoch(self) -> None:
+        """Increment the epoch: sessions or assignments have changed."""
+        self._execute("UPDATE subscriptions SET epoch = epoch + 1 WHERE id = ?")
+
+    def advance_cursors(self, cursors: Mapping[EventTypePartition, str]) -> None:
+        """Store offsets that are ahead of the stored ones; call `increment_revision` afterwards."""
+        self._update(
+            "offset = ?4, failures = 0, reason = CASE WHEN reason_offset <= ?4 THEN '' ELSE reason END, "
+            "reason_offset = CASE WHEN reason_offset <= ?4 THEN '' ELSE reason_offset END",
+            ((key, (offset,)) for key, offset in cursors.items()),
+        )
+
+    def count_heartbeats(self, counts: Mapping[EventTypePartition, int]) -> None:
+        """Count commits that repeated the committed offset; call `increment_revision` afterwards."""
+        self._update("heartbeats = heartbeats + ?4", ((key, (count,)) for key, count in counts.items()))
+
+    def begin_reset(self, worker: str) -> None:
+        """Note that a process waits for all streams to end; raises Conflict if another reset does."""
+        try:
+            self._execute("INSERT INTO resets VALUES (?, ?)", worker)
+        except sqlite3.IntegrityError as ex:
+            raise Conflict("Cursors reset is already in progress for provided subscription") from ex
+        self.increment_epoch()
+
+    def end_reset(self, cursors: Mapping[EventTypePartition, str]) -> Mapping[EventTypePartition, str]:
+        """Set offsets unconditionally, clear the failures of their partitions, and return the offsets before."""
+        stored = self.cursors()
+        self._execute("DELETE FROM resets WHERE subscription = ?")
+        self._update(
+            "offset = ?4, failures = 0, sent = '', sent_by = '', search_until = '', reason_offset = '', reason = ''",
+            ((key, (offset,)) for key, offset in cursors.items()),
+        )
+        self.increment_revision()
+        self.increment_epoch()
+        return {key: stored[key] for key in cursors if key in stored}
+
+    def increment_revision(self) -> int:
+        """Increment the revision: something was committed; return the new revision."""
+        self._execute("UPDATE subscriptions SET revision = revision + 1 WHERE id = ?")
+        return self.revision()
+
+    def rebalance(self) -> set[str]:
+        """Rebalance; return the streams whose partitions have changed, ended ones included."""
+        before = self._assignments()
+        after = rebalance(before, self._sessions())
+        moved = [key for key in before if before[key] != after[key]]
+        self._update("session = ?4, next_session = ?5", ((key, after[key]) for key in moved))
+        self.increment_epoch()
+        return {name for key in moved for name in (*before[key], *after[key]) if name}
+
+    def remove(self) -> None:
+        """Delete everything of the subscription."""
+        self._execute("DELETE FROM subscriptions WHERE id = ?")
+        for table in ("partitions", "sessions", "resets"):
+            self._execute(f"DELETE FROM {table} WHERE subscription = ?")  # noqa: S608 - constants
+
+    def _assignments(self) -> dict[EventTypePartition, Assignment]:
+        return {key: Assignment(*sessions) for key, sessions in self._partitions("session, next_session")}
+
+    def _sessions(self) -> Iterator[Session]:
+        rows = self._execute("SELECT id, requested, retired FROM sessions WHERE subscription = ? ORDER BY id")
+        for name, requested, retired in rows:
+            yield Session(name, frozenset(EventTypePartition(*pair) for pair in json.loads(requested)), bool(retired))
+
+    def _insert_partitions(self, cursors: Mapping[EventTypePartition, str], *, first_place: int = 0) -> None:
+        places = enumerate(cursors.items(), first_place)
+        self._connection.executemany(
+            "INSERT INTO partitions (subscription, place, event_type, partition, offset) VALUES (?, ?, ?, ?, ?)",
+            ((self._id, place, *key, offset) for place, (key, offset) in places),
+        )
+
+    def _partitions(self, columns: str, condition: str = "") -> Iterator[tuple[EventTypePartition, Sequence[Any]]]:
+        """Yield columns of the partitions, in the order that clients see."""
+        query = (
+            f"SELECT event_type, partition, {columns} FROM partitions WHERE subscription = ? {condition} ORDER BY place"  # noqa: S608 - constants
+        )
+        for row in self._execute(query):
+            yield EventTypePartition(*row[:2]), row[2:]
+
+    def _update(
+        self, change: str, rows: Iterable[tuple[EventTypePartition, Iterable[Any]]], condition: str = ""
+    ) -> None:
+        """Change partitions; the values of each are the parameters from the fourth on."""
+        statement = f"UPDATE partitions SET {change} {_PARTITION} {condition}"  # noqa: S608 - constants
+        self._connection.executemany(statement, ((self._id, *key, *values) for key, values in rows))
+
+    def _execute(self, statement: str, *parameters: object) -> sqlite3.Cursor:
+        """Execute a statement whose first parameter is the subscription."""
+        return self._connection.execute(statement, (self._id, *parameters))
 
 
 def workers_named(connection: sqlite3.Connection) -> set[str]:
@@ -124,114 +291,8 @@ def workers_named(connection: sqlite3.Connection) -> set[str]:
     return {worker for (worker,) in connection.execute("SELECT worker FROM sessions UNION SELECT worker FROM resets")}
 
 
-def _assignments(
-    connection: sqlite3.Connection, subscription_id: str
-) -> Iterator[tuple[EventTypePartition, Assignment]]:
-    rows = connection.execute(
-        "SELECT event_type, partition, session, next_session FROM partitions WHERE subscription = ? ORDER BY place",
-        (subscription_id,),
-    )
-    for event_type, partition, session, next_session in rows:
-        yield EventTypePartition(event_type, partition), Assignment(session, next_session)
-
-
-def _sessions(connection: sqlite3.Connection, subscription_id: str) -> Iterator[Session]:
-    rows = connection.execute(
-        "SELECT id, requested, retired FROM sessions WHERE subscription = ? ORDER BY id", (subscription_id,)
-    )
-    for name, requested, retired in rows:
-        yield Session(name, frozenset(EventTypePartition(*pair) for pair in json.loads(requested)), bool(retired))
-
-
-def load_revision(connection: sqlite3.Connection, subscription_id: str) -> int:
-    """Return the revision of a subscription's cursors; 0 if it is not initialised."""
-    row = connection.execute("SELECT revision FROM subscriptions WHERE id = ?", (subscription_id,)).fetchone()
-    return int(row[0]) if row else 0
-
-
-def has_session(connection: sqlite3.Connection, subscription_id: str, stream_id: str) -> bool:
-    """Whether a session exists."""
-    found = connection.execute("SELECT 1 FROM sessions WHERE id = ? AND subscription = ?", (stream_id, subscription_id))
-    return found.fetchone() is not None
-
-
-def load_owner(connection: sqlite3.Connection, subscription_id: str, key: EventTypePartition) -> tuple[str, str]:
-    """Return the owner and the committed offset of a partition; empty strings if it does not exist."""
-    row: tuple[str, str] | None = connection.execute(
-        "SELECT session, offset FROM partitions WHERE subscription = ? AND event_type = ? AND partition = ?",
-        (subscription_id, *key),
-    ).fetchone()
-    return row or ("", "")
-
-
-# --- Changing; every function needs a transaction ---
-
-
-def add_subscription(
-    connection: sqlite3.Connection, subscription_id: str, cursors: Mapping[EventTypePartition, str]
-) -> bool:
-    """Create the partitions; return False if they existed already."""
-    added = connection.execute("INSERT OR IGNORE INTO subscriptions VALUES (?, 1, 1)", (subscription_id,)).rowcount
-    if added:
-        _insert_partitions(connection, subscription_id, cursors)
-    return bool(added)
-
-
-def add_partitions(
-    connection: sqlite3.Connection, subscription_id: str, cursors: Mapping[EventTypePartition, str]
-) -> bool:
-    """Add missing partitions and rebalance; return whether any were added."""
-    known = load_cursors(connection, subscription_id)
-    if not known:
-        raise SubscriptionNotFound(subscription_id)
-    added = {key: offset for key, offset in cursors.items() if key not in known}
-    if added:
-        _insert_partitions(connection, subscription_id, added, first_place=len(known))
-        increment_revision(connection, subscription_id)
-        rebalance_subscription(connection, subscription_id)
-    return bool(added)
-
-
-def _insert_partitions(
-    connection: sqlite3.Connection,
-    subscription_id: str,
-    cursors: Mapping[EventTypePartition, str],
-    *,
-    first_place: int = 0,
-) -> None:
-    connection.executemany(
-        "INSERT INTO partitions (subscription, place, event_type, partition, offset) VALUES (?, ?, ?, ?, ?)",
-        ((subscription_id, place, *key, offset) for place, (key, offset) in enumerate(cursors.items(), first_place)),
-    )
-
-
-def add_session(connection: sqlite3.Connection, subscription_id: str, worker: str, session: Session) -> None:
-    """Start a session; call `rebalance_subscription` afterwards."""
-    connection.execute(
-        "INSERT INTO sessions (id, subscription, worker, requested) VALUES (?, ?, ?, ?)",
-        (session.id, subscription_id, worker, json.dumps(sorted(session.requested))),
-    )
-
-
-def retire_session(connection: sqlite3.Connection, subscription_id: str, stream_id: str) -> bool:
-    """Let a session give way to the next one; return whether that has changed it."""
-    retired = connection.execute(
-        "UPDATE sessions SET retired = 1 WHERE id = ? AND subscription = ? AND NOT retired",
-        (stream_id, subscription_id),
-    ).rowcount
-    return bool(retired)
-
-
-def remove_session(connection: sqlite3.Connection, subscription_id: str, stream_id: str) -> bool:
-    """End a session; return whether it existed. Call `rebalance_subscription` and then `count_failures` afterwards."""
-    removed = connection.execute(
-        "DELETE FROM sessions WHERE id = ? AND subscription = ?", (stream_id, subscription_id)
-    ).rowcount
-    return bool(removed)
-
-
 def remove_workers(connection: sqlite3.Connection, workers: Iterable[str]) -> set[str]:
-    """End the sessions and resets of processes, rebalance, and return the affected subscriptions."""
+    """End the sessions and resets of processes, rebalance, and return the affected subscriptions; in a transaction."""
     concerned: set[str] = set()
     ended: list[tuple[str, str]] = []
     for worker in workers:
@@ -242,138 +303,7 @@ def remove_workers(connection: sqlite3.Connection, workers: Iterable[str]) -> se
         concerned.update(subscription for subscription, *_ in sessions + resets)
         ended += sessions
     for subscription in concerned:
-        rebalance_subscription(connection, subscription)
+        SubscriptionRows(connection, subscription).rebalance()
     for subscription, stream_id in ended:
-        count_failures(connection, subscription, stream_id)
+        SubscriptionRows(connection, subscription).count_failures(stream_id)
     return concerned
-
-
-def hand_over(
-    connection: sqlite3.Connection, subscription_id: str, stream_id: str, partitions: Iterable[EventTypePartition]
-) -> set[str]:
-    """Give this stream's partitions to the sessions waiting for them; return these sessions."""
-    heirs: set[str] = set()
-    for partition in partitions:
-        given = connection.execute(
-            "UPDATE partitions SET session = next_session, next_session = '' "
-            "WHERE subscription = ? AND event_type = ? AND partition = ? AND session = ? AND next_session != '' "
-            "RETURNING session",
-            (subscription_id, *partition, stream_id),
-        )
-        heirs.update(session for (session,) in given.fetchall())
-    if heirs:
-        count_failures(connection, subscription_id, stream_id)
-        increment_epoch(connection, subscription_id)
-    return heirs
-
-
-def note_attempt(
-    connection: sqlite3.Connection,
-    subscription_id: str,
-    stream_id: str,
-    partition: EventTypePartition,
-    offset: str,
-    search_until: str | None,
-) -> None:
-    """Record that a stream is about to send events up to an offset, if it owns the partition."""
-    connection.execute(
-        "UPDATE partitions SET sent = ?1, sent_by = ?2, search_until = coalesce(?3, search_until), "
-        "failures = CASE WHEN ?3 IS NULL THEN failures ELSE 0 END "
-        "WHERE subscription = ?4 AND event_type = ?5 AND partition = ?6 AND session = ?2",
-        (offset, stream_id, search_until, subscription_id, *partition),
-    )
-
-
-def note_reason(
-    connection: sqlite3.Connection, subscription_id: str, partition: EventTypePartition, offset: str, reason: str
-) -> None:
-    """Record why an event could not be processed, unless it is committed."""
-    connection.execute(
-        "UPDATE partitions SET reason_offset = ?1, reason = ?2 "
-        "WHERE subscription = ?3 AND event_type = ?4 AND partition = ?5 AND offset < ?1",
-        (offset, reason, subscription_id, *partition),
-    )
-
-
-def count_failures(connection: sqlite3.Connection, subscription_id: str, stream_id: str) -> None:
-    """Count a failure for each partition that its stream has lost with uncommitted events."""
-    connection.execute(
-        "UPDATE partitions SET failures = failures + (sent > offset), sent_by = '' "
-        "WHERE subscription = ?1 AND sent_by = ?2 AND session != ?2",
-        (subscription_id, stream_id),
-    )
-
-
-def increment_epoch(connection: sqlite3.Connection, subscription_id: str) -> None:
-    """Increment the epoch: sessions or assignments have changed."""
-    connection.execute("UPDATE subscriptions SET epoch = epoch + 1 WHERE id = ?", (subscription_id,))
-
-
-def advance_cursors(
-    connection: sqlite3.Connection, subscription_id: str, cursors: Iterable[tuple[EventTypePartition, str]]
-) -> None:
-    """Store offsets that are ahead of the stored ones; call `increment_revision` afterwards."""
-    also = (
-        "failures = 0, reason = CASE WHEN reason_offset <= ?1 THEN '' ELSE reason END, "
-        "reason_offset = CASE WHEN reason_offset <= ?1 THEN '' ELSE reason_offset END"
-    )
-    _set_cursors(connection, subscription_id, cursors, also)
-
-
-def count_heartbeats(
-    connection: sqlite3.Connection, subscription_id: str, counts: Iterable[tuple[EventTypePartition, int]]
-) -> None:
-    """Count commits that repeated the committed offset; call `increment_revision` afterwards."""
-    connection.executemany(
-        "UPDATE partitions SET heartbeats = heartbeats + ? WHERE subscription = ? AND event_type = ? AND partition = ?",
-        ((count, subscription_id, *key) for key, count in counts),
-    )
-
-
-def reset_cursors(
-    connection: sqlite3.Connection, subscription_id: str, cursors: Iterable[tuple[EventTypePartition, str]]
-) -> None:
-    """Set offsets unconditionally and clear the failures of their partitions."""
-    also = "failures = 0, sent = '', sent_by = '', search_until = '', reason_offset = '', reason = ''"
-    _set_cursors(connection, subscription_id, cursors, also)
-    increment_revision(connection, subscription_id)
-
-
-def _set_cursors(
-    connection: sqlite3.Connection,
-    subscription_id: str,
-    cursors: Iterable[tuple[EventTypePartition, str]],
-    also: str,
-) -> None:
-    connection.executemany(
-        f"UPDATE partitions SET offset = ?1, {also} "  # noqa: S608 - constants
-        "WHERE subscription = ?2 AND event_type = ?3 AND partition = ?4",
-        ((offset, subscription_id, *key) for key, offset in cursors),
-    )
-
-
-def increment_revision(connection: sqlite3.Connection, subscription_id: str) -> int:
-    """Increment the revision: something was committed; return the new revision."""
-    connection.execute("UPDATE subscriptions SET revision = revision + 1 WHERE id = ?", (subscription_id,))
-    return load_revision(connection, subscription_id)
-
-
-def remove_subscription(connection: sqlite3.Connection, subscription_id: str) -> None:
-    """Delete everything of a subscription."""
-    connection.execute("DELETE FROM subscriptions WHERE id = ?", (subscription_id,))
-    for table in ("partitions", "sessions", "resets"):
-        connection.execute(f"DELETE FROM {table} WHERE subscription = ?", (subscription_id,))  # noqa: S608 - constants
-
-
-def rebalance_subscription(connection: sqlite3.Connection, subscription_id: str) -> set[str]:
-    """Rebalance; return the streams whose partitions have changed, ended ones included."""
-    before = dict(_assignments(connection, subscription_id))
-    after = rebalance(before, _sessions(connection, subscription_id))
-    moved = [key for key in before if before[key] != after[key]]
-    connection.executemany(
-        "UPDATE partitions SET session = ?, next_session = ? "
-        "WHERE subscription = ? AND event_type = ? AND partition = ?",
-        ((*after[key], subscription_id, *key) for key in moved),
-    )
-    increment_epoch(connection, subscription_id)
-    return {name for key in moved for name in (*before[key], *after[key]) if name}

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from rioni.domain.errors import Conflict, Invalid, RioniError
 from rioni.domain.ports.coordinator import Assignment, Session
-from rioni.storage.embedded.coordination import database as tables
 from rioni.storage.embedded.coordination.changes import Changes
-from rioni.storage.embedded.coordination.database import CoordinationDatabase
+from rioni.storage.embedded.coordination.database import CoordinationDatabase, SubscriptionRows
 from tests.contracts.coordination import A0, A1, A2, A3, ALL, offset
 
 
@@ -53,8 +52,8 @@ def attempt(name: str, key, position: int, search: int | None = None) -> Change:
 def open_database(path: Path) -> CoordinationDatabase:
     database = CoordinationDatabase(path)
     with database.writing() as connection:
-        tables.add_subscription(connection, "s", ALL)
-        tables.add_subscription(connection, "t", ALL)
+        for name in "st":
+            SubscriptionRows(connection, name).add(ALL)
     return database
 
 
@@ -64,22 +63,22 @@ def database(tmp_path: Path) -> Iterator[CoordinationDatabase]:
         yield database
 
 
-def read(database: CoordinationDatabase, load: Callable[..., Any], subscription: str = "s") -> Any:
+def read(database: CoordinationDatabase, load: Callable[[SubscriptionRows], Any], subscription: str = "s") -> Any:
     with database.reading() as connection:
-        return load(connection, subscription)
+        return load(SubscriptionRows(connection, subscription))
 
 
 def state(database: CoordinationDatabase) -> list[Any]:
-    loads = (tables.load_cursors, tables.load_heartbeats, tables.load_delivery_failures)
+    loads = (SubscriptionRows.cursors, SubscriptionRows.heartbeats, SubscriptionRows.delivery_failures)
     return [read(database, load) for load in loads]
 
 
 def test_many_joins_are_one_rebalance(database):
-    before = read(database, tables.load_topology).epoch
+    before = read(database, SubscriptionRows.topology).epoch
     *outcomes, changes = together(database, *(join(f"stream-{number}") for number in range(6)))
     full = "No free slots for streaming available for subscription s. Total slots: 4"
     assert outcomes == [None] * 4 + [full] * 2
-    topology = read(database, tables.load_topology)
+    topology = read(database, SubscriptionRows.topology)
     assert topology.epoch == before + 1
     names = [f"stream-{number}" for number in range(4)]
     assert sorted(each.session for each in topology.partitions.values()) == sorted(topology.sessions) == names
@@ -90,7 +89,7 @@ def test_a_join_sees_earlier_changes_of_the_same_transaction(database):
     outcomes = together(database, join("a", A0, A1), join("b", A1), join("c"), leave("a"), join("d", A1))
     assert "already requested" in outcomes[1]
     assert [outcomes[number] for number in (0, 2, 3, 4)] == [None] * 4
-    topology = read(database, tables.load_topology)
+    topology = read(database, SubscriptionRows.topology)
     assert set(topology.sessions) == {"c", "d"}
     assert topology.partitions == {A0: Assignment("c"), A1: Assignment("d"), A2: Assignment("c"), A3: Assignment("c")}
 
@@ -127,12 +126,12 @@ def test_commits_of_several_subscriptions_share_a_transaction(database):
     )
     assert outcomes[:2] == [[True], [True]]
     assert outcomes[2] == "Session with stream id a not found"
-    assert [read(database, tables.load_cursors, name)[A0] for name in "st"] == [offset(1), offset(2)]
+    assert [read(database, SubscriptionRows.cursors, name)[A0] for name in "st"] == [offset(1), offset(2)]
 
 
 def test_a_rejected_change_changes_nothing(database):
     together(database, join("a", A0, A1))
-    before = read(database, tables.load_topology), state(database)
+    before = read(database, SubscriptionRows.topology), state(database)
     with database.writing() as connection:
         changes = Changes(connection, "worker")
         with pytest.raises(Invalid):
@@ -140,7 +139,7 @@ def test_a_rejected_change_changes_nothing(database):
         with pytest.raises(Conflict):
             changes.join("s", Session("b", frozenset([A1, A2])))
         changes.finish()
-    assert (read(database, tables.load_topology), state(database)) == before
+    assert (read(database, SubscriptionRows.topology), state(database)) == before
     assert changes.keys == set()
 
 

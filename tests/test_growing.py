@@ -192,7 +192,7 @@ BOUNDS = {
     "rioni/storage/tokens/sources.py CachedTokens._accepted": "ACCEPTED_MAX",
     "rioni/storage/tokens/sources.py CachedTokens._refused": "REFUSED_MAX",
     "rioni/storage/tokens/jwt_tokens.py KeySet._keys": "keys of one answer of the issuer",
-    "rioni/storage/tokens/tokeninfo.py TokenInfoService._known": "KNOWN_MAX",
+    "rioni/storage/tokens/token_servers.py TokenInfoService._known": "KNOWN_MAX",
     "rioni/storage/tokens/tokens_file.py TokensFile._tokens": "entries of the file",
 }
 """Each collection, and what bounds it."""

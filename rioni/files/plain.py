@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from rioni.domain.errors import RioniError, Unavailable
 from rioni.files.locks import lock, open_lock
@@ -218,6 +218,23 @@ def _replace(path: Path, text: str, status: os.stat_result | None, mode: int) ->
         except BaseException:
             Path(beside.name).unlink(missing_ok=True)
             raise
+
+
+def write_durably(path: Path, content: bytes) -> None:
+    """Write a file for its owner alone, which exists completely or not at all, even after a crash."""
+    new = path.with_name(f"{path.name}.new")
+    new.unlink(missing_ok=True)
+    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
+        file.write(content)
+        flush(file)
+    new.replace(path)
+    fsync_directory(path.parent)
+
+
+def flush(file: IO[bytes]) -> None:
+    """Make writes to a file durable; blocks on the disk."""
+    file.flush()
+    os.fsync(file.fileno())
 
 
 def fsync_directory(path: Path) -> None:

@@ -31,12 +31,16 @@ from rioni.installation.stores import Expected, least_ends, mismatches, read_exp
 from rioni.storage.clock import SystemClock
 from rioni.storage.embedded.anchors import COORDINATION, write_anchor
 from rioni.storage.embedded.coordination.database import CoordinationDatabase
-from rioni.storage.embedded.data_directory import DataDirectory, DataDirectoryError, registry_missing
+from rioni.storage.embedded.data_directory import (
+    DataDirectory,
+    DataDirectoryError,
+    check_not_migrated,
+    registry_missing,
+)
 from rioni.storage.embedded.events.chunks import DamagedEvents
 from rioni.storage.embedded.events.database import EventsDatabase
 from rioni.storage.embedded.events.partitions import pad
 from rioni.storage.embedded.events.verification import forget_anchored
-from rioni.storage.embedded.migration_mark import check_not_migrated
 from rioni.storage.sql.engines import reading
 from rioni.storage.sql.migration import upgrade
 from rioni.storage.sql.store_marks import (

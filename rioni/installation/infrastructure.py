@@ -149,7 +149,7 @@ REFOLDED_ENTRIES_MAX = 20_000
 """PERF: refolding this many at the start takes half a minute; Spark is faster for more, while the broker runs."""
 REFOLDED_TOLD_EVERY = 5_000
 
-_log = structlog.get_logger("rioni.bootstrap")
+_log = structlog.get_logger("rioni.installation")
 
 
 def catch_up(engine: Any) -> None:

@@ -31,7 +31,7 @@ CONFIRM_S = 3.0
 """Seconds that a mismatch has to persist: brokers see topics late, and event types may be deleted meanwhile."""
 CONFIRM_EVERY_S = 0.5
 
-_log = structlog.get_logger("rioni.bootstrap")
+_log = structlog.get_logger("rioni.installation")
 
 
 class Compared(NamedTuple):

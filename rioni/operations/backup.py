@@ -25,7 +25,7 @@ from rioni.domain.ports.host import direct
 from rioni.domain.system.anchors import INSTALLATION
 from rioni.domain.system.reports import JobReport
 from rioni.domain.timestamps import utc_text
-from rioni.files.plain import private_umask
+from rioni.files.plain import private_umask, write_durably
 from rioni.installation.opened import opened
 from rioni.operations.verification import check
 from rioni.projections.generations.rebuilds import Progress
@@ -131,7 +131,7 @@ def backup(config: Config, folder: Path, progress: Progress, *, checked: bool = 
                 _check_space(folder, sources)
                 named = {source.path.name: source for source in sources}
                 written = backup_folder.update(folder, named, before, partial(progress, "copy"))
-            backup_folder.write_durably(folder / FORMAT_NAME, FORMAT.encode())
+            write_durably(folder / FORMAT_NAME, FORMAT.encode())
             if checked:
                 _check_copy(folder, progress)
             files: dict[str, FileEntry] = {}

@@ -30,11 +30,11 @@ from rioni.installation.database import command_identity, database_engine, datab
 from rioni.installation.infrastructure import Infrastructure, build_infrastructure, catch_up
 from rioni.projections.tables import TRACKING_NAME
 from rioni.server.startup import prepare_startup
+from rioni.storage.embedded.data_directory import MigrationMark, read_mark, write_mark
 from rioni.storage.embedded.events.database import EventsDatabase
-from rioni.storage.embedded.migration_mark import MigrationMark, read_mark, write_mark
 from rioni.storage.kafka.factory import event_importer, opener
 from rioni.storage.kafka.idempotence.idempotency_import import import_keys, of_embedded, of_kafka
-from rioni.storage.log.log_copy import copy_followers, copy_log
+from rioni.storage.log.event_log import copy_followers, copy_log
 from rioni.storage.log.verification import verify
 from rioni.storage.sql.engines import create_engine, reading
 from rioni.storage.sql.migration import upgrade

@@ -22,7 +22,7 @@ import msgspec
 from rioni.config.settings import Config
 from rioni.domain.errors import RioniError
 from rioni.domain.system.anchors import INSTALLATION
-from rioni.files.plain import fsync_directory, private_umask
+from rioni.files.plain import flush, fsync_directory, private_umask, write_durably
 from rioni.installation.acceptance import accept_loss
 from rioni.installation.stores import counted
 from rioni.projections.generations.rebuilds import Progress
@@ -30,8 +30,7 @@ from rioni.storage.embedded import backup_folder
 from rioni.storage.embedded.anchors import COORDINATION, committed_offsets, inspect
 from rioni.storage.embedded.backup_files import FORMAT_NAME, BackupError, created, open_file, opened
 from rioni.storage.embedded.backup_folder import Manifest
-from rioni.storage.embedded.data_directory import RESTORING, STAGING, DataDirectory
-from rioni.storage.embedded.migration_mark import check_not_migrated
+from rioni.storage.embedded.data_directory import RESTORING, STAGING, DataDirectory, check_not_migrated
 from rioni.storage.sql.engines import create_engine, reading
 from rioni.storage.sql.read_only import read_only_engine
 from rioni.storage.sql.store_marks import ends_of, ends_text, entry_hash, read_head, read_marks, topic_mark, write_marks
@@ -176,7 +175,7 @@ def _stage(
 
 
 def _note(data: Path, exchange: Exchange) -> None:
-    backup_folder.write_durably(data / RESTORING, msgspec.json.encode(exchange))
+    write_durably(data / RESTORING, msgspec.json.encode(exchange))
 
 
 def _take_back(directory: DataDirectory, *, existed: bool) -> None:
@@ -210,7 +209,7 @@ def _copy(folder: Path, staging: Path, manifest: Manifest, progress: Callable[[i
                 target.write(block)
                 done, left = done + len(block), left - len(block)
                 progress(done, total)
-            backup_folder.flush(target)
+            flush(target)
         if digest.hexdigest() != entry.sha256:
             raise BackupError(f"The backup in {folder} is damaged: {name} is not what was written. Use another one.")
     fsync_directory(staging)

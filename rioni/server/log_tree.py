@@ -15,7 +15,7 @@ from rioni.installation.from_config import key_file
 from rioni.installation.infrastructure import Infrastructure
 from rioni.projections import log_tree
 from rioni.projections.log_tree import next_tile, store_tile
-from rioni.storage.sql.cosignatures import SqlCosignatures
+from rioni.storage.sql.access_tables import SqlCosignatures
 from rioni.storage.sql.engines import reading, writing
 from rioni.storage.sql.store_marks import installation_id
 
@@ -23,7 +23,7 @@ from rioni.storage.sql.store_marks import installation_id
 TILES_PER_TICK = 8
 """How many tiles are stored per tick: some 2,000 entries, about 40 ms, twice a second."""
 
-_log = structlog.get_logger("rioni.bootstrap")
+_log = structlog.get_logger("rioni.server")
 
 
 class TileBuilder:

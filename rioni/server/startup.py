@@ -35,10 +35,9 @@ from rioni.projections.generations.generation import WORKING, remove
 from rioni.projections.queries.storages import all_storages
 from rioni.server.log_tree import make_key
 from rioni.storage.clock import SystemClock
-from rioni.storage.embedded.data_directory import DataDirectory
+from rioni.storage.embedded.data_directory import DataDirectory, check_not_migrated
 from rioni.storage.embedded.events.database import EventsDatabase
 from rioni.storage.embedded.expendable import renew_damaged
-from rioni.storage.embedded.migration_mark import check_not_migrated
 from rioni.storage.kafka.factory import options_of, read_options
 from rioni.storage.sql.database_locks import rebuild_lock
 from rioni.storage.sql.engines import writing
@@ -47,7 +46,7 @@ from rioni.storage.sql.store_marks import ZOOKEEPER, installation_id, raise_mark
 from rioni.storage.tokens.sources import sources_of_tokens
 
 
-_log = structlog.get_logger("rioni.bootstrap")
+_log = structlog.get_logger("rioni.server")
 
 
 @contextlib.contextmanager

@@ -1,10 +1,11 @@
-"""The event stores of a process: the port `EventStores`, and the cache that they share."""
+"""The event stores of a process: the port `EventStores`, the cache that they share, and hashes of names."""
 
 import contextlib
 import sys
 from bisect import bisect_right
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Mapping
+from hashlib import blake2b
 
 from rioni.domain.errors import Unavailable
 from rioni.domain.ports.event_store import Chunk, EventStore
@@ -173,3 +174,14 @@ class ChunkCache:
 
 def _size(chunk: Chunk) -> int:
     return chunk.size + CHUNK_OVERHEAD_BYTES
+
+
+# --- Hashes client-supplied names to short, fixed-size lookup keys ---
+
+HASH_BYTES = 16
+"""Two names with the same hash would be treated as one: with 10^12 names the odds are one to 10^14."""
+
+
+def short_hash(name: str) -> bytes:
+    """Return the stored hash of a name."""
+    return blake2b(name.encode(), digest_size=HASH_BYTES).digest()

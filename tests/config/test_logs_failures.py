@@ -20,8 +20,7 @@ from rioni.console.login import Provider, ProviderFailed
 from rioni.domain.errors import TokensUnavailable, Unavailable
 from rioni.server.console import _note_login
 from rioni.storage.tokens.jwt_tokens import FETCH_AGAIN_S, KeySet
-from rioni.storage.tokens.token_servers import PAUSE_S, Response
-from rioni.storage.tokens.tokeninfo import TokenInfoService
+from rioni.storage.tokens.token_servers import PAUSE_S, Response, TokenInfoService
 from rioni.storage.tokens.tokens_file import LOOK_EVERY_S, TokensFile
 from tests.support.clock import ManualClock
 

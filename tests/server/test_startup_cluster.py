@@ -21,7 +21,7 @@ from rioni.installation.anchoring import StoreMarks
 from rioni.installation.database import cluster_identity, database_lease
 from rioni.installation.infrastructure import build_infrastructure
 from rioni.server.startup import prepare_startup
-from rioni.storage.zookeeper.paths import INSTALLATION
+from rioni.storage.zookeeper.nodes import INSTALLATION
 from tests.support.builders import event_type_spec
 from tests.support.verification import problems
 from tests.support.waiting import WAIT_S, wait_until

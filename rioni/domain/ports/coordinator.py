@@ -1,10 +1,11 @@
 """The port to the coordinator of subscriptions: sessions, assignments and committed cursors."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import msgspec
 
+from rioni.domain.ports.host import Clock, Waiter
 from rioni.domain.timelines.position import EventTypePartition
 
 
@@ -255,3 +256,18 @@ class Coordinator(Protocol):
 
     def close(self) -> None:
         """End all sessions of this process and close all files."""
+
+
+STREAMS_POLL_S = 1.0
+"""Polling interval, in case a notification is lost."""
+
+
+def wait_for_streams_to_end(topology: Callable[[], Topology], waiter: Waiter, clock: Clock, timeout_s: float) -> bool:
+    """Wait until there are no sessions; return whether that happened before the timeout. Blocks."""
+    deadline_s = clock.monotonic() + timeout_s
+    while topology().sessions:
+        left_s = deadline_s - clock.monotonic()
+        if left_s <= 0:
+            return False
+        waiter.wait(min(left_s, STREAMS_POLL_S))
+    return True

@@ -13,8 +13,8 @@ from typing import IO
 from urllib.parse import quote
 
 from rioni.domain.errors import RioniError, Unavailable
+from rioni.sql.engines import empty_log
 from rioni.storage.embedded.file_lock import FileLock
-from rioni.storage.sql.write_ahead_log import empty_log
 
 
 # --- Opens the files of a backup folder: by plain names, below the folder, following no links ---

@@ -17,7 +17,7 @@ from typing import IO, Annotated, Protocol
 import msgspec
 
 from rioni.domain.schemas import strict_json
-from rioni.files.plain import fsync_directory
+from rioni.files.plain import flush, fsync_directory, write_durably
 from rioni.storage.embedded.backup_files import BackupError, check_name, created, open_file, opened, read_small
 
 
@@ -323,19 +323,3 @@ def _write_all(fd: int, block: bytes, offset: int) -> None:
     while block:
         count = os.pwrite(fd, block, offset)
         block, offset = block[count:], offset + count
-
-
-def write_durably(path: Path, content: bytes) -> None:
-    """Write a file that exists completely or not at all, even after a crash."""
-    new = path.with_name(f"{path.name}.new")
-    with created(path.parent, new.name) as file:
-        file.write(content)
-        flush(file)
-    new.replace(path)
-    fsync_directory(path.parent)
-
-
-def flush(file: IO[bytes]) -> None:
-    """Make writes to a file durable; blocks on the disk."""
-    file.flush()
-    os.fsync(file.fileno())

@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Self
 from uuid import uuid4
 
+import msgspec
 import structlog
 
 from rioni.domain.errors import RioniError
 from rioni.domain.system.storages import DEFAULT_STORAGE
 from rioni.files.locks import try_lock
-from rioni.files.plain import check_folder, fsync_directory, tighten
-from rioni.storage.change_flags import SharedChangeFlags
+from rioni.files.plain import check_folder, tighten, write_durably
+from rioni.storage.embedded.signals import SharedChangeFlags
 
 
 # --- Moves whatever has the path of a file or folder of a data directory aside; nothing is deleted ---
@@ -65,7 +66,7 @@ STAGING = "restore"
 
 # Allowed in an empty directory: leftovers of a process that died while creating it, and the contents of a new file
 # system.
-_IGNORED = {"lock", "format.unfinished", "lost+found"}
+_IGNORED = {"lock", "format.new", "format.unfinished", "lost+found"}
 _OF_RESTORING = {f"{RESTORING}.new"}
 
 
@@ -81,7 +82,37 @@ class DataDirectoryError(RioniError):
     """The data directory can't be used; the message says why, and what to do."""
 
 
-class DataDirectory:
+class _Files:
+    """The paths of the files and folders of a data directory."""
+
+    def __init__(self, data: Path) -> None:
+        self.events = events_path(data, DEFAULT_STORAGE)
+        """The database of events published to the default storage."""
+        self.registry = data / "registry.db"
+        """The database of the internal log and its projections."""
+        self.coordination = data / "coordination.db"
+        """The database of sessions and committed cursors."""
+        self.activity = data / "activity.db"
+        """The database of client activity."""
+        self.jobs = data / "jobs.db"
+        """The database of archives and backups with their progress."""
+        self.names = data / "names.db"
+        """The database of the idempotency index for Kafka: keys and event ids already stored."""
+        self.slots = data / "slots.db"
+        """The database of the stream slots that clients hold, which limits their number."""
+        self.leadership = data / "leadership"
+        """The lock file that elects one leader among the worker processes."""
+        self.spools = data / "spools"
+        """The directory of measurements not published yet."""
+        self.signals = data / "signals"
+        """The directory of the sockets by which processes notify each other."""
+        self.workers = data / "coordination.db-workers"
+        """The directory of the files that show which worker processes are alive."""
+        self.scratch = data / "scratch"
+        """The directory of files that need not survive the process."""
+
+
+class DataDirectory(_Files):
     """A data directory, created or checked, and locked.
 
     The lock belongs to an open file: processes forked from this one share it without locking again, and it lasts until
@@ -99,12 +130,14 @@ class DataDirectory:
             DataDirectoryError: the directory can't be used.
         """
         self.path = path.absolute()
+        super().__init__(self.path)
         self.broker = str(uuid4())
         """Unique id of the run that holds the lock, shared by forked processes; never reused, here or elsewhere."""
         self.secret = os.urandom(32)
         """Known to the run that holds the lock alone, forked processes included."""
         self.changes = SharedChangeFlags()
         """The changes made by processes forked from this one."""
+        self._marker = self.path / "format"
         self._lock_fd = -1
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -117,7 +150,8 @@ class DataDirectory:
             self._tighten()
             # A restore brings the marker along, as the last of its files but the mark that it was not finished.
             if not restoring:
-                self._mark()
+                if self.is_new:
+                    write_durably(self._marker, FORMAT.encode())
                 self.signals.mkdir(mode=0o700, exist_ok=True)
                 self.scratch.mkdir(mode=0o700, exist_ok=True)
         except (FileExistsError, NotADirectoryError) as ex:
@@ -136,69 +170,9 @@ class DataDirectory:
             self.close()
             raise
 
-    @property
-    def events(self) -> Path:
-        """Path of the database of events published to the default storage."""
-        return self.events_in(DEFAULT_STORAGE)
-
     def events_in(self, storage_id: str) -> Path:
         """Path of the database of events published to a storage."""
         return events_path(self.path, storage_id)
-
-    @property
-    def registry(self) -> Path:
-        """Path of the database of the internal log and its projections."""
-        return self.path / "registry.db"
-
-    @property
-    def coordination(self) -> Path:
-        """Path of the database of sessions and committed cursors."""
-        return self.path / "coordination.db"
-
-    @property
-    def activity(self) -> Path:
-        """Path of the database of client activity."""
-        return self.path / "activity.db"
-
-    @property
-    def jobs(self) -> Path:
-        """Path of the database of archives and backups with their progress."""
-        return self.path / "jobs.db"
-
-    @property
-    def names(self) -> Path:
-        """Path of the database of the idempotency index for Kafka: keys and event ids already stored."""
-        return self.path / "names.db"
-
-    @property
-    def slots(self) -> Path:
-        """Path of the database of the stream slots that clients hold, which limits their number."""
-        return self.path / "slots.db"
-
-    @property
-    def leadership(self) -> Path:
-        """Path of the lock file that elects one leader among the worker processes."""
-        return self.path / "leadership"
-
-    @property
-    def spools(self) -> Path:
-        """Path of the directory of measurements not published yet."""
-        return self.path / "spools"
-
-    @property
-    def signals(self) -> Path:
-        """Path of the directory of the sockets by which processes notify each other."""
-        return self.path / "signals"
-
-    @property
-    def workers(self) -> Path:
-        """Path of the directory of the files that show which worker processes are alive."""
-        return self.path / "coordination.db-workers"
-
-    @property
-    def scratch(self) -> Path:
-        """Path of the directory of files that need not survive the process."""
-        return self.path / "scratch"
 
     def close(self) -> None:
         """Release the lock; processes forked in the meantime keep it."""
@@ -212,10 +186,6 @@ class DataDirectory:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    @property
-    def _marker(self) -> Path:
-        return self.path / "format"
 
     @property
     def is_new(self) -> bool:
@@ -255,20 +225,6 @@ class DataDirectory:
                     tighten(entry)
         except PermissionError as ex:
             _log.warning("others may read a file of the data directory, and its mode can't be changed", reason=str(ex))
-
-    def _mark(self) -> None:
-        """Write the marker atomically: after a crash it exists completely or not at all."""
-        if self._marker.exists():
-            return
-        unfinished = self.path / "format.unfinished"
-        fd = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        try:
-            os.write(fd, FORMAT.encode())
-            os.fsync(fd)
-        finally:
-            os.close(fd)
-        unfinished.rename(self._marker)
-        fsync_directory(self.path)
 
 
 def check_marker(data: Path, ignored: Collection[str] = frozenset(_IGNORED)) -> None:
@@ -346,3 +302,65 @@ def registry_missing(data: Path) -> str | None:
     if others and not (data / "registry.db").exists():
         return f"registry.db, which describes the content of {others[0]}, is missing."
     return None
+
+
+# --- The mark of a directory that was migrated to a cluster: no broker starts there, so no event is lost ---
+
+
+class MigrationMark(msgspec.Struct, frozen=True, kw_only=True):
+    """The content of `migrated.json`."""
+
+    cluster: str
+    """The cluster that has everything now, for people."""
+    complete: bool
+    """Whether the cluster counts; else its last step may be missing, which `rioni migrate` does."""
+    migrated_at: str
+    position: int
+    """The position of the last entry of the log that was moved."""
+    hash: str
+    """The hash of this entry, hexadecimal."""
+    events: int
+    subscriptions: int
+
+
+def read_mark(data: Path) -> MigrationMark | None:
+    """Return the mark of a data directory; None if it was not migrated.
+
+    Raises:
+        DataDirectoryError: it can't be read.
+    """
+    path = data / MIGRATED
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=MigrationMark)
+    except FileNotFoundError:
+        return None
+    except (OSError, msgspec.MsgspecError) as ex:
+        raise DataDirectoryError(
+            f"This installation was migrated to a cluster, and {path}, which names it, can't be read: {ex}. Use "
+            "the cluster; or remove that file to use the installation again as it was then."
+        ) from ex
+
+
+def write_mark(data: Path, mark: MigrationMark) -> None:
+    """Mark a data directory as migrated; blocks on the disk, and raises OSError."""
+    write_durably(data / MIGRATED, msgspec.json.encode(mark) + b"\n")
+
+
+def check_not_migrated(data: Path) -> None:
+    """Check that a data directory was not migrated to a cluster.
+
+    Raises:
+        DataDirectoryError: it was, at least in part; the message names the cluster.
+    """
+    if (mark := read_mark(data)) is None:
+        return
+    if not mark.complete:
+        raise DataDirectoryError(
+            f"{data} is being migrated to {mark.cluster}, and the last step was interrupted. Run `rioni migrate` again "
+            "to complete it. Until then neither this broker nor the cluster serves."
+        )
+    raise DataDirectoryError(
+        f"{data} was migrated to {mark.cluster} on {mark.migrated_at}: events that were accepted here would never "
+        f"get there. Start the nodes of the cluster. To use this installation again as it was then, without what the "
+        f"cluster has got since, remove {data / MIGRATED}."
+    )

@@ -17,9 +17,9 @@ import structlog
 
 from rioni.domain.errors import CommitOutcomeUnknown, RioniError, Unavailable
 from rioni.files.plain import fsync_directory
+from rioni.sql.engines import discard_failed_commit, empty_log
 from rioni.storage.embedded.data_directory import DataDirectoryError
 from rioni.storage.embedded.file_lock import FileLock
-from rioni.storage.sql.write_ahead_log import discard_failed_commit, empty_log
 
 
 PAGE_BYTES = 8192
@@ -211,7 +211,7 @@ class SQLiteFile:
     def _fail(self) -> None:
         """Discard the writing connection.
 
-        It must not be closed before there is another one: see `rioni.storage.sql.write_ahead_log`.
+        It must not be closed before there is another one: see `rioni.sql.engines`.
         """
         if self._writer:
             self._failed, self._writer = self._writer, None

@@ -1,4 +1,4 @@
-"""Implements the internal log: the port `EventLog` on the recorder and mapper of the eventsourcing library."""
+"""The internal log: the port `EventLog` on the recorder and mapper of the eventsourcing library, and copies of it."""
 
 import contextlib
 import time
@@ -10,17 +10,18 @@ from uuid import UUID
 import msgspec
 import structlog
 from eventsourcing.persistence import EventStore
-from sqlalchemy import Connection, Engine, bindparam, func, select, update
+from sqlalchemy import Connection, Engine, bindparam, func, insert, select, update
 
 from rioni.domain.aggregates import FORMATS, Formats
-from rioni.domain.errors import CommitOutcomeUnknown, ConcurrentChange, Unavailable
+from rioni.domain.errors import CommitOutcomeUnknown, ConcurrentChange, Conflict, Unavailable
 from rioni.domain.events import DomainEvent, Origin
 from rioni.domain.hash_chain import LogHead
 from rioni.domain.ports.event_log import LogEntry
 from rioni.domain.timestamps import milliseconds
-from rioni.sql.log_tables import HEAD, LOG
+from rioni.sql.log_tables import HEAD, LOG, TRACKING
 from rioni.storage.log.log_head import PostgresqlHead, SqliteHead
 from rioni.storage.log.recorder import ENTRIES_PER_READ, LogMapper, SqlRecorder, lock_head, lock_log
+from rioni.storage.log.segments import hash_at
 from rioni.storage.sql.engines import exclusive, reading, writing
 
 
@@ -266,3 +267,67 @@ _SELECT_VERSION = select(func.coalesce(func.max(LOG.c.version), 0)).where(LOG.c.
 
 def _entries(recorder: SqlRecorder, mapper: LogMapper, after: int, limit: int) -> list[LogEntry]:
     return [*map(mapper.to_domain_event, recorder.select_notifications(after, limit, inclusive_of_start=False))]
+
+
+# --- Copies the internal log into another database: entry by entry, preserving the hash chain ---
+
+ROWS_PER_TURN = 500
+CopyProgress = Callable[[int, int], None]
+
+
+def copy_log(source: Engine, target: Engine, progress: CopyProgress) -> LogHead:
+    """Copy the entries that the target lacks; existing ones are unchanged. Blocks.
+
+    Args:
+        source: must not be written to meanwhile.
+        target: migrated to the same schema; empty, or with a beginning of the same log.
+        progress: called with the number of copied entries and the total number.
+
+    Returns:
+        The head of the source.
+
+    Raises:
+        Conflict: the target holds another log, or one that has diverged.
+        Unavailable: a database can't be used.
+    """
+    with reading(source) as connection:
+        row = connection.execute(select(HEAD.c.position, HEAD.c.hash, HEAD.c.format)).one()
+        end = LogHead(row.position, row.hash)
+    _check_same(source, target, end)
+    while True:
+        with writing(target) as connection:
+            head = lock_head(connection)
+            progress(min(head.position, end.position), end.position)
+            if head.position >= end.position:
+                return end
+            with reading(source) as beginning:
+                query = select(LOG).where(LOG.c.position > head.position).order_by(LOG.c.position)
+                rows = [dict(row) for row in beginning.execute(query.limit(ROWS_PER_TURN)).mappings()]
+            connection.execute(insert(LOG), rows)
+            last = rows[-1]
+            connection.execute(update(HEAD).values(position=last["position"], hash=last["hash"], format=row.format))
+
+
+def copy_followers(source: Engine, target: Engine, *, but: str) -> None:
+    """Copy the checkpoints of the log's consumers, except that of `but`; blocks."""
+    with reading(source) as connection:
+        rows = connection.execute(select(TRACKING.c.name, TRACKING.c.position).where(TRACKING.c.name != but)).all()
+    with writing(target) as connection:
+        for name, position in rows:
+            known = TRACKING.c.name == name
+            if not connection.execute(update(TRACKING).where(known).values(position=position)).rowcount:
+                connection.execute(insert(TRACKING).values(name=name, position=position))
+
+
+def _check_same(source: Engine, target: Engine, end: LogHead) -> None:
+    """Compare the last common entry: its hash covers all entries before it."""
+    with reading(target) as connection:
+        last = min(end.position, connection.scalar(select(func.max(LOG.c.position))) or 0)
+        theirs = hash_at(connection, last)
+    with reading(source) as connection:
+        ours = hash_at(connection, last)
+    if ours != theirs:
+        raise Conflict(
+            f"The database to migrate to holds another log: entry {last} differs. Use an empty database or the target "
+            "of the earlier run."
+        )

@@ -1,4 +1,4 @@
-"""Refused requests, and ended sessions of the console: tables that all processes share."""
+"""Refused requests, ended sessions of the console, and cosignatures: tables that all processes share."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -24,6 +24,8 @@ from sqlalchemy import (
 
 from rioni.domain.access.authorization import Subject, name_and_realm
 from rioni.domain.audit_events import KEPT_MAX, KEPT_OF_KNOWN_MAX, Denial
+from rioni.domain.transparency.checkpoint import Cosignature
+from rioni.sql.log_tables import COSIGNATURES
 from rioni.storage.sql.engines import reading, writing
 
 
@@ -150,3 +152,32 @@ class SqlEndedSessions:
         most = select(self._holder).group_by(self._holder).order_by(func.count().desc(), self._holder).limit(1)
         oldest = select(_ID).where(self._holder == most.scalar_subquery()).order_by(_UNTIL_S, _ID).limit(1)
         return delete(ENDED_SESSIONS).where(oldest.scalar_subquery() == _ID)
+
+
+# --- Stores the newest cosignature of each witness in a table of the registry database ---
+
+
+class SqlCosignatures:
+    """The port `Cosignatures`.
+
+    Args:
+        engine: the engine of a migrated database; closed by its owner.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def add(self, cosignature: Cosignature) -> None:
+        """Keep a cosignature; see the port."""
+        of_witness = COSIGNATURES.c.witness == cosignature.witness
+        with writing(self._engine) as connection:
+            known = connection.scalar(select(COSIGNATURES.c.size).where(of_witness).with_for_update())
+            if known is None or known <= cosignature.size:
+                connection.execute(delete(COSIGNATURES).where(of_witness))
+                connection.execute(insert(COSIGNATURES), cosignature._asdict())
+
+    def all(self) -> Sequence[Cosignature]:
+        """Return the newest one of each witness; see the port."""
+        with reading(self._engine) as connection:
+            rows = connection.execute(select(COSIGNATURES).order_by(COSIGNATURES.c.witness)).all()
+        return [Cosignature(*row) for row in rows]

@@ -19,10 +19,16 @@ from sqlalchemy.engine import URL
 from rioni.domain.errors import CommitOutcomeUnknown, RioniError, TransactionConflict, Unavailable
 from rioni.files.extras import requirement
 from rioni.files.locks import try_lock, unlock
-from rioni.sql.engines import WRITES, begin_explicitly, parse_url, use_write_ahead_log, with_driver
+from rioni.sql.engines import (
+    WRITES,
+    begin_explicitly,
+    discard_failed_commit,
+    parse_url,
+    use_write_ahead_log,
+    with_driver,
+)
 from rioni.storage.sql import database_connections
 from rioni.storage.sql.database_connections import GeventConnectionPool
-from rioni.storage.sql.write_ahead_log import discard_failed_commit
 from rioni.storage.threads import PAUSE_MAX_S, PAUSE_MIN_S, ThreadSafeSemaphore
 
 
@@ -181,7 +187,7 @@ def writing(engine: Engine, *, durable: bool = True) -> Iterator[Connection]:
             if ex.connection_invalidated:
                 raise CommitOutcomeUnknown from ex
             if engine.dialect.name == "sqlite":
-                # It must not be closed before another connection is open: see `write_ahead_log`.
+                # It must not be closed before another connection is open: see `discard_failed_commit`.
                 with contextlib.suppress(sqlite3.Error):
                     connection.connection.rollback()
                 try:
@@ -210,7 +216,7 @@ def exclusive(engine: Engine) -> Iterator[Connection]:
 
 @contextlib.contextmanager
 def _settled(engine: Engine) -> Iterator[None]:
-    """First make sure that a failed COMMIT has left nothing in SQLite's log; see `write_ahead_log`."""
+    """First make sure that a failed COMMIT has left nothing in SQLite's log; see `discard_failed_commit`."""
     if engine.get_execution_options().get(_FAILED):
         _discard_failed(engine)
     yield

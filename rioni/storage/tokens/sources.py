@@ -13,8 +13,7 @@ from rioni.domain.errors import TokensUnavailable
 from rioni.domain.ports.host import Clock, ThreadPool
 from rioni.storage.tokens import token_servers
 from rioni.storage.tokens.issuers import read_issuers
-from rioni.storage.tokens.token_servers import ByClient
-from rioni.storage.tokens.tokeninfo import LocalAndRemote, TokenInfoService
+from rioni.storage.tokens.token_servers import ByClient, LocalAndRemote, TokenInfoService
 from rioni.storage.tokens.tokens_file import TokensFile
 
 

@@ -13,17 +13,23 @@ from typing import TypeVar
 from uuid import uuid4
 
 from rioni.domain.errors import OutcomeUnknown, Unavailable
-from rioni.domain.ports.coordinator import CommittedOffsets, DeliveryFailure, Session, Topology
+from rioni.domain.ports.coordinator import CommittedOffsets, DeliveryFailure, Session, Topology, wait_for_streams_to_end
 from rioni.domain.ports.host import SUBSCRIPTION, Clock, Health, Waiter
 from rioni.domain.streaming.assignment import session_not_found
 from rioni.domain.timelines.position import EventTypePartition
-from rioni.storage.stream_shutdown import wait_for_streams_to_end
 from rioni.storage.threads import HubThread, run_on_hub
 from rioni.storage.zookeeper import assignment as plans
 from rioni.storage.zookeeper.assignment import AssignmentUpdate
 from rioni.storage.zookeeper.driver import REFUSALS, UNREACHABLE, Interrupted, Operation, create, delete, put
-from rioni.storage.zookeeper.paths import SUBSCRIPTIONS, WORKERS, cursor_path, cursors_path, living_path, plan_path
-from rioni.storage.zookeeper.progress import Progress
+from rioni.storage.zookeeper.nodes import (
+    SUBSCRIPTIONS,
+    WORKERS,
+    Progress,
+    cursor_path,
+    cursors_path,
+    living_path,
+    plan_path,
+)
 from rioni.storage.zookeeper.session import ZooKeeperSession
 from rioni.storage.zookeeper.subscriptions import SubscriptionCache
 from rioni.storage.zookeeper.transactions import CHANGE_TIMEOUT_S, AssignmentWriter, Commits

@@ -94,8 +94,7 @@ def open_shared(
         from kazoo.security import make_acl  # noqa: PLC0415 - an extra
 
         from rioni.storage.zookeeper.coordination import ZooKeeperCoordinator  # noqa: PLC0415 - as above
-        from rioni.storage.zookeeper.leadership import ZooKeeperLeadership  # noqa: PLC0415 - as above
-        from rioni.storage.zookeeper.path_mark import PathMark  # noqa: PLC0415 - as above
+        from rioni.storage.zookeeper.leadership import PathMark, ZooKeeperLeadership  # noqa: PLC0415 - as above
         from rioni.storage.zookeeper.quota import ZooKeeperConnectionQuota  # noqa: PLC0415 - as above
         from rioni.storage.zookeeper.session import ZooKeeperSession  # noqa: PLC0415 - as above
         from rioni.storage.zookeeper.signals import ZooKeeperSignals  # noqa: PLC0415 - as above

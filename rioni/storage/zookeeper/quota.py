@@ -14,7 +14,7 @@ from rioni.domain.ports.host import Clock, direct
 from rioni.storage.group_commit import GroupCommit, Job, no_follow_up
 from rioni.storage.threads import run_on_hub
 from rioni.storage.zookeeper.driver import REFUSALS, Operation, create, delete, put
-from rioni.storage.zookeeper.paths import SLOTS, WORKERS
+from rioni.storage.zookeeper.nodes import SLOTS, WORKERS
 from rioni.storage.zookeeper.session import ZooKeeperSession
 
 

@@ -34,7 +34,7 @@ from rioni.storage.zookeeper.driver import (
     send,
     transaction_result,
 )
-from rioni.storage.zookeeper.paths import ROOTS, WORKERS
+from rioni.storage.zookeeper.nodes import ROOTS, WORKERS
 
 
 Request = Callable[[KazooClient], Any]

@@ -9,11 +9,17 @@ from rioni.domain.errors import Unavailable
 from rioni.domain.ports.coordinator import CommittedOffsets, DeliveryFailure, Topology
 from rioni.domain.timelines.position import EventTypePartition
 from rioni.storage.zookeeper import assignment as plans
-from rioni.storage.zookeeper import progress as progresses
 from rioni.storage.zookeeper.assignment import SubscriptionAssignment
 from rioni.storage.zookeeper.node_cache import Node, NodeCache
-from rioni.storage.zookeeper.paths import cursor_path, living_path, partition_of, plan_path, subscription_of
-from rioni.storage.zookeeper.progress import Progress
+from rioni.storage.zookeeper.nodes import (
+    Progress,
+    cursor_path,
+    decode_progress,
+    living_path,
+    partition_of,
+    plan_path,
+    subscription_of,
+)
 from rioni.storage.zookeeper.session import ZooKeeperSession
 
 
@@ -159,7 +165,7 @@ class SubscriptionCache:
             cursors = known.cursors
         else:
             # A node may be missing because its subscription is being deleted.
-            cursors = {key: progresses.decode(node.data).offset for key, node in zip(keys, nodes, strict=True) if node}
+            cursors = {key: decode_progress(node.data).offset for key, node in zip(keys, nodes, strict=True) if node}
             if len(self._cursors) >= SUBSCRIPTIONS_MAX:
                 self._cursors.clear()
         self._cursors[subscription_id] = _ReadCursors(nodes, cursors, seen.topology.epoch)
@@ -274,7 +280,7 @@ def _standings(
     keys: Collection[EventTypePartition], nodes: Sequence[Node | None]
 ) -> dict[EventTypePartition, Standing]:
     return {
-        key: Standing(node.version, progresses.decode(node.data))
+        key: Standing(node.version, decode_progress(node.data))
         for key, node in zip(keys, nodes, strict=True)
         if node is not None
     }

@@ -13,8 +13,7 @@ from rioni.storage.group_commit import GroupCommit, Job, no_follow_up
 from rioni.storage.zookeeper import assignment as plans
 from rioni.storage.zookeeper.assignment import AssignmentUpdate
 from rioni.storage.zookeeper.driver import REFUSALS, Interrupted, Operation, begin, check, delete, put
-from rioni.storage.zookeeper.paths import cursor_path, living_path, plan_path
-from rioni.storage.zookeeper.progress import Progress
+from rioni.storage.zookeeper.nodes import Progress, cursor_path, living_path, plan_path
 from rioni.storage.zookeeper.session import ZooKeeperSession
 from rioni.storage.zookeeper.subscriptions import UNKNOWN, ObservedSubscription, Standing, SubscriptionCache
 

@@ -30,7 +30,7 @@ from rioni.domain.subscriptions.lag import Lag
 from rioni.domain.system.storages import StorageEntry
 from rioni.domain.timelines.position import format_offset
 from rioni.http.resources.subscriptions import SubscriptionStatsResource
-from rioni.storage.change_flags import SharedChangeFlags
+from rioni.storage.embedded.signals import SharedChangeFlags
 from tests.support.broker import running_broker
 from tests.support.builders import event_type_spec, subscription_spec
 from tests.support.campaigns import length

@@ -3,10 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from rioni.storage.change_flags import SharedChangeFlags
 from rioni.storage.embedded.data_directory import DataDirectory
 from rioni.storage.embedded.events.event_store import EmbeddedEventStore
-from rioni.storage.embedded.signals import EmbeddedSignals
+from rioni.storage.embedded.signals import EmbeddedSignals, SharedChangeFlags
 from rioni.storage.event_stores import CacheMemory
 from tests.support.clock import ManualClock
 

@@ -9,8 +9,7 @@ from rioni.domain.access.authorization import TokenInfo
 from rioni.domain.errors import TokensUnavailable
 from rioni.domain.ports.host import CLIENT
 from rioni.storage.tokens.sources import ACCEPTED_S, QUESTIONS_MAX, QUESTIONS_OF_CLIENT_MAX, CachedTokens
-from rioni.storage.tokens.token_servers import FAILURES_MAX, Response
-from rioni.storage.tokens.tokeninfo import TokenInfoService
+from rioni.storage.tokens.token_servers import FAILURES_MAX, Response, TokenInfoService
 from tests.support.clock import ManualClock
 from tests.support.waiting import WAIT_S
 

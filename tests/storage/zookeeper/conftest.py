@@ -8,9 +8,8 @@ from uuid import uuid4
 import pytest
 
 from rioni.cli.cluster.cluster import LocalCluster
-from rioni.storage.change_flags import SharedChangeFlags
 from rioni.storage.clock import SystemClock
-from rioni.storage.embedded.signals import EmbeddedSignals
+from rioni.storage.embedded.signals import EmbeddedSignals, SharedChangeFlags
 from rioni.storage.zookeeper.coordination import ZooKeeperCoordinator
 from rioni.storage.zookeeper.session import ZooKeeperSession
 from rioni.storage.zookeeper.signals import ZooKeeperSignals

@@ -2,7 +2,7 @@ import pytest
 
 from rioni.domain.errors import Invalid
 from rioni.storage.zookeeper.coordination import ZooKeeperCoordinator
-from rioni.storage.zookeeper.paths import cursor_path
+from rioni.storage.zookeeper.nodes import cursor_path
 from tests.contracts.coordination import A0, ALL, name, offset
 from tests.contracts.coordinator import CoordinatorContract
 

@@ -22,7 +22,7 @@ from rioni.domain.errors import Invalid, Unavailable
 from rioni.domain.ports.coordinator import Assignment
 from rioni.domain.timelines.position import EventTypePartition
 from rioni.storage.clock import SystemClock
-from rioni.storage.zookeeper.paths import WORKERS
+from rioni.storage.zookeeper.nodes import WORKERS
 from rioni.storage.zookeeper.quota import ZooKeeperConnectionQuota
 from tests.contracts.coordination import A0, A1, ALL, ENOUGH_S, name, offset
 from tests.support.tcp_proxy import proxies_to

@@ -11,7 +11,7 @@ from rioni.cli.cluster.servers import free_ports
 from rioni.domain.errors import Unavailable
 from rioni.storage.embedded.signals import EmbeddedSignals
 from rioni.storage.zookeeper.factory import ZooKeeperOptions, open_shared
-from rioni.storage.zookeeper.paths import WORKERS
+from rioni.storage.zookeeper.nodes import WORKERS
 from tests.contracts.coordination import ALL
 
 

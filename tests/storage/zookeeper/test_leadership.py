@@ -1,7 +1,7 @@
 import pytest
 
 from rioni.storage.zookeeper.leadership import ZooKeeperLeadership
-from rioni.storage.zookeeper.paths import LEADER
+from rioni.storage.zookeeper.nodes import LEADER
 from tests.contracts.leadership import LeadershipContract
 from tests.support.waiting import wait_until
 

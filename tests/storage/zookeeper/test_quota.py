@@ -5,7 +5,7 @@ import pytest
 
 from rioni.domain.errors import Unavailable
 from rioni.storage.clock import SystemClock
-from rioni.storage.zookeeper.paths import SLOTS
+from rioni.storage.zookeeper.nodes import SLOTS
 from rioni.storage.zookeeper.quota import CATCH_UP_SLOTS, ZooKeeperConnectionQuota
 from tests.contracts.slots import ConnectionQuotaContract
 from tests.storage.zookeeper.test_coordination_faults import expire

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from rioni.domain.errors import RioniError, Unavailable
-from rioni.domain.ports.coordinator import CommittedOffsets, DeliveryFailure, Session, Topology
+from rioni.domain.ports.coordinator import CommittedOffsets, DeliveryFailure, Session, Topology, wait_for_streams_to_end
 from rioni.domain.ports.host import SUBSCRIPTION, Clock, Health, Notifier, ThreadPool, direct
 from rioni.domain.system.anchors import Anchor, Marks
 from rioni.domain.timelines.position import EventTypePartition
@@ -21,7 +21,6 @@ from rioni.storage.embedded.coordination.database import (
 )
 from rioni.storage.embedded.coordination.workers import WorkerRegistry
 from rioni.storage.group_commit import GroupCommit, Job
-from rioni.storage.stream_shutdown import wait_for_streams_to_end
 
 
 CHANGE_TIMEOUT_S = 30.0

@@ -20,7 +20,7 @@ from rioni.domain.ports.event_store import Appended, Chunk
 from rioni.domain.ports.host import Clock, ThreadPool, direct
 from rioni.domain.publishing.headers import IdempotencyClaim
 from rioni.storage.clock import not_before
-from rioni.storage.embedded.events import idempotency_keys
+from rioni.storage.embedded.events import stored_once
 from rioni.storage.embedded.events.chunks import (
     POSITION_MAX,
     ChainedRow,
@@ -31,9 +31,9 @@ from rioni.storage.embedded.events.chunks import (
     split,
 )
 from rioni.storage.embedded.events.database import EventsDatabase
-from rioni.storage.embedded.events.event_ids import AllHeaders, AllIds, Batches, Identified, Ids
 from rioni.storage.embedded.events.partitions import Partition, check, is_closed, not_found
 from rioni.storage.embedded.events.retention import note_keys
+from rioni.storage.embedded.events.stored_once import AllHeaders, AllIds, Batches, Identified, Ids
 from rioni.storage.group_commit import GroupCommit, Job
 
 
@@ -216,7 +216,7 @@ def _without_repeated(connection: sqlite3.Connection, group: Sequence[_Batch], n
     if not claimed:
         yield from group
         return
-    known, new = idempotency_keys.digests(connection, claimed), []
+    known, new = stored_once.digests(connection, claimed), []
     for batch in group:
         if batch.claim is None or batch.claim.id not in known:
             yield batch
@@ -227,7 +227,7 @@ def _without_repeated(connection: sqlite3.Connection, group: Sequence[_Batch], n
             batch.appended.duplicates = batch.count
         else:
             batch.error = IdempotencyKeyReused()
-    idempotency_keys.add(connection, new, now_ms)
+    stored_once.add_keys(connection, new, now_ms)
 
 
 def _allocate(batch: _Batch, targets: Mapping[tuple[str, int], _Target], ids: Ids) -> None:

@@ -15,8 +15,7 @@ from rioni.domain.publishing.headers import Headers, IdempotencyClaim
 from rioni.domain.system.anchors import Anchor, ChainHead, Marks
 from rioni.domain.timelines.position import Bounds
 from rioni.storage.embedded.anchors import EventAnchors
-from rioni.storage.embedded.events import event_ids as known_ids
-from rioni.storage.embedded.events import idempotency_keys
+from rioni.storage.embedded.events import stored_once
 from rioni.storage.embedded.events.appender import Appender
 from rioni.storage.embedded.events.chunks import CHUNK_COLUMNS, Damage, DamagedEvents, chunk_key, decode
 from rioni.storage.embedded.events.database import EventsDatabase
@@ -137,16 +136,15 @@ class EmbeddedEventStore:
 
     def claimed(self, claim_id: str) -> str | None:
         """Return the digest of the batch stored under an idempotency key; see the port."""
-        return idempotency_keys.digest_of(self._database, claim_id)
+        return stored_once.digest_of(self._database, claim_id)
 
     def existing_ids(self, ids: Collection[str]) -> Collection[str]:
         """Return the ids under which an event is stored; see the port."""
-        return self._pools.read(known_ids.known, self._database, ids)
+        return self._pools.read(stored_once.known_ids, self._database, ids)
 
     def expire_ids(self, before_ms: int) -> None:
         """Delete the event ids and idempotency keys stored before this time; see the port."""
-        in_steps(self._pools.keep, idempotency_keys.delete_before(self._database, before_ms))
-        in_steps(self._pools.keep, known_ids.delete_before(self._database, before_ms))
+        in_steps(self._pools.keep, stored_once.delete_before(self._database, before_ms))
 
     # --- Reading ---
 

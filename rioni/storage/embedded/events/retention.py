@@ -24,7 +24,7 @@ from rioni.storage.embedded.events.chunks import (
 )
 from rioni.storage.embedded.events.database import EventsDatabase
 from rioni.storage.embedded.events.partitions import SELECT_PARTITION, Partition, check, find_all
-from rioni.storage.short_hash import short_hash
+from rioni.storage.event_stores import short_hash
 
 
 # --- Splits long-running work into pool tasks of a few seconds ---

@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import Engine, delete, func, insert, select
 
 from rioni.domain.errors import Conflict
-from rioni.storage.embedded.events import event_ids, idempotency_keys
+from rioni.storage.embedded.events import stored_once
 from rioni.storage.embedded.events.database import EventsDatabase
 from rioni.storage.kafka.idempotence.idempotency_index import ATTEMPTS, LOOKUP_MAX, NAMES, IdempotencyIndex
 from rioni.storage.sql.engines import reading, writing
@@ -27,12 +27,12 @@ def of_embedded(database: EventsDatabase, engine: Engine, store: str) -> Pages:
     stored = {"store": store, "attempt": None, "partition": 0, "place": 0}
 
     def pages() -> Iterator[Rows]:
-        for batches in idempotency_keys.pages(database):
+        for batches in stored_once.key_pages(database):
             yield [
                 {"hash": index.batch(name), "digest": digest, "recorded_at_ms": at_ms, **stored}
                 for name, digest, at_ms in batches
             ]
-        for events in event_ids.pages(database):
+        for events in stored_once.id_pages(database):
             yield [
                 {"hash": index.event_of(hashed), "digest": None, "recorded_at_ms": at_ms, **stored}
                 for hashed, at_ms in events

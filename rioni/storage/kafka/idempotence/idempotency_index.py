@@ -30,7 +30,7 @@ from sqlalchemy import (
 from sqlalchemy import create_engine as in_memory
 from sqlalchemy.engine import Connection as SqlConnection
 
-from rioni.storage.short_hash import HASH_BYTES, short_hash
+from rioni.storage.event_stores import HASH_BYTES, short_hash
 from rioni.storage.sql.engines import create_engine, reading, writing
 
 

@@ -7,7 +7,7 @@ import pytest
 from rioni.domain.ports.host import StorePools
 from rioni.domain.publishing.headers import IdempotencyClaim
 from rioni.storage.embedded.data_directory import DataDirectory
-from rioni.storage.embedded.events import idempotency_keys
+from rioni.storage.embedded.events import stored_once
 from rioni.storage.embedded.events.event_store import EmbeddedEventStore
 from rioni.storage.embedded.signals import EmbeddedSignals
 from tests.contracts.event_store import TOPIC, EventStoreContract, events, read_all
@@ -51,9 +51,9 @@ def test_idempotency_keys_are_known_to_other_processes_and_after_a_restart(store
 
 def test_any_number_of_idempotency_keys_expires(store):
     with store._database.writing() as connection:
-        idempotency_keys.add(
+        stored_once.add_keys(
             connection,
-            [IdempotencyClaim(str(number), "digest") for number in range(2 * idempotency_keys.DELETED_MAX + 1)],
+            [IdempotencyClaim(str(number), "digest") for number in range(2 * stored_once.DELETED_KEYS_MAX + 1)],
             0,
         )
     store.expire_ids(1)

@@ -6,7 +6,7 @@ import pytest
 
 from rioni.domain.ports.host import StorePools
 from rioni.domain.publishing.headers import Headers, IdempotencyClaim
-from rioni.storage.embedded.events import idempotency_keys, retention
+from rioni.storage.embedded.events import retention, stored_once
 from rioni.storage.embedded.events.event_store import EmbeddedEventStore
 from rioni.storage.embedded.signals import EmbeddedSignals
 from tests.support.clock import ManualClock
@@ -38,11 +38,11 @@ def store(tmp_path, tasks, monkeypatch):
     monkeypatch.setattr(retention, "STEP_S", 0.0)
     monkeypatch.setattr(retention, "REMOVED_CHUNKS", FEW)
     statements = ("_DELETE_EXPIRED_KEYS", "_DELETE_ALL_SUPERSEDED", "_SELECT_SUPERSEDED")
-    for module, names in ((retention, statements), (idempotency_keys, ("_DELETE",))):
+    for module, names in ((retention, statements), (stored_once, ("_DELETE_KEYS",))):
         for name in names:
             monkeypatch.setattr(module, name, re.sub("LIMIT [0-9]+", f"LIMIT {FEW}", getattr(module, name)))
     monkeypatch.setattr(retention, "DELETED_KEYS_MAX", FEW)
-    monkeypatch.setattr(idempotency_keys, "DELETED_MAX", FEW)
+    monkeypatch.setattr(stored_once, "DELETED_KEYS_MAX", FEW)
     (tmp_path / "signals").mkdir()
     signals = EmbeddedSignals(tmp_path / "signals")
     store = EmbeddedEventStore(

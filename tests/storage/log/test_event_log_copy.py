@@ -6,8 +6,7 @@ from sqlalchemy import Engine, insert, select
 from rioni.domain.errors import Conflict
 from rioni.sql.log_tables import TRACKING
 from rioni.storage.log import log_copy
-from rioni.storage.log.event_log import SqlEventLog
-from rioni.storage.log.log_copy import copy_followers, copy_log
+from rioni.storage.log.event_log import SqlEventLog, copy_followers, copy_log
 from rioni.storage.log.verification import verify
 from rioni.storage.sql.engines import reading, writing
 from tests.contracts.event_log import TOPICS, note, read_all

@@ -1,21 +1,25 @@
-"""Deduplicates events by id: ids are looked up and stored in the transaction that appends the events."""
+"""Stores events once: by the ids of events, and by the idempotency keys of batches, in the transaction that appends."""
 
+import json
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
-from rioni.domain.publishing.headers import Headers
+from rioni.domain.publishing.headers import Headers, IdempotencyClaim
 from rioni.storage.embedded.events.chunks import Piece, split
 from rioni.storage.embedded.events.database import EventsDatabase
 from rioni.storage.embedded.events.retention import Steps
-from rioni.storage.short_hash import HASH_BYTES, short_hash
+from rioni.storage.event_stores import HASH_BYTES, short_hash
 
 
 Batches = Mapping[int, Sequence[bytes]]
 AllHeaders = Mapping[int, Sequence[Headers]]
 AllIds = Mapping[int, Sequence[str]]
 
-DELETED_IDS_MAX = 5_000
-"""Maximum number of ids that one transaction deletes, while appends wait."""
+DELETED_IDS_MAX, DELETED_KEYS_MAX = 5_000, 1_000
+"""Maximum numbers of ids and of keys that one transaction deletes, while appends wait: some milliseconds."""
+
+# --- Event ids ---
 
 # PERF: all hashes in one value and one call, as every call of sqlite3 releases and reacquires the GIL.
 _EACH = """
@@ -23,8 +27,8 @@ _EACH = """
 """
 _SELECT = f"{_EACH} SELECT hash FROM each CROSS JOIN ids ON hash = substr(:hashes, n, :size)"  # noqa: S608 - constants
 _INSERT = f"{_EACH} INSERT INTO ids SELECT substr(:hashes, n, :size), :now_ms FROM each"  # noqa: S608 - constants
-_PAGE = f"SELECT hash, recorded_at_ms FROM ids WHERE hash > ? ORDER BY hash LIMIT {DELETED_IDS_MAX}"  # noqa: S608 - constants
-_DELETE = f"""
+_ID_PAGE = f"SELECT hash, recorded_at_ms FROM ids WHERE hash > ? ORDER BY hash LIMIT {DELETED_IDS_MAX}"  # noqa: S608 - constants
+_DELETE_IDS = f"""
     DELETE FROM ids WHERE hash IN (
         SELECT hash FROM ids WHERE recorded_at_ms < ? ORDER BY recorded_at_ms LIMIT {DELETED_IDS_MAX}
     )
@@ -95,7 +99,7 @@ class Ids:
         return self._connection.execute(statement, {"hashes": hashes, "size": HASH_BYTES, "now_ms": self._now_ms})
 
 
-def known(database: EventsDatabase, ids: Collection[str]) -> frozenset[str]:
+def known_ids(database: EventsDatabase, ids: Collection[str]) -> frozenset[str]:
     """Return the ids under which an event is stored; blocks on the disk."""
     names = {short_hash(each): each for each in ids}
     if not names:
@@ -105,17 +109,53 @@ def known(database: EventsDatabase, ids: Collection[str]) -> frozenset[str]:
 
 
 def delete_before(database: EventsDatabase, before_ms: int) -> Steps[None]:
-    """Delete the ids stored before a time; blocks on the disk, appends continue in between."""
-    removed = DELETED_IDS_MAX
-    while removed == DELETED_IDS_MAX:
-        with database.writing() as connection:
-            removed = connection.execute(_DELETE, (before_ms,)).rowcount
-        yield
+    """Delete the ids and keys stored before a time; blocks on the disk, appends continue in between."""
+    for statement, most in ((_DELETE_KEYS, DELETED_KEYS_MAX), (_DELETE_IDS, DELETED_IDS_MAX)):
+        removed = most
+        while removed == most:
+            with database.writing() as connection:
+                removed = connection.execute(statement, (before_ms,)).rowcount
+            yield
 
 
-def pages(database: EventsDatabase) -> Iterator[Sequence[tuple[bytes, int]]]:
+def id_pages(database: EventsDatabase) -> Iterator[Sequence[tuple[bytes, int]]]:
     """Yield the hashes of all ids with the time when their event was stored; blocks on the disk."""
-    after = b""
-    while rows := database.fetch(_PAGE, (after,)):
+    return _pages(database, _ID_PAGE, b"")
+
+
+def _pages(database: EventsDatabase, query: str, after: bytes | str) -> Iterator[Sequence[Any]]:
+    while rows := database.fetch(query, (after,)):
         yield rows
         after = rows[-1][0]
+
+
+# --- Idempotency keys of batches ---
+
+_SELECT_DIGEST = "SELECT digest FROM claims WHERE id = ?"
+_SELECT_DIGESTS = "SELECT c.id, c.digest FROM json_each(?) AS w JOIN claims AS c ON c.id = w.value"
+_INSERT_KEYS = "INSERT INTO claims SELECT value ->> 0, value ->> 1, ? FROM json_each(?)"
+_KEY_PAGE = f"SELECT id, digest, recorded_at_ms FROM claims WHERE id > ? ORDER BY id LIMIT {DELETED_KEYS_MAX}"  # noqa: S608 - constants
+_DELETE_KEYS = (
+    f"DELETE FROM claims WHERE id IN (SELECT id FROM claims WHERE recorded_at_ms < ? LIMIT {DELETED_KEYS_MAX})"  # noqa: S608 - constants
+)
+
+
+def digest_of(database: EventsDatabase, claim_id: str) -> str | None:
+    """Return the digest of the batch stored under a key, or None."""
+    rows = database.fetch(_SELECT_DIGEST, (claim_id,))
+    return str(rows[0][0]) if rows else None
+
+
+def digests(connection: sqlite3.Connection, claims: Sequence[IdempotencyClaim]) -> dict[str, str]:
+    """Return the digests of the batches stored under known keys, by key."""
+    return dict(connection.execute(_SELECT_DIGESTS, (json.dumps([claim.id for claim in claims]),)).fetchall())
+
+
+def add_keys(connection: sqlite3.Connection, claims: Sequence[IdempotencyClaim], recorded_at_ms: int) -> None:
+    """Store keys that do not exist yet, with the digests of their batches."""
+    connection.execute(_INSERT_KEYS, (recorded_at_ms, json.dumps(claims)))
+
+
+def key_pages(database: EventsDatabase) -> Iterator[Sequence[tuple[str, str, int]]]:
+    """Yield all keys with the digest of their batch and when it was stored; blocks on the disk."""
+    return _pages(database, _KEY_PAGE, "")

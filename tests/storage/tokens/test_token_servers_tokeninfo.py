@@ -2,8 +2,7 @@ import pytest
 
 from rioni.domain.errors import TokensUnavailable
 from rioni.storage.tokens.sources import ACCEPTED_S, REFUSED_MAX, REFUSED_S, CachedTokens
-from rioni.storage.tokens.token_servers import FAILURES_MAX, PAUSE_S, Response
-from rioni.storage.tokens.tokeninfo import LocalAndRemote, TokenInfoService
+from rioni.storage.tokens.token_servers import FAILURES_MAX, PAUSE_S, LocalAndRemote, Response, TokenInfoService
 from tests.contracts.tokens import ALICE, END_MS, RemoteTokensContract, TokensContract
 from tests.support.clock import ManualClock
 from tests.support.web_tokens import FakeWeb

@@ -7,8 +7,7 @@ from rioni.installation.acceptance import accept_loss
 from rioni.operations.backup import backup
 from rioni.operations.restore import restore
 from rioni.server.startup import prepare_startup
-from rioni.storage.embedded.data_directory import DataDirectoryError
-from rioni.storage.embedded.migration_mark import MigrationMark, read_mark, write_mark
+from rioni.storage.embedded.data_directory import DataDirectoryError, MigrationMark, read_mark, write_mark
 from tests.installation.test_stores import create, publish, running
 from tests.operations.test_backup import silent
 from tests.support.verification import findings

@@ -1,6 +1,6 @@
 from rioni.domain.ports.coordinator import DeliveryFailure
 from rioni.domain.timelines.position import format_offset
-from rioni.storage.zookeeper.progress import Progress, decode
+from rioni.storage.zookeeper.nodes import Progress, decode_progress
 
 
 def at(position: int) -> str:
@@ -40,4 +40,4 @@ def test_a_heartbeat_and_a_poison_search_change_nothing_else():
 def test_the_stored_form_is_short_and_complete():
     assert NEW.encoded() == b'{"offset":"001-0001--1"}'
     full = Progress(at(1), 2, at(3), 4, at(5), 6, at(7), "why")
-    assert decode(full.encoded()) == full
+    assert decode_progress(full.encoded()) == full

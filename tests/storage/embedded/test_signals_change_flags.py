@@ -2,7 +2,7 @@
 
 import os
 
-from rioni.storage.change_flags import SharedChangeFlags
+from rioni.storage.embedded.signals import SharedChangeFlags
 
 
 def test_flags_are_raised_until_they_are_taken():

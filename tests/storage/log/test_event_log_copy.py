@@ -5,7 +5,7 @@ from sqlalchemy import Engine, insert, select
 
 from rioni.domain.errors import Conflict
 from rioni.sql.log_tables import TRACKING
-from rioni.storage.log import log_copy
+from rioni.storage.log import event_log
 from rioni.storage.log.event_log import SqlEventLog, copy_followers, copy_log
 from rioni.storage.log.verification import verify
 from rioni.storage.sql.engines import reading, writing
@@ -20,7 +20,7 @@ class Interrupted(Exception):
 @pytest.fixture
 def source(sqlite_engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Iterator[SqlEventLog]:
     """A log of seven entries, of which two are copied at a time."""
-    monkeypatch.setattr(log_copy, "ROWS_PER_TURN", 2)
+    monkeypatch.setattr(event_log, "ROWS_PER_TURN", 2)
     log = SqlEventLog(sqlite_engine, TOPICS)
     for number in range(7):
         note(log, f"a{number % 3}", f"text {number}", version=number // 3)

@@ -6,7 +6,7 @@ from typing import Any
 from rioni.client._async.resource import Resource
 from rioni.client.answers import decode
 from rioni.client.errors import Conflict, UnexpectedAnswer
-from rioni.client.selections import list_or_none
+from rioni.client.keywords import list_or_none
 from rioni.wire.access import Admins
 from rioni.wire.administration import (
     Blacklist,

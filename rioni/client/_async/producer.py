@@ -3,7 +3,7 @@
 import logging
 import os
 import time
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Iterable
 from contextvars import Context
 from functools import partial
 from types import TracebackType
@@ -12,8 +12,9 @@ from typing import Any, Self
 from rioni.client import encoding
 from rioni.client._async import concurrency
 from rioni.client._async.publishing import BatchSender, Publishing
-from rioni.client._async.send_buffer import GRACE_S, AsyncDelivery, BufferLimits, ProducerBatch, SendBuffer
+from rioni.client._async.send_buffer import GRACE_S, AsyncDelivery, ProducerBatch, SendBuffer
 from rioni.client.errors import ClientError, EventsNotStored, ProducerClosed, TimedOut
+from rioni.client.keywords import ProducerSettings
 
 
 FAILURES_MAX = 1_000
@@ -37,36 +38,20 @@ class AsyncProducer:
     Use it as a context manager, or close it. It may be used by several tasks at the same time.
     """
 
-    def __init__(
-        self,
-        publishing: Publishing,
-        event_type: str,
-        *,
-        limits: BufferLimits,
-        in_flight: int,
-        key: Callable[[Any], Hashable] | None,
-        compression: str | None,
-        idempotent: bool,
-        headers: Mapping[str, str] | None,
-        on_result: Callable[[AsyncDelivery], object] | None,
-    ) -> None:
+    def __init__(self, publishing: Publishing, event_type: str, settings: ProducerSettings) -> None:
         """Start nothing yet; see `AsyncClient.producer`."""
-        for name, value in (*limits._asdict().items(), ("in_flight", in_flight)):
-            if value < 0 or (value == 0 and name != "linger_s"):
-                raise ValueError(f"{name} is {value}; it must be positive")
-        encoding.compressor(compression)
         self.event_type = event_type
-        self._publishing, self._timeout_s = publishing, limits.timeout_s
-        self._in_flight, self._key, self._on_result = in_flight, key, on_result
-        self._lanes = 1 if key is None else in_flight
-        self._buffer = SendBuffer(self._lanes, limits)
+        self._publishing, self._timeout_s, self._in_flight = publishing, settings.timeout_s, settings.in_flight
+        self._key, self._on_result = settings.key, settings.on_result
+        self._lanes = 1 if settings.key is None else settings.in_flight
+        self._buffer = SendBuffer(self._lanes, settings)
         self._stopping = concurrency.Event()
         self._sender = BatchSender(
             publishing,
             event_type,
-            idempotent=idempotent,
-            compression=compression,
-            headers=headers or {},
+            idempotent=settings.idempotent,
+            compression=settings.compression,
+            headers=settings.headers or {},
             sleep=self._pause,
         )
         self._mutex = concurrency.Mutex()

@@ -1,8 +1,7 @@
 """The client: everything that a broker's API can do."""
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 from weakref import WeakSet
@@ -14,11 +13,10 @@ from rioni.client._sync.audit import Audit, Log
 from rioni.client._sync.event_types import EventTypes, Partitions, Schemas, Timelines
 from rioni.client._sync.producer import Producer
 from rioni.client._sync.publishing import Publishing
-from rioni.client._sync.send_buffer import BufferLimits, Delivery
 from rioni.client._sync.subscriptions import Subscriptions
-from rioni.client._sync.transport import Token, Transport, read_batches
+from rioni.client._sync.transport import Transport, read_batches
 from rioni.client.consumption.options import ConsumerOptions
-from rioni.client.retries import RETRY_S
+from rioni.client.keywords import ClientOptions, ProducerOptions, ProducerSettings, PublishOptions
 from rioni.wire.events import Batch, Cursor, ItemResult
 from rioni.wire.subscriptions import Subscription
 
@@ -54,28 +52,8 @@ class Client:
         ValueError: the URL is not one, or a limit makes no sense.
     """
 
-    def __init__(
-        self,
-        url: str | None = None,
-        *,
-        token: Token = None,
-        ca_certificate: str | Path | None = None,
-        timeout_s: float = 30,
-        retry_s: float = RETRY_S,
-        attempts: int | None = None,
-        headers: Mapping[str, str] | None = None,
-        sleep: Callable[[float], Any] | None = None,
-    ) -> None:
-        self._transport = Transport(
-            url,
-            token=token,
-            ca_certificate=ca_certificate,
-            timeout_s=timeout_s,
-            retry_s=retry_s,
-            attempts=attempts,
-            headers=headers,
-            sleep=sleep,
-        )
+    def __init__(self, url: str | None = None, **options: Unpack[ClientOptions]) -> None:
+        self._transport = Transport(url, **options)
         self._publishing = Publishing(self._transport)
         self._producers: WeakSet[Producer] = WeakSet()
         self.event_types = EventTypes(self._transport)
@@ -145,78 +123,21 @@ class Client:
         """
         return self._transport.request(method, template, **request)
 
-    def publish(
-        self,
-        event_type: str,
-        events: Iterable[Any],
-        *,
-        idempotency_key: str | None = None,
-        consumer: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        compression: str | None = None,
-    ) -> list[ItemResult]:
+    def publish(self, event_type: str, events: Iterable[Any], **options: Unpack[PublishOptions]) -> list[ItemResult]:
         """Publish a batch of events; see `Publishing.publish`. For many events use a producer."""
-        return self._publishing.publish(
-            event_type,
-            events,
-            idempotency_key=idempotency_key,
-            consumer=consumer,
-            headers=headers,
-            compression=compression,
-        )
+        return self._publishing.publish(event_type, events, **options)
 
-    def producer(
-        self,
-        event_type: str,
-        *,
-        batch_events: int = 500,
-        batch_bytes: int = 1_000_000,
-        linger_s: float = 0.01,
-        in_flight: int = 1,
-        key: Callable[[Any], Hashable] | None = None,
-        buffer_events: int = 10_000,
-        buffer_bytes: int = 32_000_000,
-        timeout_s: float = 120,
-        compression: str | None = None,
-        idempotent: bool = True,
-        headers: Mapping[str, str] | None = None,
-        on_result: Callable[[Delivery], object] | None = None,
-    ) -> Producer:
+    def producer(self, event_type: str, **options: Unpack[ProducerOptions]) -> Producer:
         """A producer, which publishes events in batches in the background; close it before the client.
 
         Args:
             event_type: the name.
-            batch_events: of how many events a batch has at most.
-            batch_bytes: and how many bytes; a larger event is a separate batch.
-            linger_s: how long a batch waits for more events at most.
-            in_flight: how many batches are sent at the same time.
-            key: returns the part of an event, as it was passed to `send`, that decides about order: with several
-                batches in flight, events for which it returns equal values are stored in the order of `send`.
-            buffer_events: how many events without a result are held; `send` waits beyond that.
-            buffer_bytes: and how many bytes.
-            timeout_s: how long an event is tried to be delivered, from `send` on.
-            compression: of bodies: `gzip` or `zstd`.
-            idempotent: whether batches have an idempotency key, so that repeating them stores nothing twice. Without,
-                which is for brokers that do not know such keys, only the failed events of a batch are sent again.
-            headers: of each request, such as `X-Flow-Id`.
-            on_result: called with each delivery that is done, in the background; must not block. Errors count as
-                examined then.
+            options: see `ProducerSettings`.
 
         Raises:
             ValueError: a limit is not positive, or there is no such compression.
         """
-        limits = BufferLimits(batch_events, batch_bytes, linger_s, buffer_events, buffer_bytes, timeout_s)
-        producer = Producer(
-            self._publishing,
-            event_type,
-            limits=limits,
-            in_flight=in_flight,
-            key=key,
-            compression=compression,
-            idempotent=idempotent,
-            headers=headers,
-            on_result=on_result,
-        )
+        producer = Producer(self._publishing, event_type, ProducerSettings(**options))
         self._producers.add(producer)
         return producer
 

@@ -10,7 +10,7 @@ from rioni.client._sync.resource import Resource, flag
 from rioni.client._sync.transport import Transport
 from rioni.client.answers import decode
 from rioni.client.errors import Conflict, PreconditionFailed
-from rioni.client.selections import EventTypeFilters, filter_parameters
+from rioni.client.keywords import EventTypeFilters, filter_parameters
 from rioni.wire.base import has_members
 from rioni.wire.event_types import (
     AvroSchema,

@@ -3,12 +3,12 @@
 import time
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
 from uuid import uuid4
 
 from rioni.client._sync import concurrency
 from rioni.client.answers import trace_headers
 from rioni.client.errors import ClientError, ProducerClosed, TimedOut
+from rioni.client.keywords import ProducerSettings
 
 
 # --- The events that a producer has taken over, in batches, and what happened to them ---
@@ -132,17 +132,6 @@ IDLE_S = 60.0
 """Seconds that a sender waits before it checks again whether there is work; it is woken up for work."""
 
 
-class BufferLimits(NamedTuple):
-    """The limits at which batches are sent, and of the events held."""
-
-    batch_events: int
-    batch_bytes: int
-    linger_s: float
-    buffer_events: int
-    buffer_bytes: int
-    timeout_s: float
-
-
 class _Lane:
     """Batches that are sent one after the other, and the last of which is being filled."""
 
@@ -156,7 +145,7 @@ class _Lane:
 class SendBuffer:
     """Batches in lanes: order is kept within a lane that has one sender."""
 
-    def __init__(self, lanes: int, limits: BufferLimits) -> None:
+    def __init__(self, lanes: int, limits: ProducerSettings) -> None:
         self._limits = limits
         self._lanes = [_Lane() for _ in range(lanes)]
         self._mutex = concurrency.Mutex()

@@ -8,7 +8,7 @@ from rioni.client._sync.event_types import new_ticket
 from rioni.client._sync.resource import PAGE, Resource, flag
 from rioni.client._sync.transport import Transport
 from rioni.client.answers import decode
-from rioni.client.selections import RedriveSelection, list_or_none, redrive_body
+from rioni.client.keywords import RedriveSelection, list_or_none, redrive_body
 from rioni.wire.events import CommitResult, Cursor, CursorSpecification, StreamTicket
 from rioni.wire.pages import Items
 from rioni.wire.subscriptions import (

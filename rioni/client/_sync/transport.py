@@ -15,6 +15,7 @@ import msgspec
 from rioni import __version__
 from rioni.client import answers, errors, proxies, values
 from rioni.client._sync import concurrency
+from rioni.client.keywords import Token
 from rioni.client.retries import RETRY_S, Attempts
 from rioni.wire.events import Batch
 
@@ -42,7 +43,6 @@ _HEADERS = {
 }
 
 T = TypeVar("T")
-Token = str | Callable[[], Any] | None
 
 
 class Transport:

@@ -15,8 +15,6 @@ from rioni.domain.timestamps import DATE_TIME, parsed_ms
 
 
 END = "END"
-SHIFT_MAX = 2**63 - 1
-SHIFT_MIN = -(2**63)
 
 
 class CursorSpec(msgspec.Struct, frozen=True, kw_only=True):

@@ -31,7 +31,6 @@ KEPT_PER_CLIENT_MAX = 20
 """How many jobs of one client are remembered per kind, so that none displaces those of the others."""
 
 NAME_CHARACTERS_MAX, DETAIL_CHARACTERS_MAX = 500, 1_000
-COUNT_MAX = 2**53
 
 
 class JobReport(msgspec.Struct, frozen=True, kw_only=True):

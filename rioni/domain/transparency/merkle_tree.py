@@ -223,8 +223,6 @@ TILE_LEVELS = 8
 """Levels of the tree that one tile spans."""
 TILE_WIDTH = 1 << TILE_LEVELS
 
-LEAF_BYTES_MAX = 65_535
-
 _LEVEL = re.compile(r"0|[1-5]?[0-9]|6[0-3]")
 _NUMBER = re.compile(r"(?:x[0-9]{3}/)*[0-9]{3}")
 _WIDTH = re.compile(r"[1-9][0-9]{0,2}")

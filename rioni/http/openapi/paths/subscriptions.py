@@ -26,7 +26,6 @@ from rioni.wire.json_schema import parameters
 
 
 _ID = "038fc871-1d2c-4e2e-aa29-1579e8f2e71f"
-_STREAM_ID = "b75c3102-98a4-4385-a5fd-b96f1d7872f2"
 _TIME = "2026-11-20T10:00:00.000Z"
 _SUBMITTED = {"owning_application": "warehouse", "event_types": ["order.created"], "read_from": "begin"}
 _SUBSCRIPTION: Json = {

@@ -339,6 +339,27 @@ class Delivery:
             part.unanswered += 1
 
 
+class Unanswered:
+    """A producer without new batches, whose answers are still of use."""
+
+    def __init__(self, producer: Producer, batches: Sequence[ProduceBatch], until_s: float) -> None:
+        self._producer, self.batches, self.until_s = producer, batches, until_s
+
+    def poll(self) -> bool:
+        """Take answers; returns whether there will be no more."""
+        try:
+            self._producer.poll(0)
+            over = not len(self._producer) or time.monotonic() >= self.until_s
+        except KafkaException:
+            over = True
+        # After a rejection, the producer would send the others anew, which might store them twice.
+        if over or any(part.refused for batch in self.batches for part in batch.parts.values()):
+            self._producer.purge()
+            self._producer.poll(0)
+            return True
+        return False
+
+
 def refused(error: KafkaError) -> bool:
     """Whether an error means that a record was not written, unless an earlier attempt was unacknowledged."""
     return error.code() in _REFUSALS

@@ -24,7 +24,8 @@ from rioni.cli.doctor.disk import LogFile
 from rioni.cli.doctor.metrics import Metrics, Series
 from rioni.cli.doctor.processes import Host
 from rioni.cli.doctor.settings import Server, SettingsFacts
-from rioni.cli.doctor.shown import EACH, FACTS, HIDDEN, INTERNAL, LOG, SECRET, SETTINGS, TEXT, Shown
+from rioni.cli.doctor.shown import HIDDEN, Shown
+from rioni.cli.doctor.shown_facts import EACH, FACTS, INTERNAL, LOG, SECRET, SETTINGS, TEXT
 from rioni.client import Client
 from rioni.config import settings as config_settings
 from rioni.config.settings import Config

@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import structlog
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import Producer
 
 from rioni.config.logs import FailureLog
 from rioni.domain.errors import (
@@ -40,8 +40,14 @@ from rioni.domain.publishing.headers import Headers, IdempotencyClaim
 from rioni.storage.group_commit import GroupCommit
 from rioni.storage.kafka.appender import LOOK_EVERY_S, PATIENCE_S, Publish, Written, measure
 from rioni.storage.kafka.client import Connection, TopicPartitionRef
-from rioni.storage.kafka.delivery import Delivery, ProduceBatch
-from rioni.storage.kafka.idempotence.idempotency_index import Attempt, EventRef, IdempotencyIndex, IndexConflict
+from rioni.storage.kafka.delivery import Delivery, ProduceBatch, Unanswered
+from rioni.storage.kafka.idempotence.idempotency_index import (
+    Attempt,
+    EventRef,
+    IdempotencyIndex,
+    IndexConflict,
+    IndexEntry,
+)
 from rioni.storage.kafka.idempotence.idempotent_batch import RETRY_AFTER_S, SETTLED_MS, AttemptRecovery, IdempotentBatch
 from rioni.storage.kafka.topics.topics import Topics
 
@@ -96,8 +102,8 @@ class IdempotentAppender:
         self._publish, self._timeout_s, self._measurements = publish, timeout_s, measurements
         self._delivery = Delivery(connection, timeout_s, self._keep, **{"retry.backoff.ms": int(1_000 * RETRY_AFTER_S)})
         self._under_way: list[IdempotentBatch] = []
-        self._handed_over: list[_Unanswered] = []
-        self._kept: list[_Unanswered] = []
+        self._handed_over: list[Unanswered] = []
+        self._kept: list[Unanswered] = []
         self._recovery = AttemptRecovery(connection, topics)
         self._ends: dict[TopicPartitionRef, tuple[int, float]] = {}
         self._commits = GroupCommit[IdempotentBatch](self._write, pools.append)
@@ -132,16 +138,8 @@ class IdempotentAppender:
             Unavailable: the outcome of an attempt to store the batch is unknown.
         """
         hashed = self._index.batch(claim_id)
-        for _ in range(TRIES_MAX):
-            known = self._pools.read(self._index.known, [hashed]).get(hashed)
-            if known is None or known.attempt is None:
-                return None if known is None else known.digest
-            attempt = self._pools.read(self._index.attempt, known.attempt)
-            if attempt is not None and attempt.settled:
-                # It was stored partially; a retry stores the rest.
-                return None
-            self._wait_for(known.attempt)
-        raise OutcomeNotKnownYet(UNSETTLED)
+        known = self._stored([hashed]).get(hashed)
+        return None if known is None else known.digest
 
     def existing_ids(self, ids: Collection[str]) -> Collection[str]:
         """Return the ids under which an event is stored; see the port.
@@ -150,13 +148,7 @@ class IdempotentAppender:
             Unavailable: the outcome of an attempt to store one of them is unknown.
         """
         hashes = {self._index.event(each): each for each in ids}
-        for _ in range(TRIES_MAX):
-            known = self._pools.read(self._index.known, list(hashes))
-            pending = next((each.attempt for each in known.values() if each.attempt is not None), None)
-            if pending is None:
-                return [hashes[each] for each in known]
-            self._wait_for(pending)
-        raise OutcomeNotKnownYet(UNSETTLED)
+        return [hashes[each] for each in self._stored(hashes)]
 
     def delete_before(self, before_ms: int) -> None:
         """Delete old keys, after recovering unfinished attempts while their records still exist in the topic."""
@@ -178,6 +170,22 @@ class IdempotentAppender:
         self._index.close()
 
     # --- Attempts of others ---
+
+    def _stored(self, hashes: Collection[bytes]) -> dict[bytes, IndexEntry]:
+        """Return the entries of stored batches and events, after all attempts to store them have ended.
+
+        Raises:
+            Unavailable: the outcome of an attempt is unknown.
+        """
+        for _ in range(TRIES_MAX):
+            known = self._pools.read(self._index.known, list(hashes))
+            attempts = {each.attempt for each in known.values() if each.attempt is not None}
+            pending = next((each for each in attempts if self._pools.read(self._settled, each) is None), None)
+            if pending is None:
+                # A batch that was stored partially is none of them; a retry stores the rest.
+                return {hashed: each for hashed, each in known.items() if each.attempt is None}
+            self._wait_for(pending)
+        raise OutcomeNotKnownYet(UNSETTLED)
 
     def _wait_for(self, attempt_id: bytes) -> None:
         """Wait until an attempt has ended, or recover its outcome.
@@ -220,7 +228,8 @@ class IdempotentAppender:
             try:
                 remaining, begun = self._begin(remaining)
                 produced = [batch for batch in begun if batch.parts]
-                self._delivery.begin(produced, _begun_ms(begun))
+                begun_ms = max((batch.attempt.begun_ms for batch in begun if batch.attempt), default=0)
+                self._delivery.begin(produced, begun_ms)
             except Exception as ex:  # noqa: BLE001 - it is the answer to those that it has stopped, and to no others
                 for batch in (*begun, *remaining):
                     batch.error, batch.under_way = batch.error or ex, False
@@ -354,13 +363,13 @@ class IdempotentAppender:
 
     def _keep(self, producer: Producer, batches: Sequence[ProduceBatch]) -> None:
         begun_s = min(batch.begun_s for batch in batches)
-        unanswered = _Unanswered(producer, batches, begun_s + SETTLED_MS / 1_000)
+        unanswered = Unanswered(producer, batches, begun_s + SETTLED_MS / 1_000)
         for oldest in self._kept[: 1 - KEPT_MAX]:
             oldest.until_s = 0.0
         self._kept.append(unanswered)
         self._handed_over.append(unanswered)
 
-    def _wait_longer(self, unanswered: "_Unanswered") -> None:
+    def _wait_longer(self, unanswered: Unanswered) -> None:
         """Wait for the answers to batches, and record them as stored; not in the pool, as no step of it blocks."""
         try:
             while not unanswered.poll():
@@ -379,28 +388,3 @@ class IdempotentAppender:
             _failures.failed(_NOT_MARKED, ex)
         finally:
             self._kept.remove(unanswered)
-
-
-class _Unanswered:
-    """A producer without new batches, whose answers are still of use."""
-
-    def __init__(self, producer: Producer, batches: Sequence[ProduceBatch], until_s: float) -> None:
-        self._producer, self.batches, self.until_s = producer, batches, until_s
-
-    def poll(self) -> bool:
-        """Take answers; returns whether there will be no more."""
-        try:
-            self._producer.poll(0)
-            over = not len(self._producer) or time.monotonic() >= self.until_s
-        except KafkaException:
-            over = True
-        # After a rejection, the producer would send the others anew, which might store them twice.
-        if over or any(part.refused for batch in self.batches for part in batch.parts.values()):
-            self._producer.purge()
-            self._producer.poll(0)
-            return True
-        return False
-
-
-def _begun_ms(group: Sequence[IdempotentBatch]) -> int:
-    return max((batch.attempt.begun_ms for batch in group if batch.attempt), default=0)

@@ -1,8 +1,11 @@
-"""Options that commands of all kinds share, and times as they are written in options."""
+"""Options that commands of all kinds share, groups of options, and times as they are written in options."""
 
+import inspect
 import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import MISSING, fields, is_dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Annotated
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
@@ -19,6 +22,33 @@ SECONDS_MAX, DAYS_MAX = 31_536_000, 36_500
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, one value a line.", rich_help_panel=PANEL)]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+
+
+# --- Groups of options: a parameter of a command that is a dataclass stands for options, which are its fields ---
+
+
+def parameters_of(command: Callable[..., None]) -> Iterator[inspect.Parameter]:
+    """The parameters of a command, with the options of groups in place of these."""
+    for each in inspect.signature(command, eval_str=True).parameters.values():
+        if not is_dataclass(each.annotation):
+            yield each
+            continue
+        kinds = get_type_hints(each.annotation, include_extras=True)
+        for field in fields(each.annotation):
+            default = field.default if field.default_factory is MISSING else field.default_factory()
+            yield inspect.Parameter(
+                field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kinds[field.name]
+            )
+
+
+def grouped(command: Callable[..., None], values: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a command by the values of `parameters_of`."""
+    found = dict(values)
+    for name, each in inspect.signature(command, eval_str=True).parameters.items():
+        if is_dataclass(kind := each.annotation):
+            assert isinstance(kind, type)
+            found[name] = kind(**{field.name: found.pop(field.name) for field in fields(kind)})
+    return found
 
 
 # --- Times on the command line ---

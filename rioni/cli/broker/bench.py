@@ -3,17 +3,18 @@
 import math
 import secrets
 import time
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-import msgspec
 import orjson
 
 from rioni.cli.broker.load_client import LOST, LoadConnection, Loop, Server
-from rioni.cli.broker.load_report import OK_STATUSES, Report
 from rioni.client import Client, EventType, NotFound, Subscription
 from rioni.domain.errors import Invalid, Malformed
+
+
+if TYPE_CHECKING:
+    from rioni.cli.broker.bench_command import Consume, Publish, Report
 
 
 GRACE_S = 10
@@ -27,60 +28,27 @@ _OCCURRED_AT = "2020-01-01T00:00:00Z"
 _PAYLOAD = {"number": {"type": "integer"}, "text": {"type": "string"}}
 
 
-class Publish(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings of a run that publishes."""
-
-    url: str
-    token: str | None = None
-    ca_certificate: Path | None = None
-    event_type: str
-    category: str
-    connections: int
-    batch: int
-    size: int
-    """Bytes of one event; never less than an event of the category needs."""
-    seconds: float
-    requests: int | None = None
-    keys: bool = False
-    """Whether each request has an idempotency key."""
-
-
-class Consume(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings of a run that consumes."""
-
-    url: str
-    token: str | None = None
-    ca_certificate: Path | None = None
-    event_type: str
-    connections: int
-    """Streams, each with a second connection for its commits."""
-    batch: int
-    window: int
-    """Events of one stream that may be sent and not committed."""
-    read_from: str
-    seconds: float
-    events: int | None = None
-
-
 # --- Publishing ---
 
 
-def publish(plan: Publish, client: Client) -> Report:
+def publish(server: Server, plan: "Publish", client: Client) -> "Report":
     """Publish until the time or the number of requests is reached; blocks that long.
 
     Args:
+        server: to measure.
         plan: what to publish, and for how long.
         client: of the server, for requests that are not measured.
 
     Raises:
-        Invalid: the URL is not one, or the event type is of another category.
+        Invalid: the event type is of another category.
         Unavailable: the server can't be reached.
         ClientError: it refuses the event type.
     """
-    server = _reached(plan)
+    # A wrong URL is an error at once.
+    server.connect().close()
     _ensure_event_type(client, plan)
     bodies = Bodies(plan.category, plan.batch, plan.size)
-    report = Report("published", "requests")
+    report = plan.begin()
     loop = Loop()
     publishers = [_Publisher(server, loop, plan, bodies, report) for _ in range(plan.connections)]
     try:
@@ -130,11 +98,11 @@ def _event(category: str, eid: str, text: str) -> dict[str, Any]:
 class _Publisher:
     """Keeps one connection busy: the answer to a request brings on the next."""
 
-    def __init__(self, server: Server, loop: Loop, plan: Publish, bodies: Bodies, report: Report) -> None:
+    def __init__(self, server: Server, loop: Loop, plan: "Publish", bodies: Bodies, report: "Report") -> None:
         self._connection = LoadConnection(server, loop)
         self._plan, self._bodies, self._report = plan, bodies, report
-        keys = {"Idempotency_Key": _KEY.decode()} if plan.keys else {}
-        self._head = server.head("POST", f"{_path(plan.event_type)}/events", bodies.size, **keys)
+        keys = {"Idempotency_Key": _KEY.decode()} if plan.idempotency_keys else {}
+        self._head = server.head("POST", f"{_path(plan.name)}/events", bodies.size, **keys)
         self._next_key = secrets.randbits(100)
         self._stop_s = report.started_s + plan.seconds
         self._sent_s = 0.0
@@ -155,11 +123,11 @@ class _Publisher:
 
     def _next_head(self) -> bytes:
         self._next_key += 1
-        return self._head.replace(_KEY, b"%032x" % self._next_key, 1) if self._plan.keys else self._head
+        return self._head.replace(_KEY, b"%032x" % self._next_key, 1) if self._plan.idempotency_keys else self._head
 
     def _answered(self, status: int, body: bytes) -> None:
         self._report.add_answer(status, body, self._sent_s)
-        if status in OK_STATUSES:
+        if self._report.is_success(status):
             self._report.add_events(self._plan.batch, self._bodies.size)
         # A broken connection is not opened again: the server may be gone.
         if status == LOST:
@@ -168,32 +136,25 @@ class _Publisher:
             self.next()
 
 
-def _reached(plan: Publish | Consume) -> Server:
-    """The server, to which a connection can be opened now: a wrong URL is an error at once."""
-    server = Server(plan.url, plan.token, plan.ca_certificate)
-    server.connect().close()
-    return server
-
-
 def _path(event_type: str) -> str:
     return f"/event-types/{quote(event_type, safe='')}"
 
 
-def _ensure_event_type(client: Client, plan: Publish) -> None:
+def _ensure_event_type(client: Client, plan: "Publish") -> None:
     try:
-        category = client.event_types.get(plan.event_type).category
+        category = client.event_types.get(plan.name).category
     except NotFound:
         client.event_types.create(_event_type(plan))
         return
     if category != plan.category:
-        raise Invalid(f"{plan.event_type} has the category {category}: name it with --category, or another event type.")
+        raise Invalid(f"{plan.name} has the category {category}: name it with --category, or another event type.")
 
 
-def _event_type(plan: Publish) -> EventType:
+def _event_type(plan: "Publish") -> EventType:
     schema = {"type": "object", "properties": {"id": {"type": "string"}, **_PAYLOAD}, "required": ["number"]}
     load = {"messages_per_minute": 1_000_000, "message_size": max(plan.size, 1)}
     definition = {
-        "name": plan.event_type,
+        "name": plan.name,
         "owning_application": OWNER,
         "category": plan.category,
         "enrichment_strategies": [] if plan.category == "undefined" else ["metadata_enrichment"],
@@ -206,19 +167,20 @@ def _event_type(plan: Publish) -> EventType:
 # --- Consuming ---
 
 
-def consume(plan: Consume, client: Client) -> Report:
+def consume(server: Server, plan: "Consume", client: Client) -> "Report":
     """Consume through a new subscription until the time or the number of events is reached; blocks that long.
 
     Args:
+        server: to measure.
         plan: what to consume, and for how long.
         client: of the server, for requests that are not measured.
 
     Raises:
-        Invalid: the URL is not one.
         Unavailable: the server can't be reached.
         ClientError: it refuses the subscription.
     """
-    server = _reached(plan)
+    # A wrong URL is an error at once.
+    server.connect().close()
     wanted = Subscription(
         owning_application=OWNER,
         consumer_group=secrets.token_hex(8),
@@ -227,7 +189,7 @@ def consume(plan: Consume, client: Client) -> Report:
     )
     subscription = client.subscriptions.create(wanted)
     path = f"/subscriptions/{subscription.id}"
-    report = Report("consumed", "commits")
+    report = plan.begin()
     events_max = math.inf if plan.events is None else plan.events
     received = ReceivedEvents(report)
     loop = Loop()
@@ -253,7 +215,7 @@ class ReceivedEvents:
     stream have no events after the last cursor, and count for nothing.
     """
 
-    def __init__(self, report: Report) -> None:
+    def __init__(self, report: "Report") -> None:
         self._report = report
         self._positions: dict[bytes, int] = {}
 
@@ -283,7 +245,7 @@ class _Stream:
     """One stream of the subscription, and the connection that commits the events received since the last commit."""
 
     def __init__(
-        self, server: Server, loop: Loop, plan: Consume, path: str, received: ReceivedEvents, report: Report
+        self, server: Server, loop: Loop, plan: "Consume", path: str, received: ReceivedEvents, report: "Report"
     ) -> None:
         self._server, self._path, self._received, self._report = server, path, received, report
         query = f"batch_limit={plan.batch}&max_uncommitted_events={plan.window}&batch_flush_timeout=1"
@@ -304,7 +266,7 @@ class _Stream:
         self._events.send(self._request, self._ended, self._came)
 
     def _came(self, data: bytes) -> None:
-        if self._events.answer.status not in OK_STATUSES:
+        if not self._report.is_success(self._events.answer.status):
             self._rest += data
             return
         *frames, self._rest = (self._rest + data).split(b"\n")
@@ -315,7 +277,7 @@ class _Stream:
             self._commit()
 
     def _ended(self, status: int, _body: bytes) -> None:
-        if status not in OK_STATUSES:
+        if not self._report.is_success(status):
             self._report.add_answer(status, self._rest, 0.0)
         self.done = True
 

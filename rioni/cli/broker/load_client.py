@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from rioni.cli.connections.connection import checked_url
 from rioni.domain.errors import Invalid, Unavailable
 
 
@@ -44,19 +45,12 @@ class Server:
     """
 
     def __init__(self, url: str, token: str | None = None, ca_certificate: Path | None = None) -> None:
-        try:
-            parts = urlsplit(url)
-            port = parts.port or _PORTS.get(parts.scheme, 0)
-        except ValueError as ex:
-            raise Invalid(f"{url} is not a URL: {ex}.") from ex
-        if "@" in parts.netloc:
-            raise Invalid("The URL of a broker holds no user and password: give a token.")
-        if parts.scheme not in _PORTS or not parts.hostname:
-            raise Invalid(f"{url} is not a base URL of a broker; write it like http://localhost:8080.")
+        parts = urlsplit(checked_url(url))
+        assert parts.hostname is not None
         self.tls = _tls(ca_certificate) if parts.scheme == "https" else None
         self.url = url.rstrip("/")
         self.token = token
-        self.address = (parts.hostname, port)
+        self.address = (parts.hostname, parts.port or _PORTS[parts.scheme])
         self.netloc = parts.netloc
         self.path = parts.path.rstrip("/")
 

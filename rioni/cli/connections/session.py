@@ -17,7 +17,7 @@ import typer
 from rioni.cli.connections import completions
 from rioni.cli.connections.connection import DEFAULT_URL, TIMEOUT_S, Connection, resolve
 from rioni.cli.connections.options import subscription_id
-from rioni.cli.options import PANEL, SECONDS_MAX, Json
+from rioni.cli.options import PANEL, SECONDS_MAX, Json, grouped, parameters_of
 from rioni.cli.terminal.output import Output, as_sentence, clear_line
 from rioni.config import variables
 from rioni.domain.errors import RioniError
@@ -235,11 +235,11 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
 
 
 def connected(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of the connection; its first parameter is the `Session`.
+    """Give a command the options of the connection; its first parameter is the `Session`, others may be groups.
 
     Errors of the client end the command with one line and exit code 2.
     """
-    own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
+    own = list(parameters_of(command))[1:]
     added = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
         for name, (annotation, default) in _OPTIONS.items()
@@ -252,7 +252,7 @@ def connected(command: Callable[..., None]) -> Callable[..., None]:
         connection = resolve(timeout_s=given.pop("timeout"), **given)
         with Session(connection, output, _given(own, values)) as session:
             _replace_names(session, values)
-            command(session, **values)
+            command(session, **grouped(command, values))
 
     signature = inspect.Signature([*own, *added])
     run.__signature__ = signature  # type: ignore[attr-defined]

@@ -134,7 +134,7 @@ def url_of(host: "Host") -> str:
 
 
 def _subject(session: Session, site: "Site", shown: "Shown") -> str:
-    from rioni.cli.doctor.shown_facts import ORIGIN, PATH, URL
+    from rioni.cli.doctor.shown import ORIGIN, PATH, URL
 
     host, beside = site.host, ""
     if host is not None:

@@ -17,7 +17,7 @@ import msgspec
 
 from rioni.cli.doctor.diagnosis import Check, Missing, Result
 from rioni.cli.doctor.metrics import Series
-from rioni.cli.doctor.shown_facts import FACTS
+from rioni.cli.doctor.shown import FACTS
 from rioni.cli.terminal.output import console_on
 from rioni.domain.errors import Invalid
 from rioni.domain.texts import visible

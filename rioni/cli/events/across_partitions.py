@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from rioni.cli.events.following import follow
-from rioni.cli.events.selecting import Selection, Wanted, at_time, between, ends, selected, starts
+from rioni.cli.events.selecting import Selection, Wanted, at_time, between, ends, follow, selected, starts
 from rioni.client.ranges import Bounds, Piece, Place, Places, Range, Reader
 from rioni.domain.timestamps import time_of
 

@@ -10,15 +10,7 @@ import typer
 from rioni.cli.connections import completions
 from rioni.cli.connections.connection import resolve
 from rioni.cli.connections.session import Session, connected
-from rioni.cli.events.event_options import (
-    Filter,
-    FromOffset,
-    PartitionNames,
-    Since,
-    Until,
-    check_filter_option,
-    selection,
-)
+from rioni.cli.events.event_options import Selected, check_filter_option
 from rioni.cli.publishing.event_files import REASONS_MAX, BatchSize, Continue
 from rioni.cli.terminal.ending import REFUSED
 from rioni.cli.terminal.output import Meter, meter
@@ -77,11 +69,7 @@ def copy(
         Path | None,
         typer.Option(help="File with the progress of the copy: the same command continues from there.", metavar="FILE"),
     ] = None,
-    since: Since = None,
-    until: Until = None,
-    from_offset: FromOffset = None,
-    partition: PartitionNames = None,
-    event_filter: Filter = None,
+    selected: Selected,
     follow: Annotated[bool, typer.Option("--follow", help="Continue with the events published from now on.")] = False,
     keep_metadata: Annotated[
         bool,
@@ -115,23 +103,22 @@ def copy(
     """
     from rioni.cli.events.copy_state import state_file
     from rioni.cli.events.copying import Copy, Stopped, Transformation, check_identities, new_state, target_of
-    from rioni.cli.events.selecting import wanted_by
     from rioni.cli.publishing.publishing import BatchPublisher
     from rioni.client import ClientError
     from rioni.client.ranges import BATCH_EVENTS, RangeError, Reader
     from rioni.client.retries import Patience
 
-    wanted, chosen = wanted_by(event_filter), selection(partition, since, until, from_offset)
+    wanted, chosen = selected.wanted(), selected.selection()
     from_client, to_client = _clients(session, from_context, to_context, to_url)
     found = from_client.event_types.get(source)
     session.be_patient(from_client)
-    if event_filter is not None:
-        check_filter_option(session.output.note, [found], event_filter)
+    if selected.event_filter is not None:
+        check_filter_option(session.output.note, [found], selected.event_filter)
     to, is_new = target_of(to_client, target, from_client, found, chosen, create=create)
     session.be_patient(to_client)
     if is_new:
         session.output.note(f"The event type {target} is made.")
-    options = {"filter": event_filter or "", "metadata": "kept" if keep_metadata else "new"}
+    options = {"filter": selected.event_filter or "", "metadata": "kept" if keep_metadata else "new"}
     stop = not go_on
     with ExitStack() as stack:
         kept = stack.enter_context(state_file(state, new_state(found, to, to_client, options)))

@@ -7,27 +7,14 @@ import typer
 
 from rioni.cli.connections.options import EventTypeName
 from rioni.cli.connections.session import Session, connected
-from rioni.cli.events.event_options import check_placing
 from rioni.cli.options import Yes
-from rioni.cli.publishing.event_files import (
-    STDIN,
-    BatchSize,
-    Continue,
-    Files,
-    Format,
-    Key,
-    RejectedFile,
-    ToPartition,
-    Types,
-    lines_of_files,
-    upload,
-)
+from rioni.cli.publishing.event_files import STDIN, Files, Uploading, lines_of_files, upload
 from rioni.cli.terminal.output import confirm
 from rioni.domain.errors import Invalid
 
 
 if TYPE_CHECKING:
-    from rioni.cli.publishing.uploading import Line
+    from rioni.cli.publishing.publishing import Line
 
 
 # --- The command that publishes events from files and pipes ---
@@ -47,16 +34,10 @@ def publish(
     event_type: EventTypeName,
     files: Files = None,
     *,
-    file_format: Format = None,
-    types: Types = "",
-    key: Key = None,
-    partition: ToPartition = None,
-    batch: BatchSize = 500,
+    options: Uploading,
     once: Annotated[
         bool, typer.Option("--once", help="If repeated with the same input, store only the missing events.")
     ] = False,
-    go_on: Continue = False,
-    rejected: RejectedFile = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only check the events; publish nothing.")] = False,
 ) -> None:
     """Publish events from files, or from standard input.
@@ -87,14 +68,13 @@ def publish(
     `--dry-run` reads all of the input, and checks it against the schema and the partition strategy of the event type.
     """
     from rioni.cli.publishing.checking import Check
-    from rioni.cli.publishing.publishing import BatchPublisher, Completion
-    from rioni.client.encoding import CATEGORY_WITHOUT_METADATA
+    from rioni.cli.publishing.publishing import BatchPublisher
 
     client = session.client
     found = client.event_types.get(event_type)
-    check_placing(session, found, key, partition)
+    options.check(session, found)
     sources = files or [STDIN]
-    stop = not (go_on or dry_run)
+    stop = not (options.go_on or dry_run)
     if dry_run:
         publisher = BatchPublisher(Check(found, len(client.partitions.list(event_type))).publish, stop=False)
     else:
@@ -104,21 +84,9 @@ def publish(
             stop=stop,
         )
         session.be_patient()
-    completion = Completion(event_type, key=key, partition=partition)
-    upload(
-        session,
-        sources,
-        lines_of_files(sources, file_format, types, found, stop=stop),
-        publisher,
-        event_type=found,
-        complete=(lambda event: event) if found.category == CATEGORY_WITHOUT_METADATA else completion.complete,
-        batch=batch,
-        once=once,
-        variant=f"{key} {partition}",
-        stop=stop,
-        rejected=rejected,
-        done="can be published" if dry_run else f"published to {event_type}",
-    )
+    done = "can be published" if dry_run else f"published to {event_type}"
+    lines = lines_of_files(sources, options, found, stop=stop)
+    upload(session, sources, lines, publisher, options, event_type=found, stop=stop, done=done, once=once)
 
 
 # --- Commands for single events of an event type ---
@@ -139,13 +107,7 @@ def delete(
     files: Annotated[
         list[str] | None, typer.Option("--file", help="File with events whose keys are deleted; `-` is standard input.")
     ] = None,
-    file_format: Format = None,
-    types: Types = "",
-    key: Key = None,
-    partition: ToPartition = None,
-    batch: BatchSize = 500,
-    go_on: Continue = False,
-    rejected: RejectedFile = None,
+    options: Uploading,
     yes: Yes = False,
 ) -> None:
     """Delete events of a compacted event type by their keys.
@@ -154,41 +116,31 @@ def delete(
     before it. Where the partition follows from members of the event (`hash`), deletions need these, too: give events
     with `--file`, in the formats of [publish](cli/events.md#rioni-publish). The exit code is 1 if some were refused.
     """
-    from rioni.cli.publishing.publishing import BatchPublisher, Completion
+    from rioni.cli.publishing.publishing import BatchPublisher
 
     if bool(keys) == bool(files):
         raise Invalid("Name what to delete: either keys, or --file with events that have them.")
     client = session.client
     found = client.event_types.get(event_type)
-    check_placing(session, found, key, partition)
-    lines = _of_keys(keys) if keys else lines_of_files(files or (), file_format, types, found, stop=not go_on)
+    options.check(session, found)
+    stop = not options.go_on
+    lines = _of_keys(keys) if keys else lines_of_files(files or (), options, found, stop=stop)
     confirm(
         f"Delete the events of {event_type} with {f'{len(keys)} keys' if keys else 'the keys in the file'}?", yes=yes
     )
     session.be_patient()
-    upload(
-        session,
-        (),
-        lines,
-        BatchPublisher(
-            lambda events, batch_key: client.delete_events(event_type, events, idempotency_key=batch_key),
-            stop=not go_on,
-        ),
-        event_type=found,
-        complete=Completion(event_type, key=key, partition=partition).complete,
-        batch=batch,
-        once=False,
-        stop=not go_on,
-        rejected=rejected,
-        done=f"of {event_type} deleted by their keys",
+    publisher = BatchPublisher(
+        lambda events, batch_key: client.delete_events(event_type, events, idempotency_key=batch_key), stop=stop
     )
+    done = f"of {event_type} deleted by their keys"
+    upload(session, (), lines, publisher, options, event_type=found, stop=stop, done=done)
 
 
 def _of_keys(keys: list[str]) -> Iterator["Line"]:
     import msgspec
 
+    from rioni.cli.publishing.publishing import Line
     from rioni.cli.publishing.records import Record
-    from rioni.cli.publishing.uploading import Line
 
     for number, key in enumerate(keys, 1):
         yield Line("key", Record(number, msgspec.json.encode({"metadata": {"partition_compaction_key": key}})))

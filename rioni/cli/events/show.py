@@ -6,25 +6,7 @@ from typing import Annotated
 import typer
 
 from rioni.cli.connections.session import Session, connected
-from rioni.cli.events.event_options import (
-    Columns,
-    EventTypeNames,
-    Filter,
-    FromOffset,
-    Limit,
-    Metadata,
-    PartitionNames,
-    Since,
-    Table,
-    Template,
-    Until,
-    check_asked,
-    note_lost,
-    readers,
-    selection,
-    split_columns,
-)
-from rioni.cli.events.event_printing import event_writer
+from rioni.cli.events.event_options import EventTypeNames, Limit, Printing, Selected, note_lost, readers
 from rioni.cli.terminal.ending import NOTHING_FOUND
 from rioni.cli.terminal.output import meter
 from rioni.domain.errors import Invalid
@@ -47,23 +29,16 @@ def tail(
     session: Session,
     event_types: EventTypeNames,
     *,
-    since: Since = None,
+    selected: Selected,
     last: Annotated[
         int | None,
         typer.Option("--last", "-n", help="Begin with this many of the last events.", min=1, max=LAST_MAX),
     ] = None,
-    from_offset: FromOffset = None,
-    until: Until = None,
     follow: Annotated[
         bool, typer.Option("--follow/--no-follow", help="Whether to wait for events published from now on.")
     ] = True,
-    partition: PartitionNames = None,
-    event_filter: Filter = None,
     limit: Limit = None,
-    template: Template = None,
-    table: Table = False,
-    columns: Columns = None,
-    metadata: Metadata = None,
+    printing: Printing,
 ) -> None:
     r"""Show events as they are published, or were.
 
@@ -89,22 +64,15 @@ def tail(
     the partition is an error.
     """
     from rioni.cli.events.across_partitions import tailed
-    from rioni.cli.events.selecting import limited, wanted_by
+    from rioni.cli.events.selecting import limited
 
-    write = event_writer(
-        session.output,
-        line_template=template,
-        columns=split_columns(columns),
-        table=table,
-        metadata=metadata,
-        with_event_type=len(event_types) > 1,
-    )
-    wanted = selection(partition, since, until, from_offset)
-    if last is not None and (since is not None or from_offset is not None):
+    write = printing.writer(session.output, with_event_type=len(event_types) > 1)
+    wanted = selected.selection()
+    if last is not None and (selected.since is not None or selected.from_offset is not None):
         raise Invalid("A read begins at one place: give --last, --since or --from-offset.")
     reading = readers(session, event_types)
-    check_asked(session, event_types, line_template=template, columns=split_columns(columns), event_filter=event_filter)
-    pieces = tailed(reading, wanted, wanted_by(event_filter), last=last, follows=follow)
+    printing.check(session, event_types, selected.event_filter)
+    pieces = tailed(reading, wanted, selected.wanted(), last=last, follows=follow)
     try:
         with closing(pieces):
             for piece in limited(pieces, limit):
@@ -126,19 +94,12 @@ def search(
     session: Session,
     event_types: EventTypeNames,
     *,
-    event_filter: Filter = None,
-    since: Since = None,
-    until: Until = None,
-    from_offset: FromOffset = None,
-    partition: PartitionNames = None,
+    selected: Selected,
     limit: Limit = None,
     sort: Annotated[
         bool, typer.Option("--sort", "-s", help="Show events in the order in which the broker received them.")
     ] = False,
-    template: Template = None,
-    table: Table = False,
-    columns: Columns = None,
-    metadata: Metadata = None,
+    printing: Printing,
 ) -> None:
     """Look for events in a range of time, in all partitions at the same time.
 
@@ -149,20 +110,13 @@ def search(
     The output has the forms of [tail](cli/events.md#rioni-tail). The exit code is 1 if nothing was found.
     """
     from rioni.cli.events.across_partitions import Search
-    from rioni.cli.events.selecting import limited, wanted_by
+    from rioni.cli.events.selecting import limited
 
-    write = event_writer(
-        session.output,
-        line_template=template,
-        columns=split_columns(columns),
-        table=table,
-        metadata=metadata,
-        with_event_type=len(event_types) > 1,
-    )
-    wanted = selection(partition, since, until, from_offset)
+    write = printing.writer(session.output, with_event_type=len(event_types) > 1)
+    wanted = selected.selection()
     reading = readers(session, event_types)
-    check_asked(session, event_types, line_template=template, columns=split_columns(columns), event_filter=event_filter)
-    search_ = Search(reading, wanted, wanted_by(event_filter), by_time=sort)
+    printing.check(session, event_types, selected.event_filter)
+    search_ = Search(reading, wanted, selected.wanted(), by_time=sort)
     found = 0
 
     def state() -> str:

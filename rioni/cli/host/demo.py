@@ -20,6 +20,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from rioni.cli.host.demo_flights import DATASETS, FLIGHTS, OWNER, archive_and_query, batches, rows
+from rioni.cli.terminal.output import progress_bars
 from rioni.client import Client, EventType, NotFound, Subscription
 from rioni.config.settings import Config
 from rioni.domain.access.addresses import host_and_port
@@ -281,16 +282,14 @@ def _audit(console: Console, config: Config) -> None:
 
 
 def _rebuild(console: Console, config: Config) -> None:
-    with _progress(console) as progress:
-        tasks: dict[str, Any] = {}
-
-        def show(phase: str, done: int, total: int) -> None:
-            if phase not in tasks:
-                tasks[phase] = progress.add_task(f"Spark: {phase}", total=total or None)
-            progress.update(tasks[phase], completed=done, total=total or None)
-
-        differences: list[Any] = []
-        report = rebuild_operations.rebuild(config, Wanted(), progress=show, found=differences.append)
+    differences: list[Any] = []
+    with progress_bars() as show:
+        report = rebuild_operations.rebuild(
+            config,
+            Wanted(),
+            progress=lambda phase, done, total: show(f"Spark: {phase}", done, total),
+            found=differences.append,
+        )
     if differences:
         raise Demo("The rebuilt projections differ from the live ones: " + "; ".join(map(str, differences)))
     console.print(

@@ -6,8 +6,9 @@ import os
 import stat
 import sys
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal, TextIO, cast
@@ -22,52 +23,80 @@ from rioni.domain.errors import Invalid, RioniError
 
 
 if TYPE_CHECKING:
-    from rioni.cli.publishing.publishing import BatchPublisher
+    from rioni.cli.publishing.publishing import BatchPublisher, Line, Rejected, Upload
     from rioni.cli.publishing.records import Found
-    from rioni.cli.publishing.uploading import Line, Rejected, Upload
     from rioni.client import EventType
 
 
 STDIN = "-"
+USER_DEFINED = "user_defined"
 REASONS_MAX = 20
 """The most refused events that are reported to people; a file of rejected events has all."""
 
 Files = Annotated[list[str] | None, typer.Argument(help="Files, also `.gz`; without any, or for `-`, standard input.")]
-Format = Annotated[
-    Literal["jsonl", "json", "csv", "tsv"] | None,
-    typer.Option("--format", help="Format of the files; default: by the ending of the name, else JSON."),
-]
-Types = Annotated[
-    str,
-    typer.Option(
-        help="Types of columns of CSV that the schema does not determine: `price=number,paid=boolean`; types are "
-        "`text`, `number`, `integer`, `boolean` and `json`.",
-        metavar="NAME=TYPE,…",
-    ),
-]
-Key = Annotated[
-    str | None,
-    typer.Option(help="Member whose value becomes the compaction key, such as `order.id`.", metavar="PATH"),
-]
-ToPartition = Annotated[str | None, typer.Option("--partition", "-p", help="Partition, where the producer chooses it.")]
 BatchSize = Annotated[int, typer.Option("--batch", help="Events in one request, at most.", min=1, max=100_000)]
 Continue = Annotated[bool, typer.Option("--continue", help="Go on after events that are refused.")]
-RejectedFile = Annotated[
-    Path | None,
-    typer.Option("--rejected", help="Write refused events there, with their line and the reason, as JSON lines."),
-]
+
+
+@dataclass(frozen=True)
+class Uploading:
+    """Options about the events of files, and how they are published."""
+
+    file_format: Annotated[
+        Literal["jsonl", "json", "csv", "tsv"] | None,
+        typer.Option("--format", help="Format of the files; default: by the ending of the name, else JSON."),
+    ] = None
+    types: Annotated[
+        str,
+        typer.Option(
+            help="Types of columns of CSV that the schema does not determine: `price=number,paid=boolean`; types are "
+            "`text`, `number`, `integer`, `boolean` and `json`.",
+            metavar="NAME=TYPE,…",
+        ),
+    ] = ""
+    key: Annotated[
+        str | None,
+        typer.Option(help="Member whose value becomes the compaction key, such as `order.id`.", metavar="PATH"),
+    ] = None
+    partition: Annotated[
+        str | None, typer.Option("--partition", "-p", help="Partition, where the producer chooses it.")
+    ] = None
+    batch: BatchSize = 500
+    go_on: Continue = False
+    rejected: Annotated[
+        Path | None,
+        typer.Option("--rejected", help="Write refused events there, with their line and the reason, as JSON lines."),
+    ] = None
+
+    def check(self, session: Session, event_type: "EventType") -> None:
+        """Check that `--key` and `--partition` apply to the events of an event type; raises Invalid."""
+        from rioni.client import Forbidden
+        from rioni.client.encoding import CATEGORY_WITHOUT_METADATA
+        from rioni.client.ranges import Locator
+
+        if self.key is not None and event_type.category == CATEGORY_WITHOUT_METADATA:
+            raise Invalid(f"Events of {event_type.name} have no metadata, and so no key: leave out --key.")
+        if self.partition is None:
+            return
+        if event_type.partition_strategy != USER_DEFINED:
+            raise Invalid(
+                f"The broker chooses the partitions of {event_type.name}: --partition is for the strategy "
+                f"{USER_DEFINED}."
+            )
+        # A user who may publish need not be one who may see the partitions.
+        with suppress(Forbidden):
+            Locator(session.client, event_type.name).bounds([self.partition])
 
 
 def lines_of_files(
-    files: Sequence[str], file_format: str | None, types: str, event_type: "EventType", *, stop: bool
+    files: Sequence[str], options: Uploading, event_type: "EventType", *, stop: bool
 ) -> Iterator["Line"]:
     """Read the events of files; each file is opened after the previous one has been read.
 
     Args:
         files: their names; `-` for standard input.
-        file_format: of all; None to detect that of each.
-        types: of columns, as the user gives them.
-        event_type: whose schema knows the types of the others.
+        options: of the user.
+        event_type: whose schema knows the types of columns for which no option gives one.
         stop: whether a part that can't be read ends the command. Then all files but pipes are read once before, so that
             nothing of them is published if a part can't be read.
 
@@ -75,13 +104,13 @@ def lines_of_files(
         Invalid: a file, or an option, can't be used; also while the events are read.
     """
     from rioni.cli.publishing.csv_records import parse_types
-    from rioni.cli.publishing.uploading import readable
+    from rioni.cli.publishing.publishing import readable
 
     if missing := [name for name in files if name != STDIN and not os.access(name, os.R_OK)]:
         raise Invalid(f"{missing[0]} can't be read: there is no such file, or no permission.")
     if STDIN in files and sys.stdin.isatty():
         say("Reading events from the terminal; Ctrl-D ends them.", err=True)
-    column_types = parse_types(types)
+    file_format, column_types = options.file_format, parse_types(options.types)
     if stop:
         for name in filter(_can_be_read_twice, files):
             with _read_again(name):
@@ -93,7 +122,7 @@ def lines_of_files(
 def _lines(
     files: Sequence[str], file_format: str | None, types: Mapping[str, str], event_type: "EventType"
 ) -> Iterator["Line"]:
-    from rioni.cli.publishing.uploading import Line
+    from rioni.cli.publishing.publishing import Line
 
     for name in files:
         with opened(name) as file:
@@ -115,8 +144,8 @@ def _warn(event_type: "EventType", names: Sequence[str]) -> None:
 
 def json_events(file: str | None) -> list[bytes]:
     """The events of a file, or of standard input, with a JSON object in each line; raises Invalid."""
+    from rioni.cli.publishing.publishing import Line, readable
     from rioni.cli.publishing.records import json_lines, lines_of
-    from rioni.cli.publishing.uploading import Line, readable
 
     name = file or STDIN
     with opened(name) as source:
@@ -220,15 +249,12 @@ def upload(
     files: Sequence[str],
     lines: Iterator["Line"],
     publisher: "BatchPublisher",
+    options: Uploading,
     *,
     event_type: "EventType",
-    complete: Callable[[bytes], bytes],
-    batch: int,
-    once: bool,
     stop: bool,
-    rejected: Path | None,
     done: str,
-    variant: str = "",
+    once: bool = False,
 ) -> None:
     """Publish events, and report; ends the command with 1 if some were refused, and with 2 if some can't be read.
 
@@ -237,27 +263,26 @@ def upload(
         files: the sources of the events.
         lines: their contents.
         publisher: of batches.
+        options: of the user.
         event_type: as it is before.
-        complete: makes an event complete.
-        batch: events of a batch at most.
-        once: whether a repetition stores only what is missing.
         stop: whether to stop at the first event that is refused.
-        rejected: file for the refused events.
         done: what was done with the events, such as `published to orders`.
-        variant: other settings that events depend on, to recognise a repetition.
+        once: whether a repetition stores only what is missing.
     """
-    from rioni.cli.publishing.uploading import Upload, as_they_arrive
+    from rioni.cli.publishing.publishing import Completion, Upload, as_they_arrive
     from rioni.client import ClientError
+    from rioni.client.encoding import CATEGORY_WITHOUT_METADATA
 
     with ExitStack() as stack:
-        report = Report(session.output, stack, rejected)
+        report = Report(session.output, stack, options.rejected)
+        completion = Completion(event_type.name, key=options.key, partition=options.partition)
         work = Upload(
             publisher,
-            complete=complete,
+            complete=bytes if event_type.category == CATEGORY_WITHOUT_METADATA else completion.complete,
             event_type=event_type.name,
-            batch=batch,
+            batch=options.batch,
             once=once,
-            variant=variant,
+            variant=f"{options.key} {options.partition}",
             stop=stop,
             rejected=report.refused,
             progress=lambda _: report.progress(work),

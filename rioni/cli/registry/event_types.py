@@ -1,5 +1,6 @@
 """Commands that show, create, delete and count event types."""
 
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -33,12 +34,23 @@ STATISTIC = {"messages_per_minute": 0, "message_size": 1}
 app = typer.Typer(name="event-types", no_args_is_help=True, help="Event types: what events may be published.")
 
 
-NamePattern = Annotated[str | None, typer.Option(help="Only these names; `*` matches any text.")]
-OwningApplication = Annotated[str | None, typer.Option(help="Only those of this application.")]
-LabelFilter = Annotated[
-    list[str], typer.Option(help="Only those with this label; may be repeated.", metavar="KEY[:VALUE]")
-]
 Listed = Annotated[str | None, typer.Option(help="Only those that list it.", metavar="TYPE:VALUE")]
+
+
+@dataclass(frozen=True)
+class Filters:
+    """Options that select event types, named as the client names them."""
+
+    name: Annotated[str | None, typer.Option(help="Only these names; `*` matches any text.")] = None
+    owning_application: Annotated[str | None, typer.Option(help="Only those of this application.")] = None
+    category: Category = None
+    cleanup_policy: CleanupPolicy = None
+    labels: Annotated[
+        list[str],
+        typer.Option("--label", help="Only those with this label; may be repeated.", metavar="KEY[:VALUE]"),
+    ] = field(default_factory=list)
+    unused_days: UnusedDays = None
+    as_of: AsOf = None
 
 
 @app.command("list", epilog="Example: rioni event-types list --name 'order.*' --label team:checkout")
@@ -46,33 +58,17 @@ Listed = Annotated[str | None, typer.Option(help="Only those that list it.", met
 def list_event_types(
     session: Session,
     *,
-    name: NamePattern = None,
-    owning_application: OwningApplication = None,
-    category: Category = None,
-    cleanup_policy: CleanupPolicy = None,
+    filters: Filters,
     admin: Listed = None,
     reader: Listed = None,
     writer: Listed = None,
-    label: LabelFilter = [],  # noqa: B006 - never changed
     annotation: Annotated[
         list[str], typer.Option(help="Only those with this annotation; may be repeated.", metavar="KEY[:VALUE]")
     ] = [],  # noqa: B006 - never changed
-    unused_days: UnusedDays = None,
-    as_of: AsOf = None,
 ) -> None:
     """Show the event types to which all that is given applies."""
     found = session.client.event_types.list(
-        name=name,
-        owning_application=owning_application,
-        category=category,
-        cleanup_policy=cleanup_policy,
-        admin=admin,
-        reader=reader,
-        writer=writer,
-        labels=label,
-        annotations=annotation,
-        unused_days=unused_days,
-        as_of=as_of,
+        **asdict(filters), admin=admin, reader=reader, writer=writer, annotations=annotation
     )
     session.output.items(found, COLUMNS)
 
@@ -271,29 +267,14 @@ FACETS = ("owning_application", "category", "cleanup_policy", "label")
 def facets(
     session: Session,
     *,
-    name: NamePattern = None,
-    owning_application: OwningApplication = None,
-    category: Category = None,
-    cleanup_policy: CleanupPolicy = None,
-    label: LabelFilter = [],  # noqa: B006 - never changed
-    unused_days: UnusedDays = None,
+    filters: Filters,
     limit: Annotated[int | None, typer.Option(help="How many values of each member are shown.", min=1)] = None,
-    as_of: AsOf = None,
 ) -> None:
     """Count [event types](reference/event-types.md#facets) by owner, category, clean-up policy and label.
 
     Event types count as unused if nobody has published to them or read them for 30 days, or `--unused-days`.
     """
-    found = session.client.event_types.facets(
-        name=name,
-        owning_application=owning_application,
-        category=category,
-        cleanup_policy=cleanup_policy,
-        labels=label,
-        unused_days=unused_days,
-        limit=limit,
-        as_of=as_of,
-    )
+    found = session.client.event_types.facets(**asdict(filters), limit=limit)
     rows = [
         {"member": member, "value": each.value, "count": each.count}
         for member in FACETS

@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,17 +12,7 @@ import typer
 from rioni.cli.connections import completions
 from rioni.cli.connections.options import SubscriptionId, check_reads
 from rioni.cli.connections.session import Session, connected
-from rioni.cli.events.event_options import (
-    Columns,
-    Limit,
-    Metadata,
-    Table,
-    Template,
-    check_asked,
-    show_ticket,
-    split_columns,
-)
-from rioni.cli.events.event_printing import event_writer
+from rioni.cli.events.event_options import Limit, Printing, show_ticket
 from rioni.cli.options import SECONDS_MAX
 from rioni.cli.terminal.ending import FOUND
 from rioni.cli.terminal.output import as_sentence
@@ -134,10 +125,7 @@ def consume(
             help="Only of this partition, `EVENT_TYPE:PARTITION` where there are several event types; may be repeated.",
         ),
     ] = None,
-    template: Template = None,
-    table: Table = False,
-    columns: Columns = None,
-    metadata: Metadata = None,
+    printing: Printing,
 ) -> None:
     """Write the events of a subscription, and commit those that are written.
 
@@ -150,14 +138,10 @@ def consume(
 
     from rioni.client.ranges import Piece, place
 
-    names = split_columns(columns)
-    write = event_writer(
-        session.output, line_template=template, columns=names, table=table, metadata=metadata, with_event_type=True
-    )
-    if template or names:
-        event_types = session.client.subscriptions.get(subscription).event_types
-        check_asked(session, event_types, line_template=template, columns=names)
-    shows_places = session.output.json or bool(template) or table or bool(names)
+    write = printing.writer(session.output, with_event_type=True)
+    if printing.template or printing.names:
+        printing.check(session, session.client.subscriptions.get(subscription).event_types)
+    shows_places = session.output.json or bool(printing.template) or printing.table or bool(printing.names)
     # Brokers name the cursor of the last event of a batch only.
     batch_limit = 1 if shows_places else BATCH_EVENTS
     activity = _Activity()
@@ -247,14 +231,23 @@ dead_letters_app = typer.Typer(
     name="dead-letters", no_args_is_help=True, help="Events that the consumers of a subscription never commit."
 )
 
-FromEventType = Annotated[
-    str | None,
-    typer.Option("--event-type", help="Only events of this event type.", autocompletion=completions.event_types),
-]
-FromPartition = Annotated[str | None, typer.Option("--partition", help="Only events of this partition.")]
-FromOffset = Annotated[str | None, typer.Option(help="Only events from this offset on.")]
-ToOffset = Annotated[str | None, typer.Option(help="Only events up to this offset.")]
-Reason = Annotated[str | None, typer.Option(help="Only events with exactly this error, as the list shows it.")]
+
+@dataclass(frozen=True)
+class Letters:
+    """Options that select dead letters."""
+
+    event_type: Annotated[
+        str | None,
+        typer.Option("--event-type", help="Only events of this event type.", autocompletion=completions.event_types),
+    ] = None
+    partition: Annotated[str | None, typer.Option("--partition", help="Only events of this partition.")] = None
+    from_offset: Annotated[str | None, typer.Option(help="Only events from this offset on.")] = None
+    to_offset: Annotated[str | None, typer.Option(help="Only events up to this offset.")] = None
+    reason: Annotated[str | None, typer.Option(help="Only events with exactly this error, as the list shows it.")] = (
+        None
+    )
+
+
 LIMIT_MAX = 1_000
 LettersMax = Annotated[int, typer.Option(min=1, max=LIMIT_MAX, help="How many at most.")]
 
@@ -265,11 +258,7 @@ def list_dead_letters(
     session: Session,
     subscription: SubscriptionId,
     *,
-    event_type: FromEventType = None,
-    partition: FromPartition = None,
-    from_offset: FromOffset = None,
-    to_offset: ToOffset = None,
-    reason: Reason = None,
+    letters: Letters,
     limit: LettersMax = 20,
     show_redriven: Annotated[
         bool, typer.Option("--show-redriven", help="Include those that were published again before, and mark them.")
@@ -278,11 +267,7 @@ def list_dead_letters(
     """Show [dead letters](concepts/dead-letters.md) of a subscription that were not published again, oldest first."""
     found = session.client.subscriptions.dead_letters(
         subscription,
-        event_type=event_type,
-        partition=partition,
-        from_offset=from_offset,
-        to_offset=to_offset,
-        reason=reason,
+        **asdict(letters),
         limit=limit + 1,
         show_redriven=show_redriven,
         only_open=not show_redriven,
@@ -312,11 +297,7 @@ def redrive(
     session: Session,
     subscription: SubscriptionId,
     *,
-    event_type: FromEventType = None,
-    partition: FromPartition = None,
-    from_offset: FromOffset = None,
-    to_offset: ToOffset = None,
-    reason: Reason = None,
+    letters: Letters,
     limit: LettersMax = 1_000,
     force: Annotated[bool, typer.Option("--force", help="Also those that were published again before.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count them, by error too.")] = False,
@@ -329,15 +310,7 @@ def redrive(
     A restart of the broker, or an outage of a minute, is no error once the broker has answered. With `--force` it is
     one if some may have been published: check before you repeat it, as that publishes them once more.
     """
-    chosen: dict[str, Any] = {
-        "event_type": event_type,
-        "partition": partition,
-        "from_offset": from_offset,
-        "to_offset": to_offset,
-        "reason": reason,
-        "limit": limit,
-        "force": force,
-    }
+    chosen = {**asdict(letters), "limit": limit, "force": force}
     session.reach()
     session.be_patient()
     step = _preview if dry_run else _redrive

@@ -7,7 +7,9 @@ import uuid
 import pytest
 
 from rioni.cli.broker import bench
-from rioni.cli.broker.bench import Bodies, Consume, Publish, Report
+from rioni.cli.broker.bench import Bodies
+from rioni.cli.broker.bench_command import Consume, Publish, Report
+from rioni.cli.broker.load_client import Server
 from rioni.client import Client
 from rioni.domain.errors import Invalid, Malformed, Unavailable
 from tests.support.api_server import ApiServer, api_server
@@ -19,29 +21,21 @@ def api():
         yield running
 
 
-def _publish(api: ApiServer, **changes: object) -> Publish:
+def publish(api: ApiServer, **changes: object) -> Report:
     plan = {"event_type": "e.t", "category": "business", "connections": 3, "batch": 5, "size": 300, "seconds": 30}
-    return Publish(url=api.url, **(plan | {"requests": 20} | changes))
+    with Client(api.url, attempts=1) as client:
+        return bench.publish(Server(api.url), Publish(**(plan | {"requests": 20} | changes)), client)
 
 
-def _consume(api: ApiServer, **changes: object) -> Consume:
+def consume(api: ApiServer, **changes: object) -> Report:
     plan = {"event_type": "e.t", "connections": 1, "batch": 10, "window": 100, "read_from": "begin", "seconds": 30}
-    return Consume(url=api.url, **(plan | changes))
-
-
-def publish(plan: Publish) -> Report:
-    with Client(plan.url, attempts=1) as client:
-        return bench.publish(plan, client)
-
-
-def consume(plan: Consume) -> Report:
-    with Client(plan.url, attempts=1) as client:
-        return bench.consume(plan, client)
+    with Client(api.url, attempts=1) as client:
+        return bench.consume(Server(api.url), Consume(**(plan | changes)), client)
 
 
 @pytest.mark.parametrize("category", ["business", "data", "undefined"])
 def test_publishing_sends_exactly_the_events_asked_for_all_different_and_of_the_right_size(api, category):
-    report = publish(_publish(api, category=category))
+    report = publish(api, category=category)
     events = [event for body in api.bodies for event in json.loads(body)]
     eids = {uuid.UUID(event["id"] if category == "undefined" else event["metadata"]["eid"]) for event in events}
     assert report.events == len(events) == len(eids) == 100
@@ -51,9 +45,9 @@ def test_publishing_sends_exactly_the_events_asked_for_all_different_and_of_the_
 
 
 def test_each_request_has_a_key_of_its_own_if_wanted(api):
-    publish(_publish(api))
+    publish(api)
     assert set(api.keys) == {None}
-    publish(_publish(api, keys=True))
+    publish(api, idempotency_keys=True)
     assert len({key for key in api.keys if key}) == 20
 
 
@@ -66,21 +60,21 @@ def test_an_event_is_never_smaller_than_its_minimum():
 def test_an_existing_event_type_is_used_unchanged(api):
     existing = {"name": "e.t", "owning_application": "shop", "category": "business", "schema": {"schema": "{}"}}
     api.event_types["e.t"] = existing
-    publish(_publish(api))
+    publish(api)
     assert api.event_types == {"e.t": existing}
     with pytest.raises(Invalid, match=r"e\.t has the category business"):
-        publish(_publish(api, category="data"))
+        publish(api, category="data")
 
 
 def test_publishing_ends_when_the_time_is_over(api):
-    report = publish(_publish(api, requests=None, seconds=0.1))
+    report = publish(api, requests=None, seconds=0.1)
     assert report.events > 0
     assert report.seconds < 10
 
 
 def test_rejected_events_are_counted_as_errors_and_not_as_events(api):
     api.publish_status = 422
-    report = publish(_publish(api))
+    report = publish(api)
     assert report.events == 0
     assert report.failed
     assert report.statuses == {422: 20}
@@ -89,7 +83,7 @@ def test_rejected_events_are_counted_as_errors_and_not_as_events(api):
 
 def test_a_server_that_disconnects_ends_the_measurement_with_the_answers_so_far(api):
     api.closes_after = 10
-    report = publish(_publish(api))
+    report = publish(api)
     assert report.statuses == {200: 9, 0: 3}
     assert report.events == 9 * 5
     assert report.problem == "the connection broke"
@@ -108,7 +102,7 @@ def test_consuming_counts_the_events_of_every_partition_and_commits_their_last_c
     joined = b"".join(frames)
     # Boundaries of stream lines and of chunks are independent.
     api.frames = [joined[start : start + 100] for start in range(0, len(joined), 100)]
-    report = consume(_consume(api, events=25))
+    report = consume(api, events=25)
     assert report.events == 25
     assert not report.failed
     last = {item["partition"]: item["offset"] for commit in api.commits for item in commit["items"]}
@@ -118,12 +112,12 @@ def test_consuming_counts_the_events_of_every_partition_and_commits_their_last_c
 
 def test_a_repeated_batch_counts_once(api):
     api.frames = [_frame("0", 9, 10), _frame("0", 19, 10), _frame("0", 9, 10), _frame("0", 29, 10)]
-    assert consume(_consume(api, events=30)).events == 30
+    assert consume(api, events=30).events == 30
 
 
 def test_a_rejected_stream_is_reported(api):
     api.stream_status = 409
-    report = consume(_consume(api))
+    report = consume(api)
     assert report.statuses == {409: 1}
     assert report.problem == '{"detail": "No free slots"}'
     assert report.failed
@@ -132,7 +126,7 @@ def test_a_rejected_stream_is_reported(api):
 def test_an_invalid_stream_is_an_error_and_the_subscription_is_still_removed(api):
     api.frames = [b"<html>\n"]
     with pytest.raises(Malformed, match="not a batch: b'<html>'"):
-        consume(_consume(api))
+        consume(api)
     assert api.deleted == ["/subscriptions/s-1"]
 
 
@@ -140,6 +134,6 @@ def test_an_unreachable_server_is_named_with_instructions():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         api = ApiServer()
         api.url = f"http://127.0.0.1:{taken.getsockname()[1]}"
-    for run in (lambda: publish(_publish(api)), lambda: consume(_consume(api))):
+    for run in (lambda: publish(api), lambda: consume(api)):
         with pytest.raises(Unavailable, match=r"does not answer: Connection refused\. Is the broker running there\?"):
             run()

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from types import UnionType
 from typing import get_args, get_origin
 
 import msgspec
@@ -24,8 +25,7 @@ from rioni.cli.doctor.disk import LogFile
 from rioni.cli.doctor.metrics import Metrics, Series
 from rioni.cli.doctor.processes import Host
 from rioni.cli.doctor.settings import Server, SettingsFacts
-from rioni.cli.doctor.shown import HIDDEN, Shown
-from rioni.cli.doctor.shown_facts import EACH, FACTS, INTERNAL, LOG, SECRET, SETTINGS, TEXT
+from rioni.cli.doctor.shown import EACH, FACTS, HIDDEN, INTERNAL, LOG, SECRET, SETTINGS, TEXT, Shown
 from rioni.client import Client
 from rioni.config import settings as config_settings
 from rioni.config.settings import Config
@@ -112,8 +112,8 @@ def test_each_source_has_facts_in_the_table():
 def kinds(kind, rule, path):
     """Compare the members of a rule with those of the type of the fact."""
     arguments = [each for each in get_args(kind) if each is not type(None)]
-    if get_origin(kind) is list and isinstance(rule, list):
-        yield from kinds(arguments[0], rule[0], path)
+    if get_origin(kind) in (list, UnionType):
+        yield from kinds(arguments[0], rule, path)
     elif isinstance(rule, Mapping) and isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         fields = {each.name: each.type for each in msgspec.structs.fields(kind)}
         yield from (f"{path}.{name}" for name in rule if name not in fields)

@@ -7,7 +7,7 @@ from uuid import uuid4
 import pytest
 
 from rioni.cli.events.across_partitions import entries
-from rioni.cli.events.following import follow
+from rioni.cli.events.selecting import follow
 from rioni.client import Unavailable
 from rioni.client.ranges import Place, Range, Reader
 from rioni.client.retries import FAILURES_SILENT, RETRY_S, Patience

@@ -2,9 +2,8 @@ import threading
 
 import pytest
 
-from rioni.cli.publishing.publishing import BATCH_BYTES_MAX, BatchPublisher
+from rioni.cli.publishing.publishing import BATCH_BYTES_MAX, BatchPublisher, Line, Upload, as_they_arrive
 from rioni.cli.publishing.records import Record, Unreadable
-from rioni.cli.publishing.uploading import Line, Upload, as_they_arrive
 from rioni.domain.errors import Invalid
 from tests.cli.publishing.test_publishing import Broker
 from tests.support.waiting import WAIT_S

@@ -1,4 +1,4 @@
-from rioni.cli.events.following import BUSY_PER_S, CALM_PER_S, TOGETHER, Pace
+from rioni.cli.events.selecting import BUSY_PER_S, CALM_PER_S, TOGETHER, Pace
 from tests.support.clock import ManualClock
 
 

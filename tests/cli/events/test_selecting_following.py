@@ -5,10 +5,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from rioni.cli.events import following
+from rioni.cli.events import selecting
 from rioni.cli.events.across_partitions import entries, last_events
-from rioni.cli.events.following import follow
-from rioni.cli.events.selecting import Selection, between, ends, starts
+from rioni.cli.events.selecting import Selection, between, ends, follow, starts
 from rioni.client import Client, NotFound, metadata, ranges
 from rioni.client.ranges import Place, RangeError, Reader
 from tests.support.tcp_proxy import TcpProxy
@@ -154,7 +153,7 @@ def test_following_goes_on_behind_the_last_event_when_the_stream_breaks(client, 
 
 
 def test_partitions_that_are_added_are_followed_from_their_beginning(client, event_type, monkeypatch):
-    monkeypatch.setattr(following, "NEW_PARTITIONS_S", 0)
+    monkeypatch.setattr(selecting, "NEW_PARTITIONS_S", 0)
     name = event_type()
     pieces = follow(Reader(client, name), {"0": _place(-1)})
     assert next(pieces).events == []

@@ -5,6 +5,7 @@ Broker and archives of `0.1.1-before-rest`, from before the column `_rest`, hold
 """
 
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -69,7 +70,7 @@ def _replaced(value: Any, old: str, new: str) -> Any:
     return value
 
 
-TABLES = ("parquet", "delta", "jsonl")
+TABLES = ("parquet", "delta")
 EVENT_TYPE, COPIED = "shop.order", "shop.copied"
 OPEN = ['"5"', "5", '{"a":1}', None, '"x"'] * 2
 TEXTS = ["5", "5", '{"a":1}', None, "x"] * 2
@@ -150,18 +151,34 @@ def test_the_log_extends_the_checkpoint_and_nothing_is_damaged(earlier, rioni):
     assert (code, out.splitlines()[-1]) == (0, "Nothing is damaged or missing."), out
 
 
-@pytest.mark.parametrize("name", ["plain", "selected", *TABLES])
+@pytest.mark.parametrize("name", ["plain", "selected"])
 def test_an_export_is_verified(earlier, name):
     assert verified(verify_export.__file__, earlier.folder / "export" / name) == (0, "")
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_an_audit_table_is_converted_and_verified(earlier, rioni, tmp_path, name):
+    table = shutil.copytree(earlier.folder / "export" / name, tmp_path / name)
+    code, out, _ = rioni("convert-archive", table)
+    assert (code, out) == (0, f"{name}, audit table: 1 files, 8 rows\n")
+    assert verified(verify_export.__file__, table) == (0, "")
+
+
+def test_an_audit_table_of_json_lines_is_exported_anew(earlier, rioni):
+    code, _, err = rioni("convert-archive", earlier.folder / "export" / "jsonl")
+    assert code == 2
+    assert "rioni audit export --format delta --to FOLDER" in err
 
 
 @pytest.mark.parametrize(
     # Starting Spark takes seconds.
     ("name", "command"),
-    [pytest.param(name, ["--format", name], marks=pytest.mark.spark) for name in TABLES if NIGHTLY] + [("new", [])],
+    [pytest.param(name, ["--format", "delta"], marks=pytest.mark.spark) for name in TABLES if NIGHTLY] + [("new", [])],
 )
 def test_an_export_goes_on(earlier, rioni, name, command):
     folder = earlier.folder / "export" / name
+    if command:
+        assert rioni("convert-archive", folder)[0] == 0
     assert rioni("audit", "export", "--to", folder, "--data", earlier.folder / "data", *command)[0] == 0
     assert verified(folder / "verify_export.py", folder) == (0, "")
 

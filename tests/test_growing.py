@@ -90,7 +90,6 @@ BOUNDS = {
     "rioni/installation/pools.py Pools._storages": "STORAGES_MAX",
     "rioni/installation/turns.py Turns._taken": "clients that have a place",
     "rioni/installation/turns.py Turns._waiting": "callers that wait: what the pool lets queue",
-    "rioni/operations/verify_export.py Tree._subtrees": "the bits of its size",
     "rioni/server/watchdog.py Watchdog._hanging": "threads of the pools",
     "rioni/server/watchdog.py Watchdog._logged": "threads of the pools",
     "rioni/server/watchdog.py Watchdog._loads": "kinds of pools",

@@ -7,24 +7,24 @@ then the manifests are removed, the newest one last: a conversion that was inter
 
 import base64
 import io
-import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 import obstore
 import pyarrow as pa
 import pyarrow.parquet as pq
+from deltalake.exceptions import DeltaError
 from obstore.exceptions import BaseError
 
 from rioni.client import ClientError
 from rioni.client.ranges import place
 from rioni.domain.errors import Invalid, Unavailable
-from rioni.files.plain import fsync_directory
-from rioni.lake.delta_table import MANIFESTS, DeltaFile, DeltaLake, opened_store
+from rioni.files.delta import MANIFESTS, DeltaFile, make_durable
+from rioni.lake.audit_conversion import convert_audit_table
+from rioni.lake.delta_table import DeltaLake, opened_store
 from rioni.lake.location import Location, Secrets
 from rioni.lake.table import DAY, EVENTS, QUARANTINE, Progress
 
@@ -40,8 +40,9 @@ class Converted(NamedTuple):
     """A table that was converted."""
 
     kind: str
-    """`events` or `quarantine`."""
+    """`events`, `quarantine`, or `audit table`."""
     event_type: str
+    """For an audit table the name of its folder."""
     files: int
     rows: int
 
@@ -57,15 +58,22 @@ class _Manifest(msgspec.Struct, frozen=True):
 
 
 def convert(location: Location) -> Iterator[Converted]:
-    """Convert all tables in a folder or bucket, one after the other; no archive may run. Blocks on disk or network.
+    """Convert all tables in a folder or bucket, one after the other, or an audit table. Blocks on disk or network.
+
+    No archive and no export to the table may run.
 
     Raises:
-        Invalid: there is no archive of an earlier release.
+        Invalid: there is no table of an earlier release, or an audit table of JSON lines.
         Conflict: a folder has another Delta table already.
         Unavailable: a manifest, or a file that it names, is damaged or missing; or the location can't be used.
     """
     if location.folder is not None and not location.folder.is_dir():
         raise Invalid(f"There is no folder {location.folder}.")
+    if location.folder is not None and (location.folder / MANIFESTS).is_dir():
+        with _translated(location):
+            files = convert_audit_table(location.folder)
+        yield Converted("audit table", location.folder.name, len(files), sum(each["rows"] for each in files))
+        return
     with _translated(location):
         store = opened_store(location)
         sizes = {str(each["path"]): int(each["size"]) for page in obstore.list(store) for each in page}
@@ -96,7 +104,7 @@ def _convert(
         progress = Progress(manifest.created_at_ms, places)
         DeltaLake(location).make(kind, event_type, schema, files, progress)
     if location.folder is not None:
-        _make_durable(location.folder / folder)
+        make_durable(location.folder / folder)
     for path in manifests:
         obstore.delete(store, path)
     if location.folder is not None:
@@ -104,17 +112,6 @@ def _convert(
         with suppress(OSError):
             (location.folder / folder / MANIFESTS).rmdir()
     return Converted(kind, event_type, len(files), sum(each.rows for each in files))
-
-
-def _make_durable(table: Path) -> None:
-    """Write the log of a Delta table to the disk, before the manifests that it replaces are deleted."""
-    log = table / "_delta_log"
-    for path in log.glob("*.json"):
-        with path.open("rb") as file:
-            os.fsync(file.fileno())
-    for folder in (log, table, table.parent):
-        if folder.is_dir():
-            fsync_directory(folder)
 
 
 def _checked(store: Any, folder: str, path: str, schema: pa.Schema, sizes: Mapping[str, int]) -> DeltaFile:
@@ -140,6 +137,6 @@ def _checked(store: Any, folder: str, path: str, schema: pa.Schema, sizes: Mappi
 def _translated(location: Location) -> Iterator[None]:
     try:
         yield
-    except (BaseError, OSError, ValueError, ClientError, pa.ArrowException, msgspec.MsgspecError) as ex:
+    except (BaseError, OSError, ValueError, ClientError, pa.ArrowException, msgspec.MsgspecError, DeltaError) as ex:
         shown = Secrets(location.s3).removed_from(ex)
         raise Unavailable(f"The archive in {location.url} can't be converted: {shown}") from ex

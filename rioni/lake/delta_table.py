@@ -4,41 +4,29 @@ The version of such a transaction is a number of 64 bits, into which a place is 
 clean-up of the log, and a commit that was made from an older state of the table fails.
 """
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import obstore
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, TableNotFoundError
-from deltalake.transaction import AddAction, create_table_with_add_actions
 from obstore.store import LocalStore, S3Store
 
 from rioni.client.ranges import Place
 from rioni.domain.errors import Conflict, Unavailable
+from rioni.files.delta import MANIFESTS, DeltaFile, create_table
 from rioni.lake.location import Location, Secrets
 from rioni.lake.table import DAY, EVENTS, Progress, WriterConflict, keys_behind, plain_schema
 
 
 POSITION_BITS = 47
 CREATED = "rioni/created-at-ms"
-MANIFESTS = "_manifest"
-"""The folder in a table of an earlier release that names its files."""
 PARTITIONS = "rioni/partitions"
 """The property with the number of partitions, which are called 0 to number - 1."""
-
-
-class DeltaFile(NamedTuple):
-    """A file in Parquet that is already in the folder of a table."""
-
-    path: str
-    size: int
-    day: str
-    rows: int
 
 
 class DeltaLake:
@@ -77,19 +65,8 @@ class DeltaLake:
             if made.progress != progress:
                 raise Conflict(f"{url} has a Delta table that has gone on. Move one of the two tables away.")
             return
-        added = [
-            AddAction(each.path, each.size, {DAY: each.day}, 0, True, json.dumps({"numRecords": each.rows}))
-            for each in files
-        ]
         with _translated(url, Secrets(self._options)):
-            create_table_with_add_actions(
-                url,
-                Schema.from_arrow(schema),
-                added,
-                partition_by=[DAY],
-                storage_options=options,
-                commit_properties=_commit(_transactions(progress)),
-            )
+            create_table(url, schema, DAY, files, _commit(_transactions(progress)), options=options)
 
     def _check_converted(self, kind: str, event_type: str) -> None:
         """Check that this is not a table of an earlier release: Parquet, with manifests."""

@@ -29,7 +29,7 @@ NOTHING = LogHead(0, GENESIS)
 
 def exported(url: str, tmp_path: Path, after: LogHead, upto: int) -> tuple[LogHead, list[audit_rows.WrittenFile]]:
     scratch, folder = tmp_path / "scratch", tmp_path / "table"
-    head, files = write_entries(url, scratch, folder, form="parquet", after=after, upto=upto, progress=lambda *_: None)
+    head, files = write_entries(url, scratch, folder, after=after, upto=upto, progress=lambda *_: None)
     return head, list(files)
 
 

@@ -287,10 +287,13 @@ def test_only_the_server_is_patched_for_gevent(arguments, code):
 @pytest.mark.parametrize(
     ("arguments", "advice"),
     [
-        (["--format", "parquet", "--actor", "jane"], "A table has the whole log"),
+        (["--format", "delta", "--actor", "jane"], "A table has the whole log"),
         (["--master", "local[1]"], "--format"),
-        (["--format", "parquet", "--conf", "memory"], "name=value"),
-        (["--format", "parquet", "--data", "absent"], "There is no data in absent"),
+        (["--format", "delta", "--conf", "memory"], "name=value"),
+        (["--format", "delta", "--data", "absent"], "There is no data in absent"),
+        (["--format", "parquet"], "'parquet' is not 'delta'"),
+        (["--format", "parquet"], "`rioni convert-archive FOLDER` converts tables of earlier releases"),
+        (["--format", "jsonl"], "JSON lines are what an export without --format writes"),
     ],
 )
 def test_what_an_export_can_not_do_is_refused(run, arguments, advice):

@@ -100,7 +100,7 @@ def test_it_imports_nothing_else():
         for each in ast.walk(tree)
         if isinstance(each, ast.Import | ast.ImportFrom)
     }
-    assert names - sys.stdlib_module_names == {"cryptography", "pyarrow", "deltalake"}
+    assert names - sys.stdlib_module_names == {"cryptography", "pyarrow"}
 
 
 def test_signatures_are_verified_where_that_is_possible(exported, exports, capsys):

@@ -157,16 +157,19 @@ def _check_lost(done: "dict[str, Outcome]") -> None:
 
 @app.command(epilog="Example: rioni convert-archive /srv/lake")
 def convert_archive(
-    to: Annotated[str, typer.Argument(help="Folder of the archive, or its bucket: s3://bucket/prefix.")],
+    to: Annotated[str, typer.Argument(help="Folder of the archive or audit table, or the bucket: s3://bucket/prefix.")],
     *,
     as_json: Json = False,
 ) -> None:
-    """Convert an archive in Parquet of an earlier release to Delta; its files stay where they are.
+    """Convert an archive or an audit table of an earlier release to Delta; its files stay where they are.
 
     Earlier releases wrote tables with manifests of their own (`--format parquet`). Each table gets a log of Delta that
     names the same files, after a check that they are there and have the columns that the manifest names; then the
     manifests are removed. The archive goes on in it with `rioni archive --format delta`. End the archive before. A
     conversion that was interrupted is completed by the next one. Needs `rioni[lake]`.
+
+    The log of an [audit table](operating/audit-table.md) gets a commit for each manifest, with its signed text; then
+    the manifests are removed.
     """
     from rioni.domain.errors import Unavailable
 

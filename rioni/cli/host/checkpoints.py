@@ -1,7 +1,6 @@
 """Commands of `rioni audit` that prove the contents of the log: checkpoints and proofs."""
 
 import json
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -38,12 +37,14 @@ def checkpoint(
         file.write(json.dumps({"note": note}) + "\n" if as_json else note)
 
 
-class TableFormat(StrEnum):
-    """Formats of tables that exports are added to."""
-
-    PARQUET = "parquet"
-    DELTA = "delta"
-    JSONL = "jsonl"
+def table_format(text: str) -> str:
+    """The format of a table; BadParameter for those of earlier releases."""
+    if text != "delta":
+        raise typer.BadParameter(
+            f"{text!r} is not 'delta', the format of tables. JSON lines are what an export without --format writes. "
+            "`rioni convert-archive FOLDER` converts tables of earlier releases to Delta."
+        )
+    return text
 
 
 def export(
@@ -52,7 +53,13 @@ def export(
         Path, typer.Option("--to", help="Folder; without --format it must not exist or be empty.", metavar="DIR")
     ],
     form: Annotated[
-        TableFormat | None, typer.Option("--format", help="Add what is new to a table, partitioned by day, by Spark.")
+        str | None,
+        typer.Option(
+            "--format",
+            help="Add what is new to a Delta table, partitioned by day, by Spark.",
+            parser=table_format,
+            metavar="delta",
+        ),
     ] = None,
     since: Annotated[str | None, typer.Option(help="First time, RFC 3339 or a day in UTC.", metavar="TIME")] = None,
     until: Annotated[str | None, typer.Option(help="End, not included.", metavar="TIME")] = None,
@@ -75,8 +82,8 @@ def export(
     FOLDER --seen CHECKPOINT` also shows that it extends an earlier checkpoint, and `--key` is the verifier key
     that you trust.
 
-    With `--format` Spark adds what is new in the log to a [table](operating/audit-table.md) in the folder, partitioned
-    by day, for queries with SQL; `verify_export.py` verifies it as well.
+    With `--format delta` Spark adds what is new in the log to a [Delta table](operating/audit-table.md) in the folder,
+    partitioned by day, for queries with SQL; `verify_export.py` verifies it as well.
     """
     selects = any(each is not None for each in (since, until, actor, realm, resource))
     if form is not None and selects:
@@ -84,13 +91,13 @@ def export(
             "A table has the whole log: no --since, --until, --actor, --realm, --resource.", param_hint="--format"
         )
     if form is None and (master or conf or scratch):
-        raise typer.BadParameter("These are for tables, which Spark writes: --format.", param_hint="--master")
+        raise typer.BadParameter("These are for tables, which Spark writes: --format delta.", param_hint="--master")
     options = spark_settings(conf)
     settings = load_settings(config_file, data=data)
     if form is not None:
         from rioni.operations.audit_table.export import TableOrder, export_table
 
-        order = TableOrder(to, form.value, master, options, scratch)
+        order = TableOrder(to, master, options, scratch)
         with progress_bars() as progress:
             added, last = export_table(settings, order, progress)
         done = {"added": added, "position": last}

@@ -1,21 +1,24 @@
-"""Exports the log, with what each entry changed, as a table that grows: exactly once, by Spark."""
+"""Exports the log, with what each entry changed, to a Delta table that grows: exactly once, by Spark."""
 
-from collections.abc import Sequence
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 from sqlalchemy import Connection
 
 from rioni.config.settings import Config
-from rioni.domain.errors import Conflict
+from rioni.domain.errors import Conflict, Unavailable
+from rioni.domain.hash_chain import GENESIS, LogHead
 from rioni.domain.transparency.checkpoint import Note, parse_checkpoint, parse_note, sign
-from rioni.files.extras import check_spark
+from rioni.files.extras import check_spark, requirement
 from rioni.files.signing_key import load_key
 from rioni.installation.database import check_exists, database_url, opened_for_reading
 from rioni.installation.from_config import key_file
 from rioni.operations import verify_export
-from rioni.operations.audit_table.manifests import NOTHING, Manifest, TableFile, TableFolder
 from rioni.operations.checkpoints import key_line, signed_checkpoint
 from rioni.projections import log_tree
 from rioni.projections.generations.rebuilds import Progress
@@ -23,15 +26,25 @@ from rioni.projections.log_rows import CorruptLog
 from rioni.storage.sql.engines import reading
 
 
-DELTA = "delta"
+try:
+    from deltalake import DeltaTable
+    from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+
+    from rioni.files.delta import MANIFESTS, add_export, make_durable
+except ModuleNotFoundError as ex:
+    raise Unavailable(f"Tables in the Delta format need more packages: pip install {requirement('lake')}") from ex
+
+
+DATA = re.compile(r"[0-9]{12}-[0-9a-f]{32}\.parquet|\.[0-9a-f]{32}\.part")
+LEFTOVER_AGE_S = 7 * 24 * 3_600
+"""How old a file without a commit must be to be removed: no export lasts so long, so no running one will commit it."""
+VERIFIER = "verify_export.py"
 
 
 class TableOrder(NamedTuple):
     """The table to export to, and the Spark to use."""
 
     folder: Path
-    format: str
-    """`parquet`, `delta` or `jsonl`."""
     master: str = ""
     """See `rioni.projections.bulk.session.SparkOptions`."""
     settings: Sequence[tuple[str, str]] = ()
@@ -52,8 +65,8 @@ class TableReport(NamedTuple):
 def export_table(config: Config, order: TableOrder, progress: Progress) -> TableReport:
     """Add to a table the entries that the log has more, up to a checkpoint signed for it; the broker may run. Blocks.
 
-    Each export adds one manifest, which is written after its files and in one step: however an export ends, each entry
-    is in the table once, and the next export continues after it.
+    Each export is one commit, which is made after its files: however an export ends, each entry is in the table once,
+    and the next export continues after it.
 
     Args:
         config: names the data and the signing key.
@@ -61,7 +74,7 @@ def export_table(config: Config, order: TableOrder, progress: Progress) -> Table
         progress: called periodically with the phase, and how much of it is done.
 
     Raises:
-        Conflict: the folder holds something else, or another export is running.
+        Conflict: the folder holds something else, or another export has ended since this one began.
         CorruptLog: the log was changed, or is not the one that the table was made from.
         NotFound: the log has no signing key yet.
         Unavailable: the data, the key, Spark or the folder can't be used.
@@ -72,67 +85,117 @@ def export_table(config: Config, order: TableOrder, progress: Progress) -> Table
     from rioni.projections.bulk.audit_table import write_entries  # noqa: PLC0415 - an extra
     from rioni.projections.bulk.session import SparkOptions  # noqa: PLC0415 - an extra
 
-    folder = TableFolder(order.folder.absolute())
-    if order.format == DELTA:
-        from rioni.operations.audit_table.manifests import follow  # noqa: PLC0415 - an extra
-    with folder.locked():
-        manifests = [*folder.manifests()]
-        with opened_for_reading(config) as engine, reading(engine) as connection:
-            note = signed_checkpoint(config, connection)
-            keys = tuple(key_line(each).strip() for each in log_tree.keys(connection))
-            _check_continues(connection, order, note, manifests)
-        folder.remove_leftovers(manifests)
-        checkpoint = parse_checkpoint(note.text)
-        after = manifests[-1].head if manifests else NOTHING
-        if checkpoint.size > after.position:
-            head, files = write_entries(
-                database_url(config),
-                (order.scratch or config.data / "scratch").absolute(),
-                folder.path,
-                form=order.format,
-                after=after,
-                upto=checkpoint.size,
-                progress=progress,
-                options=SparkOptions(order.master, dict(order.settings)),
-            )
-            manifest = Manifest(
-                format=order.format,
-                number=len(manifests) + 1,
-                first=after.position + 1,
-                last=head.position,
-                origin=checkpoint.origin,
-                hash=head.hash.hex(),
-                checkpoint=str(note),
-                keys=keys,
-                files=tuple(TableFile(**each._asdict()) for each in files),
-                previous=folder.digest(),
-            )
-            manifests.append(_signed(config, manifest))
-            folder.add(manifests[-1])
-        if order.format == DELTA:
-            follow(folder.path, manifests, TABLE_SCHEMA)
-        folder.put("verify_export.py", Path(verify_export.__file__).read_bytes())
+    folder = order.folder.absolute()
+    table = _opened(folder)
+    manifests, digest = _manifests(folder) if table else ([], "")
+    with opened_for_reading(config) as engine, reading(engine) as connection:
+        note = signed_checkpoint(config, connection)
+        keys = [key_line(each).strip() for each in log_tree.keys(connection)]
+        _check_continues(connection, folder, note, manifests)
+    _prepare(folder, manifests)
+    checkpoint = parse_checkpoint(note.text)
+    after = LogHead(manifests[-1]["last"], bytes.fromhex(manifests[-1]["hash"])) if manifests else LogHead(0, GENESIS)
+    if checkpoint.size > after.position:
+        head, files = write_entries(
+            database_url(config),
+            (order.scratch or config.data / "scratch").absolute(),
+            folder,
+            after=after,
+            upto=checkpoint.size,
+            progress=progress,
+            options=SparkOptions(order.master, dict(order.settings)),
+        )
+        manifest = {
+            "version": 1,
+            "format": "delta",
+            "number": len(manifests) + 1,
+            "first": after.position + 1,
+            "last": head.position,
+            "origin": checkpoint.origin,
+            "hash": head.hash.hex(),
+            "checkpoint": str(note),
+            "keys": keys,
+            "files": [each._asdict() for each in files],
+            "previous": digest,
+        }
+        text = msgspec.json.format(msgspec.json.encode(_signed(config, manifest)), indent=1).decode()
+        with _translated(folder):
+            add_export(folder, table, TABLE_SCHEMA, text)
+        make_durable(folder)
     return TableReport(checkpoint.size - after.position, checkpoint.size)
 
 
-def _signed(config: Config, manifest: Manifest) -> Manifest:
-    text = verify_export.statement(msgspec.to_builtins(manifest))
-    return msgspec.structs.replace(manifest, signature=str(sign(text, manifest.origin, load_key(key_file(config)))))
+def _signed(config: Config, manifest: Mapping[str, Any]) -> dict[str, Any]:
+    text = verify_export.statement(manifest)
+    return {**manifest, "signature": str(sign(text, manifest["origin"], load_key(key_file(config))))}
 
 
-def _check_continues(connection: Connection, order: TableOrder, note: Note, manifests: Sequence[Manifest]) -> None:
-    """Check that a table is of this format, and that the log begins with the entries of the table."""
+def _opened(folder: Path) -> DeltaTable | None:
+    """Open the table as it is now; None if there is none yet."""
+    if (folder / MANIFESTS).is_dir():
+        raise Conflict(
+            f"{folder} is an audit table of an earlier release. Convert it first: rioni convert-archive {folder}"
+        )
+    with _translated(folder):
+        try:
+            return DeltaTable(folder)
+        except TableNotFoundError:
+            left = (VERIFIER, f".{VERIFIER}.part")
+            if folder.exists() and any(
+                each.name not in left and not each.name.startswith("day=") for each in folder.iterdir()
+            ):
+                raise Conflict(f"{folder} has files that are no audit table. Name another folder.") from None
+            return None
+
+
+def _manifests(folder: Path) -> tuple[list[dict[str, Any]], str]:
+    """Return the manifests of all exports, and the SHA-256 of the newest one."""
+    try:
+        manifests, digest, _ = verify_export.log_of(folder)
+    except (verify_export.Finding, *verify_export.UNREADABLE) as ex:
+        raise Unavailable(
+            f"The log of {folder} is not the one that was written: {ex}. Restore the folder, or name a new one."
+        ) from ex
+    return manifests, digest
+
+
+def _check_continues(connection: Connection, folder: Path, note: Note, manifests: Sequence[Mapping[str, Any]]) -> None:
+    """Check that the log begins with the entries of the table."""
     if not manifests:
         return
     newest, checkpoint = manifests[-1], parse_checkpoint(note.text)
-    if newest.format != order.format:
-        raise Conflict(f"{order.folder} is a table in the format {newest.format}: --format {newest.format}.")
-    if newest.origin != checkpoint.origin:
-        raise Conflict(f"{order.folder} has entries of the log {newest.origin}, and this is {checkpoint.origin}.")
-    if newest.last > checkpoint.size:
-        raise CorruptLog(f"The log ends at position {checkpoint.size}, and {order.folder} has its entry {newest.last}.")
-    exported = parse_checkpoint(parse_note(newest.checkpoint.encode()).text)
-    if log_tree.root(connection, newest.last)[1] != exported.root:
-        raise CorruptLog(
-            f"The log does not begin with the {newest.last} entries that {order.folder} has: it was changed."
-        )
+    if newest["origin"] != checkpoint.origin:
+        raise Conflict(f"{folder} has entries of the log {newest['origin']}, and this is {checkpoint.origin}.")
+    if newest["last"] > checkpoint.size:
+        raise CorruptLog(f"The log ends at position {checkpoint.size}, and {folder} has its entry {newest['last']}.")
+    exported = parse_checkpoint(parse_note(newest["checkpoint"].encode()).text)
+    if log_tree.root(connection, newest["last"])[1] != exported.root:
+        raise CorruptLog(f"The log does not begin with the {newest['last']} entries that {folder} has: it was changed.")
+
+
+def _prepare(folder: Path, manifests: Sequence[Mapping[str, Any]]) -> None:
+    """Put the verifier into the folder, and remove files of exports that were interrupted."""
+    known = {file["path"] for manifest in manifests for file in manifest["files"]}
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        part = folder / f".{VERIFIER}.part"
+        part.write_bytes(Path(verify_export.__file__).read_bytes())
+        part.replace(folder / VERIFIER)
+        for path in folder.glob("day=*/*"):
+            unknown = DATA.fullmatch(path.name) and path.relative_to(folder).as_posix() not in known
+            if unknown and time.time() - path.stat().st_mtime > LEFTOVER_AGE_S:
+                path.unlink(missing_ok=True)
+    except OSError as ex:
+        raise Unavailable(f"{folder} can't be written to: {ex.strerror}.") from ex
+
+
+@contextmanager
+def _translated(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except CommitFailedError as ex:
+        raise Conflict(f"Another export to {folder} has ended meanwhile; nothing was added.") from ex
+    except DeltaError as ex:
+        if "already exists at that location" in str(ex):
+            raise Conflict(f"Another export has made {folder} meanwhile; nothing was added.") from ex
+        raise Unavailable(f"The Delta table {folder} can't be used: {ex}") from ex

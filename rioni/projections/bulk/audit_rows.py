@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 import msgspec
@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from rioni.domain.audit_events import shown_state
 from rioni.domain.events import client_parts, realm_of
 from rioni.domain.json_patch import json_patch
+from rioni.files.plain import fsync_directory
 from rioni.projections.bulk.source import record_batch
 from rioni.projections.log_rows import LOG_COLUMNS, CorruptLog, LogRow, StreamFold, log_entry
 
@@ -45,7 +46,6 @@ CHARACTERS_PER_BATCH = 8_000_000
 ROWS_HELD_MAX = 1_000
 """How many rows of a stream are held until it is known whether it has a new entry."""
 FILE_ROWS_MAX = 50_000
-JSON_COLUMNS = ("changes", "state")
 
 
 class WrittenFile(NamedTuple):
@@ -110,53 +110,10 @@ def _row(entry: LogRow, folded: StreamFold) -> list[Any]:
     return [*entry[:-1], data, *derived, audited["recorded_at"][: len("2026-01-01")]]
 
 
-class _Writer(Protocol):
-    """Writes the file of one day."""
-
-    def write(self, rows: pa.RecordBatch) -> None:
-        """Append rows."""
-
-    def close(self) -> None:
-        """Complete the file."""
-
-
-class _Lines:
-    """A file of JSON lines, in which states and changes are JSON and not text."""
-
-    def __init__(self, path: Path) -> None:
-        self._file = path.open("wb")
-
-    def write(self, rows: pa.RecordBatch) -> None:
-        for row in rows.to_pylist():
-            for name in JSON_COLUMNS:
-                row[name] = msgspec.Raw((row[name] or "null").encode())
-            self._file.write(msgspec.json.encode(row) + b"\n")
-
-    def close(self) -> None:
-        self._file.close()
-
-
-class _Parquet:
-    """A file in Parquet."""
-
-    def __init__(self, path: Path) -> None:
-        self._writer = pq.ParquetWriter(path, TABLE_SCHEMA, compression="zstd")
-
-    def write(self, rows: pa.RecordBatch) -> None:
-        self._writer.write_batch(rows)
-
-    def close(self) -> None:
-        self._writer.close()
-
-
-SUFFIXES = {"parquet": ".parquet", "delta": ".parquet", "jsonl": ".jsonl"}
-"""The suffixes of files, by the format of the table."""
-
-
-def write_files(batches: Iterable[pa.RecordBatch], *, folder: str, form: str) -> Iterator[pa.RecordBatch]:
+def write_files(batches: Iterable[pa.RecordBatch], *, folder: str) -> Iterator[pa.RecordBatch]:
     """Write rows that are sorted by day and position into a new file for each day: the function that Spark maps.
 
-    Each file has a unique name, complete or not: files left by a killed or repeated task are in no manifest.
+    Each file has a unique name, complete or not: files left by a killed or repeated task are in no commit.
 
     Yields:
         Batches as in `FILES_SCHEMA`.
@@ -165,13 +122,12 @@ def write_files(batches: Iterable[pa.RecordBatch], *, folder: str, form: str) ->
         place = Path(folder) / f"{DAY}={day}"
         place.mkdir(parents=True, exist_ok=True)
         part = place / f".{uuid4().hex}.part"
-        writer: _Writer = _Lines(part) if form == "jsonl" else _Parquet(part)
         positions: list[int] = []
-        for _, rows in parts:
-            writer.write(rows)
-            positions += rows.column("position").to_pylist()
-        writer.close()
-        path = part.rename(place / f"{positions[0]:012}-{uuid4().hex}{SUFFIXES[form]}")
+        with pq.ParquetWriter(part, TABLE_SCHEMA, compression="zstd") as writer:
+            for _, rows in parts:
+                writer.write_batch(rows)
+                positions += rows.column("position").to_pylist()
+        path = part.rename(place / f"{positions[0]:012}-{uuid4().hex}.parquet")
         yield _written(path, folder, positions)
 
 
@@ -190,16 +146,8 @@ def _written(path: Path, folder: str, positions: Sequence[int]) -> pa.RecordBatc
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
         os.fsync(file.fileno())
-    sync_folder(path.parent)
+    for each in (path.parent, Path(folder)):
+        fsync_directory(each)
     name = path.relative_to(folder).as_posix()
     row = WrittenFile(name, positions[0], positions[-1], len(positions), path.stat().st_size, digest)
     return record_batch(FILES_SCHEMA, [[value] for value in row])
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -39,7 +39,6 @@ def write_entries(
     scratch: Path,
     folder: Path,
     *,
-    form: str,
     after: LogHead,
     upto: int,
     progress: Progress,
@@ -55,7 +54,6 @@ def write_entries(
         scratch: a folder for temporary files; made if missing. With executors on other machines and a log in SQLite
             they have to see it too.
         folder: the folder of the table; all executors see it under this path.
-        form: `parquet`, `delta` or `jsonl`.
         after: the last entry that the table has.
         upto: the last entry to write.
         progress: called periodically, from this thread.
@@ -86,7 +84,7 @@ def write_entries(
             ranges = rows.repartitionById(
                 parts, f.floor((f.col("position") - after.position - 1) / FILE_ROWS_MAX).cast("int")
             )
-            write = partial(write_files, folder=str(folder), form=form)
+            write = partial(write_files, folder=str(folder))
             files = ranges.sortWithinPartitions(DAY, "position").mapInArrow(write, from_arrow_schema(FILES_SCHEMA))
             found = [WrittenFile(*row) for row in _collected(spark, files, progress)]
         finally:

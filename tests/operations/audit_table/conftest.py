@@ -16,7 +16,9 @@ from rioni.domain.audit_events import shown_state
 from rioni.domain.json_patch import json_patch
 from rioni.installation.database import database_url
 from rioni.installation.infrastructure import build_infrastructure
+from rioni.operations import verify_export
 from rioni.operations.audit_table.export import TableOrder, TableReport, export_table
+from rioni.projections.generations.rebuilds import Progress
 from rioni.projections.queries.audit_log import AuditFilter, entries
 from rioni.server.log_tree import build_checkpoint_signer
 from rioni.server.startup import prepare_startup
@@ -36,6 +38,14 @@ class Broker:
         self.engine = create_engine(database_url(self.config))
         self._coming = history(Author(Random(5), seconds_between=3_600).commands(), first=self.end + 1)
 
+    @classmethod
+    def of(cls, data: Path) -> "Broker":
+        """A data directory that is there, and does not grow."""
+        broker = cls.__new__(cls)
+        broker.config = Config(data=data)
+        broker.engine = create_engine(database_url(broker.config))
+        return broker
+
     def _base(self, directory: Any) -> Any:
         return build_infrastructure(self.config, directory)
 
@@ -49,8 +59,8 @@ class Broker:
         with self.engine.begin() as connection:
             append(connection, islice(self._coming, count))
 
-    def export(self, folder: Path, form: str = "jsonl") -> TableReport:
-        return export_table(self.config, TableOrder(folder, form), lambda *_: None)
+    def export(self, folder: Path, progress: Progress = lambda *_: None) -> TableReport:
+        return export_table(self.config, TableOrder(folder), progress)
 
     def expected(self) -> list[dict[str, Any]]:
         """The rows that a table of the whole log has, from the live read models; without the fields of the log."""
@@ -62,6 +72,12 @@ def _expected(row: dict[str, Any]) -> dict[str, Any]:
     names = ("position", "recorded_at", "actor", "flow_id", "topic", "resource_type", "resource", "user_agent", "realm")
     derived = {"address": row["client"], "changes": json_patch(before, after), "state": after}
     return {name: row[name] for name in names} | derived
+
+
+def rows(table: Path) -> list[dict[str, Any]]:
+    """The rows of a table in the order of their positions."""
+    manifests, _, columns = verify_export.log_of(table)
+    return list(verify_export.rows_of(table, [file for each in manifests for file in each["files"]], columns))
 
 
 def shown(row: dict[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Exports in a separate process, which is killed, with Spark's Java process, after some seconds of work.
 
-Arguments: the data directory, the folder of the table, the format, and how long to live once the job runs.
+Arguments: the data directory, the folder of the table, and how long to live once the job runs.
 """
 
 import os
@@ -14,7 +14,7 @@ from rioni.operations.audit_table.export import TableOrder, export_table
 from rioni.projections.bulk import audit_table
 
 
-def main(data: str, folder: str, form: str, life_s: str) -> None:
+def main(data: str, folder: str, life_s: str) -> None:
     def kill() -> None:
         os.killpg(0, signal.SIGKILL)
 
@@ -25,7 +25,7 @@ def main(data: str, folder: str, form: str, life_s: str) -> None:
             timer.start()
 
     audit_table.FILE_ROWS_MAX = 100
-    export_table(Config(data=Path(data)), TableOrder(Path(folder), form), progress)
+    export_table(Config(data=Path(data)), TableOrder(Path(folder)), progress)
 
 
 if __name__ == "__main__":

@@ -181,10 +181,12 @@ def translate_errors(question: Callable[[], T], topic: str) -> T:
     try:
         return question()
     except KafkaException as ex:
-        error: KafkaError = ex.args[0]
-        if error.code() in UNKNOWN:
-            raise NotFound(f"topic {topic} does not exist") from ex
-        raise to_unavailable(error) from ex
+        raise translated(ex.args[0], topic) from ex
+
+
+def translated(error: KafkaError, topic: str) -> NotFound | Unavailable:
+    """Translate an error of a request about a topic to the broker's error."""
+    return NotFound(f"topic {topic} does not exist") if error.code() in UNKNOWN else to_unavailable(error)
 
 
 def to_unavailable(error: KafkaError) -> Unavailable:

@@ -1,5 +1,6 @@
 """Opens the event stores of storages of type kafka, where the driver is installed, with their options."""
 
+import contextlib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -87,6 +88,23 @@ def _flat(prefix: str, table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 # --- Opens the event stores of storages of type kafka, if the driver is installed ---
 
 
+@contextlib.contextmanager
+def _opening(storage: StorageEntry) -> Iterator[None]:
+    """Explain why the store of a storage can't be opened: the driver is an extra, and may refuse the options."""
+    try:
+        from confluent_kafka import KafkaException  # noqa: PLC0415 - an extra
+    except ImportError as ex:
+        raise Unavailable(
+            f"The storage {storage.id} needs the driver of Kafka: pip install {requirement('cluster')}"
+        ) from ex
+    try:
+        yield
+    except KafkaException as ex:
+        raise Unavailable(
+            f"The storage {storage.id} can't be used: {ex.args[0].str()}. Check the file kafka_options."
+        ) from ex
+
+
 def event_importer(
     storage: StorageEntry,
     default_servers: str | None,
@@ -95,15 +113,14 @@ def event_importer(
     request_timeout_s: float = 10.0,
 ) -> "EventImporter":
     """Create the importer of another store's events for a storage; raises as `opener` does."""
-    try:
-        from rioni.storage.kafka.client import connection_of  # noqa: PLC0415 - as above
-        from rioni.storage.kafka.event_import import EventImporter  # noqa: PLC0415 - an extra
-    except ImportError as ex:
-        raise Unavailable(f"To move to Kafka needs its driver: pip install {requirement('cluster')}") from ex
-    of_clients = partial(options_of, read_options(options_file))
-    return EventImporter(
-        connection_of(storage.configuration, default_servers, of_clients, request_timeout_s=request_timeout_s)
-    )
+    with _opening(storage):
+        from rioni.storage.kafka.client import connection_of  # noqa: PLC0415 - of an extra
+        from rioni.storage.kafka.event_import import EventImporter  # noqa: PLC0415 - as above
+
+        options = partial(options_of, read_options(options_file))
+        return EventImporter(
+            connection_of(storage.configuration, default_servers, options, request_timeout_s=request_timeout_s)
+        )
 
 
 def inspected(
@@ -123,20 +140,13 @@ def inspected(
     Raises:
         Unavailable: no broker answers in time, the driver is not installed, or the settings can't be used.
     """
-    try:
-        from confluent_kafka import KafkaException  # noqa: PLC0415 - an extra
-
-        from rioni.storage.kafka.client import connection_of  # noqa: PLC0415 - as above
+    with _opening(storage):
+        from rioni.storage.kafka.client import connection_of  # noqa: PLC0415 - of an extra
         from rioni.storage.kafka.topics.inspection import inspect  # noqa: PLC0415 - as above
-    except ImportError as ex:
-        raise Unavailable(
-            f"The storage {storage.id} needs the driver of Kafka: pip install {requirement('cluster')}"
-        ) from ex
-    connection = connection_of(storage.configuration, default_servers, partial(options_of, read_options(options_file)))
-    try:
+
+        options = partial(options_of, read_options(options_file))
+        connection = connection_of(storage.configuration, default_servers, options)
         return inspect(connection, topics, ended, reach_s=reach_s, timeout_s=timeout_s)
-    except KafkaException as ex:
-        raise Unavailable(f"The storage {storage.id} can't be used: {ex.args[0].str()}.") from ex
 
 
 def opener(
@@ -166,29 +176,19 @@ def opener(
     of_clients = partial(options_of, read_options(options_file))
 
     def open_store(storage: StorageEntry) -> EventStore:
-        try:
-            from confluent_kafka import KafkaException  # noqa: PLC0415 - an extra
-
-            from rioni.storage.kafka.client import connection_of  # noqa: PLC0415 - as above
+        with _opening(storage):
+            from rioni.storage.kafka.client import connection_of  # noqa: PLC0415 - of an extra
             from rioni.storage.kafka.events import KafkaEventStore  # noqa: PLC0415 - as above
             from rioni.storage.kafka.idempotence.idempotency_index import empty_index, open_index  # noqa: PLC0415 - as above
-        except ImportError as ex:
-            raise Unavailable(
-                f"The storage {storage.id} needs the driver of Kafka: pip install {requirement('cluster')}"
-            ) from ex
-        connection = connection_of(
-            storage.configuration,
-            default_servers,
-            of_clients,
-            request_timeout_s=request_timeout_s,
-            refuses_late=refuses_late,
-        )
-        try:
+
+            connection = connection_of(
+                storage.configuration,
+                default_servers,
+                of_clients,
+                request_timeout_s=request_timeout_s,
+                refuses_late=refuses_late,
+            )
             index = empty_index(storage.id) if database is None else open_index(database, storage.id)
             return KafkaEventStore(connection, index, pools=pools(storage.id), **options)
-        except KafkaException as ex:
-            raise Unavailable(
-                f"The storage {storage.id} can't be used: {ex.args[0].str()}. Check the file kafka_options."
-            ) from ex
 
     return open_store

@@ -3,11 +3,12 @@
 import contextlib
 import time
 from collections.abc import Collection, Mapping
+from functools import partial
 from typing import NamedTuple
 
 import structlog
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, ClusterMetadata
+from confluent_kafka.admin import AdminClient
 
 from rioni.domain.errors import Unavailable
 from rioni.domain.ports.host import Health
@@ -47,22 +48,21 @@ def inspect(
     Raises:
         Unavailable: no broker answers in time, or the request is rejected.
     """
-    admin = Admin(connection)
-    metadata = translate_errors(lambda: admin.metadata(timeout_s=reach_s), "")
-    offsets = _Offsets(admin, connection.topic_prefix, time.monotonic() + timeout_s)
-    partitions = _partitions(metadata, connection.topic_prefix, topics)
-    ends = offsets.of({topic: partitions.get(topic, 0) for topic in ended}, OFFSET_END)
-    return Inspected(str(metadata.cluster_id), partitions, ends)
+    admin, partitions, cluster_id = _reached(connection, topics, reach_s)
+    wanted = {topic: partitions.get(topic, 0) for topic in ended}
+    ends = offsets_of(admin, connection.topic_prefix, wanted, OFFSET_END, time.monotonic() + timeout_s)
+    return Inspected(cluster_id, partitions, ends)
 
 
 def ranges(connection: Connection, topics: Collection[str], *, reach_s: float, timeout_s: float) -> list[ChainHead]:
     """Return the ranges of all partitions of topics; see the port `Ranged`. Arguments, and raises, as `inspect`."""
-    admin = Admin(connection)
-    metadata = translate_errors(lambda: admin.metadata(timeout_s=reach_s), "")
-    offsets = _Offsets(admin, connection.topic_prefix, time.monotonic() + timeout_s)
-    partitions = _partitions(metadata, connection.topic_prefix, topics)
+    admin, partitions, _ = _reached(connection, topics, reach_s)
+    deadline_s = time.monotonic() + timeout_s
     # Begins first: retention may advance in between, but never goes back.
-    begins, ends = offsets.of(partitions, OFFSET_BEGINNING), offsets.of(partitions, OFFSET_END)
+    begins, ends = (
+        offsets_of(admin, connection.topic_prefix, partitions, spec, deadline_s)
+        for spec in (OFFSET_BEGINNING, OFFSET_END)
+    )
     return [
         ChainHead(topic, number, first, max(first, ends[topic][number]), "")
         for topic in partitions
@@ -71,45 +71,47 @@ def ranges(connection: Connection, topics: Collection[str], *, reach_s: float, t
     ]
 
 
-def _partitions(metadata: ClusterMetadata, prefix: str, topics: Collection[str]) -> dict[str, int]:
-    return {
-        topic: len(metadata.topics[prefix + topic].partitions) for topic in topics if prefix + topic in metadata.topics
-    }
+def _reached(connection: Connection, topics: Collection[str], reach_s: float) -> tuple[Admin, dict[str, int], str]:
+    """Return a client, the number of partitions of each topic that exists, and the id of the cluster."""
+    admin, prefix = Admin(connection), connection.topic_prefix
+    found = translate_errors(lambda: admin.metadata(timeout_s=reach_s), "")
+    partitions = {each: len(found.topics[prefix + each].partitions) for each in topics if prefix + each in found.topics}
+    return admin, partitions, str(found.cluster_id)
 
 
-class _Offsets(NamedTuple):
-    """Asks for offsets, with one deadline for all questions."""
+def offsets_of(
+    admin: Admin, prefix: str, partitions: Mapping[str, int], spec: int, deadline_s: float
+) -> dict[str, dict[int, int]]:
+    """Return offsets by topic and partition, without those that are unknown now; blocks.
 
-    admin: Admin
-    prefix: str
-    deadline_s: float
+    Args:
+        admin: of the cluster.
+        prefix: of all names of topics there.
+        partitions: the number of partitions of each topic.
+        spec: which offsets.
+        deadline_s: when to give up, on the monotonic clock.
 
-    def of(self, partitions: Mapping[str, int], spec: int) -> dict[str, dict[int, int]]:
-        """Return offsets by topic and partition; without those that are unknown now."""
-        wanted = [
-            TopicPartition(self.prefix + topic, number, spec)
-            for topic, count in partitions.items()
-            for number in range(count)
-        ]
-        found: dict[str, dict[int, int]] = {}
-        for first in range(0, len(wanted), PARTITIONS_MAX):
-            left_s = self.deadline_s - time.monotonic()
-            if left_s <= 0:
-                raise Unavailable("Timed out reading the offsets of all topics from Kafka.")
-            answers = _answers(self.admin, wanted[first : first + PARTITIONS_MAX], left_s)
-            for place, answer in answers.items():
-                # Errors and negative offsets mean that the offset is currently unknown.
-                if isinstance(offset := getattr(answer, "offset", None), int) and offset >= 0:
-                    found.setdefault(place.topic.removeprefix(self.prefix), {})[place.partition] = offset
-        return found
+    Raises:
+        Unavailable: Kafka does not answer in time, or rejects the request.
+    """
+    wanted = [TopicPartition(prefix + topic, number, spec) for topic, n in partitions.items() for number in range(n)]
+    found: dict[str, dict[int, int]] = {}
+    for first in range(0, len(wanted), PARTITIONS_MAX):
+        left_s = deadline_s - time.monotonic()
+        if left_s <= 0:
+            raise Unavailable("Timed out reading the offsets of all topics from Kafka.")
+        some = wanted[first : first + PARTITIONS_MAX]
+        answers = translate_errors(partial(_outcomes, admin, some, left_s), "")
+        for place, answer in answers.items():
+            # Errors and negative offsets mean that the offset is currently unknown.
+            if isinstance(offset := getattr(answer, "offset", None), int) and offset >= 0:
+                found.setdefault(place.topic.removeprefix(prefix), {})[place.partition] = offset
+    return found
 
 
-def _answers(admin: Admin, places: list[TopicPartition], timeout_s: float) -> Mapping[TopicPartition, object]:
-    def ask() -> Mapping[TopicPartition, object]:
-        found: Mapping[TopicPartition, object] = admin.begin("list_offsets", places, timeout_s=timeout_s).outcomes()
-        return found
-
-    return translate_errors(ask, "")
+def _outcomes(admin: Admin, places: list[TopicPartition], timeout_s: float) -> Mapping[TopicPartition, object]:
+    found: Mapping[TopicPartition, object] = admin.begin("list_offsets", places, timeout_s=timeout_s).outcomes()
+    return found
 
 
 # --- Checks the health and durability of a Kafka cluster ---

@@ -1,9 +1,8 @@
 """Administers topics: creates, extends, closes, empties and deletes them. Every method blocks."""
 
-import functools
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import NoReturn, TypeVar
+from typing import TypeVar
 
 import structlog
 from confluent_kafka import (
@@ -28,9 +27,9 @@ from confluent_kafka.admin import (
 from rioni.domain.errors import Conflict, NotFound, Unavailable
 from rioni.domain.ports.host import Health
 from rioni.domain.timelines.position import Bounds
-from rioni.storage.kafka.client import MOVED, PROPAGATION_MS, RECORD_BYTES_MAX, Connection, translate_errors
+from rioni.storage.kafka.client import MOVED, PROPAGATION_MS, RECORD_BYTES_MAX, Connection, translate_errors, translated
 from rioni.storage.kafka.topics.admin import Admin, pause
-from rioni.storage.kafka.topics.inspection import ClusterHealth
+from rioni.storage.kafka.topics.inspection import ClusterHealth, offsets_of
 from rioni.storage.kafka.topics.readiness import SETTLED_S, AppendProbe, wait_until_propagated
 
 
@@ -115,7 +114,7 @@ class Topics:
         found = translate_errors(lambda: self._admin.metadata(name, timeout_s), topic).topics[name]
         if found.error is not None:
             self._counts.pop(topic, None)
-            translate_errors(functools.partial(_raise, found.error), topic)
+            raise translated(found.error, topic)
         partitions: Mapping[int, PartitionMetadata] = found.partitions
         self._counts[topic] = len(partitions)
         return partitions
@@ -152,7 +151,7 @@ class Topics:
             self._admin.request("create_topics", [new])
         except KafkaException as ex:
             if ex.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                translate_errors(functools.partial(_raise, ex.args[0]), topic)
+                raise translated(ex.args[0], topic) from ex
             if (count := self._count_of_new(topic)) != partitions:
                 raise Conflict(f"topic {topic} exists with {count} partitions") from ex
             # An earlier attempt may have ended before there were leaders; and the topic may be closed already.
@@ -184,7 +183,7 @@ class Topics:
         except KafkaException as ex:
             # The queried broker did not know yet that another attempt has added them.
             if ex.args[0].code() != KafkaError.INVALID_PARTITIONS:
-                translate_errors(functools.partial(_raise, ex.args[0]), topic)
+                raise translated(ex.args[0], topic) from ex
         self._probe.until_there(self.name(topic), range(count, partitions))
         self._counts[topic] = partitions
 
@@ -288,24 +287,15 @@ class Topics:
 
     def bounds_of(self, topics: Mapping[str, int]) -> dict[str, list[Bounds]]:
         """Return the bounds of many topics, by the number of their partitions; without those that are unknown now."""
-        oldest, next_ = (self._offsets_of(topics, spec) for spec in (OFFSET_BEGINNING, OFFSET_END))
-        return {
-            topic: [_between(oldest[topic, number], next_[topic, number]) for number in range(count)]
-            for topic, count in topics.items()
-            if all((topic, number) in found for found in (oldest, next_) for number in range(count))
-        }
-
-    def _offsets_of(self, topics: Mapping[str, int], spec: int) -> dict[tuple[str, int], int]:
-        wanted = [
-            TopicPartition(self.name(topic), number, spec) for topic, count in topics.items() for number in range(count)
-        ]
-        answers = translate_errors(lambda: self._admin.begin("list_offsets", wanted).outcomes(), "")
         prefix = self._connection.topic_prefix
-        # Errors and negative offsets mean that the offset is currently unknown.
+        oldest, next_ = (
+            offsets_of(self._admin, prefix, topics, spec, time.monotonic() + self._timeout_s)
+            for spec in (OFFSET_BEGINNING, OFFSET_END)
+        )
         return {
-            (place.topic.removeprefix(prefix), place.partition): offset
-            for place, answer in answers.items()
-            if isinstance(offset := getattr(answer, "offset", None), int) and offset >= 0
+            topic: [_between(oldest[topic][number], next_[topic][number]) for number in range(count)]
+            for topic, count in topics.items()
+            if all(number in found.get(topic, ()) for found in (oldest, next_) for number in range(count))
         }
 
     def offset_at_time(self, topic: str, partition: int, recorded_at_ms: int) -> int:
@@ -380,7 +370,3 @@ def _between(oldest: int, next_: int) -> Bounds:
 
 def _since(ms: int) -> int:
     return max(0, ms)
-
-
-def _raise(error: KafkaError) -> NoReturn:
-    raise KafkaException(error)

@@ -4,9 +4,10 @@ The fixed limits are far above ordinary event types, subscriptions and lists of 
 checks, the size of permanent log entries, and the length of the lists that each permission check scans.
 """
 
-from collections.abc import Iterator, Mapping, Sequence, Sized
+from collections.abc import Iterator, Sequence, Sized
 
 import msgspec
+from msgspec.structs import asdict
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,10 +59,12 @@ def path_violations(field: str, paths: Sequence[str] | None) -> Iterator[tuple[s
             yield f"{field}[{index}]", f"must not have more than {PATH_CHARACTERS_MAX} characters"
 
 
-def authorization_violations(lists: Mapping[str, Sized]) -> Iterator[tuple[str, str]]:
-    """Yield `(path, message)` for every list of an authorization section that has too many attributes."""
-    for name, attributes in lists.items():
-        yield from size_violations(f"authorization.{name}", attributes, ATTRIBUTES_MAX)
+def authorization_violations(section: msgspec.Struct | None) -> Iterator[tuple[str, str]]:
+    """Yield `(path, message)` for each list of an authorization section that is empty, or has too many attributes."""
+    lists = {} if section is None else {f"authorization.{name}": each for name, each in asdict(section).items()}
+    yield from ((path, "must contain at least one attribute") for path, attributes in lists.items() if not attributes)
+    for path, attributes in lists.items():
+        yield from size_violations(path, attributes, ATTRIBUTES_MAX)
 
 
 def nul_violations(field: str, text: str | None) -> Iterator[tuple[str, str]]:

@@ -96,6 +96,14 @@ class GzipStream:
             close()
 
 
+def send_stream(req: falcon.Request, resp: falcon.Response, stream: Iterator[bytes]) -> None:
+    """Make a stream the body of an answer; compressed, if the client accepts that."""
+    resp.stream = stream
+    if accepts_gzip(req):
+        resp.set_header("Content-Encoding", "gzip")
+        resp.stream = GzipStream(stream)
+
+
 def _parts(coding: str) -> tuple[str, str, str]:
     return coding.partition(";")
 
@@ -144,10 +152,7 @@ def answer_list(
         resp.data = head + b",".join(items) + tail()
         return True
     resp.content_type = falcon.MEDIA_JSON
-    resp.stream = _ListInPieces(head + b",".join(items), keys[done:], read, tail, held)
-    if accepts_gzip(req):
-        resp.set_header("Content-Encoding", "gzip")
-        resp.stream = GzipStream(resp.stream)
+    send_stream(req, resp, _ListInPieces(head + b",".join(items), keys[done:], read, tail, held))
     return False
 
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable
 from typing import Any, TypeVar
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlencode
 from uuid import uuid4
 
 import falcon
@@ -116,10 +116,17 @@ def listed(req: falcon.Request, name: str) -> list[str]:
     return [part for text in req.get_param_as_list(name) or () for part in text.split(",") if part or not text]
 
 
-def parameters_but(req: falcon.Request, *left_out: str) -> list[tuple[str, str]]:
-    """The parameters of the query string but some, also those that are empty, for links to other pages."""
+def link_to(req: falcon.Request, *left_out: str, **given: str | int) -> str:
+    """The request with other parameters, for links to other pages of a list.
+
+    Args:
+        req: its other parameters are kept, also those that are empty.
+        left_out: the parameters that the link does not have.
+        given: those that it has instead.
+    """
     parameters = parse_qsl(req.query_string, keep_blank_values=True)
-    return [(name, value) for name, value in parameters if name not in left_out]
+    kept = [(name, value) for name, value in parameters if name not in (*left_out, *given)]
+    return f"{req.root_path}{req.path}?{urlencode([*kept, *given.items()])}"
 
 
 def attribute(req: falcon.Request, name: str) -> Attribute | None:

@@ -42,7 +42,6 @@ AUDIENCES = (
 OWNER_SELECTOR_TYPES = ("path", "static")
 NAME_CHARACTERS_MAX = 255
 
-_LISTS = ("admins", "readers", "writers")
 _NAME = re.compile(r"[a-zA-Z][-0-9a-zA-Z_]*(\.[0-9a-zA-Z][-0-9a-zA-Z_]*)*")
 
 
@@ -75,11 +74,7 @@ def _field_violations(spec: EventTypeSpec) -> Iterator[tuple[str, str]]:
 
 
 def _list_violations(spec: EventTypeSpec) -> Iterator[tuple[str, str]]:
-    if spec.authorization is not None:
-        for name in _LISTS:
-            if not getattr(spec.authorization, name):
-                yield f"authorization.{name}", "must contain at least one attribute"
-        yield from authorization_violations({name: getattr(spec.authorization, name) for name in _LISTS})
+    yield from authorization_violations(spec.authorization)
     for field in ("partition_key_fields", "ordering_key_fields", "ordering_instance_ids"):
         yield from path_violations(field, getattr(spec, field))
     if spec.event_owner_selector is not None and len(spec.event_owner_selector.value) > PATH_CHARACTERS_MAX:

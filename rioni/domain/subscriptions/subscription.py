@@ -222,12 +222,7 @@ def _field_violations(spec: SubscriptionSpec) -> Iterator[tuple[str, str]]:
     if spec.read_from is None:
         yield "read_from", "must not be null"
     yield from _cursor_violations(spec)
-    if spec.authorization is not None:
-        for name in ("admins", "readers"):
-            if not getattr(spec.authorization, name):
-                yield f"authorization.{name}", "must contain at least one attribute"
-        lists = {"admins": spec.authorization.admins, "readers": spec.authorization.readers}
-        yield from authorization_violations(lists)
+    yield from authorization_violations(spec.authorization)
     yield from annotation_violations(spec.annotations or {})
     yield from label_violations(spec.labels or {})
 

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Self
-from urllib.parse import urlencode
 from weakref import WeakSet
 
 import falcon
@@ -16,10 +15,10 @@ from rioni.domain.errors import Malformed, NotAcceptable, TooManyStreams
 from rioni.domain.events import client_parts, realm_of
 from rioni.domain.json_patch import json_patch
 from rioni.domain.texts import proposal
-from rioni.http.answers import GzipStream, accepts_gzip
+from rioni.http.answers import send_stream
 from rioni.http.caller import Caller, caller_of, client_key
 from rioni.http.dependencies import Dependencies, Resource
-from rioni.http.request_parsing import LOG_POSITION, check_history, integer, integer_within, parameters_but, time_from
+from rioni.http.request_parsing import LOG_POSITION, check_history, integer, integer_within, link_to, time_from
 from rioni.projections.queries import audit_log
 from rioni.projections.queries.audit_log import AuditQuery, Place
 
@@ -166,7 +165,7 @@ class AuditResource(Resource):
         items = self._dependencies.compute_pool(rendered, page.rows, states=states)
         places = {"prev": ("before", page.prev), "next": ("after", page.next)}
         links = {
-            rel: {"href": _href(req, name, position, limit)}
+            rel: {"href": link_to(req, "after", "before", **{name: position}, limit=limit)}
             for rel, (name, position) in places.items()
             if position is not None
         }
@@ -190,15 +189,12 @@ class AuditResource(Resource):
             place,
             caller_of(req),
             client_key(req),
-            lambda after: _href(req, "after", after, None),
+            lambda after: link_to(req, "before", "limit", after=after),
             states=states,
         )
         self._exports.add(stream)
         resp.content_type = NDJSON
-        resp.stream = stream
-        if accepts_gzip(req):
-            resp.set_header("Content-Encoding", "gzip")
-            resp.stream = GzipStream(stream)
+        send_stream(req, resp, stream)
 
 
 class DenialsResource(Resource):
@@ -211,7 +207,11 @@ class DenialsResource(Resource):
         before = None if req.get_param("after") is None else integer(req, "after", 0)
         found = self._dependencies.denied.newest(before, limit + 1)
         items = [msgspec.structs.asdict(denial) for _, denial in found[:limit]]
-        links = {"next": {"href": _href(req, "after", found[limit - 1][0], limit)}} if len(found) > limit else {}
+        links = (
+            {"next": {"href": link_to(req, "before", after=found[limit - 1][0], limit=limit)}}
+            if len(found) > limit
+            else {}
+        )
         resp.data = orjson.dumps({"items": items, "_links": links})
 
 
@@ -277,9 +277,3 @@ def _wants_lines(req: falcon.Request) -> bool:
             f"Answers are application/json or {NDJSON}, which the Accept header '{req.accept}' excludes"
         )
     return preferred == NDJSON
-
-
-def _href(req: falcon.Request, name: str, position: int, limit: int | None) -> str:
-    kept = parameters_but(req, "after", "before", "limit")
-    size = [] if limit is None else [("limit", limit)]
-    return f"{req.root_path}{req.path}?{urlencode([*kept, (name, position), *size])}"

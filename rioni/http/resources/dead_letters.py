@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from urllib.parse import urlencode
 
 import falcon
 import msgspec
@@ -19,7 +18,7 @@ from rioni.http.bodies import parsing
 from rioni.http.bodies.reading import read_json
 from rioni.http.caller import subject_of
 from rioni.http.dependencies import Resource
-from rioni.http.request_parsing import context_of, integer, parameters_but, parsed
+from rioni.http.request_parsing import context_of, integer, link_to, parsed
 
 
 class DeadLettersResource(Resource):
@@ -36,9 +35,10 @@ class DeadLettersResource(Resource):
         page = self._dependencies.dead_letters.page(
             subscription_id, wanted, limit, subject_of(req), after=_after(req), marked=marked, only_open=only_open
         )
-        tail = (
-            b"}" if page.after is None else b',"_links":%b}' % orjson.dumps({"next": {"href": _href(req, page.after)}})
-        )
+        tail = b"}"
+        if page.after is not None:
+            href = link_to(req, after=f"{page.after.partition}:{page.after.offset}")
+            tail = b',"_links":%b}' % orjson.dumps({"next": {"href": href}})
         # PERF: joined once, since copying 5 MB takes 1 to 3 ms.
         resp.data = b"".join((b'{"items":[', *_encoded(page.items), b"]", tail))
 
@@ -78,11 +78,6 @@ def _after(req: falcon.Request) -> Cursor | None:
     if not (partition and colon and offset):
         raise Malformed("after must be a partition and an offset with a colon between, as links to the next page have")
     return Cursor(partition=partition, offset=offset)
-
-
-def _href(req: falcon.Request, after: Cursor) -> str:
-    query = [*parameters_but(req, "after"), ("after", f"{after.partition}:{after.offset}")]
-    return f"{req.root_path}{req.path}?{urlencode(query)}"
 
 
 def _encoded(items: Sequence[KeptDeadLetter]) -> Iterator[bytes]:

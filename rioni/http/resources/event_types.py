@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Sequence
 from http import HTTPStatus
-from urllib.parse import urlencode
 
 import falcon
 import msgspec
@@ -26,8 +25,8 @@ from rioni.http.request_parsing import (
     dispatch,
     integer,
     integer_within,
+    link_to,
     listed,
-    parameters_but,
     parsed,
 )
 from rioni.http.resources.filter_evaluations import SchemaChange, warning
@@ -244,11 +243,7 @@ def _link(req: falcon.Request, resp: falcon.Response, offset: int, limit: int, *
         places["prev"] = max(0, offset - limit)
     if more:
         places["next"] = offset + limit
-    kept = parameters_but(req, "offset", "limit")
-    links = [
-        f'<{req.root_path}{req.path}?{urlencode([*kept, ("offset", place), ("limit", limit)])}>; rel="{rel}"'
-        for rel, place in places.items()
-    ]
+    links = [f'<{link_to(req, offset=place, limit=limit)}>; rel="{rel}"' for rel, place in places.items()]
     if links:
         resp.set_header("Link", ", ".join(links))
 

@@ -32,7 +32,7 @@ from rioni.domain.streaming.parameters import StreamLimits, StreamParameters
 from rioni.domain.system.client_activity import resource_of
 from rioni.domain.timelines.position import EventTypePartition, TimelinePosition
 from rioni.domain.timestamps import rfc3339
-from rioni.http.answers import GzipStream, accepts_gzip
+from rioni.http.answers import send_stream
 from rioni.http.bodies import parsing
 from rioni.http.bodies.reading import read_json
 from rioni.http.caller import caller_of
@@ -113,10 +113,7 @@ def respond(req: falcon.Request, resp: falcon.Response, stream: Iterator[bytes])
     resp.content_type = _writer(req).MEDIA_TYPE
     if resp.content_type == ServerSentEvents.MEDIA_TYPE:
         set_headers(resp)
-    resp.stream = stream
-    if accepts_gzip(req):
-        resp.set_header("Content-Encoding", "gzip")
-        resp.stream = GzipStream(stream)
+    send_stream(req, resp, stream)
 
 
 def respond_to_head(req: falcon.Request, resp: falcon.Response) -> None:

@@ -111,8 +111,8 @@ def test_a_subscription_that_was_never_streamed_can_be_moved(rioni, client, orde
 @pytest.mark.parametrize(
     ("options", "error"),
     [
-        ([], "Say where the cursors are moved"),
-        (["--to", "begin", "--cursor", "0:BEGIN"], "Say where the cursors are moved"),
+        ([], "Name where to move the cursors"),
+        (["--to", "begin", "--cursor", "0:BEGIN"], "Name where to move the cursors"),
         (["--to", "soon"], "soon is not a time"),
         (["--to", "begin", "--partition", "7"], "The subscription has no such partition; it has 0 of"),
         (["--to", "begin", "--event-type", "other"], "The subscription does not read other; it reads cli-reset."),

@@ -48,18 +48,14 @@ def read_toml(path: Path) -> dict[str, Any]:
     return parse_toml(read_file(path))
 
 
-def parse_toml(content: bytes, *, errors: str = "strict") -> dict[str, Any]:
+def parse_toml(content: bytes) -> dict[str, Any]:
     """Parse TOML, which may begin with a byte order mark.
-
-    Args:
-        content: the bytes of a file.
-        errors: the treatment of bytes that are not UTF-8, as for `bytes.decode`.
 
     Raises:
         UnicodeDecodeError: it is not UTF-8.
         TOMLDecodeError: it is not TOML.
     """
-    return tomllib.loads(content.decode("utf-8-sig", errors))
+    return tomllib.loads(content.decode("utf-8-sig"))
 
 
 def read_with_mode(path: Path) -> tuple[bytes, int]:
@@ -179,12 +175,11 @@ class EditedFile:
 
 
 @contextmanager
-def edited(path: Path, *, mode: int = 0o600) -> Iterator[EditedFile]:
+def edited(path: Path) -> Iterator[EditedFile]:
     """The text of a file, to be changed: the file is replaced when the block ends, and is as before if it raises.
 
     Args:
-        path: the path of the file, or of a link to it; a file that does not exist is made.
-        mode: the mode of a new file.
+        path: the path of the file, or of a link to it; a file that does not exist is made, for its owner alone.
 
     Raises:
         BlockingIOError: another process is changing it.
@@ -201,15 +196,15 @@ def edited(path: Path, *, mode: int = 0o600) -> Iterator[EditedFile]:
             status = None
             file = EditedFile("")
         yield file
-        _replace(path, file.text, status, mode)
+        _replace(path, file.text, status)
 
 
-def _replace(path: Path, text: str, status: os.stat_result | None, mode: int) -> None:
+def _replace(path: Path, text: str, status: os.stat_result | None) -> None:
     with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=f".{path.name}.", delete=False) as beside:
         try:
             beside.write(text)
             beside.flush()
-            os.fchmod(beside.fileno(), mode if status is None else status.st_mode & 0o7777)
+            os.fchmod(beside.fileno(), 0o600 if status is None else status.st_mode & 0o7777)
             if status is not None and (status.st_uid, status.st_gid) != (os.geteuid(), os.getegid()):
                 os.fchown(beside.fileno(), status.st_uid, status.st_gid)
             os.fsync(beside.fileno())

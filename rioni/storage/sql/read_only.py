@@ -11,7 +11,7 @@ from urllib.parse import quote
 from sqlalchemy import URL, Connection, Engine, event, make_url
 from sqlalchemy import create_engine as sqlalchemy_engine
 
-from rioni.sql.engines import parse_url
+from rioni.sql.engines import begin_explicitly, parse_url
 from rioni.storage.sql.database_connections import GeventConnectionPool
 from rioni.storage.sql.engines import create_engine
 
@@ -51,8 +51,8 @@ def engine_for_reading(url: URL) -> Engine:
         options = url.update_query_pairs([("options", "-c default_transaction_read_only=on")], append=True)
         return create_engine(options.render_as_string(hide_password=False))
     engine = sqlalchemy_engine(url, poolclass=GeventConnectionPool, connect_args={"check_same_thread": False})
-    event.listen(engine, "connect", _prepare)
-    event.listen(engine, "begin", _begin)
+    begin_explicitly(engine)
+    event.listen(engine, "connect", _forbid_writes)
     return engine
 
 
@@ -94,14 +94,8 @@ def opened_read_only(path: Path) -> Iterator[sqlite3.Connection]:
         yield connection
 
 
-def _prepare(connection: object, _record: object) -> None:
-    # The driver would begin transactions implicitly.
-    connection.isolation_level = None  # type: ignore[attr-defined]  # of sqlite3
-    connection.execute("PRAGMA query_only=ON")  # type: ignore[attr-defined]  # as above
-
-
-def _begin(connection: Connection) -> None:
-    connection.exec_driver_sql("BEGIN")
+def _forbid_writes(connection: sqlite3.Connection, _record: object) -> None:
+    connection.execute("PRAGMA query_only=ON")
 
 
 @contextlib.contextmanager

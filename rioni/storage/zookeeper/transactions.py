@@ -1,8 +1,8 @@
 """Concurrent requests for one subscription share a transaction: changes of its assignment, and commits of cursors."""
 
 import contextlib
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TypeVar
 
 from rioni.domain.errors import Invalid, Overloaded, RioniError, Unavailable
 from rioni.domain.ports.coordinator import Topology
@@ -24,12 +24,30 @@ CHANGE_TIMEOUT_S = 30.0
 """A change not accepted by ZooKeeper by then is answered with 503."""
 
 
-class _Change(Job):
+class _Job(Job):
+    """A pending write for one subscription."""
+
+    def __init__(self, subscription_id: str, size: int = 0) -> None:
+        super().__init__(size)
+        self.subscription_id = subscription_id
+
+
+J = TypeVar("J", bound=_Job)
+
+
+def _by_subscription(jobs: Sequence[J]) -> dict[str, list[J]]:
+    found: dict[str, list[J]] = {}
+    for job in jobs:
+        found.setdefault(job.subscription_id, []).append(job)
+    return found
+
+
+class _Change(_Job):
     """An assignment change waiting to be written."""
 
     def __init__(self, subscription_id: str, apply: Callable[[AssignmentUpdate], object]) -> None:
-        super().__init__(size=0)
-        self.subscription_id, self.apply = subscription_id, apply
+        super().__init__(subscription_id)
+        self.apply = apply
 
 
 class AssignmentWriter:
@@ -59,9 +77,7 @@ class AssignmentWriter:
 
     def _write(self, changes: Sequence[_Change]) -> Callable[[], None]:
         """Write changes; those of one subscription in one transaction."""
-        by_subscription: dict[str, list[_Change]] = {}
-        for change in changes:
-            by_subscription.setdefault(change.subscription_id, []).append(change)
+        by_subscription = _by_subscription(changes)
         deadline_s = self._clock.monotonic() + CHANGE_TIMEOUT_S
         while by_subscription and self._clock.monotonic() < deadline_s:
             drafts = self._drafts(by_subscription)
@@ -76,7 +92,7 @@ class AssignmentWriter:
         for waiting in by_subscription.values():
             for change in waiting:
                 change.error = Overloaded("The ZooKeeper transaction failed after repeated conflicts. Try again later.")
-        return _done
+        return no_follow_up
 
     def _drafts(self, subscription_ids: Collection[str]) -> dict[str, AssignmentUpdate]:
         requests = []
@@ -114,10 +130,6 @@ class AssignmentWriter:
         return operations
 
 
-def _done() -> None:
-    """Do nothing after changes are written."""
-
-
 # --- Commits cursors: concurrent commits of one subscription share a transaction ---
 
 COMMIT_TIMEOUT_S = 30.0
@@ -127,27 +139,29 @@ Stand = Mapping[EventTypePartition, Progress]
 Terms = Mapping[EventTypePartition, int]
 
 
-class _Write(Job, ABC):
+Changes = Callable[[Topology, Terms, Stand], Stand]
+"""Returns the new values; raises Invalid if the owner may not write them, Unavailable if the outcome is unknown."""
+
+
+class _Write(_Job):
     """A pending write by the owner of partitions."""
 
-    def __init__(self, subscription_id: str, stream_id: str, keys: Collection[EventTypePartition]) -> None:
-        super().__init__(size=len(keys))
-        self.subscription_id, self.stream_id, self.keys = subscription_id, stream_id, keys
+    def __init__(
+        self, subscription_id: str, stream_id: str, keys: Collection[EventTypePartition], changes: Changes
+    ) -> None:
+        super().__init__(subscription_id, len(keys))
+        self.stream_id, self.keys, self.changes = stream_id, keys, changes
         self.unanswered = False
         """Whether an earlier attempt had an unknown outcome."""
-
-    @abstractmethod
-    def changes(self, topology: Topology, terms: Terms, stand: Stand) -> Stand:
-        """Return the new values; raises Invalid if the commit is not allowed, Unavailable if its outcome is unknown."""
 
 
 class _Commit(_Write):
     def __init__(self, subscription_id: str, stream_id: str, cursors: Sequence[tuple[EventTypePartition, str]]) -> None:
-        super().__init__(subscription_id, stream_id, {key for key, _ in cursors})
+        super().__init__(subscription_id, stream_id, {key for key, _ in cursors}, self._advance)
         self._cursors = cursors
         self.advanced: Sequence[bool] = [False] * len(cursors)
 
-    def changes(self, topology: Topology, terms: Terms, stand: Stand) -> Stand:
+    def _advance(self, topology: Topology, terms: Terms, stand: Stand) -> Stand:
         try:
             _check(self.stream_id, self._cursors, topology, stand)
         except Invalid:
@@ -169,41 +183,6 @@ class _Commit(_Write):
         again = {key: stand[key].confirmed() for key in result.again}
         ahead = {key: stand[key].advanced(offset, terms[key]) for key, offset in result.ahead.items()}
         return again | ahead
-
-
-class _Attempt(_Write):
-    def __init__(
-        self,
-        subscription_id: str,
-        stream_id: str,
-        partition: EventTypePartition,
-        offset: str,
-        search_until: str | None,
-    ) -> None:
-        super().__init__(subscription_id, stream_id, {partition})
-        self._partition, self._offset, self._search_until = partition, offset, search_until
-
-    def changes(self, topology: Topology, terms: Terms, stand: Stand) -> Stand:
-        key = self._partition
-        owner = topology.partitions.get(key)
-        if owner is None or owner.session != self.stream_id or key not in stand:
-            return {}
-        return {key: stand[key].attempted(self._offset, terms[key], self._search_until)}
-
-
-class _Reasons(_Write):
-    def __init__(
-        self, subscription_id: str, stream_id: str, reasons: Sequence[tuple[EventTypePartition, str, str]]
-    ) -> None:
-        super().__init__(subscription_id, stream_id, {key for key, _, _ in reasons})
-        self._reasons = reasons
-
-    def changes(self, topology: Topology, terms: Terms, stand: Stand) -> Stand:  # noqa: ARG002 - as the others
-        _check(self.stream_id, [(key, offset) for key, offset, _ in self._reasons], topology, stand)
-        changed: dict[EventTypePartition, Progress] = {}
-        for key, offset, reason in self._reasons:
-            changed[key] = changed.get(key, stand[key]).explained(offset, reason)
-        return {key: progress for key, progress in changed.items() if progress != stand[key]}
 
 
 def _check(stream_id: str, cursors: Cursors, topology: Topology, stand: Stand) -> None:
@@ -237,23 +216,36 @@ class Commits:
         self, subscription_id: str, stream_id: str, partition: EventTypePartition, offset: str, until: str | None
     ) -> None:
         """Record the delivery attempt that is about to begin; see the port `Coordinator`."""
-        self._group.submit(_Attempt(subscription_id, stream_id, partition, offset, until), COMMIT_TIMEOUT_S)
+
+        def attempt(topology: Topology, terms: Terms, stand: Stand) -> Stand:
+            owner = topology.partitions.get(partition)
+            if owner is None or owner.session != stream_id or partition not in stand:
+                return {}
+            return {partition: stand[partition].attempted(offset, terms[partition], until)}
+
+        self._group.submit(_Write(subscription_id, stream_id, {partition}, attempt), COMMIT_TIMEOUT_S)
 
     def record_failure_reasons(
         self, subscription_id: str, stream_id: str, reasons: Sequence[tuple[EventTypePartition, str, str]]
     ) -> None:
         """Record why events could not be processed; see the port `Coordinator`."""
-        self._group.submit(_Reasons(subscription_id, stream_id, reasons), COMMIT_TIMEOUT_S)
+        cursors = [(key, offset) for key, offset, _ in reasons]
+
+        def explain(topology: Topology, _terms: Terms, stand: Stand) -> Stand:
+            _check(stream_id, cursors, topology, stand)
+            changed: dict[EventTypePartition, Progress] = {}
+            for key, offset, reason in reasons:
+                changed[key] = changed.get(key, stand[key]).explained(offset, reason)
+            return {key: progress for key, progress in changed.items() if progress != stand[key]}
+
+        self._group.submit(_Write(subscription_id, stream_id, {*dict(cursors)}, explain), COMMIT_TIMEOUT_S)
 
     def close(self) -> None:
         """Write pending commits."""
         self._group.close()
 
     def _write(self, writes: Sequence[_Write]) -> Callable[[], None]:
-        by_subscription: dict[str, list[_Write]] = {}
-        for write in writes:
-            by_subscription.setdefault(write.subscription_id, []).append(write)
-        groups: Mapping[str, Sequence[_Write]] = by_subscription
+        groups: Mapping[str, Sequence[_Write]] = _by_subscription(writes)
         deadline_s = self._clock.monotonic() + COMMIT_TIMEOUT_S
         sure = False
         while groups and self._clock.monotonic() < deadline_s:

@@ -62,8 +62,7 @@ class ActivityTracker:
         Raises:
             Unavailable: it can't be read, or pending records can't be written.
         """
-        self.write()
-        return self._pool(self._activity.of, action, resource)
+        return {key.client: seen for key, seen in self.of_any([action], resource).items()}
 
     def of_any(self, actions: Collection[str], resource: str) -> Mapping[ActivityKey, LastActivity]:
         """Activity on a resource by any of these actions. Blocks on the disk.

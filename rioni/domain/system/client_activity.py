@@ -51,11 +51,8 @@ class Activity(Protocol):
     def add(self, records: Mapping[ActivityKey, LastActivity]) -> None:
         """Merge records: amounts are added, time spans are widened."""
 
-    def of(self, action: str, resource: str) -> Mapping[str, LastActivity]:
-        """Activity on a resource, by client, in order."""
-
     def of_any(self, actions: Collection[str], resource: str) -> Mapping[ActivityKey, LastActivity]:
-        """Activity on a resource by any of these actions."""
+        """Activity on a resource by any of these actions, in the order of the clients."""
 
     def active_since(self, since_ms: int) -> Collection[str]:
         """The resources on which there was any activity since a time."""

@@ -62,19 +62,11 @@ class EmbeddedActivity:
                 ((*key, seen.first_ms, seen.last_ms, seen.amount) for key, seen in records.items()),
             )
 
-    def of(self, action: str, resource: str) -> Mapping[str, LastActivity]:
-        """Return the clients that acted on a resource, with their activity; see the port."""
-        rows = self._database.fetch(
-            "SELECT client, first_ms, last_ms, amount FROM sightings WHERE deed = ? AND resource = ? ORDER BY client",
-            (action, resource),
-        )
-        return {client: LastActivity(*figures) for client, *figures in rows}
-
     def of_any(self, actions: Collection[str], resource: str) -> Mapping[ActivityKey, LastActivity]:
         """Return the activity of all clients on a resource by these actions; see the port."""
         rows = self._database.fetch(
             "SELECT deed, resource, client, first_ms, last_ms, amount FROM sightings "
-            "WHERE deed IN (SELECT value FROM json_each(?)) AND resource = ?",
+            "WHERE deed IN (SELECT value FROM json_each(?)) AND resource = ? ORDER BY client",
             (json.dumps([*actions]), resource),
         )
         return {ActivityKey(*row[:3]): LastActivity(*row[3:]) for row in rows}

@@ -87,22 +87,13 @@ class SqlActivity:
         with writing(self._engine, durable=False) as connection:
             connection.execute(_ADD, rows)
 
-    def of(self, action: str, resource: str) -> Mapping[str, LastActivity]:
-        """Return the clients that acted on a resource, with their activity; see the port."""
-        columns = SIGHTINGS.c
-        query = (
-            select(columns.client, columns.first_ms, columns.last_ms, columns.amount)
-            .where(columns.deed == action, columns.resource == resource.encode())
-            .order_by(columns.client)
-        )
-        with reading(self._engine) as connection:
-            return {client.decode(): LastActivity(*figures) for client, *figures in connection.execute(query)}
-
     def of_any(self, actions: Collection[str], resource: str) -> Mapping[ActivityKey, LastActivity]:
         """Return the activity of all clients on a resource by these actions; see the port."""
         columns = SIGHTINGS.c
-        query = select(columns.deed, columns.client, columns.first_ms, columns.last_ms, columns.amount).where(
-            columns.deed.in_(actions), columns.resource == resource.encode()
+        query = (
+            select(columns.deed, columns.client, columns.first_ms, columns.last_ms, columns.amount)
+            .where(columns.deed.in_(actions), columns.resource == resource.encode())
+            .order_by(columns.client)
         )
         with reading(self._engine) as connection:
             return {

@@ -114,7 +114,7 @@ def use(data: Path, base) -> None:
     """Use all files that may be lost, as workers do."""
     with contextlib.closing(EmbeddedActivity(data / "activity.db")) as activity:
         activity.add({ActivityKey("read", f"r{n}", "c" * 100): LastActivity(1, 2, 3) for n in range(100)})
-        assert activity.of("read", "r7")
+        assert activity.of_any(["read"], "r7")
     with contextlib.closing(EmbeddedJobs(data / "jobs.db")) as jobs:
         jobs.put(job())
         assert jobs.all() == [job()]

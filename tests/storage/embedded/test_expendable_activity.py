@@ -4,7 +4,7 @@ import pytest
 
 from rioni.domain.system.client_activity import LastActivity
 from rioni.storage.embedded.expendable import EmbeddedActivity
-from tests.contracts.activity import ALICE, ActivityContract
+from tests.contracts.activity import ALICE, ActivityContract, by_client
 
 
 class TestEmbeddedActivity(ActivityContract):
@@ -26,4 +26,4 @@ class TestEmbeddedActivity(ActivityContract):
         with contextlib.closing(EmbeddedActivity(path)) as activity:
             activity.add({ALICE: LastActivity(1, 2, 3)})
         with contextlib.closing(EmbeddedActivity(path)) as activity:
-            assert activity.of("publish", "order") == {"alice": LastActivity(1, 2, 3)}
+            assert by_client(activity, "publish", "order") == {"alice": LastActivity(1, 2, 3)}

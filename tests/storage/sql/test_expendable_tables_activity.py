@@ -7,7 +7,7 @@ from sqlalchemy import Engine
 from rioni.domain.system.client_activity import ActivityKey, LastActivity
 from rioni.storage.sql.engines import create_engine
 from rioni.storage.sql.expendable_tables import SqlActivity
-from tests.contracts.activity import ActivityContract
+from tests.contracts.activity import ActivityContract, by_client
 
 
 pytestmark = pytest.mark.postgres
@@ -27,7 +27,7 @@ class TestSqlActivity(ActivityContract):
     def test_activity_outlives_the_process_that_wrote_it(self, postgres_engine: Engine, activity: SqlActivity):
         activity.add({ActivityKey("publish", "order", "alice"): LastActivity(1, 2, 3)})
         postgres_engine.dispose()
-        assert activity.of("publish", "order") == {"alice": LastActivity(1, 2, 3)}
+        assert by_client(activity, "publish", "order") == {"alice": LastActivity(1, 2, 3)}
 
     def test_nodes_that_record_the_same_clients_concurrently_lose_nothing_and_never_deadlock(self, activity):
         clients = [f"client {number}" for number in range(50)]
@@ -44,4 +44,4 @@ class TestSqlActivity(ActivityContract):
         clients_of = [clients.copy() for _ in range(4)]
         with ThreadPoolExecutor(4) as executor:
             list(executor.map(see, range(4)))
-        assert activity.of("read", "order") == {client: LastActivity(1, 9, 40) for client in sorted(clients)}
+        assert by_client(activity, "read", "order") == {client: LastActivity(1, 9, 40) for client in sorted(clients)}

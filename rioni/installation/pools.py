@@ -19,7 +19,6 @@ from functools import partial
 from typing import Any, NamedTuple, ParamSpec, TypeVar, cast
 
 import gevent
-from gevent import monkey
 from gevent.resolver.thread import Resolver
 from gevent.threadpool import ThreadPool as GeventThreadPool
 
@@ -27,7 +26,7 @@ from rioni.config.settings import Config
 from rioni.domain.errors import OutcomeUnknown, Unavailable
 from rioni.domain.ports.host import CLIENT, StorePools, ThreadPool, direct, in_place
 from rioni.installation.turns import Gate
-from rioni.storage.threads import HubThread
+from rioni.storage.threads import HubThread, get_ident
 
 
 P = ParamSpec("P")
@@ -105,8 +104,6 @@ OF_STORAGES = (APPENDING, READING, TOPICS, KEEPING, TAILS)
 STORAGES_MAX = 16
 """Maximum number of storages with their own pools; further ones share one more set of pools."""
 
-_get_ident: Callable[[], int] = monkey.get_original("_thread", "get_ident")
-
 
 class Task:
     """A call running in a thread of a pool."""
@@ -128,7 +125,7 @@ class Task:
     def __call__(self, pool: "Pool") -> tuple[Any, BaseException | None]:
         """Run the function; return its result and its exception, if any."""
         # gevent would print every exception that ends a task, but a rejected request is no error of the broker.
-        self.thread = ident = _get_ident()
+        self.thread = ident = get_ident()
         pool.idents.add(ident)
         try:
             return self._function(*self._args, **self._kwargs), None
@@ -193,7 +190,7 @@ class Pool:
         return time.monotonic() - min(task.begun_s for task in self.running) if self.running else 0.0
 
     def _call(self, function: Callable[..., T], args: Any, kwargs: Any, deadline_s: float | None) -> T:
-        if _get_ident() in self.idents:
+        if get_ident() in self.idents:
             return function(*args, **kwargs)
         if not self._hub_thread.here:
             return self._hub_thread(self._run, function, args, kwargs, deadline_s)

@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 
 import gevent
 import structlog
-from gevent import monkey
 from gevent.event import Event
 
 from rioni.domain.ports.host import Health
 from rioni.http.metrics.collectors import Metrics
 from rioni.installation.pools import Pool, Pools, Task
+from rioni.storage.threads import native_sleep, start_native_thread
 
 
 # --- Measures for how long one piece of work keeps a worker from all others, and counts its greenlets ---
@@ -204,10 +204,6 @@ KILLED = 1
 
 _AT = struct.Struct("d")
 
-# NOTE: the unpatched ones: this thread must end the process even if the hub hangs.
-_start_new_thread: Callable[..., int] = monkey.get_original("_thread", "start_new_thread")
-_sleep: Callable[[float], None] = monkey.get_original("time", "sleep")
-
 
 class Replacements:
     """Records when a worker was last replaced, for all processes forked from this one."""
@@ -237,9 +233,10 @@ class Replacements:
 
 def end_within(seconds: float) -> None:
     """Kill this process if it has not ended by then: a native thread that hangs must not prevent its end."""
-    _start_new_thread(_kill, (seconds,))
+    # A native thread: it must end the process even if the hub hangs.
+    start_native_thread(_kill, (seconds,))
 
 
 def _kill(seconds: float) -> None:
-    _sleep(seconds)
+    native_sleep(seconds)
     os._exit(KILLED)

@@ -82,6 +82,48 @@ class ThreadSafeSemaphore:
         self.release()
 
 
+# --- Native threads: what gevent has not patched ---
+
+get_ident: Callable[[], int] = monkey.get_original("_thread", "get_ident")
+"""The patched one distinguishes greenlets, not threads, and needs a hub."""
+start_native_thread: Callable[..., int] = monkey.get_original("_thread", "start_new_thread")
+NativeQueue: Callable[[], Any] = monkey.get_original("queue", "SimpleQueue")
+Empty: type[Exception] = monkey.get_original("queue", "Empty")
+native_sleep: Callable[[float], None] = monkey.get_original("time", "sleep")
+
+
+class NotAnswered(Exception):
+    """There is no answer in time."""
+
+
+class Answer:
+    """Passes the outcome of a call to a waiting native thread; has the methods of `concurrent.futures.Future` for it.
+
+    Under gevent the locks of a future are patched, and no native thread may wait on such a lock.
+    """
+
+    def __init__(self) -> None:
+        self._queue = NativeQueue()
+
+    def set_result(self, result: Any) -> None:
+        """Pass a result."""
+        self._queue.put((result, None))
+
+    def set_exception(self, error: BaseException) -> None:
+        """Pass an exception."""
+        self._queue.put((None, error))
+
+    def wait(self, timeout_s: float) -> Any:
+        """Return the result, or raise the exception that was passed; raise NotAnswered on timeout."""
+        try:
+            result, error = self._queue.get(timeout=max(0.0, timeout_s))
+        except Empty:
+            raise NotAnswered from None
+        if error is not None:
+            raise error
+        return result
+
+
 # --- Runs calls from native threads on the gevent hub that owns the greenlets ---
 
 P = ParamSpec("P")
@@ -104,17 +146,13 @@ class HubThread:
         Args:
             hub: the hub of the calling thread; by default gevent's hub if the process is patched, else none.
         """
-        # The patched ones distinguish greenlets, not threads, and need a hub.
-        self._get_ident: Callable[[], int] = monkey.get_original("_thread", "get_ident")
-        self._queue: Callable[[], Any] = monkey.get_original("queue", "SimpleQueue")
-        self._empty: type[Exception] = monkey.get_original("queue", "Empty")
-        self._ident = self._get_ident()
+        self._ident = get_ident()
         self._hub = gevent.get_hub() if hub is None and monkey.is_module_patched("threading") else hub
 
     @property
     def here(self) -> bool:
         """Whether the calling thread owns the hub."""
-        return self._hub is None or self._get_ident() == self._ident
+        return self._hub is None or get_ident() == self._ident
 
     def __call__(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call a function on the hub, return its result or raise its exception; blocks only the caller.
@@ -122,27 +160,24 @@ class HubThread:
         Raises:
             OutcomeUnknown: the function has not ended within `DEADLINE_S`; it continues to run.
         """
-        if self._hub is None or self._get_ident() == self._ident:
+        if self._hub is None or get_ident() == self._ident:
             return function(*args, **kwargs)
-        answers = self._queue()
+        answer = Answer()
 
         def run() -> None:
             try:
-                answers.put((function(*args, **kwargs), None))
+                answer.set_result(function(*args, **kwargs))
             except BaseException as ex:  # noqa: BLE001 - the waiting caller raises it
-                answers.put((None, ex))
+                answer.set_exception(ex)
 
         self._hub.loop.run_callback_threadsafe(gevent.spawn, run)
         try:
-            result, error = answers.get(timeout=DEADLINE_S)
-        except self._empty:
+            return answer.wait(DEADLINE_S)  # type: ignore[no-any-return]  # that of the function
+        except NotAnswered:
             raise OutcomeUnknown(
                 f"This process was too busy for {DEADLINE_S:g} s; the outcome is unknown. Check the result before "
                 "retrying."
             ) from None
-        if error is not None:
-            raise error
-        return result  # type: ignore[no-any-return]  # that of the function
 
 
 class _HasHubThread(Protocol):

@@ -10,14 +10,12 @@ import contextlib
 import fcntl
 import os
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
-
-from gevent import monkey
 
 from rioni.domain.errors import Unavailable
 from rioni.files.locks import try_lock, unlock
+from rioni.storage.threads import Empty, NativeQueue, start_native_thread
 
 
 WAIT_S = 10.0
@@ -28,11 +26,6 @@ AGAIN_S = 0.2
 
 WAITING_MAX = 8
 """Maximum number of helper threads of this process per lock: more than the pools of one storage have."""
-
-# NOTE: the unpatched ones, since native threads wait here, which no greenlet could wake.
-_start_new_thread: Callable[..., int] = monkey.get_original("_thread", "start_new_thread")
-_SimpleQueue: Callable[[], Any] = monkey.get_original("queue", "SimpleQueue")
-_Empty: type[Exception] = monkey.get_original("queue", "Empty")
 
 
 class FileLock:
@@ -105,8 +98,8 @@ class _Waiter:
 
     def __init__(self, idle: deque["_Waiter"], given_up: set["_Order"]) -> None:
         self._idle, self._given_up = idle, given_up
-        self._orders = _SimpleQueue()
-        _start_new_thread(self._run, ())
+        self._orders = NativeQueue()
+        start_native_thread(self._run, ())
 
     def wait(self, fd: int, wait_s: float) -> None:
         """Return when the lock of the open file is held.
@@ -118,7 +111,7 @@ class _Waiter:
         self._orders.put(order)
         try:
             order.answers.get(timeout=wait_s)
-        except _Empty:
+        except Empty:
             # Before the claim: the helper removes it again as soon as it has seen the claim.
             self._given_up.add(order)
             if order.claim():
@@ -150,7 +143,7 @@ class _Order:
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
-        self.answers = _SimpleQueue()
+        self.answers = NativeQueue()
         self.error: OSError | None = None
         self._claims = deque((True,))
 

@@ -2,14 +2,13 @@
 
 import time
 from collections.abc import Mapping
-from queue import Empty  # threads: the native queue for Kafka's answers
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ClusterMetadata
-from gevent import monkey
 
 from rioni.storage.kafka.client import Connection
+from rioni.storage.threads import Answer, NotAnswered
 
 
 GRACE_S = 2.0
@@ -19,30 +18,6 @@ RENEWED_EVERY_S = 1.0
 """Clients are replaced at most this often, regardless of the number of callers."""
 
 
-class _Answer:
-    """Passes the outcome of a request from a librdkafka thread to a waiting native thread.
-
-    It replaces the `concurrent.futures.Future` that `AdminClient` creates: under gevent the locks of a future are
-    are patched, and neither librdkafka's thread nor a native one may wait on such a lock.
-    """
-
-    def __init__(self) -> None:
-        self._queue: Any = monkey.get_original("queue", "SimpleQueue")()
-
-    def set_result(self, result: Any) -> None:
-        self._queue.put((result, None))
-
-    def set_exception(self, error: BaseException) -> None:
-        self._queue.put((None, error))
-
-    def wait(self, timeout_s: float) -> Any:
-        """Return the result; raise `Empty` on timeout."""
-        result, error = self._queue.get(timeout=max(0.0, timeout_s))
-        if error is not None:
-            raise error
-        return result
-
-
 class Request:
     """A pending request. It keeps its client alive: a garbage-collected client never responds."""
 
@@ -50,8 +25,8 @@ class Request:
         self, admin: "Admin", client: AdminClient, name: str, arguments: tuple[Any, ...], timeout_s: float
     ) -> None:
         self._admin, self._client, self._name = admin, client, name
-        self._answer, self._deadline_s = _Answer(), time.monotonic() + timeout_s + GRACE_S
-        # `AdminClient` only wraps these methods, to add a future of its own to the arguments.
+        self._answer, self._deadline_s = Answer(), time.monotonic() + timeout_s + GRACE_S
+        # `AdminClient` only wraps these methods, to add a future of its own to the arguments: here it is the answer.
         getattr(super(AdminClient, client), name)(*arguments, self._answer, request_timeout=timeout_s)
 
     def result(self) -> Any:
@@ -79,7 +54,7 @@ class Request:
         """
         try:
             return self._answer.wait(self._deadline_s - time.monotonic())
-        except Empty as ex:
+        except NotAnswered as ex:
             self._admin.renew()
             text = f"The Kafka client timed out: {self._name}"
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT, text)) from ex  # noqa: SLF001 - for everybody
@@ -126,11 +101,3 @@ class Admin:
         client = self._client
         timeout_s = self._timeout_s if timeout_s is None else timeout_s
         return client.list_topics(timeout=timeout_s) if topic is None else client.list_topics(topic, timeout_s)
-
-
-def pause(seconds: float) -> None:
-    """Sleep in a native thread, without creating a gevent hub for that thread."""
-    _sleep(seconds)
-
-
-_sleep = monkey.get_original("time", "sleep")

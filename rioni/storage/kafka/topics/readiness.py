@@ -12,7 +12,8 @@ from confluent_kafka.admin import ConfigResource, ResourceType
 from rioni.config.logs import FailureLog
 from rioni.domain.errors import NotFound, Unavailable
 from rioni.storage.kafka.client import END, OUT_OF_RANGE, UNKNOWN, Connection, to_unavailable
-from rioni.storage.kafka.topics.admin import GRACE_S, RENEWED_EVERY_S, Admin, pause
+from rioni.storage.kafka.topics.admin import GRACE_S, RENEWED_EVERY_S, Admin
+from rioni.storage.threads import native_sleep
 
 
 # --- Probes whether the leaders of a topic's partitions accept appends, without appending ---
@@ -112,7 +113,7 @@ class AppendProbe:
                 )
                 _failures.failed(_NOT_WRITABLE, unavailable, errors=errors)
                 raise unavailable
-            pause(LOOK_EVERY_S)
+            native_sleep(LOOK_EVERY_S)
             if time.monotonic() - renewed_s > RENEWED_EVERY_S:
                 producer, renewed_s = Producer(settings), time.monotonic()
 
@@ -175,7 +176,7 @@ def wait_until_propagated(admin: Admin, name: str, setting: str, value: str, dea
             # The request may have gone to the very broker that hangs; the next one goes to another.
             if time.monotonic() > deadline_s:
                 raise
-            pause(LOOK_EVERY_S)
+            native_sleep(LOOK_EVERY_S)
             continue
         if not (waiting := copies - configured):
             return configured
@@ -186,7 +187,7 @@ def wait_until_propagated(admin: Admin, name: str, setting: str, value: str, dea
             )
         configured |= _brokers_with(admin, waiting, name, setting, value)
         if waiting - configured:
-            pause(LOOK_EVERY_S)
+            native_sleep(LOOK_EVERY_S)
 
 
 def _living_copies(admin: Admin, name: str) -> set[int]:

@@ -28,9 +28,10 @@ from rioni.domain.errors import Conflict, NotFound, Unavailable
 from rioni.domain.ports.host import Health
 from rioni.domain.timelines.position import Bounds
 from rioni.storage.kafka.client import MOVED, PROPAGATION_MS, RECORD_BYTES_MAX, Connection, translate_errors, translated
-from rioni.storage.kafka.topics.admin import Admin, pause
+from rioni.storage.kafka.topics.admin import Admin
 from rioni.storage.kafka.topics.inspection import ClusterHealth, offsets_of
 from rioni.storage.kafka.topics.readiness import SETTLED_S, AppendProbe, wait_until_propagated
+from rioni.storage.threads import native_sleep
 
 
 LATE_S = 60.0
@@ -171,7 +172,7 @@ class Topics:
                     raise Unavailable(
                         f"Timed out waiting for Kafka to publish the metadata of topic {topic}. Try again later."
                     ) from ex
-                pause(LOOK_EVERY_S)
+                native_sleep(LOOK_EVERY_S)
 
     def extend(self, topic: str, partitions: int) -> None:
         """Add partitions up to a number; see the port."""
@@ -231,7 +232,7 @@ class Topics:
             # The brokers apply it one after the other.
             while (left_s := deadline_s - time.monotonic()) > 0:
                 self._partitions(topic, left_s)
-                pause(LOOK_EVERY_S)
+                native_sleep(LOOK_EVERY_S)
         except NotFound:
             return
         raise Unavailable(f"Timed out deleting the topic {topic} in Kafka. Try again later.")
@@ -324,7 +325,7 @@ class Topics:
                         raise Unavailable(
                             f"Timed out reading the offsets of topic {topic} from Kafka. Try again later."
                         )
-                pause(LOOK_EVERY_S)
+                native_sleep(LOOK_EVERY_S)
                 # Otherwise it would keep asking the leader that it knows.
                 self._admin.metadata(self.name(topic))
 

@@ -62,7 +62,7 @@ def test_a_request_that_the_client_never_answers_ends_by_a_deadline_of_its_own(n
     monkeypatch.setattr(module, "RENEWED_EVERY_S", -1.0)
     request, client = nowhere.begin("describe_cluster"), nowhere._client
     # Discards the log output of librdkafka.
-    request._answer = module._Answer()
+    request._answer = module.Answer()
     with pytest.raises(KafkaException) as caught:
         request.result()
     assert caught.value.args[0].code() == KafkaError._TIMED_OUT

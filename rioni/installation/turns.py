@@ -8,23 +8,50 @@ from gevent.event import Event
 from rioni.domain.errors import Overloaded
 
 
-class Turns:
-    """Places that greenlets of one hub wait for.
+class Gate:
+    """Lets a bounded number of greenlets of one hub pass, and a bounded number wait, clients in turn.
 
     A free place goes to the client that has the fewest now; among equals, to the one that has waited longest since its
     last turn.
     """
 
-    def __init__(self, places: int) -> None:
+    def __init__(self, places: int, queue: int, what: str) -> None:
+        """Create the gate.
+
+        Args:
+            places: how many may have passed at a time.
+            queue: how many may wait; further ones are rejected at once.
+            what: the subject of errors about overload.
+        """
+        self.rejected = 0
+        """Number of those that were not let pass."""
+        self._queue, self._what = queue, what
         self._free = places
         self._taken: dict[str, int] = {}
         self._waiting: OrderedDict[str, deque[Event]] = OrderedDict()
         self.queued = 0
         """Number of greenlets that wait for a place."""
 
-    def queued_of(self, client: str) -> int:
-        """Return how many greenlets wait for a client."""
-        return len(self._waiting.get(client, ()))
+    def enter(self, client: str, wait_s: float | None) -> None:
+        """Pass, when it is the client's turn; blocks the calling greenlet.
+
+        Args:
+            client: whose turn it has to be; those without a name share a turn and the whole queue.
+            wait_s: time limit in seconds; None for none.
+
+        Raises:
+            Overloaded: the queue is full, or the client's part of it, or the time is over.
+        """
+        if self.take_free(client):
+            return
+        room = self._queue - self.queued
+        if room <= 0:
+            self._reject(f"{self._what} is overloaded. Try again later.")
+        # The limit is that of bodies in flight: a client that queues all it can leaves as much room for others.
+        if client and len(self._waiting.get(client, ())) >= room:
+            self._reject(f"{self._what} is busy with other requests of this client. Try again later.")
+        if not self.wait(client, wait_s):
+            self._reject(f"{self._what} has been busy for {wait_s:g} s. Try again later.")
 
     def take_free(self, client: str) -> bool:
         """Take a place if one is free; return whether it was."""
@@ -50,13 +77,13 @@ class Turns:
         try:
             taken = turn.wait(wait_s)
         except BaseException:
-            if not self._leave(client, turn):
-                self.release(client)
+            if not self._give_up(client, turn):
+                self.leave(client)
             raise
         # It may have been granted while the time ended.
-        return bool(taken) or not self._leave(client, turn)
+        return bool(taken) or not self._give_up(client, turn)
 
-    def release(self, client: str) -> None:
+    def leave(self, client: str) -> None:
         """Give back a place that a client has taken: the next one in turn takes it."""
         # Counted as if the client still had the place: of clients with one each, another one is next.
         following = min(self._waiting, key=self._taken_by) if self._waiting else None
@@ -79,7 +106,7 @@ class Turns:
     def _taken_by(self, client: str) -> int:
         return self._taken.get(client, 0)
 
-    def _leave(self, client: str, turn: Event) -> bool:
+    def _give_up(self, client: str, turn: Event) -> bool:
         """Wait no more; return whether there was no turn yet."""
         if turn.is_set():
             return False
@@ -88,53 +115,6 @@ class Turns:
         if not self._waiting[client]:
             del self._waiting[client]
         return True
-
-
-class Gate:
-    """Lets a bounded number of greenlets of one hub pass, and a bounded number wait, clients in turn."""
-
-    def __init__(self, places: int, queue: int, what: str) -> None:
-        """Create the gate.
-
-        Args:
-            places: how many may have passed at a time.
-            queue: how many may wait; further ones are rejected at once.
-            what: the subject of errors about overload.
-        """
-        self.rejected = 0
-        """Number of those that were not let pass."""
-        self._queue, self._what = queue, what
-        self._turns = Turns(places)
-
-    @property
-    def queued(self) -> int:
-        """Number of greenlets that wait."""
-        return self._turns.queued
-
-    def enter(self, client: str, wait_s: float | None) -> None:
-        """Pass, when it is the client's turn; blocks the calling greenlet.
-
-        Args:
-            client: whose turn it has to be; those without a name share a turn and the whole queue.
-            wait_s: time limit in seconds; None for none.
-
-        Raises:
-            Overloaded: the queue is full, or the client's part of it, or the time is over.
-        """
-        if self._turns.take_free(client):
-            return
-        room = self._queue - self._turns.queued
-        if room <= 0:
-            self._reject(f"{self._what} is overloaded. Try again later.")
-        # The limit is that of bodies in flight: a client that queues all it can leaves as much room for others.
-        if client and self._turns.queued_of(client) >= room:
-            self._reject(f"{self._what} is busy with other requests of this client. Try again later.")
-        if not self._turns.wait(client, wait_s):
-            self._reject(f"{self._what} has been busy for {wait_s:g} s. Try again later.")
-
-    def leave(self, client: str) -> None:
-        """Let the next one pass."""
-        self._turns.release(client)
 
     def _reject(self, detail: str) -> NoReturn:
         self.rejected += 1

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rioni.domain.errors import Overloaded
-from rioni.installation.turns import Gate, Turns
+from rioni.installation.turns import Gate
 from tests.support.waiting import WAIT_S
 
 
@@ -25,23 +25,23 @@ def waiting(turns, *clients):
 
 
 def test_a_client_that_asks_once_waits_for_one_turn_only():
-    turns = Turns(1)
+    turns = Gate(1, 1_000, "The pool")
     assert turns.take_free("many")
     got, greenlets = waiting(turns, *["many"] * 50, "once")
-    turns.release("many")
+    turns.leave("many")
     gevent.sleep(0)
     assert got == ["once"]
     gevent.killall(greenlets)
 
 
 def test_clients_that_ask_for_many_share_the_places():
-    turns = Turns(2)
+    turns = Gate(2, 1_000, "The pool")
     assert turns.take_free("a")
     assert turns.take_free("a")
     got, _ = waiting(turns, *"aaaaabbbbbccccc")
     holders, seen = ["a", "a"], 0
     while holders:
-        turns.release(holders.pop(0))
+        turns.leave(holders.pop(0))
         gevent.sleep(0)
         holders += got[seen:]
         seen = len(got)
@@ -51,7 +51,7 @@ def test_clients_that_ask_for_many_share_the_places():
 @given(st.lists(st.tuples(st.sampled_from(["take", "wait", "release", "kill", "late"]), st.sampled_from("abc"))))
 def test_no_place_is_lost(steps):  # noqa: C901 - one branch for each step
     places = 2
-    turns, holders, waiters = Turns(places), [], []
+    turns, holders, waiters = Gate(places, 1_000, "The pool"), [], []
 
     def wait(client):
         if turns.wait(client, None):
@@ -67,7 +67,7 @@ def test_no_place_is_lost(steps):  # noqa: C901 - one branch for each step
             case "late" if len(holders) == places:
                 assert not turns.wait(client, 0)
             case "release" if holders:
-                turns.release(holders.pop(0))
+                turns.leave(holders.pop(0))
             case "kill" if waiters:
                 # It may have been granted a place that it could not take note of yet.
                 waiters.pop(0).kill()
@@ -75,7 +75,7 @@ def test_no_place_is_lost(steps):  # noqa: C901 - one branch for each step
         gevent.sleep(0)
         assert len(holders) <= places
     while holders:
-        turns.release(holders.pop(0))
+        turns.leave(holders.pop(0))
         gevent.sleep(0)
         gevent.sleep(0)
     assert turns.queued == 0
@@ -84,11 +84,11 @@ def test_no_place_is_lost(steps):  # noqa: C901 - one branch for each step
 
 
 def test_a_place_that_was_granted_to_a_greenlet_that_is_killed_goes_on():
-    turns = Turns(1)
+    turns = Gate(1, 1_000, "The pool")
     assert turns.take_free("a")
     got, (first, _) = waiting(turns, "b", "c")
     first.kill(block=False)
-    turns.release("a")
+    turns.leave("a")
     gevent.sleep(0)
     gevent.sleep(0)
     assert got == ["c"]
@@ -96,10 +96,10 @@ def test_a_place_that_was_granted_to_a_greenlet_that_is_killed_goes_on():
 
 @pytest.mark.parametrize("wait_s", [0, 0.001])
 def test_a_wait_has_a_limit(wait_s):
-    turns = Turns(0)
+    turns = Gate(0, 1_000, "The pool")
     assert not turns.wait("a", wait_s)
     assert turns.queued == 0
-    assert turns.queued_of("a") == 0
+    assert not turns._waiting
 
 
 def test_a_client_that_floods_a_gate_leaves_room_for_others():

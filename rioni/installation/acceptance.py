@@ -89,7 +89,7 @@ def accept_kafka(base: Infrastructure, compared: KafkaComparison) -> None:
             marks[cluster_mark(storage.storage_id)] = storage.cluster_id
         for timeline in storage.damaged:
             marks[accepted_mark(timeline.topic)] = ends_text(_close(base, timeline_switcher, timeline))
-    base.database_pool(write_marks, base.log.engine, marks)
+    base.pools.database(write_marks, base.log.engine, marks)
 
 
 def _close(base: Infrastructure, timeline_switcher: TimelineSwitcher, timeline: Timeline) -> list[int]:

@@ -33,8 +33,8 @@ class StoreMarks:
         """Read the recorded marks; blocks."""
         self._base = base
         self._engine = base.log.engine
-        self._installation = base.database_pool(installation_id, self._engine)
-        self._written = base.database_pool(self._read)
+        self._installation = base.pools.database(installation_id, self._engine)
+        self._written = base.pools.database(self._read)
         self._runner = LoggedJobRunner()
         self._due_at_s = base.clock.monotonic()
         self._complete = False
@@ -69,7 +69,7 @@ class StoreMarks:
     def _note_zookeeper(self) -> bool:
         sequence = self._base.adapters.advance(self._installation)
         if sequence is not None:
-            self._base.database_pool(raise_marks, self._engine, {ZOOKEEPER: {0: sequence}}, {})
+            self._base.pools.database(raise_marks, self._engine, {ZOOKEEPER: {0: sequence}}, {})
         return sequence is not None
 
     def _note_appended(self) -> bool:
@@ -83,7 +83,7 @@ class StoreMarks:
             return False
         writing, self._ends = self._ends, {}
         try:
-            other = self._base.database_pool(raise_marks, self._engine, writing, clusters)
+            other = self._base.pools.database(raise_marks, self._engine, writing, clusters)
         except BaseException:
             self._raise(self._ends, writing)
             raise
@@ -100,10 +100,10 @@ class StoreMarks:
     def _note(self, *, everything: bool) -> None:
         base = self._base
         base.registry.refresh()
-        anchor = Anchor(self._installation, base.database_pool(base.log.head))
+        anchor = Anchor(self._installation, base.pools.database(base.log.head))
         topics = self._topics()
         if everything:
-            self._written = base.database_pool(self._read)
+            self._written = base.pools.database(self._read)
         marks: dict[str, str] = {}
 
         def note(store: object) -> None:
@@ -121,7 +121,7 @@ class StoreMarks:
         changed = {name: value for name, value in marks.items() if self._written.get(name) != value}
         removed = {name for name in self._written if topics.lack(name)} if everything else set[str]()
         if changed or removed:
-            base.database_pool(write_marks, self._engine, changed, removed)
+            base.pools.database(write_marks, self._engine, changed, removed)
             self._written.update(changed)
             for name in removed:
                 del self._written[name]

@@ -60,11 +60,6 @@ class Infrastructure(NamedTuple):
     compiled: CompiledCache[Any]
     """The cache of compiled schemas, in all their forms."""
 
-    @property
-    def database_pool(self) -> ThreadPool:
-        """The pool that waits for the database."""
-        return self.pools.database
-
     def read(self, query: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         """Call `query(connection, ...)` with a connection to the read models."""
         with reading_models(self.log.engine) as connection:

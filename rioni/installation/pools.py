@@ -152,18 +152,9 @@ class Pool:
         self.idents: set[int] = set()
         """The native identifiers of threads that run a task."""
         self._hub_thread = HubThread(gevent.get_hub())
-        self._gate = Gate(limits.threads, limits.queue, limits.what)
+        self.gate = Gate(limits.threads, limits.queue, limits.what)
+        """Counts the tasks that wait for a thread, and those that were rejected."""
         self._threads = GeventThreadPool(limits.threads)
-
-    @property
-    def rejected(self) -> int:
-        """Number of tasks rejected because the queue was full, or no thread was free in time."""
-        return self._gate.rejected
-
-    @property
-    def queued(self) -> int:
-        """Number of tasks waiting for a thread."""
-        return self._gate.queued
 
     def __call__(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a function in a thread of the pool; blocks only the calling greenlet or native thread.
@@ -199,7 +190,7 @@ class Pool:
     def _run(self, function: Callable[..., T], args: Any, kwargs: Any, deadline_s: float | None) -> T:
         begun_s = time.monotonic()
         client = CLIENT.get() if self.limits.fair else ""  # waits: a variable of the context
-        self._gate.enter(client, deadline_s)
+        self.gate.enter(client, deadline_s)
         task = Task(function, args, kwargs)
         self.running.add(task)
         try:
@@ -222,7 +213,7 @@ class Pool:
 
     def _end(self, task: Task, client: str, _pending: object = None) -> None:
         self.running.discard(task)
-        self._gate.leave(client)
+        self.gate.leave(client)
 
 
 def kinds_for(config: Config) -> Mapping[str, PoolLimits]:

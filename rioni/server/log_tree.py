@@ -43,7 +43,7 @@ class TileBuilder:
         """Store at most `tiles_max` of the next tiles; raises Unavailable if the database can't be used."""
         position = self._base.registry.position
         for _ in range(tiles_max):
-            if not self._base.database_pool(self._build_one):
+            if not self._base.pools.database(self._build_one):
                 self._complete_at = position
                 return
 
@@ -75,7 +75,7 @@ class KeyRecorder:
 
     def _record(self) -> None:
         # The key of another node of a cluster is as good.
-        if not (self._base.config.clustered and self._base.database_pool(self._base.read, log_tree.keys)):
+        if not (self._base.config.clustered and self._base.pools.database(self._base.read, log_tree.keys)):
             self._signer.verifier()
         self._done = True
 
@@ -104,7 +104,7 @@ def witnesses(config: Config) -> list[Verifier]:
 
 def build_checkpoint_signer(base: Infrastructure) -> CheckpointSigner:
     """Wire the signer of checkpoints."""
-    config, pool = base.config, base.database_pool
+    config, pool = base.config, base.pools.database
     log = SignedLog(
         origin=lambda: pool(log_origin, config, base),
         keys=lambda: pool(base.read, log_tree.keys),

@@ -152,7 +152,7 @@ class RebuildGauges:
     def _set(self) -> None:
         found = None
         if self._base.adapters.leadership.held():
-            found = self._base.database_pool(self._base.read, running)
+            found = self._base.pools.database(self._base.read, running)
         self._metrics.rebuild_running.set(found is not None)
         self._metrics.rebuild_phase_ratio.set(0 if found is None else found.done / max(1, found.total))
 

@@ -199,7 +199,7 @@ class CustomProjections:
             Unavailable: the database can't be used.
         """
         for _ in range(transactions_max):
-            if not self._base.database_pool(self._fold_some):
+            if not self._base.pools.database(self._fold_some):
                 return
 
     def _fold_some(self) -> bool:

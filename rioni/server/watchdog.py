@@ -176,9 +176,9 @@ class Watchdog:
         for kind, alike in kinds.items():
             load = _Load(
                 sum(len(pool.running) for pool in alike),
-                sum(pool.queued for pool in alike),
+                sum(pool.gate.queued for pool in alike),
                 max(pool.oldest_s() for pool in alike),
-                sum(pool.rejected for pool in alike),
+                sum(pool.gate.rejected for pool in alike),
             )
             # PERF: most pools of an idle worker do nothing.
             if load == (before := self._loads.get(kind)):

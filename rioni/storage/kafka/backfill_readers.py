@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 from rioni.domain.errors import Unavailable
 from rioni.domain.ports.event_store import Chunk, StoreMeasurements
 from rioni.domain.ports.host import ThreadPool
-from rioni.storage.kafka.client import END, OUT_OF_RANGE, Connection, TopicPartitionRef, to_unavailable
+from rioni.storage.kafka.client import END, OUT_OF_RANGE, Connection, TopicPartitionRef, next_message, to_unavailable
 from rioni.storage.kafka.records import Record, chunks_of, record_of
 from rioni.storage.threads import ThreadSafeSemaphore
 
@@ -232,7 +232,7 @@ class _Reading:
     def _take_over(self, wait_s: float) -> bool:
         """Consume messages that have arrived, or wait for the next one; return False on timeout."""
         consumer = self._loader.consumer
-        messages = consumer.consume(MESSAGES_MAX, 0) or _next(consumer, wait_s)
+        messages = consumer.consume(MESSAGES_MAX, 0) or next_message(consumer, wait_s)
         for message in messages:
             run = self._awaited.get(message.partition())
             # PERF: almost every message comes through here.
@@ -267,8 +267,3 @@ class _Reading:
         self._loader.at[place] = run.end
         if self._loader.ahead[place] > AHEAD_BYTES_MAX:
             self._loader.leave([place])
-
-
-def _next(consumer: Consumer, timeout_s: float) -> list[Message]:
-    message = consumer.poll(max(0.0, timeout_s))
-    return [] if message is None else [message]

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Annotated, Any, NamedTuple, TypeVar
 
 import msgspec
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 
 from rioni.domain.errors import NotFound, Unavailable
 
@@ -182,6 +182,12 @@ def translate_errors(question: Callable[[], T], topic: str) -> T:
         return question()
     except KafkaException as ex:
         raise translated(ex.args[0], topic) from ex
+
+
+def next_message(consumer: Consumer, timeout_s: float) -> list[Message]:
+    """Return the next message, if one arrives in time; blocks a native thread."""
+    message = consumer.poll(max(0.0, timeout_s))
+    return [] if message is None else [message]
 
 
 def translated(error: KafkaError, topic: str) -> NotFound | Unavailable:

@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from rioni.domain.errors import IdempotencyKeyReused, NotFound, Unavailable
 from rioni.domain.ports.event_store import Appended
 from rioni.domain.publishing.headers import Headers
-from rioni.storage.kafka.client import END, Connection, TopicPartitionRef, to_unavailable
+from rioni.storage.kafka.client import END, Connection, TopicPartitionRef, next_message, to_unavailable
 from rioni.storage.kafka.delivery import Delivered, Part, ProduceBatch, RecordHeaders, refused
 from rioni.storage.kafka.idempotence.idempotency_index import (
     ATTEMPT_BYTES,
@@ -93,7 +93,7 @@ class AttemptRecovery:
         with contextlib.closing(Consumer(self._connection.consumer())) as consumer:
             consumer.assign([TopicPartition(name, number, starts[number]) for number in scan.remaining])
             while scan.remaining:
-                messages = [*_next(consumer), *consumer.consume(MESSAGES_MAX, 0)]
+                messages = [*next_message(consumer, POLL_EVERY_S), *consumer.consume(MESSAGES_MAX, 0)]
                 if any(message.error() is None or message.error().code() == END for message in messages):
                     deadline_s = time.monotonic() + timeout_s
                 elif time.monotonic() > deadline_s:
@@ -129,11 +129,6 @@ class _Scan:
                 self.passed.add(number)
             if number in self.passed or not self.remaining[number] or message.offset() + 1 >= self._ends[number]:
                 del self.remaining[number]
-
-
-def _next(consumer: Consumer) -> list[Message]:
-    message = consumer.poll(POLL_EVERY_S)
-    return [] if message is None else [message]
 
 
 def header_of(attempt_id: bytes, index: int) -> tuple[str, bytes]:

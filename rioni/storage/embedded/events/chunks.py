@@ -136,7 +136,7 @@ Row = tuple[int, int, int, int, bytes, bytes, bytes]
 CHUNK_COLUMNS = "key, recorded_at_ms, count, checksum, ends, data, headers"
 
 ChainedRow = tuple[int, int, int, int, bytes, bytes, bytes, bytes, bytes]
-"""A row with the hash of the chunk, and the digests of events that compaction has removed; see `chunk_chain`."""
+"""A row with the hash of the chunk, and the digests of events that compaction has removed; see `link`."""
 CHAINED_COLUMNS = f"{CHUNK_COLUMNS}, hash, digests"
 
 

@@ -2,7 +2,7 @@
 
 Events and their keys can't be written in one transaction, so keys are written twice: before the events, as keys of an
 attempt, with the positions from which its records can be found; and after Kafka has acknowledged them, as stored. If a
-key belongs to an unfinished attempt, the topic is searched for its records (`attempt_recovery.py`).
+key belongs to an unfinished attempt, the topic is searched for its records (`AttemptRecovery`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -115,7 +115,7 @@ def test_if_no_thread_can_be_started_no_file_is_left_open(tmp_path, monkeypatch)
     with lock.held():
         before = times_open(tmp_path / "lock")
         with monkeypatch.context() as patched:
-            patched.setattr(file_lock, "_start_new_thread", refuse)
+            patched.setattr(file_lock, "start_native_thread", refuse)
             for _ in range(2 * WAITING_MAX):
                 with pytest.raises(Unavailable, match="thread"), lock.held(0.01):
                     pass

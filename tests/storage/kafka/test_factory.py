@@ -44,7 +44,7 @@ def test_the_error_of_an_unusable_storage_says_what_it_needs(configuration):
 
 
 def test_without_the_driver_the_error_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "rioni.storage.kafka.events", None)
+    monkeypatch.setitem(sys.modules, "confluent_kafka", None)
     storage = StorageEntry(id="k", storage_type="kafka", default=False)
     with pytest.raises(Unavailable, match=f"The storage k needs .* pip install {re.escape(requirement('cluster'))}"):
         opener("a:1", database="")(storage)

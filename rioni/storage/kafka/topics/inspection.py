@@ -89,7 +89,7 @@ def offsets_of(
         prefix: of all names of topics there.
         partitions: the number of partitions of each topic.
         spec: which offsets.
-        deadline_s: when to give up, on the monotonic clock.
+        deadline_s: when to stop, on the monotonic clock.
 
     Raises:
         Unavailable: Kafka does not answer in time, or rejects the request.

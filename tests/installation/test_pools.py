@@ -74,11 +74,11 @@ def test_a_full_queue_is_an_error_at_once(gate, threads, queue):
     """Reference common#unavailable, operations#overload."""
     used = pool(threads=threads, queue=queue)
     waiting = hanging(used, gate, threads + queue)
-    assert used.queued == queue
+    assert used.gate.queued == queue
     with pytest.raises(Overloaded, match=r"The storage is overloaded\. Try again later\.") as caught:
         used(len, "abc")
     assert caught.value.retry_after_s
-    assert used.rejected == 1
+    assert used.gate.rejected == 1
     gate.open()
     assert [each.get(timeout=WAIT_S) for each in waiting] == ["passed"] * len(waiting)
     assert used(len, "abc") == 3
@@ -100,12 +100,12 @@ def test_a_client_that_queues_much_leaves_room_and_turns_for_others(gate):
 
     waiting = [gevent.spawn(for_client, "many", used, run, "many") for _ in range(5)]
     gevent.idle()
-    assert used.queued == 4
+    assert used.gate.queued == 4
     with pytest.raises(Overloaded, match="busy with other requests of this client"):
         gevent.spawn(for_client, "many", used, run, "many").get(timeout=WAIT_S)
     waiting += [gevent.spawn(for_client, client, used, run, client) for client in ("one", "two")]
     gevent.idle()
-    assert used.queued == 6
+    assert used.gate.queued == 6
     gate.open()
     gevent.joinall(waiting, timeout=WAIT_S, raise_error=True)
     assert {"one", "two"} <= set(ended[1:4])
@@ -116,7 +116,7 @@ def test_pools_of_what_the_broker_does_serve_in_the_order_of_requests(gate):
     used = pool(queue=8)
     waiting = [gevent.spawn(for_client, "many", used, gate.pass_through) for _ in range(9)]
     gevent.idle()
-    assert used.queued == 8
+    assert used.gate.queued == 8
     gate.open()
     gevent.joinall(waiting, timeout=WAIT_S, raise_error=True)
 
@@ -136,7 +136,7 @@ def test_a_hanging_task_keeps_its_thread_and_its_caller_times_out(gate):
     for _ in range(10):
         with pytest.raises(Overloaded, match=r"has been busy for 0\.01 s"):
             used(len, "abc")
-    assert used.queued == 0
+    assert used.gate.queued == 0
     gate.open()
     used_again = gevent.spawn(used.without_deadline, len, "abc")
     assert used_again.get(timeout=WAIT_S) == 3
@@ -156,7 +156,7 @@ def test_a_caller_that_is_killed_leaves_nothing_behind(gate):
     used = pool(queue=1)
     running, queued = hanging(used, gate, 2)
     gevent.killall([running, queued])
-    assert used.queued == 0
+    assert used.gate.queued == 0
     gate.open()
     assert used(len, "abc") == 3
     assert not used.running

@@ -1,4 +1,4 @@
-"""Texts for people: the nearest of the known names for an unknown one, and text that is safe for terminals."""
+"""Texts for people: the nearest known name, the first texts of a list, and text that is safe for terminals."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -34,6 +34,12 @@ def proposal(name: str, known: Iterable[str], otherwise: str = ".") -> str:
     """The end of a sentence about a name that is not known: the question for the nearest one, or `otherwise`."""
     found = nearest(name, known)
     return otherwise if found is None else f"; did you mean {found}?"
+
+
+def first_of(texts: Sequence[str], most: int) -> str:
+    """The first texts of a list, and the number of the others: `a, b, and 3 more`."""
+    more = [f"and {len(texts) - most:,} more"] if len(texts) > most else []
+    return ", ".join([*texts[:most], *more])
 
 
 def _parts(name: str) -> list[str]:

@@ -10,7 +10,7 @@ import typer
 from rioni.cli.connections import completions
 from rioni.cli.options import moment
 from rioni.domain.errors import Invalid
-from rioni.domain.texts import proposal
+from rioni.domain.texts import first_of, proposal
 from rioni.files.plain import read_file
 
 
@@ -100,9 +100,8 @@ def subscription_id(client: "Client", text: str, *, as_of: str | None = None) ->
     if len(found) == 1:
         return found[0].id
     if found:
-        shown = [f"{each.id} ({', '.join(each.event_types)})" for each in found[:CANDIDATES_SHOWN]]
-        more = "" if len(found) <= CANDIDATES_SHOWN else f", and {len(found) - CANDIDATES_SHOWN} more"
-        raise Invalid(f"There are {len(found)} subscriptions {text}; give the id of one: {', '.join(shown)}{more}.")
+        ids = first_of([f"{each.id} ({', '.join(each.event_types)})" for each in found], CANDIDATES_SHOWN)
+        raise Invalid(f"There are {len(found)} subscriptions {text}; give the id of one: {ids}.")
     names = (_name(each) for each in client.subscriptions.list(as_of=as_of))
     raise Invalid(f"There is no subscription {text}{proposal(text, names)}")
 
@@ -122,8 +121,7 @@ def check_reads(subscription: "Subscription", event_type: str) -> None:
     """Check that a subscription reads an event type; raises Invalid."""
     names = subscription.event_types
     if event_type not in names:
-        more = "" if len(names) <= CANDIDATES_SHOWN else f", and {len(names) - CANDIDATES_SHOWN:,} more"
-        known = f"; it reads {', '.join(names[:CANDIDATES_SHOWN])}{more}."
+        known = f"; it reads {first_of(names, CANDIDATES_SHOWN)}."
         raise Invalid(f"The subscription does not read {event_type}{proposal(event_type, names, known)}")
 
 

@@ -15,7 +15,7 @@ import msgspec
 
 from rioni.client import Client, ClientError
 from rioni.domain.errors import Invalid, RioniError
-from rioni.domain.texts import proposal
+from rioni.domain.texts import first_of, proposal
 
 
 if TYPE_CHECKING:
@@ -147,8 +147,7 @@ NAMES_MAX = 5
 
 def listed(names: Sequence[str]) -> str:
     """The first few names."""
-    more = f", and {len(names) - NAMES_MAX:,} more" if len(names) > NAMES_MAX else ""
-    return ", ".join(names[:NAMES_MAX]) + more
+    return first_of(names, NAMES_MAX)
 
 
 # --- The subject of a run, and its time limits ---

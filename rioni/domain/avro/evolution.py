@@ -16,6 +16,7 @@ from rioni.domain.avro.parsing import parse_event_schema
 from rioni.domain.errors import Invalid
 from rioni.domain.schemas.change import Level
 from rioni.domain.schemas.evolution import next_schema_version
+from rioni.domain.texts import first_of
 
 
 # Checks whether data of one schema can be read with another: the schema resolution of the Avro specification.
@@ -187,12 +188,5 @@ def evolve_avro_schema(
     if original_mode == "compatible" or (original_mode, submitted_mode) == ("forward", "compatible"):
         refused += incompatibilities(after, before)
     if refused:
-        raise Invalid(f"Failed to evolve avro schema due to [{_listed(refused)}]")
+        raise Invalid(f"Failed to evolve avro schema due to [{first_of([*map(str, refused)], NAMED_MAX)}]")
     return next_schema_version(version, Level.MAJOR)
-
-
-def _listed(refused: Sequence[Incompatibility]) -> str:
-    texts = list(map(str, refused[:NAMED_MAX]))
-    if len(refused) > NAMED_MAX:
-        texts.append(f"and {len(refused) - NAMED_MAX} more")
-    return ", ".join(texts)

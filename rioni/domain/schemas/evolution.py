@@ -16,6 +16,7 @@ from rioni.domain.errors import Invalid
 from rioni.domain.schemas.change import Level, SchemaChange
 from rioni.domain.schemas.counterexample import breaking_example
 from rioni.domain.schemas.diff import compare
+from rioni.domain.texts import first_of
 
 
 CHANGES_NAMED_MAX = 50
@@ -96,9 +97,7 @@ def _refused(changes: Sequence[SchemaChange], original_mode: str, submitted_mode
 
 def _refusal(changes: Sequence[SchemaChange]) -> str:
     texts = [f"{change.path}: {change.message}" for change in changes]
-    if len(texts) > CHANGES_NAMED_MAX:
-        texts[CHANGES_NAMED_MAX:] = [f"and {len(texts) - CHANGES_NAMED_MAX} more"]
-    return f"Invalid schema: {', '.join(texts)}"
+    return f"Invalid schema: {first_of(texts, CHANGES_NAMED_MAX)}"
 
 
 _ADVICE = {

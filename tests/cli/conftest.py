@@ -14,6 +14,7 @@ from rioni.installation.anchoring import StoreMarks
 from rioni.installation.infrastructure import build_infrastructure
 from rioni.server.startup import prepare_startup
 from tests.support.commands import run_command
+from tests.support.scripted_server import scripted_server
 from tests.support.server import running_server
 from tests.support.snapshots import compare
 
@@ -24,6 +25,13 @@ def nowhere():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     return f"http://127.0.0.1:{port}"
+
+
+@pytest.fixture
+def scripted():
+    """A server that answers what a test tells it to."""
+    with scripted_server() as server:
+        yield server
 
 
 @pytest.fixture(scope="package")

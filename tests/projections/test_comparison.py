@@ -15,7 +15,6 @@ from rioni.projections.comparison import Difference, compare
 from rioni.projections.tables import READ_MODELS, TRACKING_NAME
 from rioni.sql.log_tables import LOG, TRACKING
 from rioni.storage.sql.engines import create_engine, writing
-from tests.support.broker import empty_registry
 from tests.support.history import Author, entries
 from tests.support.log import append
 
@@ -24,14 +23,9 @@ ENTRIES = 120
 TABLES = [each.name for each in READ_MODELS.sorted_tables]
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
-def engine(request, tmp_path):
-    if request.param == "sqlite":
-        (tmp_path / "registry.db").write_bytes(empty_registry())
-        url = f"sqlite:///{tmp_path / 'registry.db'}"
-    else:
-        url = request.getfixturevalue("postgres_url")(migrated=True)
-    engine = create_engine(url)
+@pytest.fixture
+def engine(registry_url):
+    engine = create_engine(registry_url)
     with writing(engine) as connection:
         append(connection, islice(history(), ENTRIES))
     yield engine

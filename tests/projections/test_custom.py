@@ -124,14 +124,9 @@ def test_installed_packages_are_found_and_must_not_conflict(monkeypatch):
             installed()
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
-def engine(request, tmp_path):
-    if request.param == "sqlite":
-        (tmp_path / "registry.db").write_bytes(empty_registry())
-        url = f"sqlite:///{tmp_path / 'registry.db'}"
-    else:
-        url = request.getfixturevalue("postgres_url")(migrated=True)
-    engine = create_engine(url)
+@pytest.fixture
+def engine(registry_url):
+    engine = create_engine(registry_url)
     yield engine
     engine.dispose()
 

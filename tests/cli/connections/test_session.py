@@ -12,14 +12,8 @@ import pytest
 import typer
 
 from rioni.cli.connections.session import Session, connected
-from tests.support.scripted_server import Answer, scripted_server
+from tests.support.scripted_server import Answer
 from tests.support.waiting import WAIT_S
-
-
-@pytest.fixture
-def scripted():
-    with scripted_server() as server:
-        yield server
 
 
 def test_a_command_gets_the_options_of_the_connection():

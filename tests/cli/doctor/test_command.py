@@ -17,19 +17,13 @@ from rioni.cli.doctor.shown import HIDDEN
 from rioni.client import Client, EventType, Schema, Subscription
 from rioni.config.settings import Config
 from tests.support.certificates import authority
-from tests.support.scripted_server import Answer, scripted_server
+from tests.support.scripted_server import Answer
 from tests.support.server import running_server
 from tests.support.sick_broker import EVENT, sick_broker
 
 
 OVER_HTTP = {"Connection", "Broker", "Metrics", "Registry", "Consumers"}
 QUICK = ("--interval", "0.01")
-
-
-@pytest.fixture
-def scripted():
-    with scripted_server() as server:
-        yield server
 
 
 @pytest.fixture

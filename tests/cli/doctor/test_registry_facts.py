@@ -4,22 +4,10 @@ from datetime import UTC, datetime
 import pytest
 
 from rioni.cli.doctor import registry
-from rioni.cli.doctor.diagnosis import Deadline, Scope, Site
-from rioni.client import Client, NotFound
-from tests.support.scripted_server import Answer, scripted_server
+from rioni.cli.doctor.diagnosis import Deadline
+from rioni.client import NotFound
+from tests.support.scripted_server import Answer
 from tests.support.sick_broker import facets
-
-
-@pytest.fixture
-def server():
-    with scripted_server() as running:
-        yield running
-
-
-@pytest.fixture
-def site(server):
-    with Client(server.url, attempts=1) as client:
-        yield Site(server.url, client, Scope(interval_s=0), Deadline(60))
 
 
 def event_types(*names):
@@ -41,40 +29,40 @@ def partitions(*offsets):
     )
 
 
-def test_other_servers_do_not_tell_what_is_unused(site, server):
-    server.script_paths({"/event-types": [Answer(200, [])]})
+def test_other_servers_do_not_tell_what_is_unused(site, scripted):
+    scripted.script_paths({"/event-types": [Answer(200, [])]})
     with pytest.raises(NotFound):
         registry.unused.gather(site)
-    server.script_paths({"/event-type-facets": [facets(unused=0)]})
+    scripted.script_paths({"/event-type-facets": [facets(unused=0)]})
     assert registry.unused.gather(site) == []
 
 
-def test_an_event_type_that_was_deleted_meanwhile_is_left_out(site, server):
-    server.script_paths({})
+def test_an_event_type_that_was_deleted_meanwhile_is_left_out(site, scripted):
+    scripted.script_paths({})
     assert registry.overdue_timelines.gather(site, event_types("deleted")) == registry.Overdues([])
 
 
-def test_of_many_event_types_some_are_chosen(site, server, monkeypatch):
+def test_of_many_event_types_some_are_chosen(site, scripted, monkeypatch):
     monkeypatch.setattr(registry, "EVENT_TYPES_MAX", 2)
-    server.script_paths({f"/event-types/{name}/timelines": [timelines(None)] for name in "abcd"})
+    scripted.script_paths({f"/event-types/{name}/timelines": [timelines(None)] for name in "abcd"})
     found = registry.overdue_timelines.gather(site, event_types(*"abcd"))
-    assert len(server.requests) == 2
+    assert len(scripted.requests) == 2
     assert found.partial == "looked at 2 of 4 event types, others each time"
 
 
-def test_nothing_more_is_asked_when_the_time_is_over(site, server):
-    server.script_paths({"/event-types/a/timelines": [timelines(None)]})
+def test_nothing_more_is_asked_when_the_time_is_over(site, scripted):
+    scripted.script_paths({"/event-types/a/timelines": [timelines(None)]})
     late = replace(site, deadline=Deadline(0))
     assert (
         registry.overdue_timelines.gather(late, event_types("a")).partial
         == "looked at 0 of 1 event types, others each time"
     )
-    assert server.requests == []
+    assert scripted.requests == []
 
 
-def test_a_timeline_that_is_due_and_still_has_events_is_overdue(site, server):
+def test_a_timeline_that_is_due_and_still_has_events_is_overdue(site, scripted):
     due, later = "2026-01-02T00:00:00Z", "2999-01-01T00:00:00Z"
-    server.script_paths(
+    scripted.script_paths(
         {
             "/event-types/a/timelines": [timelines(due, due, later, None)],
             "/event-types/a/partitions": [partitions("001-0002-000000000000000001", "001-0003--1")],
@@ -84,4 +72,4 @@ def test_a_timeline_that_is_due_and_still_has_events_is_overdue(site, server):
     found = registry.overdue_timelines.gather(site, event_types("a", "b"))
     assert found.timelines == [registry.Overdue("a", 2, datetime(2026, 1, 2, tzinfo=UTC))]
     assert found.partial == ""
-    assert "/event-types/b/partitions" not in [request.path for request in server.requests]
+    assert "/event-types/b/partitions" not in [request.path for request in scripted.requests]

@@ -1,29 +1,13 @@
-import pytest
-
 from rioni.cli.doctor import subscriptions
-from rioni.cli.doctor.diagnosis import Deadline, Scope, Site
-from rioni.client import Client
-from tests.support.scripted_server import Answer, scripted_server
+from tests.support.scripted_server import Answer
 
 
-@pytest.fixture
-def server():
-    with scripted_server() as running:
-        yield running
-
-
-@pytest.fixture
-def site(server):
-    with Client(server.url, attempts=1) as client:
-        yield Site(server.url, client, Scope(interval_s=0), Deadline(60))
-
-
-def test_of_many_subscriptions_some_are_chosen(site, server, monkeypatch):
+def test_of_many_subscriptions_some_are_chosen(site, scripted, monkeypatch):
     monkeypatch.setattr(subscriptions, "LISTED_MAX", 2)
     monkeypatch.setattr(subscriptions, "SUBSCRIPTIONS_MAX", 1)
     items = [{"id": str(n), "owning_application": "a", "event_types": ["a"]} for n in range(3)]
     stats = Answer(200, {"items": []})
-    server.script_paths(
+    scripted.script_paths(
         {"/subscriptions": [Answer(200, {"items": items})]} | {f"/subscriptions/{n}/stats": [stats] for n in range(3)}
     )
     found = subscriptions.subscriptions.gather(site)
@@ -31,13 +15,13 @@ def test_of_many_subscriptions_some_are_chosen(site, server, monkeypatch):
     assert found.partial == "looked at 1 of 2 subscriptions or more, others each time"
 
 
-def test_what_waits_for_subscriptions_that_were_never_streamed_is_asked_for(site, server):
+def test_what_waits_for_subscriptions_that_were_never_streamed_is_asked_for(site, scripted):
     def stats(**known):
         partition = {"partition": "0", "state": "unassigned", "stream_id": ""} | known
         return Answer(200, {"items": [{"event_type": "a", "partitions": [partition]}]})
 
     items = [{"id": name, "owning_application": "a", "event_types": ["a"]} for name in ("new", "old")]
-    server.script_paths(
+    scripted.script_paths(
         {
             "/subscriptions": [Answer(200, {"items": items})],
             "/subscriptions/new/stats": [stats(), stats(unconsumed_events=5, consumer_lag_seconds=7)],

@@ -1,7 +1,6 @@
 """A database with a log, live read models, and generations that are folded without Spark."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from pathlib import Path
 
 import pytest
 from sqlalchemy import Engine
@@ -11,18 +10,12 @@ from rioni.domain.ports.event_log import LogEntry
 from rioni.projections.generations.generation import Generation, catch_up, create, finish_load, record
 from rioni.projections.tables import READ_MODELS
 from rioni.sql.engines import open_engine, writing
-from tests.support.broker import empty_registry
 from tests.support.log import append
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
-def engine(request, tmp_path: Path) -> Iterator[Engine]:
-    if request.param == "sqlite":
-        (tmp_path / "registry.db").write_bytes(empty_registry())
-        url = f"sqlite:///{tmp_path / 'registry.db'}"
-    else:
-        url = request.getfixturevalue("postgres_url")(migrated=True)
-    engine = open_engine(url)
+@pytest.fixture
+def engine(registry_url: str) -> Iterator[Engine]:
+    engine = open_engine(registry_url)
     yield engine
     engine.dispose()
 

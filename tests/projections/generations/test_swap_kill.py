@@ -18,7 +18,7 @@ from tests.support.killing import SQL_STEPS, killed_at_each_step
 EVERY = 17
 
 
-@pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("registry_url", ["sqlite"], indirect=True)
 def test_killed_at_any_step_a_generation_is_live_or_not_and_promoting_it_again_completes_it(
     engine, write, build, tmp_path
 ):

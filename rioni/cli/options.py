@@ -28,7 +28,7 @@ Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 
 
 def parameters_of(command: Callable[..., None]) -> Iterator[inspect.Parameter]:
-    """The parameters of a command, with the options of groups in place of these."""
+    """The parameters of a command, with the options of groups instead of these."""
     for each in inspect.signature(command, eval_str=True).parameters.values():
         if not is_dataclass(each.annotation):
             yield each

@@ -288,7 +288,7 @@ def log_of(folder: Path) -> tuple[list[dict[str, Any]], str, set[str]]:
     names = sorted(path.name for path in (folder / LOG).iterdir() if "#" not in path.name)
     check(names, "the table has no commit")
     for number, name in enumerate(names, 1):
-        check(name == f"{number - 1:020}.json", f"the log of the table has {name} in place of commit {number - 1}")
+        check(name == f"{number - 1:020}.json", f"the log of the table has {name} instead of commit {number - 1}")
         (_, info), *others = [each for line in json_rows(folder / LOG / name) for each in line.items()]
         actions = [
             (kind, {name: value for name, value in action.items() if value is not None}) for kind, action in others
@@ -311,7 +311,7 @@ def log_of(folder: Path) -> tuple[list[dict[str, Any]], str, set[str]]:
 
 
 def added(file: dict[str, Any]) -> dict[str, Any]:
-    """The action that adds a file. Readers use its statistics in place of the file."""
+    """The action that adds a file. Readers use its statistics instead of the file."""
     place = {"path": file["path"], "size": file["bytes"], "partitionValues": {"day": file["path"][4:14]}}
     return place | {"stats": json.dumps({"numRecords": file["rows"]}), "modificationTime": 0, "dataChange": True}
 

@@ -14,7 +14,7 @@ from tests.support.authorization_steps import DECISION, PLACES, is_refusal
 
 
 ROOT = Path(__file__).parents[1]
-LINES_MAX = 500
+LINES_MAX, TEST_LINES_MAX = 400, 500
 TALKING = {"demo.py", "bench.py", "server.py"}
 HEADLESS = re.compile(r"(?:What|Of|Those|That|Which|Who|Whoever|Where|As|The same)\b")
 COMMENT = re.compile(rf"^ *# {HEADLESS.pattern}")
@@ -142,7 +142,8 @@ def _is_test(path: Path) -> bool:
 
 def test_no_file_is_too_long():
     lengths = {_name(path): len(path.read_text().splitlines()) for path in MODULES}
-    assert not {name: length for name, length in lengths.items() if length > LINES_MAX}
+    most = {name: LINES_MAX if name.startswith("rioni/") else TEST_LINES_MAX for name in lengths}
+    assert not {name: length for name, length in lengths.items() if length > most[name]}
 
 
 def test_no_module_has_a_meaningless_name():

@@ -29,7 +29,7 @@ from benchmarks.kafka import use_kafka
 from benchmarks.over_http import BATCH, bench, consumed, cpu_s, served
 from benchmarks.streams import SETTINGS, commits
 from rioni.cli.cluster.cluster import running_cluster
-from rioni.storage.kafka.client import Connection
+from rioni.storage.kafka.client import KafkaConnection
 from rioni.storage.kafka.topics.topics import Topics
 
 
@@ -156,7 +156,7 @@ def sync_ms() -> float:
 def acknowledged_ms(servers: str) -> float:
     """The median time until Kafka acknowledges a single record."""
     topic = str(uuid4())
-    Topics(Connection(bootstrap_servers=servers)).create(topic, 1)
+    Topics(KafkaConnection(bootstrap_servers=servers)).create(topic, 1)
     producer = Producer({"bootstrap.servers": servers, "acks": "all", "enable.idempotence": True, "linger.ms": 0})
     took_s = []
     for _ in range(SYNCS):

@@ -19,7 +19,7 @@ from rioni.cli.cluster.cluster import running_cluster
 from rioni.domain.ports.event_store import EventStore
 from rioni.storage.clock import SystemClock
 from rioni.storage.embedded.signals import EmbeddedSignals
-from rioni.storage.kafka.client import Connection
+from rioni.storage.kafka.client import KafkaConnection
 from rioni.storage.kafka.events import KafkaEventStore
 from rioni.storage.kafka.idempotence.idempotency_index import open_index
 
@@ -45,7 +45,7 @@ def main() -> None:
 
 
 def _run(servers: str, rounds: int) -> None:
-    connection = Connection(bootstrap_servers=servers, topic_prefix=f"{uuid4()}-")
+    connection = KafkaConnection(bootstrap_servers=servers, topic_prefix=f"{uuid4()}-")
     with tempfile.TemporaryDirectory() as folder:
         signals = EmbeddedSignals(Path(folder))
 
@@ -99,7 +99,7 @@ def _all_first(store: KafkaEventStore, topic: str) -> float:
     return passed_s
 
 
-def _raw(connection: Connection, name: str, partitions: int) -> float:
+def _raw(connection: KafkaConnection, name: str, partitions: int) -> float:
     begun_s = time.monotonic()
     consumer = Consumer(connection.consumer())
     consumer.assign([TopicPartition(name, number, 0) for number in range(partitions)])

@@ -23,7 +23,7 @@ from sqlalchemy import Engine, insert, select, text
 from rioni.http.resources.audit import rendered
 from rioni.projections.fold import EMPTY, Folded, fold
 from rioni.projections.queries import audit_log, event_types, past, schemas, storages, subscriptions
-from rioni.projections.queries.audit_log import AuditQuery, Place
+from rioni.projections.queries.audit_log import AuditQuery, PageStart
 from rioni.projections.queries.event_types import timelines_at
 from rioni.projections.queries.past import Moment, settings_at
 from rioni.projections.queries.subscriptions import SubscriptionFilter
@@ -71,7 +71,7 @@ def audit_reads(sample: Callable[[], Any]) -> Iterator[tuple[str, Callable[[Any]
     """Pages with each filter, and with several; the values are those of an entry chosen at random."""
 
     def read(connection: Any, *, limit: int = 20, of: Callable[[Any], dict[str, Any]], ascending: bool = False) -> None:
-        page = audit_log.page(connection, AuditQuery(**of(sample())), Place(ascending), limit)
+        page = audit_log.page(connection, AuditQuery(**of(sample())), PageStart(ascending), limit)
         rendered(page.rows, states=False)
 
     filters: dict[str, Callable[[Any], dict[str, Any]]] = {

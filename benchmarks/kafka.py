@@ -32,7 +32,7 @@ from rioni.cli.broker.bench import PARTITIONS
 from rioni.cli.cluster.cluster import running_cluster
 from rioni.storage.clock import SystemClock
 from rioni.storage.embedded.signals import EmbeddedSignals
-from rioni.storage.kafka.client import FETCH_AGAIN_MS, Connection
+from rioni.storage.kafka.client import FETCH_AGAIN_MS, KafkaConnection
 from rioni.storage.kafka.events import KafkaEventStore
 from rioni.storage.kafka.idempotence.idempotency_index import open_index
 
@@ -203,7 +203,7 @@ def one_round(servers: str, options: argparse.Namespace) -> dict[str, tuple[floa
 
         def opened() -> KafkaEventStore:
             index = open_index(f"sqlite:///{folder}/names.db", "store")
-            connection = Connection(bootstrap_servers=servers)
+            connection = KafkaConnection(bootstrap_servers=servers)
             clock = SystemClock()
             return KafkaEventStore(connection, index, clock=clock, signals=signals)
 

@@ -21,7 +21,7 @@ from benchmarks.over_http import ROOT, bench, peak_bytes, resident_bytes, served
 from benchmarks.rebuild import rebuilt, write_log
 from benchmarks.scale import create_all
 from benchmarks.streams import SETTINGS, Streams, commits, create_event_type
-from rioni.cli.broker.load_client import Loop, Server
+from rioni.cli.broker.load_client import LoadTarget, Loop
 
 
 EVENT_TYPES = (10, 100, 1_000, 10_000)
@@ -55,7 +55,7 @@ def with_streams(count: int) -> float:
     """The memory in MB that idle streams add to a worker."""
     with served(1) as url, contextlib.closing(Loop()) as loop:
         create_event_type(url, "idle")
-        before, streams = resident_bytes(url), Streams(Server(url), loop, "idle", count)
+        before, streams = resident_bytes(url), Streams(LoadTarget(url), loop, "idle", count)
         streams.open()
         return (resident_bytes(url) - before) / 1e6
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import orjson
 
 from benchmarks.over_http import bench, consumed, cpu_s, resident_bytes, server, store_alone
-from rioni.cli.broker.load_client import LoadConnection, Loop, Report, Server
+from rioni.cli.broker.load_client import LoadConnection, LoadTarget, Loop, Report
 
 
 FANS = (100, 1_000)
@@ -46,7 +46,7 @@ SETTINGS = {
 class Streams:
     """Low-level streams of one event type; they measure how old what they get is."""
 
-    def __init__(self, at: Server, loop: Loop, name: str, count: int) -> None:
+    def __init__(self, at: LoadTarget, loop: Loop, name: str, count: int) -> None:
         self._at, self._loop, self._name = at, loop, name
         self._connections = [LoadConnection(at, loop) for _ in range(count)]
         self.report = Report("delivered", "")
@@ -75,7 +75,7 @@ class Streams:
 class Publisher:
     """Publishes at a steady rate, over as many connections as that needs."""
 
-    def __init__(self, at: Server, loop: Loop, name: str, batch: int) -> None:
+    def __init__(self, at: LoadTarget, loop: Loop, name: str, batch: int) -> None:
         self._at, self._loop, self._path, self._batch = at, loop, f"/event-types/{name}/events", batch
         self._connections: list[LoadConnection] = []
 
@@ -121,7 +121,7 @@ def _latency(url: str, name: str, streams: int, per_s: int, batch: int, seconds:
     """Publish steadily and print what all streams of the event type saw of it."""
     create_event_type(url, name)
     with contextlib.closing(Loop()) as loop:
-        at = Server(url)
+        at = LoadTarget(url)
         first = Streams(at, loop, name, FIRST)
         first.open()
         first.close()
@@ -184,7 +184,7 @@ def commits(url: str, seconds: float) -> Commits:
     path = f"/subscriptions/{_call(url, '/subscriptions', WANTED | {'event_types': ['commits']})['id']}"
     report = Report("committed", "commits")
     with contextlib.closing(Loop()) as loop:
-        at = Server(url)
+        at = LoadTarget(url)
         stream = LoadConnection(at, loop)
         stream.send(at.head("GET", f"{path}/events?batch_flush_timeout=600"), _ended, lambda _: None)
         _run(loop, BALANCE_S, lambda: stream.answer.status == 200)
@@ -206,7 +206,7 @@ def _balance(url: str) -> None:
     create_event_type(url, "balance", PARTITIONS)
     path = f"/subscriptions/{_call(url, '/subscriptions', WANTED | {'event_types': ['balance']})['id']}"
     with contextlib.closing(Loop()) as loop:
-        at, begin_s = Server(url), time.monotonic()
+        at, begin_s = LoadTarget(url), time.monotonic()
         for _ in range(CONSUMERS):
             LoadConnection(at, loop).send(
                 at.head("GET", f"{path}/events?batch_flush_timeout=600"), _ended, lambda _: None
@@ -229,7 +229,7 @@ def _beside_idle_streams(url: str, seconds: float) -> None:
     """Print how soon some streams get events while many others wait for theirs."""
     create_event_type(url, "idle")
     with contextlib.closing(Loop()) as loop:
-        idle, before = Streams(Server(url), loop, "idle", IDLE), resident_bytes(url)
+        idle, before = Streams(LoadTarget(url), loop, "idle", IDLE), resident_bytes(url)
         idle.open()
         print(f"{IDLE:,} idle streams, {(resident_bytes(url) - before) / IDLE / 1024:.1f} kB each; beside them:")
         _latency(url, "beside", BESIDE, FAN_PER_S, 1, seconds)

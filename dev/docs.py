@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rioni.cli.app import LINK, SECTIONS
 from rioni.cli.doctor.diagnosis import all_checks
-from rioni.cli.documentation import Page, topics
+from rioni.cli.documentation import CommandHelp, topics
 from rioni.cli.documentation import pages as command_pages
 from rioni.config.settings import SETTINGS, Config
 from rioni.domain.errors import RioniError
@@ -122,7 +122,7 @@ def _cheats() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _command(page: Page) -> str:
+def _command(page: CommandHelp) -> str:
     parts = [f"## {page.name}", page.summary, *page.description]
     if page.examples:
         parts.append("\n".join(["```sh", *page.examples, "```"]))

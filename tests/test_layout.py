@@ -1,7 +1,9 @@
 """The layout of the repository: its packages, the place of their tests, and dependencies in one direction."""
 
+import re
 import subprocess
 import sys
+from collections import Counter, defaultdict
 from pathlib import Path
 
 
@@ -27,6 +29,8 @@ PACKAGES = (
     "testing",
     "wire",
 )
+VIEWS = {"domain", "wire", "client"}
+"""Packages that may use the same name: the thing in the broker, in a body, and for a client."""
 
 
 def _is_package(path: Path) -> bool:
@@ -66,3 +70,13 @@ def test_dependencies_point_in_one_direction():
     done = subprocess.run([*command, "--no-cache"], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "0 broken" in done.stdout
+
+
+def test_the_name_of_a_class_means_one_thing():
+    packages = defaultdict(list)
+    for path in sorted((ROOT / "rioni").rglob("*.py")):
+        if path.parent.name != "_sync":  # generated from `_async`
+            package = path.relative_to(ROOT / "rioni").parts[0]
+            for name in re.findall(r"^class ([A-Z]\w*)", path.read_text(), re.MULTILINE):
+                packages[name].append(package if package in VIEWS else "elsewhere")
+    assert {name: places for name, places in packages.items() if max(Counter(places).values()) > 1} == {}

@@ -70,7 +70,7 @@ class Parameter(NamedTuple):
     help: str
 
 
-class Page(NamedTuple):
+class CommandHelp(NamedTuple):
     """The help of a command.
 
     Args:
@@ -96,12 +96,12 @@ class Page(NamedTuple):
     examples: Sequence[str]
 
 
-def pages() -> dict[str, Page]:
+def pages() -> dict[str, CommandHelp]:
     """The page of each command and group by name, in the order of the sections; the first one is `rioni`."""
     return {page.name: page for page in _pages(get_command(app), None, "rioni")}
 
 
-def as_roff(page: Page) -> str:
+def as_roff(page: CommandHelp) -> str:
     """A page for `man`."""
     lines = [
         f'.TH "{_roff(page.name.replace(" ", "-").upper())}" 1 "" "rioni {__version__}" "Rioni"',
@@ -125,7 +125,7 @@ def as_roff(page: Page) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _pages(command: Any, parent: Any, name: str) -> Iterator[Page]:
+def _pages(command: Any, parent: Any, name: str) -> Iterator[CommandHelp]:
     context = typer.Context(command, info_name=name.rsplit(maxsplit=1)[-1], parent=parent)
     subcommands = getattr(command, "commands", {})
     if name != "rioni" or parent is None:
@@ -134,14 +134,14 @@ def _pages(command: Any, parent: Any, name: str) -> Iterator[Page]:
         yield from _pages(subcommands[word], context, f"{name} {word}")
 
 
-def _page(command: Any, context: Any, name: str, subcommands: Any) -> Page:
+def _page(command: Any, context: Any, name: str, subcommands: Any) -> CommandHelp:
     summary, *description = re.split(r"\n\s*\n", (command.help or "").strip())
     shown = [each for each in command.get_params(context) if not each.hidden and each.name != "help"]
     records: dict[str, list[Parameter]] = {"argument": [], "option": []}
     for each in shown:
         if each.rich_help_panel != PANEL:
             records[each.param_type_name].append(Parameter(*each.get_help_record(context)))
-    return Page(
+    return CommandHelp(
         name=name,
         usage=" ".join([name, *command.collect_usage_pieces(context)]),
         summary=_one_line(summary),

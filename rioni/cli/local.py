@@ -11,7 +11,7 @@ import typer
 from rioni.cli.connections import completions
 from rioni.cli.connections.connection import (
     NO_SECRETS,
-    Context,
+    SavedContext,
     changed_contexts,
     contexts_file,
     read_contexts,
@@ -227,7 +227,7 @@ def add(
     if token is not None:
         raise Invalid(f"--token: {NO_SECRETS}.")
     authority = None if ca_certificate is None else str(ca_certificate.absolute())
-    context = Context(url, token_command, token_env, authority)
+    context = SavedContext(url, token_command, token_env, authority)
     with changed_contexts() as contexts:
         contexts.contexts[name] = context
         if use or contexts.current is None:
@@ -299,9 +299,9 @@ def remove(name: Known, *, json: Json = False) -> None:
     _done(name, context, "is removed", json=json, current=False)
 
 
-def _item(name: str, context: Context, *, current: bool) -> dict[str, object]:
+def _item(name: str, context: SavedContext, *, current: bool) -> dict[str, object]:
     return {"name": name, **asdict(context), "current": current}
 
 
-def _done(name: str, context: Context, what: str, *, json: bool, current: bool) -> None:
+def _done(name: str, context: SavedContext, what: str, *, json: bool, current: bool) -> None:
     Output(json).line(_item(name, context, current=current), f"{name} ({context.url}) {what}.")

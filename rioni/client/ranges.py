@@ -153,7 +153,7 @@ class Range(NamedTuple):
     """The number of positions between the two."""
 
 
-class Piece(NamedTuple):
+class RangePart(NamedTuple):
     """Events at consecutive positions of a partition; without events, only progress."""
 
     event_type: str
@@ -213,7 +213,7 @@ class Reader:
         self._batch_events = batch_events or BATCH_EVENTS
         self._created_at, self._is_known = created_at, created_at is not None
 
-    def read(self, part: Range) -> Generator[Piece, None, None]:
+    def read(self, part: Range) -> Generator[RangePart, None, None]:
         """The events of a range, in their order; blocks until they come.
 
         Raises:
@@ -238,7 +238,7 @@ class Reader:
             except PreconditionFailed as ex:
                 moved, lost = self.skip_expired({part.partition: after}, ex)
                 after = moved[part.partition]
-                yield Piece(self.event_type, part.partition, after, (), min(after, part.to), lost)
+                yield RangePart(self.event_type, part.partition, after, (), min(after, part.to), lost)
             except ClientError as ex:
                 patience.failed(ex)
             count = self.locator.distance(part.partition, after, part.to)
@@ -268,21 +268,21 @@ class Reader:
         )
         return cast("Generator[Batch, None, None]", batches)
 
-    def pieces(self, before: Place, batch: Batch) -> Sequence[Piece]:
+    def pieces(self, before: Place, batch: Batch) -> Sequence[RangePart]:
         """The events of a batch, which follow a place, with their own places; at least one piece."""
         partition, last, count = batch.cursor.partition, place(batch.cursor.offset), len(batch.events)
         expired = sum(map(int, _EXPIRED.findall(_said(batch))))
         self.lost += expired
         if not count and not expired and _said(batch):
             # The end of a stream: only keep-alives and events report how far it has read.
-            return [Piece(self.event_type, partition, before, (), before)]
+            return [RangePart(self.event_type, partition, before, (), before)]
         first = Place(last.order, last.position - count + 1)
         consecutive = last.order == before.order and last.position - before.position == count
         if count <= 1 or not self._exact or consecutive:
-            return [Piece(self.event_type, partition, first, batch.events, max(before, last), expired)]
+            return [RangePart(self.event_type, partition, first, batch.events, max(before, last), expired)]
         found = self._one_by_one(partition, before, last, count)
         removed = count - sum(len(piece.events) for piece in found)
-        return [*found, Piece(self.event_type, partition, last, (), last, expired, removed)]
+        return [*found, RangePart(self.event_type, partition, last, (), last, expired, removed)]
 
     def skip_expired(self, places: Places, refusal: PreconditionFailed) -> tuple[Places, int]:
         """Places that can be read, if some do not exist any more, and how many events are lost up to there.
@@ -307,7 +307,7 @@ class Reader:
         self.lost += lost
         return places | moved, lost
 
-    def _range(self, part: Range, after: Place, count: int) -> Generator[tuple[Piece, bool], None, None]:
+    def _range(self, part: Range, after: Place, count: int) -> Generator[tuple[RangePart, bool], None, None]:
         """Pieces of one stream, each with whether it is the last one of the range."""
         limit = min(count, EVENTS_MAX)
         quiet, delivered, said = 0, 0, ""
@@ -341,8 +341,8 @@ class Reader:
         self._batch_events = max(1, count * PIECE_BYTES // size)
         return True
 
-    def _one_by_one(self, partition: str, before: Place, last: Place, count: int) -> Sequence[Piece]:
-        found: list[Piece] = []
+    def _one_by_one(self, partition: str, before: Place, last: Place, count: int) -> Sequence[RangePart]:
+        found: list[RangePart] = []
         quiet, said = 0, ""
         with closing(self.stream({partition: before}, 1, count, self._quiet_max)) as batches:
             for batch in batches:
@@ -350,7 +350,7 @@ class Reader:
                 if at > last:
                     return found
                 if batch.events:
-                    found.append(Piece(self.event_type, partition, at, batch.events, at))
+                    found.append(RangePart(self.event_type, partition, at, batch.events, at))
                 quiet = 0 if batch.events or said else quiet + 1
         if len(found) < count and quiet < self._quiet_max:
             raise self._ended(partition, said)
@@ -378,7 +378,7 @@ def _said(batch: Batch) -> str:
     return str((batch.info or {}).get("debug", ""))
 
 
-def _cut(piece: Piece, to: Place) -> Piece:
+def _cut(piece: RangePart, to: Place) -> RangePart:
     """The piece without the events after a place."""
     if piece.read_to <= to:
         return piece

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import structlog
 
-from rioni.commands.unit_of_work import Context, Outside, UnitOfWork
+from rioni.commands.unit_of_work import CommandContext, Outside, UnitOfWork
 from rioni.config.logs import FailureLog
 from rioni.domain.access.authorization import Attribute
 from rioni.domain.errors import CommitOutcomeUnknown, ReadOnly, RioniError, TransactionConflict, Unavailable
@@ -85,7 +85,7 @@ class CommandBus:
         self._running: set[str] = set()
         """The topics that running commands of this process may be creating."""
 
-    def dispatch(self, command: Any, context: Context) -> Any:
+    def dispatch(self, command: Any, context: CommandContext) -> Any:
         """Run a command and return its handler's result. Blocks the calling greenlet only, on the database and stores.
 
         Raises:
@@ -105,7 +105,7 @@ class CommandBus:
         """Whether a process is alive and, if it is this one, still runs the command that creates a topic."""
         return topic in self._running if worker == self._coordinator.worker else self._coordinator.is_alive(worker)
 
-    def transact(self, command: Any, context: Context) -> Any:
+    def transact(self, command: Any, context: CommandContext) -> Any:
         """Run one transaction of a command; return its handler's result, `Outside` if work outside is needed."""
         result, after_commit = self._pool(self._dispatch_with_retries, command, context)
         _failures.succeeded(_NOT_UNDONE)
@@ -113,7 +113,7 @@ class CommandBus:
             effect()
         return result
 
-    def _run_to_end(self, command: Any, context: Context, steps_left: int = STEPS_MAX) -> Any:
+    def _run_to_end(self, command: Any, context: CommandContext, steps_left: int = STEPS_MAX) -> Any:
         if not steps_left:
             raise Unavailable("Concurrent changes to the same resource. Try again later.")
         result = self.transact(command, context)
@@ -126,19 +126,19 @@ class CommandBus:
                 self._take_back(result.undo(ex), context)
             raise
 
-    def _take_back(self, command: Any, context: Context) -> None:
+    def _take_back(self, command: Any, context: CommandContext) -> None:
         try:
             self.transact(command, context)
         except RioniError as ex:
             _failures.failed(_NOT_UNDONE, ex)
 
-    def _dispatch_with_retries(self, command: Any, context: Context) -> tuple[Any, Sequence[Callable[[], None]]]:
+    def _dispatch_with_retries(self, command: Any, context: CommandContext) -> tuple[Any, Sequence[Callable[[], None]]]:
         for _ in range(ATTEMPTS_MAX - 1):
             with contextlib.suppress(TransactionConflict):
                 return self._attempt(command, context)
         return self._attempt(command, context)
 
-    def _attempt(self, command: Any, context: Context) -> tuple[Any, Sequence[Callable[[], None]]]:
+    def _attempt(self, command: Any, context: CommandContext) -> tuple[Any, Sequence[Callable[[], None]]]:
         before: int | None = None
         try:
             with self._log.transaction() as transaction:

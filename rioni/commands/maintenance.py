@@ -14,7 +14,7 @@ from rioni.commands.subscriptions.initial_cursors import CursorInitializer
 from rioni.commands.timelines.timeline_switch import TimelineSwitcher
 from rioni.commands.timelines.timelines import CleanUpTimeline, FindOrphanedTopics
 from rioni.commands.timelines.topics import AbandonTopicCreation, RecordTopicsDeleted
-from rioni.commands.unit_of_work import Context, ErrorCollector
+from rioni.commands.unit_of_work import CommandContext, ErrorCollector
 from rioni.config.logs import FailureLog
 from rioni.domain.errors import EventTypeNotFound, NotFound, ReadOnly, RioniError, Unavailable
 from rioni.domain.event_types.event_type import EventType
@@ -60,7 +60,7 @@ class OrphanCleaner:
         self._suspects: set[tuple[str, str]] = set()
         self._forgettable: set[str] = set()
 
-    def clean(self, context: Context) -> None:
+    def clean(self, context: CommandContext) -> None:
         """Delete topics and cursors that were orphaned in the previous run and still are, in all usable storages.
 
         Raises:
@@ -78,7 +78,7 @@ class OrphanCleaner:
                     _log.info("topics without a timeline were deleted", storage_id=storage_id, topics=deleted)
         errors.report()
 
-    def abandon_unfinished(self, context: Context) -> None:
+    def abandon_unfinished(self, context: CommandContext) -> None:
         """Abandon the topics that processes were creating which have died.
 
         Raises:
@@ -92,7 +92,7 @@ class OrphanCleaner:
                     self._bus.dispatch(AbandonTopicCreation(creation=creation, delete=False), context)
         errors.report()
 
-    def delete_abandoned(self, context: Context) -> None:
+    def delete_abandoned(self, context: CommandContext) -> None:
         """Delete the topics recorded as abandoned in the log; failures are logged and retried in the next run.
 
         Topics of removed storages are left too: a storage may be added again.
@@ -200,7 +200,7 @@ class Retention:
         self._idempotency_window_ms = 1_000 * idempotency_window_s
         self._compaction_lag_ms = 1_000 * compaction_lag_s
 
-    def expire(self, context: Context) -> None:
+    def expire(self, context: CommandContext) -> None:
         """Delete expired events; a failure for a timeline is logged, and retried in the next run."""
         self._registry.refresh()
         every = [self._registry.timelines(event_type.name) for event_type in self._registry.event_types()]
@@ -239,7 +239,7 @@ class Retention:
                     if self._registry.storage(storage_id) is not None:
                         self._stores.of(storage_id).expire_ids(before_ms)
 
-    def _expire(self, name: str, order: int, context: Context) -> None:
+    def _expire(self, name: str, order: int, context: CommandContext) -> None:
         # A round may be long, and the retention time may have been raised meanwhile.
         self._registry.refresh()
         timelines, retention_ms = self._registry.timelines(name), self._registry.event_type(name).retention_ms
@@ -288,7 +288,7 @@ class BackgroundJobs:
         cursor_initializer: CursorInitializer,
         timeline_switcher: TimelineSwitcher,
         orphan_cleaner: OrphanCleaner,
-        context: Callable[[], Context],
+        context: Callable[[], CommandContext],
     ) -> None:
         """Keep the dependencies; `context` makes the context of a command that the broker itself issues."""
         self._registry = registry
@@ -324,7 +324,7 @@ class BackgroundJobs:
         """Remove the events whose retention time is over."""
         self._retention.expire(self._context())
 
-    def _in_context(self, job: Callable[[Context], None]) -> None:
+    def _in_context(self, job: Callable[[CommandContext], None]) -> None:
         job(self._context())
 
     def _repair(self) -> None:

@@ -26,7 +26,7 @@ from rioni.domain.timelines.timeline import Timelines
 # --- Context of a command (subject and time), and its work outside transactions ---
 
 
-class Context(msgspec.Struct, frozen=True, kw_only=True):
+class CommandContext(msgspec.Struct, frozen=True, kw_only=True):
     """The context of one command, stored with every event that it yields."""
 
     subject: Subject
@@ -98,7 +98,7 @@ class UnitOfWork:
     def __init__(  # noqa: PLR0913 - what all commands need
         self,
         transaction: LogTransaction,
-        context: Context,
+        context: CommandContext,
         *,
         models: ReadModels,
         stores: EventStores,

@@ -107,7 +107,7 @@ class ApiProblem(Exception):
 
 
 @dataclass(frozen=True)
-class Answer:
+class ApiAnswer:
     """An answer of the API."""
 
     status: int
@@ -186,7 +186,7 @@ class Api:
         params: Mapping[str, Any] | None = None,
         body: Any = None,
         headers: Mapping[str, str] | None = None,
-    ) -> Answer:
+    ) -> ApiAnswer:
         """Make a request; raises ApiProblem if it is refused.
 
         Args:
@@ -200,7 +200,7 @@ class Api:
         content = b"".join(pieces)
         if status >= HTTPStatus.BAD_REQUEST:
             raise ApiProblem(status, _members(content))
-        return Answer(status, answered, content, self.compute)
+        return ApiAnswer(status, answered, content, self.compute)
 
     def open(
         self,

@@ -21,7 +21,7 @@ from rioni.console.login import (
     ProviderLoginResource,
 )
 from rioni.console.pages import administration, audit, event_type, event_types, events, overview, page, subscriptions
-from rioni.console.pages.page import Done, Page, Visit, lacking
+from rioni.console.pages.page import ConsolePage, Done, Visit, lacking
 from rioni.console.rendering import assets, curl, environment, render, url
 from rioni.console.security import SecurityMiddleware, session_of
 from rioni.console.sessions import EndedSessions, Sessions
@@ -30,7 +30,7 @@ from rioni.console.sessions import EndedSessions, Sessions
 # --- All pages, and the sections of the menu ---
 
 
-class Section(NamedTuple):
+class MenuSection(NamedTuple):
     """An entry of the menu."""
 
     title: str
@@ -40,15 +40,15 @@ class Section(NamedTuple):
 
 
 SECTIONS = (
-    Section("Overview", "/", "o"),
-    Section("Event types", "/event-types", "e"),
-    Section("Subscriptions", "/subscriptions", "s"),
-    Section("Audit", "/audit", "a"),
-    Section("Storages", "/storages", "t"),
-    Section("Settings", "/settings", "c"),
-    Section("Jobs", "/jobs", "j"),
+    MenuSection("Overview", "/", "o"),
+    MenuSection("Event types", "/event-types", "e"),
+    MenuSection("Subscriptions", "/subscriptions", "s"),
+    MenuSection("Audit", "/audit", "a"),
+    MenuSection("Storages", "/storages", "t"),
+    MenuSection("Settings", "/settings", "c"),
+    MenuSection("Jobs", "/jobs", "j"),
 )
-PAGES: tuple[Page, ...] = (
+PAGES: tuple[ConsolePage, ...] = (
     overview.OVERVIEW,
     event_types.EVENT_TYPES,
     event_types.NEW_EVENT_TYPE,
@@ -75,7 +75,7 @@ _HTML = "text/html; charset=utf-8"
 class PageResource:
     """Shows a page, and makes the changes that its forms send."""
 
-    def __init__(self, page: Page, api: Wsgi, compute: Compute) -> None:
+    def __init__(self, page: ConsolePage, api: Wsgi, compute: Compute) -> None:
         self._page, self._api, self._compute = page, api, compute
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, **path: str) -> None:

@@ -24,7 +24,7 @@ RATE, BYTE_RATE, COUNT, DURATION = "rate", "byte rate", "count", "duration"
 """The kinds of values: events or bytes per second, a number, or seconds."""
 
 
-class Line(NamedTuple):
+class ChartLine(NamedTuple):
     """A series of the history, and its name in the chart."""
 
     name: str
@@ -38,7 +38,7 @@ class Chart(NamedTuple):
 
     title: str
     unit: str
-    lines: Sequence[Line]
+    lines: Sequence[ChartLine]
 
 
 Values = Sequence[float | None]

@@ -17,7 +17,7 @@ import msgspec
 from rioni.console.api import Api, ApiProblem, Wsgi
 from rioni.console.rendering import render
 from rioni.console.security import client_of, is_secure, session_cookie, session_of
-from rioni.console.sessions import EndedSessions, Session, Sessions, SessionsUnavailable, TokenTooLong
+from rioni.console.sessions import EndedSessions, LoginSession, Sessions, SessionsUnavailable, TokenTooLong
 
 
 # --- Login with a token that the user pastes, and logout ---
@@ -44,7 +44,7 @@ class LoginResource:
             self._show(req, resp, "Paste a token: printable characters without spaces.", falcon.HTTP_422)
             return
         try:
-            begun = Session.new(token)
+            begun = LoginSession.new(token)
             Api(self._api, req.env, token).get("/registry/partition-strategies")
         except TokenTooLong as ex:
             self._show(req, resp, str(ex), falcon.HTTP_422)
@@ -84,12 +84,12 @@ class LogoutResource:
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
         """End the session, wherever its cookie is."""
         end(self._ended, session_of(req))
-        req.context.session = Session.new()
+        req.context.session = LoginSession.new()
         resp.status = falcon.HTTP_SEE_OTHER
         resp.location = f"{req.root_path}/console/login"
 
 
-def end(ended: EndedSessions, session: Session) -> None:
+def end(ended: EndedSessions, session: LoginSession) -> None:
     """End a session that another one takes the place of; raises HTTPServiceUnavailable if that can't be kept."""
     try:
         ended.end(session)
@@ -327,7 +327,7 @@ class ProviderCallbackResource:
         resp.append_header("Set-Cookie", _cookie(req, "", 0))
         try:
             token = self._token(req, pending)
-            begun = Session.new(token)
+            begun = LoginSession.new(token)
             Api(self._api, req.env, token).get("/registry/partition-strategies")
         except ProviderBusy as ex:
             raise falcon.HTTPServiceUnavailable(description=str(ex)) from ex

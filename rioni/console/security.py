@@ -10,7 +10,7 @@ import falcon
 
 from rioni.console.api import Compute, in_place
 from rioni.console.rendering import render
-from rioni.console.sessions import EndedSessions, Session, Sessions, SessionsUnavailable, cookie_name, set_cookies
+from rioni.console.sessions import EndedSessions, LoginSession, Sessions, SessionsUnavailable, cookie_name, set_cookies
 
 
 # --- Reads the forms that pages send, in bounded time and memory ---
@@ -132,9 +132,9 @@ _OPEN = ("/console/login", _FILES, "/console/logout")
 """The pages that are shown without a login."""
 
 
-def session_of(req: falcon.Request) -> Session:
+def session_of(req: falcon.Request) -> LoginSession:
     """The session of the browser."""
-    session: Session = req.context.session
+    session: LoginSession = req.context.session
     return session
 
 
@@ -149,7 +149,7 @@ class SecurityMiddleware:
     def process_request(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Open the session, and check what changes something."""
         opened = self._opened(req)
-        session = opened or Session.new()
+        session = opened or LoginSession.new()
         req.context.session, req.context.form = session, {}
         # Requests of other sites come without the cookie, which must not be replaced then.
         req.context.kept = session if req.get_header("Sec-Fetch-Site") == "cross-site" else opened
@@ -180,7 +180,7 @@ class SecurityMiddleware:
         for cookie in set_cookies(self._sessions.seal(session), req.cookies, session_cookie(req), req.root_path):
             resp.append_header("Set-Cookie", cookie)
 
-    def _opened(self, req: falcon.Request) -> Session | None:
+    def _opened(self, req: falcon.Request) -> LoginSession | None:
         """The session of the request's cookies, if it has not ended; files are the same for all."""
         opened = self._sessions.open(req.cookies, session_cookie(req))
         if opened is None or req.path.startswith(_FILES):
@@ -190,7 +190,7 @@ class SecurityMiddleware:
         except SessionsUnavailable as ex:
             raise falcon.HTTPServiceUnavailable(description="Sessions can't be checked at present.") from ex
 
-    def _check_form(self, req: falcon.Request, opened: Session | None) -> None:
+    def _check_form(self, req: falcon.Request, opened: LoginSession | None) -> None:
         """Read a form of this session; of those whose session has ended only short ones, to show them again."""
         logged_in = opened is not None and (opened.token is not None or not self._needs_token)
         if _is_own_site(req) and (opened is not None or (req.content_length or 0) <= LOGIN_BYTES_MAX):

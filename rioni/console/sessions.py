@@ -39,7 +39,7 @@ TOKEN_BYTES_MAX = 10_000
 NOTICE_CHARACTERS_MAX = 150
 
 
-class Session(msgspec.Struct, frozen=True):
+class LoginSession(msgspec.Struct, frozen=True):
     """A browser's session."""
 
     csrf: str
@@ -88,10 +88,10 @@ class Sessions:
         key = HKDF(SHA256(), 32, salt=None, info=b"sessions of the rioni console").derive(self._secret())
         return Fernet(base64.urlsafe_b64encode(key))
 
-    def open(self, cookies: Mapping[str, str], name: str) -> Session | None:
+    def open(self, cookies: Mapping[str, str], name: str) -> LoginSession | None:
         """The session in the cookies of a request; None if there is none, or it has ended or was changed."""
         sealed = "".join(cookies.get(each, "") for each in _names(name))
-        session = self.unseal(sealed, Session, SESSION_S)
+        session = self.unseal(sealed, LoginSession, SESSION_S)
         return session if session and time.time() - session.begun_s < SESSION_S else None
 
     def seal(self, session: msgspec.Struct) -> str:
@@ -180,17 +180,17 @@ class EndedSessions:
     def __init__(self, store: EndedSessionStore) -> None:
         self._store = store
 
-    def end(self, session: Session) -> None:
+    def end(self, session: LoginSession) -> None:
         """End a session; nothing is kept of one without a token. Blocks on the database; raises SessionsUnavailable."""
         if session.token is not None:
             self._store.end(_id(session), session.begun_s + SESSION_S, int(time.time()))
 
-    def has_ended(self, session: Session) -> bool:
+    def has_ended(self, session: LoginSession) -> bool:
         """Whether a session has ended. Blocks on the database, if it has a token; raises SessionsUnavailable."""
         return session.token is not None and self._store.has_ended(_id(session))
 
 
-def _id(session: Session) -> str:
+def _id(session: LoginSession) -> str:
     """The id of a session, made of hashes: neither its secret, which no other session has, nor its token is stored."""
     holder = hashlib.sha256((session.token or "").encode()).hexdigest()[:HOLDER_CHARACTERS]
     return holder + hashlib.sha256(session.csrf.encode()).hexdigest()

@@ -8,7 +8,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from rioni.commands.authorization import AccessPolicy
 from rioni.commands.bus import CommandBus
 from rioni.commands.publisher import AvroPublisher, Publisher
-from rioni.commands.subscriptions.cursors import Committer
+from rioni.commands.subscriptions.cursors import CursorCommitter
 from rioni.commands.subscriptions.dead_letter_queue import DeadLetterQueue
 from rioni.commands.subscriptions.dead_letters import DeadLetterRedriver
 from rioni.commands.subscriptions.initial_cursors import CursorInitializer
@@ -66,7 +66,7 @@ class Dependencies:
     avro_publisher: AvroPublisher
     system_event_types: SystemEventTypes
     usage: UsageRecorder
-    committer: Committer
+    committer: CursorCommitter
     dead_letters: DeadLetterRedriver
     dead_letter_queue: DeadLetterQueue
     cursor_initializer: CursorInitializer

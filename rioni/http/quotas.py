@@ -92,7 +92,7 @@ _ROUNDING = 1e-6
 Refused = Callable[[str], None]
 
 
-class Policy(NamedTuple):
+class QuotaPolicy(NamedTuple):
     """One quota, as it is set."""
 
     name: str
@@ -142,8 +142,8 @@ class Quotas:
             monotonic_s: the system's monotonic clock.
         """
         self._changes = (
-            Policy(CHANGES, config.quota_changes_per_minute, 60, "quota_changes_per_minute", "changes"),
-            Policy(
+            QuotaPolicy(CHANGES, config.quota_changes_per_minute, 60, "quota_changes_per_minute", "changes"),
+            QuotaPolicy(
                 CHANGE_BYTES,
                 config.quota_change_bytes_per_minute,
                 60,
@@ -153,8 +153,10 @@ class Quotas:
             ),
         )
         self._publishing = (
-            Policy(EVENTS, config.quota_events_per_second, 1, "quota_events_per_second", "events", _EVENTS),
-            Policy(EVENT_BYTES, config.quota_bytes_per_second, 1, "quota_bytes_per_second", "bytes of events", _BYTES),
+            QuotaPolicy(EVENTS, config.quota_events_per_second, 1, "quota_events_per_second", "events", _EVENTS),
+            QuotaPolicy(
+                EVENT_BYTES, config.quota_bytes_per_second, 1, "quota_bytes_per_second", "bytes of events", _BYTES
+            ),
         )
         self._counts_changes = any(policy.amount for policy in self._changes)
         self._counts_events = any(policy.amount for policy in self._publishing)
@@ -177,7 +179,7 @@ class Quotas:
         client = client_key(req)
         return lambda events, bytes_: self._charge(req, client, self._publishing, (events, bytes_))
 
-    def _charge(self, req: falcon.Request, client: str, policies: Sequence[Policy], costs: Sequence[int]) -> None:
+    def _charge(self, req: falcon.Request, client: str, policies: Sequence[QuotaPolicy], costs: Sequence[int]) -> None:
         now_s = self._monotonic_s()
         place = self._buckets.place(client, now_s)
         states = []
@@ -206,7 +208,7 @@ class _State:
 
     __slots__ = ("_cost", "missing_s", "policy")
 
-    def __init__(self, policy: Policy, cost: int, missing_s: float) -> None:
+    def __init__(self, policy: QuotaPolicy, cost: int, missing_s: float) -> None:
         self.policy, self._cost = policy, cost
         self.missing_s = missing_s
         """The time until it is full, in seconds."""

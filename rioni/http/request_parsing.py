@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import falcon
 
-from rioni.commands.unit_of_work import Context
+from rioni.commands.unit_of_work import CommandContext
 from rioni.domain.access.authorization import Attribute
 from rioni.domain.errors import Invalid, Malformed
 from rioni.domain.events import Origin, client_text
@@ -50,7 +50,7 @@ class OnceRequest(falcon.Request):
             raise Malformed(f"{name} is given {len(given)} times: give it once")
 
 
-def context_of(req: falcon.Request, dependencies: Dependencies) -> Context:
+def context_of(req: falcon.Request, dependencies: Dependencies) -> CommandContext:
     """The context of a command of this request: subject and time.
 
     Raises:
@@ -65,7 +65,7 @@ def context_of(req: falcon.Request, dependencies: Dependencies) -> Context:
         command_id=str(uuid4()),
         recorded_at=rfc3339(dependencies.clock.now_ms()),
     )
-    return Context(subject=subject, origin=origin)
+    return CommandContext(subject=subject, origin=origin)
 
 
 def dispatch(command: Any, req: falcon.Request, dependencies: Dependencies) -> Any:

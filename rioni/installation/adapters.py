@@ -22,7 +22,7 @@ from rioni.storage.embedded.expendable import EmbeddedConnectionQuota
 from rioni.storage.embedded.signals import EmbeddedSignals
 from rioni.storage.event_stores import CacheMemory, EventStoreRegistry
 from rioni.storage.kafka.factory import opener
-from rioni.storage.zookeeper.factory import Shared, open_shared, read_options
+from rioni.storage.zookeeper.factory import SharedClients, open_shared, read_options
 
 
 class _Closes(Protocol):
@@ -146,7 +146,7 @@ def _stores(
     return EventStoreRegistry(find, {EMBEDDED: embedded, KAFKA: kafka}, pools.of_storage)
 
 
-def shared_adapters(config: Config, local: EmbeddedSignals) -> Shared:
+def shared_adapters(config: Config, local: EmbeddedSignals) -> SharedClients:
     """Open the servers that the nodes of a cluster share; blocks, and raises as `opened_adapters`."""
     assert config.zookeeper is not None, "this is what makes a cluster"
     return open_shared(
@@ -157,10 +157,10 @@ def shared_adapters(config: Config, local: EmbeddedSignals) -> Shared:
     )
 
 
-def _embedded(directory: DataDirectory, local: EmbeddedSignals, pools: WorkerPools, clock: Clock) -> Shared:
+def _embedded(directory: DataDirectory, local: EmbeddedSignals, pools: WorkerPools, clock: Clock) -> SharedClients:
     """Open the counterparts for the processes of one machine."""
     blocking = pools.coordination
     coordinator = EmbeddedCoordinator(directory.coordination, clock=clock, signals=local, pool=blocking)
     worker, is_alive = coordinator.worker, coordinator.is_alive
     slots = EmbeddedConnectionQuota(directory.slots, worker=worker, is_alive=is_alive, pool=pools.slots)
-    return Shared(coordinator, slots, FileLeadership(directory.leadership), local)
+    return SharedClients(coordinator, slots, FileLeadership(directory.leadership), local)

@@ -11,7 +11,7 @@ import structlog
 from rioni.commands.bus import CommandBus
 from rioni.commands.routes import ROUTES
 from rioni.commands.system.storages import CreateStorage
-from rioni.commands.unit_of_work import Context
+from rioni.commands.unit_of_work import CommandContext
 from rioni.config.settings import Config
 from rioni.domain.access.authorization import BROKER
 from rioni.domain.aggregates import TOPICS
@@ -70,11 +70,11 @@ class Infrastructure(NamedTuple):
         with contextlib.closing(self.log):
             self.adapters.close()
 
-    def system_context(self) -> Context:
+    def system_context(self) -> CommandContext:
         """Return the context of a command that the broker issues itself."""
         now = rfc3339(self.clock.now_ms())
         origin = Origin(actor=BROKER.name, client="", flow_id="", command_id=str(uuid4()), recorded_at=now)
-        return Context(subject=BROKER, origin=origin)
+        return CommandContext(subject=BROKER, origin=origin)
 
 
 def build_infrastructure(

@@ -236,7 +236,7 @@ def _shortest_retention_ms(engine: Engine, event_type: str, since_ms: int) -> in
 # --- Compares the events of a storage in Kafka with the ranges of partitions and the digests in the log ---
 
 
-class Finding(NamedTuple):
+class StoredEventsFinding(NamedTuple):
     """A difference between Kafka and the records of the log."""
 
     topic: str
@@ -249,7 +249,9 @@ class Finding(NamedTuple):
         return f"topic {self.topic}, partition {self.partition}, {self.text}"
 
 
-def kafka_findings(engine: Engine, store: EventStore, kafka: KafkaStorage, now_ms: int) -> Iterator[Finding]:
+def kafka_findings(
+    engine: Engine, store: EventStore, kafka: KafkaStorage, now_ms: int
+) -> Iterator[StoredEventsFinding]:
     """Yield the events that were cut off, deleted too early, changed or replaced; reads closed topics once; blocks.
 
     Args:
@@ -272,14 +274,14 @@ def kafka_findings(engine: Engine, store: EventStore, kafka: KafkaStorage, now_m
     # There is no chain in Kafka, and so no hash.
     stored = Stored(storage_id=storage_id, timelines=timelines, present=present, hash_at=lambda *_: "")
     for place, text in _head_findings(engine, stored, span, now_ms):
-        yield Finding(place.topic, place.partition, None, text)
+        yield StoredEventsFinding(place.topic, place.partition, None, text)
     for position, _, event in _entries(engine, TimelineDigested, span):
         if event.storage == storage_id and event.topic in timelines and event.topic not in kafka.compacted:
             for block in event.blocks:
                 found = _differing(store, event.topic, block, present.get((event.topic, block.partition)))
                 if found:
                     text = f"{found}; entry {position} of the log recorded another digest"
-                    yield Finding(event.topic, block.partition, block.first, text)
+                    yield StoredEventsFinding(event.topic, block.partition, block.first, text)
 
 
 def _bounds(store: EventStore, topic: str) -> Sequence[Bounds]:

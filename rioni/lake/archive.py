@@ -9,7 +9,7 @@ from rioni.client import Client, ClientError, ConnectionFailed
 from rioni.config.logs import FailureLog
 from rioni.domain.errors import Invalid, RioniError
 from rioni.domain.event_types.rules import NAME_CHARACTERS_MAX, is_event_type_name
-from rioni.lake.event_type_archive import ArchiveMetrics, EventTypeArchive, Limits, Outcome
+from rioni.lake.event_type_archive import ArchiveMetrics, CommitLimits, EventTypeArchive, RoundResult
 from rioni.lake.location import Location
 from rioni.lake.reader import event_type, marked_event_types
 from rioni.lake.table import Lake
@@ -64,7 +64,7 @@ class Archive:
         client: Client,
         lake: Lake,
         event_types: Sequence[str],
-        limits: Limits,
+        limits: CommitLimits,
         metrics: ArchiveMetrics,
         *,
         keeps_json: bool = False,
@@ -107,7 +107,7 @@ class Archive:
         if problems:
             raise problems[0]
 
-    def archive(self, is_stopped: Callable[[], bool]) -> tuple[dict[str, Outcome], dict[str, Exception]]:
+    def archive(self, is_stopped: Callable[[], bool]) -> tuple[dict[str, RoundResult], dict[str, Exception]]:
         """Archive the events that the broker holds now; blocks until then.
 
         Args:
@@ -120,7 +120,7 @@ class Archive:
             ClientError: the broker does not list its event types.
         """
         names = self._wanted or marked_event_types(self._client)
-        done: dict[str, Outcome] = {}
+        done: dict[str, RoundResult] = {}
         failed: dict[str, Exception] = {}
         away: ConnectionFailed | None = None
         for name in names:

@@ -26,7 +26,7 @@ from rioni.files.delta import MANIFESTS, DeltaFile, make_durable
 from rioni.lake.audit_conversion import convert_audit_table
 from rioni.lake.delta_table import DeltaLake, opened_store
 from rioni.lake.location import Location, Secrets
-from rioni.lake.table import DAY, EVENTS, QUARANTINE, Progress
+from rioni.lake.table import DAY, EVENTS, QUARANTINE, TableProgress
 
 
 FOOTER_BYTES = 8
@@ -101,7 +101,7 @@ def _convert(
     places = {partition: place(offset) for partition, offset in manifest.offsets.items()}
     # A manifest without columns is of a process that died before its first commit.
     if manifest.created_at_ms is not None:
-        progress = Progress(manifest.created_at_ms, places)
+        progress = TableProgress(manifest.created_at_ms, places)
         DeltaLake(location).make(kind, event_type, schema, files, progress)
     if location.folder is not None:
         make_durable(location.folder / folder)

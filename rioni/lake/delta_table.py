@@ -20,7 +20,7 @@ from rioni.client.ranges import Place
 from rioni.domain.errors import Conflict, Unavailable
 from rioni.files.delta import MANIFESTS, DeltaFile, create_table
 from rioni.lake.location import Location, Secrets
-from rioni.lake.table import DAY, EVENTS, Progress, WriterConflict, keys_behind, plain_schema
+from rioni.lake.table import DAY, EVENTS, TableProgress, WriterConflict, keys_behind, plain_schema
 
 
 POSITION_BITS = 47
@@ -44,7 +44,7 @@ class DeltaLake:
         return DeltaEvents(self._url(kind, event_type), self._options or None)
 
     def make(
-        self, kind: str, event_type: str, schema: pa.Schema, files: Sequence[DeltaFile], progress: Progress
+        self, kind: str, event_type: str, schema: pa.Schema, files: Sequence[DeltaFile], progress: TableProgress
     ) -> None:
         """Make a table of files that are there, in one commit; nothing if an earlier call has made it.
 
@@ -103,20 +103,20 @@ class DeltaEvents:
                 return
 
     @property
-    def progress(self) -> Progress:
+    def progress(self) -> TableProgress:
         """The places up to which the table is complete."""
         if self._table is None or (created := self._table.transaction_version(CREATED)) is None:
-            return Progress(None, {})
+            return TableProgress(None, {})
         names = map(str, range(self._table.transaction_version(PARTITIONS) or 0))
         versions = ((name, self._table.transaction_version(_application(name))) for name in names)
-        return Progress(created, {name: _unpacked(version) for name, version in versions if version is not None})
+        return TableProgress(created, {name: _unpacked(version) for name, version in versions if version is not None})
 
     @property
     def schema(self) -> pa.Schema | None:
         """The columns."""
         return None if self._table is None else plain_schema(pa.schema(self._table.schema().to_arrow()))
 
-    def append(self, rows: pa.Table, progress: Progress) -> None:
+    def append(self, rows: pa.Table, progress: TableProgress) -> None:
         """Append rows in one commit."""
         transactions = _transactions(progress)
         with _translated(self._url, self._secrets):
@@ -158,7 +158,7 @@ def _application(partition: str) -> str:
     return f"rioni/partition/{partition}"
 
 
-def _transactions(progress: Progress) -> list[Transaction]:
+def _transactions(progress: TableProgress) -> list[Transaction]:
     assert progress.created_at_ms is not None
     return [
         *(Transaction(_application(name), _packed(place)) for name, place in progress.places.items()),

@@ -15,9 +15,9 @@ from rioni.client import Client, EventType
 from rioni.client.ranges import check_identity
 from rioni.domain.errors import Conflict
 from rioni.lake.columns import CORRUPT, DOC, event_schema, evolve, marked
-from rioni.lake.reader import Buffer, Read, created_at_ms, schema_versions
+from rioni.lake.reader import Read, RowBuffer, created_at_ms, schema_versions
 from rioni.lake.rows import misfit, record_batch
-from rioni.lake.table import DAY, EVENTS, QUARANTINE, Lake, Progress, plain_schema
+from rioni.lake.table import DAY, EVENTS, QUARANTINE, Lake, TableProgress, plain_schema
 
 
 # --- The columns of a table: those that an event type has now, mapped to those that the table has ---
@@ -27,7 +27,7 @@ from rioni.lake.table import DAY, EVENTS, QUARANTINE, Lake, Progress, plain_sche
 # in one.
 
 
-class Column(NamedTuple):
+class TableColumn(NamedTuple):
     """A column of a table."""
 
     field: str
@@ -45,7 +45,7 @@ def merged(versions: Sequence[pa.Schema]) -> pa.Schema:
     return plain_schema(first)
 
 
-def place_columns(table: pa.Schema | None, events: pa.Schema) -> list[Column]:
+def place_columns(table: pa.Schema | None, events: pa.Schema) -> list[TableColumn]:
     """Choose the column of a table for each column of the events.
 
     Args:
@@ -65,16 +65,16 @@ def place_columns(table: pa.Schema | None, events: pa.Schema) -> list[Column]:
     return columns
 
 
-def _place(known: Mapping[str, tuple[str, pa.DataType]], field: pa.Field) -> Column:
+def _place(known: Mapping[str, tuple[str, pa.DataType]], field: pa.Field) -> TableColumn:
     for number in count(1):
         name = field.name if number == 1 else f"{field.name}__{number}"
         found, has = known.get(name.lower(), (None, None))
         if found is None:
-            return Column(field.name, name, field.type)
+            return TableColumn(field.name, name, field.type)
         if found == name and not pa.types.is_null(has):
             both = _widened(has, field.type)
             if _only_adds(has, both):
-                return Column(field.name, name, both)
+                return TableColumn(field.name, name, both)
     raise AssertionError
 
 
@@ -95,7 +95,7 @@ def _only_adds(old: pa.DataType, new: pa.DataType) -> bool:
 
 
 def shaped(
-    rows: pa.RecordBatch, columns: Sequence[Column], table: pa.Schema | None, own: Mapping[str, pa.Array]
+    rows: pa.RecordBatch, columns: Sequence[TableColumn], table: pa.Schema | None, own: Mapping[str, pa.Array]
 ) -> pa.Table:
     """Rename columns to those of a table, and add those that only the table has, without values.
 
@@ -172,7 +172,7 @@ class EventTables:
             return set()
         return self._quarantine.keys_behind(self.places)
 
-    def commit(self, buffer: Buffer) -> int:
+    def commit(self, buffer: RowBuffer) -> int:
         """Append events, and return how many of them are in quarantine.
 
         Raises:
@@ -182,7 +182,7 @@ class EventTables:
             RangeError: the event type was deleted and created again meanwhile.
         """
         places = {**self.places, **buffer.places}
-        progress = Progress(self._created_at_ms, places)
+        progress = TableProgress(self._created_at_ms, places)
         new = [each for each in buffer.events if (each.partition, each.place.offset) not in self._quarantined]
         rows, misfits = self._rows(new)
         # Afterwards: from here on, events and schemas are known to be of this event type.

@@ -14,7 +14,7 @@ from rioni.client.ranges import Bounds, Locator, Place
 from rioni.domain.errors import Conflict, Invalid
 from rioni.domain.event_types.event_type import PERIOD, PERIODS, is_period
 from rioni.lake.event_tables import EventTables
-from rioni.lake.reader import Buffer, Reader, event_type
+from rioni.lake.reader import LakeReader, RowBuffer, event_type
 from rioni.lake.table import Lake
 
 
@@ -76,7 +76,7 @@ def kept_since(period: str | None, today: date) -> date | None:
 _LOG = logging.getLogger("rioni.lake")
 
 
-class Limits(NamedTuple):
+class CommitLimits(NamedTuple):
     """The limits at which events are committed, whichever comes first."""
 
     events: int = 100_000
@@ -84,7 +84,7 @@ class Limits(NamedTuple):
     seconds: float = 300
 
 
-class Outcome(NamedTuple):
+class RoundResult(NamedTuple):
     """The result of a round."""
 
     archived: int = 0
@@ -101,7 +101,7 @@ class EventTypeArchive:
         client: Client,
         lake: Lake,
         name: str,
-        limits: Limits,
+        limits: CommitLimits,
         metrics: ArchiveMetrics,
         *,
         keeps_json: bool = False,
@@ -119,7 +119,7 @@ class EventTypeArchive:
         """The identity of the event type that these places are of."""
         self._expired_on: date | None = None
 
-    def archive(self, is_stopped: Callable[[], bool], progress: Callable[[int, int], object]) -> Outcome:
+    def archive(self, is_stopped: Callable[[], bool], progress: Callable[[int, int], object]) -> RoundResult:
         """Archive what the broker holds now; blocks until then, or until `is_stopped` and it has committed.
 
         Args:
@@ -138,21 +138,21 @@ class EventTypeArchive:
         is_known = found.created_at == self._identity
         if is_known and self._is_complete(partitions) and self._expired_on == now.date():
             self._measure(found, partitions, now)
-            return Outcome()
+            return RoundResult()
         self._places = None
         tables = EventTables(self._lake, self._client, found, keeps_json=self._keeps_json)
         self._identity = found.created_at
         self._expire(tables, found, now.date())
         starts, lost = self._starts(found, partitions, tables.places, now)
-        outcome = Outcome(lost=lost)
+        outcome = RoundResult(lost=lost)
         if lost:
             # Before anything else, so that no later run reports the same loss.
-            tables.commit(Buffer(found.category, starts))
+            tables.commit(RowBuffer(found.category, starts))
         self._places = starts
         lag = self._measure(found, partitions, now)
         progress(0, lag)
         behind = {name: starts[name] for name, each in partitions.items() if starts[name] < each.newest}
-        reader = Reader(self._client, found, {name: each.newest for name, each in partitions.items()})
+        reader = LakeReader(self._client, found, {name: each.newest for name, each in partitions.items()})
         while behind and not is_stopped():
             buffer = reader.read(behind, self._is_full, is_stopped)
             outcome = self._commit(tables, buffer, outcome)
@@ -164,7 +164,7 @@ class EventTypeArchive:
         self._measure(found, partitions, now)
         return outcome
 
-    def _commit(self, tables: EventTables, buffer: Buffer, outcome: Outcome) -> Outcome:
+    def _commit(self, tables: EventTables, buffer: RowBuffer, outcome: RoundResult) -> RoundResult:
         if buffer.expired:
             self._report_loss(buffer.expired)
         quarantined = 0
@@ -176,13 +176,13 @@ class EventTypeArchive:
             self._metrics.bytes.labels(self._name).inc(buffer.bytes)
             self._metrics.last_commit.labels(self._name).set(time.time())
             self._complete_until = buffer.oldest
-        return Outcome(
+        return RoundResult(
             outcome.archived + len(buffer.events) - quarantined,
             outcome.quarantined + quarantined,
             outcome.lost + buffer.expired,
         )
 
-    def _is_full(self, buffer: Buffer) -> bool:
+    def _is_full(self, buffer: RowBuffer) -> bool:
         limits = self._limits
         return (
             len(buffer.events) >= limits.events

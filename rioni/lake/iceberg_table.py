@@ -22,7 +22,7 @@ from pyiceberg.table import Transaction
 from rioni.client.ranges import Place, place
 from rioni.domain.errors import Conflict, Invalid, RioniError, Unavailable
 from rioni.lake.location import Location, Secrets, without_credentials
-from rioni.lake.table import DAY, EVENTS, Progress, WriterConflict, keys_behind, plain_schema
+from rioni.lake.table import DAY, EVENTS, TableProgress, WriterConflict, keys_behind, plain_schema
 from rioni.patches.pyiceberg import keep_nulls
 
 
@@ -121,20 +121,20 @@ class IcebergEvents:
                 return None
 
     @property
-    def progress(self) -> Progress:
+    def progress(self) -> TableProgress:
         """The places up to which the table is complete."""
         if self._table is None:
-            return Progress(None, {})
+            return TableProgress(None, {})
         offsets = msgspec.json.decode(self._table.properties[OFFSETS], type=dict[str, str])
         created_at_ms = int(self._table.properties[CREATED])
-        return Progress(created_at_ms, {partition: place(offset) for partition, offset in offsets.items()})
+        return TableProgress(created_at_ms, {partition: place(offset) for partition, offset in offsets.items()})
 
     @property
     def schema(self) -> pa.Schema | None:
         """The columns."""
         return None if self._table is None else plain_schema(schema_to_pyarrow(self._table.schema()))
 
-    def append(self, rows: pa.Table, progress: Progress) -> None:
+    def append(self, rows: pa.Table, progress: TableProgress) -> None:
         """Append rows in one commit."""
         offsets = {partition: each.offset for partition, each in progress.places.items()}
         properties = {EVENT_TYPE: self._event_type, CREATED: str(progress.created_at_ms)}

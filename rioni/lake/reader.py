@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from rioni.client import Client, EventType, UnexpectedAnswer, ranges
 from rioni.client.encoding import CATEGORY_WITHOUT_METADATA
-from rioni.client.ranges import Piece, Place, Range
+from rioni.client.ranges import Place, Range, RangePart
 from rioni.domain.event_types.event_type import MATERIALIZE
 from rioni.domain.event_types.rules import is_event_type_name
 from rioni.domain.timestamps import time_of as received_or_occurred
@@ -73,7 +73,7 @@ class Read(NamedTuple):
     day: date
 
 
-class Buffer:
+class RowBuffer:
     """The events that were read and will be committed together; not thread-safe."""
 
     def __init__(self, category: str, places: Mapping[str, Place] | None = None) -> None:
@@ -90,7 +90,7 @@ class Buffer:
         self.oldest: datetime | None = None
         """The time of the oldest event."""
 
-    def add(self, piece: Piece) -> None:
+    def add(self, piece: RangePart) -> None:
         """Add the events of a piece, which follows those that were added before."""
         now = datetime.now(UTC)
         for number, raw in enumerate(piece.events):
@@ -104,7 +104,7 @@ class Buffer:
             self.places[piece.partition] = piece.read_to
 
 
-class Reader:
+class LakeReader:
     """Reads one event type up to the ends of its partitions."""
 
     def __init__(self, client: Client, event_type: EventType, targets: Mapping[str, Place]) -> None:
@@ -119,14 +119,14 @@ class Reader:
         self._category, self._targets = event_type.category, targets
 
     def read(
-        self, places: Mapping[str, Place], is_full: Callable[[Buffer], bool], is_stopped: Callable[[], bool]
-    ) -> Buffer:
+        self, places: Mapping[str, Place], is_full: Callable[[RowBuffer], bool], is_stopped: Callable[[], bool]
+    ) -> RowBuffer:
         """Read after some places until the buffer is full, all is read, or `is_stopped`; blocks until then.
 
         Raises:
             ClientError: the broker can't be read.
         """
-        buffer = Buffer(self._category)
+        buffer = RowBuffer(self._category)
         for partition, after in places.items():
             to = self._targets[partition]
             part = Range(partition, after, to, self._reader.locator.distance(partition, after, to))

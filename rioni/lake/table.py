@@ -24,7 +24,7 @@ class WriterConflict(RioniError):
     """Another process has written to the table since it was opened. Nothing was written."""
 
 
-class Progress(NamedTuple):
+class TableProgress(NamedTuple):
     """The progress of a table, as it is stored with it."""
 
     created_at_ms: int | None
@@ -40,14 +40,14 @@ class Table(Protocol):
     """
 
     @property
-    def progress(self) -> Progress:
+    def progress(self) -> TableProgress:
         """The places up to which the table is complete, after the last commit of this object."""
 
     @property
     def schema(self) -> pa.Schema | None:
         """The columns; None if there is no table yet."""
 
-    def append(self, rows: pa.Table, progress: Progress) -> None:
+    def append(self, rows: pa.Table, progress: TableProgress) -> None:
         """Make the table if it does not exist, add new columns, and append rows, all or nothing.
 
         Args:

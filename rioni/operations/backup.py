@@ -32,7 +32,7 @@ from rioni.projections.generations.rebuilds import Progress
 from rioni.storage.clock import SystemClock
 from rioni.storage.embedded import backup_folder
 from rioni.storage.embedded.backup_files import FORMAT_NAME, BackupError, Snapshot, snapshots
-from rioni.storage.embedded.backup_folder import FileEntry, Manifest
+from rioni.storage.embedded.backup_folder import BackupManifest, FileEntry
 from rioni.storage.embedded.data_directory import FORMAT, registry_missing
 from rioni.storage.embedded.expendable import EmbeddedJobs
 
@@ -87,7 +87,7 @@ CLUSTER = (
 class BackupReport(NamedTuple):
     """Result of a backup."""
 
-    manifest: Manifest
+    manifest: BackupManifest
     incremental: bool
     written: int
     """Bytes written, those of unchanged blocks excepted."""
@@ -165,7 +165,7 @@ def _frozen(data: Path) -> Iterator[list[Snapshot]]:
         yield frozen
 
 
-def _described(registry: Snapshot, *, checked: bool) -> Manifest:
+def _described(registry: Snapshot, *, checked: bool) -> BackupManifest:
     try:
         rows = registry.connection.execute("SELECT value FROM marks WHERE name = ?", (INSTALLATION,)).fetchall()
         heads = registry.connection.execute("SELECT position, hash FROM head").fetchall()
@@ -177,7 +177,7 @@ def _described(registry: Snapshot, *, checked: bool) -> Manifest:
             "`rioni serve` once; else run `rioni verify`."
         )
     ((position, last),) = heads
-    return Manifest(
+    return BackupManifest(
         id=str(uuid4()),
         installation=rows[0][0],
         position=position,
@@ -189,7 +189,7 @@ def _described(registry: Snapshot, *, checked: bool) -> Manifest:
     )
 
 
-def _check_same(folder: Path, before: Manifest | None, now: Manifest) -> None:
+def _check_same(folder: Path, before: BackupManifest | None, now: BackupManifest) -> None:
     if before is not None and before.installation != now.installation:
         raise BackupError(f"{folder} holds a backup of another installation. Name another folder.")
 

@@ -16,12 +16,12 @@ from rioni.files.extras import check_spark
 from rioni.installation.database import check_exists, database_url, opened_for_reading, reading_models
 from rioni.projections.generations.rebuilds import Progress
 from rioni.projections.queries import audit_log, past
-from rioni.projections.queries.audit_log import AuditFilter, AuditQuery, Place
+from rioni.projections.queries.audit_log import AuditFilter, AuditQuery, PageStart
 from rioni.projections.queries.past import Moment
 
 
 if TYPE_CHECKING:
-    from rioni.projections.bulk.audit import ExportReport
+    from rioni.projections.bulk.audit import AuditExportReport
 
 
 # --- The audit trail ---
@@ -49,7 +49,7 @@ def nearest_resource(config: Config, resource: str) -> str | None:
     return None if resource in names else nearest(resource, names)
 
 
-def export_audit(config: Config, output: Path, wanted: AuditFilter, progress: Progress) -> "ExportReport":
+def export_audit(config: Config, output: Path, wanted: AuditFilter, progress: Progress) -> "AuditExportReport":
     """Export the audit trail to Parquet with Spark; see `rioni.projections.bulk.audit`."""
     check_exists(config)
     check_spark()
@@ -65,7 +65,7 @@ ENTRIES_PER_READ = 250
 EVENT_TYPE, SETTINGS = "event-type", "settings"
 
 
-class Step(NamedTuple):
+class LogStep(NamedTuple):
     """A state of a resource and the next one."""
 
     resource: str
@@ -77,7 +77,7 @@ class Step(NamedTuple):
     """The row of the audit log, if one entry led from the one to the other."""
 
 
-def history(config: Config, resource: str) -> Iterator[Step]:
+def history(config: Config, resource: str) -> Iterator[LogStep]:
     """Yield all entries of a resource, oldest first.
 
     Args:
@@ -90,7 +90,7 @@ def history(config: Config, resource: str) -> Iterator[Step]:
     """
     kind, key = _named(resource)
     with opened_for_reading(config) as engine:
-        place: Place | None = Place(ascending=True)
+        place: PageStart | None = PageStart(ascending=True)
         found = False
         while place is not None:
             with reading_models(engine) as connection:
@@ -98,8 +98,8 @@ def history(config: Config, resource: str) -> Iterator[Step]:
             for row in page.rows:
                 found = True
                 before, after = (shown_state(kind, row[name]) for name in ("before", "after"))
-                yield Step(f"{kind}:{key}", before, after, audit_log.with_client_parts(row))
-            place = None if page.next is None else Place(ascending=True, after=page.next)
+                yield LogStep(f"{kind}:{key}", before, after, audit_log.with_client_parts(row))
+            place = None if page.next is None else PageStart(ascending=True, after=page.next)
         if not found:
             with reading_models(engine) as connection:
                 raise _without_entries(connection, kind, key)
@@ -129,7 +129,9 @@ def state_as_of(config: Config, resource: str, moment: int | str | None) -> tupl
     return position, shown_state(kind, body)
 
 
-def differences(config: Config, start: int | str, end: int | str | None, resource: str | None = None) -> Iterator[Step]:
+def differences(
+    config: Config, start: int | str, end: int | str | None, resource: str | None = None
+) -> Iterator[LogStep]:
     """Yield the differences between two positions, by kind and key; states between them do not count.
 
     Args:
@@ -156,11 +158,11 @@ def differences(config: Config, start: int | str, end: int | str | None, resourc
             with reading_models(engine) as connection:
                 bodies = [past.state(connection, kind, key, Moment(position)) for position in (first, last)]
             if bodies[0] != bodies[1]:
-                yield Step(f"{kind}:{key}", *(shown_state(kind, body) for body in bodies))
+                yield LogStep(f"{kind}:{key}", *(shown_state(kind, body) for body in bodies))
 
 
 def _has_entries(connection: Connection, kind: str, key: str) -> bool:
-    return bool(audit_log.page(connection, AuditQuery(resource=(kind, key)), Place(), 1).rows)
+    return bool(audit_log.page(connection, AuditQuery(resource=(kind, key)), PageStart(), 1).rows)
 
 
 def _without_entries(connection: Connection, kind: str, key: str) -> NotFound:

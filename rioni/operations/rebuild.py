@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from rioni.projections.bulk.rebuild import RebuildReport
 
 
-class Wanted(NamedTuple):
+class RebuildRequest(NamedTuple):
     """The read models to rebuild, and where to put them."""
 
     only: str = ""
@@ -61,7 +61,7 @@ class Wanted(NamedTuple):
 @private_umask()
 def rebuild(
     config: Config,
-    wanted: Wanted,
+    wanted: RebuildRequest,
     *,
     progress: Progress,
     found: Callable[[Difference], None],
@@ -103,7 +103,7 @@ def rebuild(
     )
 
 
-def _check(wanted: Wanted) -> None:
+def _check(wanted: RebuildRequest) -> None:
     if wanted.into is not None:
         check_name(wanted.into)
         if wanted.dry_run:

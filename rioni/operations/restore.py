@@ -29,7 +29,7 @@ from rioni.projections.generations.rebuilds import Progress
 from rioni.storage.embedded import backup_folder
 from rioni.storage.embedded.anchors import COORDINATION, committed_offsets, inspect
 from rioni.storage.embedded.backup_files import FORMAT_NAME, BackupError, created, open_file, opened
-from rioni.storage.embedded.backup_folder import Manifest
+from rioni.storage.embedded.backup_folder import BackupManifest
 from rioni.storage.embedded.data_directory import RESTORING, STAGING, DataDirectory, check_not_migrated
 from rioni.storage.sql.engines import create_engine, reading
 from rioni.storage.sql.read_only import read_only_engine
@@ -42,7 +42,7 @@ SPARE_BYTES = 16 * 2**20
 _SIDES = ("", "-wal", "-shm")
 
 
-class Exchange(msgspec.Struct, frozen=True):
+class RestoreSteps(msgspec.Struct, frozen=True):
     """The content of `restore.json`: the steps that are left."""
 
     manifest_id: str
@@ -83,7 +83,7 @@ class Newer(NamedTuple):
 class RestoreReport(NamedTuple):
     """Result of a restore."""
 
-    manifest: Manifest
+    manifest: BackupManifest
     lost: Newer
     kept_in: Path | None
     """The folder with the old files; None if there were none, or they were deleted."""
@@ -131,7 +131,7 @@ def restore(
             return _report(manifest, lost, directory.path, exchange, delete_old=delete_old)
 
 
-def _checked_manifest(folder: Path) -> Manifest:
+def _checked_manifest(folder: Path) -> BackupManifest:
     if folder.exists() and backup_folder.is_interrupted(folder):
         backup_folder.recover(folder)
     manifest = backup_folder.read_manifest(folder) if folder.exists() else None
@@ -155,8 +155,8 @@ def _checked_manifest(folder: Path) -> Manifest:
 
 
 def _stage(
-    folder: Path, directory: DataDirectory, manifest: Manifest, lost: Newer, progress: Callable[[int, int], None]
-) -> Exchange:
+    folder: Path, directory: DataDirectory, manifest: BackupManifest, lost: Newer, progress: Callable[[int, int], None]
+) -> RestoreSteps:
     """Bring all restored files into a folder of the data directory, and note that they replace the others."""
     data, staging = directory.path, directory.path / STAGING
     exchange = _plan(data, manifest)
@@ -174,7 +174,7 @@ def _stage(
     return exchange
 
 
-def _note(data: Path, exchange: Exchange) -> None:
+def _note(data: Path, exchange: RestoreSteps) -> None:
     write_durably(data / RESTORING, msgspec.json.encode(exchange))
 
 
@@ -190,7 +190,7 @@ def _take_back(directory: DataDirectory, *, existed: bool) -> None:
             directory.path.rmdir()
 
 
-def _check_space(data: Path, manifest: Manifest) -> None:
+def _check_space(data: Path, manifest: BackupManifest) -> None:
     wanted = sum(each.size for each in manifest.files.values()) + SPARE_BYTES
     if (free := shutil.disk_usage(data).free) < wanted:
         raise BackupError(
@@ -198,7 +198,7 @@ def _check_space(data: Path, manifest: Manifest) -> None:
         )
 
 
-def _copy(folder: Path, staging: Path, manifest: Manifest, progress: Callable[[int, int], None]) -> None:
+def _copy(folder: Path, staging: Path, manifest: BackupManifest, progress: Callable[[int, int], None]) -> None:
     done, total = 0, sum(each.size for each in manifest.files.values())
     for name, entry in manifest.files.items():
         digest, left = sha256(), entry.size
@@ -215,7 +215,7 @@ def _copy(folder: Path, staging: Path, manifest: Manifest, progress: Callable[[i
     fsync_directory(staging)
 
 
-def _compare(folder: Path, manifest: Manifest, data: Path) -> Newer:
+def _compare(folder: Path, manifest: BackupManifest, data: Path) -> Newer:
     """Return the data that the data directory holds and the backup does not.
 
     Raises:
@@ -273,14 +273,14 @@ def _newer_stores(folder: Path, data: Path) -> Newer:
     return Newer(events=events, commits=len(commits), ends=ends, sequence=sequence)
 
 
-def _refusal(manifest: Manifest, lost: Newer) -> BackupError:
+def _refusal(manifest: BackupManifest, lost: Newer) -> BackupError:
     return BackupError(
         f"The backup of {manifest.taken_at} is older than the data, which would lose {lost}. Nothing was changed. Use "
         "a newer backup; or restore with --accept-lost-events, which is recorded in the internal log."
     )
 
 
-def _record(staging: Path, manifest: Manifest, lost: Newer) -> None:
+def _record(staging: Path, manifest: BackupManifest, lost: Newer) -> None:
     """Record the accepted loss in the restored log, and let no offset stand for another event than before."""
     engine = create_engine(f"sqlite:///{staging / 'registry.db'}")
     try:
@@ -301,16 +301,16 @@ def _record(staging: Path, manifest: Manifest, lost: Newer) -> None:
     accept_loss(Config(data=staging), "rioni restore --accept-lost-events", [what])
 
 
-def _plan(data: Path, manifest: Manifest) -> Exchange:
+def _plan(data: Path, manifest: BackupManifest) -> RestoreSteps:
     now = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
     old = sorted(path.name for side in _SIDES for path in data.glob(f"*.db{side}"))
-    return Exchange(manifest.id, old, [], f"before-restore-{now}")
+    return RestoreSteps(manifest.id, old, [], f"before-restore-{now}")
 
 
-def _finish(data: Path) -> Exchange | None:
+def _finish(data: Path) -> RestoreSteps | None:
     """Finish an interrupted exchange of files; return its content, None if there is nothing to be finished."""
     try:
-        exchange = msgspec.json.decode((data / RESTORING).read_bytes(), type=Exchange)
+        exchange = msgspec.json.decode((data / RESTORING).read_bytes(), type=RestoreSteps)
     except FileNotFoundError:
         return None
     except msgspec.MsgspecError as ex:
@@ -326,13 +326,13 @@ def _finish(data: Path) -> Exchange | None:
     return exchange
 
 
-def _is_there(data: Path, exchange: Exchange, name: str) -> bool:
+def _is_there(data: Path, exchange: RestoreSteps, name: str) -> bool:
     """Whether a restored file is still to be moved in, or has been."""
     moved = name not in exchange.old or (data / exchange.kept_in / name).exists()
     return (data / STAGING / name).exists() or (moved and (data / name).exists())
 
 
-def _exchange(data: Path, exchange: Exchange) -> None:
+def _exchange(data: Path, exchange: RestoreSteps) -> None:
     """Move the old files away and the restored ones in; done again after an interruption, it goes on."""
     staging, kept = data / STAGING, data / exchange.kept_in
     if exchange.old:
@@ -353,7 +353,9 @@ def _exchange(data: Path, exchange: Exchange) -> None:
     fsync_directory(data)
 
 
-def _report(manifest: Manifest, lost: Newer, data: Path, exchange: Exchange, *, delete_old: bool) -> RestoreReport:
+def _report(
+    manifest: BackupManifest, lost: Newer, data: Path, exchange: RestoreSteps, *, delete_old: bool
+) -> RestoreReport:
     kept = data / exchange.kept_in
     if delete_old or not exchange.old:
         shutil.rmtree(kept, ignore_errors=True)

@@ -43,7 +43,7 @@ from rioni.storage.sql.migration import NEW_SQLITE, check_current
 from rioni.storage.sql.read_only import any_text
 
 
-class Problem(NamedTuple):
+class Inconsistency(NamedTuple):
     """Something that is not as it was written, or does not fit."""
 
     store: str
@@ -63,7 +63,7 @@ class Problem(NamedTuple):
         return {"store": self.store, "position": self.position, "finding": self.text, "affects": self.affects}
 
 
-Found = Iterator[Problem | str]
+Found = Iterator[Inconsistency | str]
 """Findings; one that is only a sentence is about the store of its check."""
 
 
@@ -94,7 +94,7 @@ def _of_registry(here: Installation) -> Found:
 def _of_log(here: Installation) -> Found:
     found = verify_log(here.engine, TOPICS, processes=here.processes, progress=partial(here.progress, "log"))
     for finding in found:
-        yield Problem("log", f"log, {finding}", finding.position, _resource(here.engine, finding.stream))
+        yield Inconsistency("log", f"log, {finding}", finding.position, _resource(here.engine, finding.stream))
 
 
 def _resource(engine: Engine, stream: str) -> str:
@@ -116,7 +116,7 @@ def _of_checkpoints(here: Installation) -> Found:
     with reading_models(here.engine) as connection:
         known = known_keys(connection, here.keys)
         wrong = [*key_findings(connection), *key_file_findings(connection, key_file(here.config))]
-    yield from (Problem("log", text) for text in wrong)
+    yield from (Inconsistency("log", text) for text in wrong)
     for each in here.checkpoints:
         yield from signature_findings(each, known)
     yield from tree_findings(here.engine, here.checkpoints, partial(here.progress, "tree"), processes=here.processes)
@@ -136,7 +136,7 @@ def _of_read_models(here: Installation) -> Found:
     for each in compare(partial(_reading_any_text, here.engine), partial(here.progress, "read models")):
         row = f"read models, {each.table}, {', '.join(map(str, each.key))}"
         text = f"{row}: {_DIFFERENCES[each.kind].format(position=each.position)}"
-        yield Problem("read models", text, each.position, each.resource)
+        yield Inconsistency("read models", text, each.position, each.resource)
 
 
 # --- The checks of files and of Kafka ---
@@ -169,7 +169,7 @@ def _of_events(here: Installation, file: Path) -> Found:
             where = f", topic {damage.topic}, partition {damage.partition}, position {damage.position}"
             text = f"{file.stem}{where if damage.topic else ''}: {damage.what}"
             position = damage.position if damage.position >= 0 else None
-            yield Problem(file.stem, text, position, here.readers.affected(damage.topic))
+            yield Inconsistency(file.stem, text, position, here.readers.affected(damage.topic))
 
 
 def _of_stores(here: Installation) -> Found:
@@ -188,7 +188,7 @@ def _of_kafka(here: Installation) -> Found:
     """Yield missing topics, the damage of events, and deviations from the records of the log."""
     compared = compare_kafka(here.config, here.engine)
     compared.check_reached()
-    yield from (Problem("stores", each) for each in compared.findings)
+    yield from (Inconsistency("stores", each) for each in compared.findings)
     open_store = opener_for_reading(here.config)
     for each in kafka_storages(here.engine):
         if not each.timelines:
@@ -198,15 +198,15 @@ def _of_kafka(here: Installation) -> Found:
             examine(store)
             for topic, timeline in each.timelines.items():
                 for damage in verify_kafka(store, timeline, compacted=topic in each.compacted):
-                    yield Problem(name, f"{name}, {damage}", None, here.readers.affected(topic))
+                    yield Inconsistency(name, f"{name}, {damage}", None, here.readers.affected(topic))
             for found in kafka_findings(here.engine, store, each, SystemClock().now_ms()):
-                yield Problem(name, f"{name}, {found}", found.position, here.readers.affected(found.topic))
+                yield Inconsistency(name, f"{name}, {found}", found.position, here.readers.affected(found.topic))
 
 
 # --- The table of checks ---
 
 
-class Check(NamedTuple):
+class DataCheck(NamedTuple):
     """A row of the table: a part of the data, what it is compared with, and how."""
 
     store: str
@@ -241,47 +241,47 @@ def _of_servers(here: Installation) -> tuple[type[Exception], ...]:
 
 
 CHECKS = (
-    Check(
+    DataCheck(
         "restored",
         "registry, cursors in ZooKeeper and topics in Kafka with each other",
         _of_restored,
         applies=lambda here: here.restored,
         damage=lambda _: (),
     ),
-    Check("format", "the marker of the data directory with this release", _of_marker, applies=lambda _: True),
-    Check(
+    DataCheck("format", "the marker of the data directory with this release", _of_marker, applies=lambda _: True),
+    DataCheck(
         "registry.db",
         "the version of the database with this release",
         _of_registry,
         applies=lambda _: True,
         damage=lambda _: (),
     ),
-    Check("{file.name}", "pages with each other", _of_pages, "registry.db", _has_own_registry),
-    Check("{file.name}", "tables with those of this release", _of_tables, "registry.db", _has_own_registry),
-    Check("{file.name}", "pages with each other", _of_pages, "coordination.db"),
-    Check("{file.name}", "tables with those of this release", _of_tables, "coordination.db"),
-    Check("{file.name}", "types of values with those of the columns", _of_types, "coordination.db"),
-    Check("{file.name}", "tables with those of this release", _of_tables, "events*.db"),
-    Check("{file.name}", "types of values with those of the columns", _of_types, "events*.db"),
-    Check("log", "entries with the hash chain and with this release", _of_log, damage=_of_database),
-    Check("checkpoints", "entries with checkpoints, keys and Merkle tree", _of_checkpoints, damage=_of_database),
-    Check("read models", "rows with the log", _of_read_models, damage=_of_database),
-    Check("stores", "files with the marks in the registry", _of_stores, applies=_is_embedded),
-    Check("cursors", "committed cursors with the ends of partitions", _of_cursors, applies=_is_embedded),
-    Check("hash chains", "stored events with the hash chains in the log", _of_chains, applies=_is_embedded),
-    Check(
+    DataCheck("{file.name}", "pages with each other", _of_pages, "registry.db", _has_own_registry),
+    DataCheck("{file.name}", "tables with those of this release", _of_tables, "registry.db", _has_own_registry),
+    DataCheck("{file.name}", "pages with each other", _of_pages, "coordination.db"),
+    DataCheck("{file.name}", "tables with those of this release", _of_tables, "coordination.db"),
+    DataCheck("{file.name}", "types of values with those of the columns", _of_types, "coordination.db"),
+    DataCheck("{file.name}", "tables with those of this release", _of_tables, "events*.db"),
+    DataCheck("{file.name}", "types of values with those of the columns", _of_types, "events*.db"),
+    DataCheck("log", "entries with the hash chain and with this release", _of_log, damage=_of_database),
+    DataCheck("checkpoints", "entries with checkpoints, keys and Merkle tree", _of_checkpoints, damage=_of_database),
+    DataCheck("read models", "rows with the log", _of_read_models, damage=_of_database),
+    DataCheck("stores", "files with the marks in the registry", _of_stores, applies=_is_embedded),
+    DataCheck("cursors", "committed cursors with the ends of partitions", _of_cursors, applies=_is_embedded),
+    DataCheck("hash chains", "stored events with the hash chains in the log", _of_chains, applies=_is_embedded),
+    DataCheck(
         "Kafka",
         "topics and records with the registry and the digests in the log",
         _of_kafka,
         applies=lambda here: not (here.unreadable or here.local),
         damage=_of_servers,
     ),
-    Check("{file.stem}", "stored events with their hash chains", _of_events, "events*.db", lambda _: True),
+    DataCheck("{file.stem}", "stored events with their hash chains", _of_events, "events*.db", lambda _: True),
 )
 """All checks, in their order."""
 
 
-def check(here: Installation) -> Iterator[Problem]:
+def check(here: Installation) -> Iterator[Inconsistency]:
     """Yield all damage of the internal log, read models and stored events, and all signs of a replaced store; blocks.
 
     Raises:
@@ -295,17 +295,17 @@ def check(here: Installation) -> Iterator[Problem]:
                     yield found
 
 
-def _found(row: Check, here: Installation, file: Path | None) -> Iterator[Problem]:
+def _found(row: DataCheck, here: Installation, file: Path | None) -> Iterator[Inconsistency]:
     """Yield the findings of a check; damage that keeps it from going on is a finding as well."""
     store = row.store.format(file=file)
     try:
         for each in row.find(here, *([file] if file else [])):
-            yield Problem(store, each) if isinstance(each, str) else each
+            yield Inconsistency(store, each) if isinstance(each, str) else each
     except OtherVersion:
         return  # It is a finding of the structure of the file.
     except row.damage(here) as ex:
         text = str(ex) if isinstance(ex, RioniError) else f"{type(ex).__name__}: {ex}"
-        yield Problem(store, f"{store}: damage keeps the check from going on. {text.splitlines()[0]}")
+        yield Inconsistency(store, f"{store}: damage keeps the check from going on. {text.splitlines()[0]}")
 
 
 # --- Remarks ---

@@ -12,14 +12,14 @@ from rioni.commands.authorization import AccessPolicy
 from rioni.commands.job_runner import LoggedJobRunner
 from rioni.commands.maintenance import BackgroundJobs, OrphanCleaner, Retention
 from rioni.commands.publisher import AvroPublisher, Publisher
-from rioni.commands.subscriptions.cursors import Committer
+from rioni.commands.subscriptions.cursors import CursorCommitter
 from rioni.commands.subscriptions.initial_cursors import CursorInitializer
 from rioni.commands.system.anchoring import ChainAnchoring, TopicDigests
 from rioni.commands.system.kpis import KpiFeed, UsageRecorder
 from rioni.commands.system.system_events import LogConsumer, LogConsumers, SystemEventPublisher, SystemEventTypes
 from rioni.commands.timeline_appender import TimelineAppender
 from rioni.commands.timelines.timeline_switch import TimelineSwitcher
-from rioni.commands.unit_of_work import Context
+from rioni.commands.unit_of_work import CommandContext
 from rioni.console.sessions import HOLDER_CHARACTERS, SessionsUnavailable
 from rioni.domain.errors import Unavailable
 from rioni.domain.ports.event_store import EventStores
@@ -46,7 +46,7 @@ class Services(NamedTuple):
     timeline: TimelineAppender
     publisher: Publisher
     avro_publisher: AvroPublisher
-    committer: Committer
+    committer: CursorCommitter
     cursor_initializer: CursorInitializer
     timeline_switcher: TimelineSwitcher
     system_event_types: SystemEventTypes
@@ -79,7 +79,7 @@ def build_services(base: Infrastructure, rng: Callable[[], Random] = Random) -> 
         avro_publisher=AvroPublisher(
             registry, access, timeline, clock, rng(), limits, schemas=schemas, pool=pools.computing
         ),
-        committer=Committer(registry, access, coordinator),
+        committer=CursorCommitter(registry, access, coordinator),
         cursor_initializer=CursorInitializer(
             registry,
             access,
@@ -97,7 +97,7 @@ def build_services(base: Infrastructure, rng: Callable[[], Random] = Random) -> 
 
 
 def build_background_jobs(
-    base: Infrastructure, services: Services, context: Callable[[], Context], stores: EventStores | None = None
+    base: Infrastructure, services: Services, context: Callable[[], CommandContext], stores: EventStores | None = None
 ) -> BackgroundJobs:
     """Wire the periodic jobs.
 
@@ -129,13 +129,13 @@ def build_background_jobs(
     )
 
 
-def build_chain_anchoring(base: Infrastructure, context: Callable[[], Context]) -> ChainAnchoring:
+def build_chain_anchoring(base: Infrastructure, context: Callable[[], CommandContext]) -> ChainAnchoring:
     """Wire the recording of ranges and hash chains in the log; `context` makes the context of its commands."""
     adapters, every_s = base.adapters, base.config.events_anchor_interval_s
     return ChainAnchoring(base.registry, adapters.stores, base.bus, base.clock, adapters.leadership, context, every_s)
 
 
-def build_topic_digests(base: Infrastructure, context: Callable[[], Context]) -> TopicDigests:
+def build_topic_digests(base: Infrastructure, context: Callable[[], CommandContext]) -> TopicDigests:
     """Wire the recording of digests of closed topics in the log; `context` makes the context of its commands."""
     adapters = base.adapters
     return TopicDigests(base.registry, adapters.stores, base.bus, base.clock, adapters.leadership, context)

@@ -13,14 +13,14 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
 from rioni.client import ClientError, TooManyRequests, ranges
-from rioni.client.ranges import Piece, Place
+from rioni.client.ranges import Place, RangePart
 from rioni.client.retries import Patience
 from rioni.domain.errors import Invalid, Unavailable
 from rioni.lake.columns import CORRUPT, JSON, OFFSET, PARTITION, marked
 from rioni.lake.json_reader import read_batch
 from rioni.lake.rows import misfit
-from rioni.spark.options import Options
-from rioni.spark.places import Range
+from rioni.spark.options import SourceOptions
+from rioni.spark.places import ReadRange
 
 
 # --- Columns of Spark that hold JSON: their fields are marked, from reading to writing ---
@@ -110,7 +110,7 @@ class _TaskPatience(Patience):
 
 
 def read_range(
-    options: Options, schema: pa.Schema, part: Range, is_wanted: Callable[[Place], bool] | None = None
+    options: SourceOptions, schema: pa.Schema, part: ReadRange, is_wanted: Callable[[Place], bool] | None = None
 ) -> Iterator[pa.RecordBatch]:
     """Read the events of a range.
 
@@ -125,7 +125,7 @@ def read_range(
         Incomplete: events have expired, or the time was up.
         ClientError: the broker does not answer, or refuses, or has another event type of that name now.
     """
-    pieces: list[Piece] = []
+    pieces: list[RangePart] = []
     count = 0
     deadline_s = time.monotonic() + options.timeout_s
     with options.client() as client:
@@ -151,7 +151,7 @@ def read_range(
         reader.check_identity()
 
 
-def _check_complete(part: Range, found: Piece, timeout_s: int, deadline_s: float) -> None:
+def _check_complete(part: ReadRange, found: RangePart, timeout_s: int, deadline_s: float) -> None:
     if time.monotonic() > deadline_s:
         raise Incomplete(f"{part} was not read within {timeout_s} s; see the option timeout_s.")
     if found.expired:
@@ -162,7 +162,7 @@ def _check_complete(part: Range, found: Piece, timeout_s: int, deadline_s: float
         )
 
 
-def _within(piece: Piece, is_wanted: Callable[[Place], bool]) -> Piece:
+def _within(piece: RangePart, is_wanted: Callable[[Place], bool]) -> RangePart:
     """The events of a piece whose places are within bounds."""
     wanted = [number for number in range(len(piece.events)) if is_wanted(piece.place(number))]
     if not wanted:
@@ -170,7 +170,7 @@ def _within(piece: Piece, is_wanted: Callable[[Place], bool]) -> Piece:
     return piece._replace(first=piece.place(wanted[0]), events=piece.events[wanted[0] : wanted[-1] + 1])
 
 
-def _offsets(piece: Piece) -> pa.Array:
+def _offsets(piece: RangePart) -> pa.Array:
     """The offsets of the events, as texts."""
     # PERF: one by one takes as long as half of the JSON.
     begin, first = piece.first.offset[:-_DIGITS], piece.first.position
@@ -178,7 +178,7 @@ def _offsets(piece: Piece) -> pa.Array:
     return pc.binary_join_element_wise(begin, pc.utf8_lpad(numbers, _DIGITS, "0"), "")
 
 
-def _batch(schema: pa.Schema, part: Range, pieces: Sequence[Piece]) -> pa.RecordBatch:
+def _batch(schema: pa.Schema, part: ReadRange, pieces: Sequence[RangePart]) -> pa.RecordBatch:
     own = {OFFSET, PARTITION, CORRUPT, EVENT_TYPE}
     columns = [each for each in schema if each.name not in own]
     columns += [pa.field(name, pa.string()) for name in (PARTITION, OFFSET, CORRUPT)]

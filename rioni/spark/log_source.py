@@ -24,7 +24,7 @@ from pyspark.sql.types import StructType
 from rioni.client import Client
 from rioni.domain.errors import Unavailable
 from rioni.domain.timestamps import utc_text
-from rioni.spark.options import Options, parse_options
+from rioni.spark.options import SourceOptions, parse_options
 
 
 ROWS = 1_000
@@ -60,14 +60,14 @@ class LogDataSource(DataSource):
         return kind(self._options, schema.names)
 
     @cached_property
-    def _options(self) -> Options:
+    def _options(self) -> SourceOptions:
         return parse_options({name.lower(): value for name, value in self.options.items()})
 
 
 class LogReader(DataSourceReader):
     """Reads the pages of the audit log, in one task, as it is one log."""
 
-    def __init__(self, options: Options, names: list[str]) -> None:
+    def __init__(self, options: SourceOptions, names: list[str]) -> None:
         self._options, self._names = options, names
         self._query: dict[str, str] = {"order": "asc"}
 

@@ -33,7 +33,7 @@ OF_SPARK = {"path", "checkpointlocation"}
 EVENTS_MAX = 1_000_000
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True):
+class SourceOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The options that a user of the format has given; can be pickled."""
 
     url: str
@@ -69,7 +69,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
             raise Invalid(f"{ex}.") from ex
 
 
-def parse_options(given: Mapping[str, str]) -> Options:
+def parse_options(given: Mapping[str, str]) -> SourceOptions:
     """Read the options of a source.
 
     Args:
@@ -84,7 +84,7 @@ def parse_options(given: Mapping[str, str]) -> Options:
         raise Invalid("The option url is missing; it is the base URL of a broker, like http://localhost:8080.")
     certificate = given.get("ca_certificate")
     names = tuple(dict.fromkeys(name.strip() for name in given.get("event_type", "").split(",") if name.strip()))
-    return Options(
+    return SourceOptions(
         url=given["url"],
         token=given.get("token"),
         ca_certificate=Path(certificate) if certificate else None,

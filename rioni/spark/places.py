@@ -26,7 +26,7 @@ from rioni.domain.schemas import strict_json
 from rioni.domain.timestamps import parsed
 from rioni.lake.columns import OFFSET, PARTITION
 from rioni.lake.reader import created, event_type
-from rioni.spark.options import Options
+from rioni.spark.options import SourceOptions
 
 
 # --- The beginning and end of a read: the places that options, times and subscriptions name in each partition ---
@@ -41,7 +41,7 @@ class Planner:
     Use it as a context manager, for one read: it caches the event types.
     """
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._client = options.client()
 
@@ -163,7 +163,7 @@ def check_not_ahead(places: Mapping[str, Place], partitions: Mapping[str, Bounds
 
 
 @dataclass(frozen=True)
-class Range(InputPartition):
+class ReadRange(InputPartition):
     """Events of one partition: after the place `after`, up to and including `to`."""
 
     event_type: str
@@ -178,7 +178,7 @@ class Range(InputPartition):
 
 def split(
     planner: Planner, starts: PlacesByType, ends: PlacesByType, identities: Mapping[str, str], events_max: int
-) -> Iterator[Range]:
+) -> Iterator[ReadRange]:
     """Split what lies between two places of each partition that has both.
 
     Args:
@@ -192,11 +192,11 @@ def split(
         for partition, to in partitions.items():
             after = starts.get(name, {}).get(partition)
             if after is not None and after < to:
-                whole = Range(name, partition, after, to, 0, identities[name])
+                whole = ReadRange(name, partition, after, to, 0, identities[name])
                 yield from _split(planner.locator(name), whole, events_max)
 
 
-def _split(locator: Locator, whole: Range, events_max: int) -> Iterator[Range]:
+def _split(locator: Locator, whole: ReadRange, events_max: int) -> Iterator[ReadRange]:
     partition = whole.partition
     total = locator.distance(partition, whole.after, whole.to)
     if total <= 0:
@@ -210,7 +210,7 @@ def _split(locator: Locator, whole: Range, events_max: int) -> Iterator[Range]:
 # --- Filters that Spark hands down, as bounds of the read ---
 
 
-class Limits(msgspec.Struct):
+class ReadBounds(msgspec.Struct):
     """The event types and partitions to read, and the places to read between; None for no bound."""
 
     event_types: set[str] | None = None
@@ -249,13 +249,13 @@ class Limits(msgspec.Struct):
         }
 
 
-def bounds_of(filters: Iterable[Filter]) -> tuple[Limits, list[Filter]]:
+def bounds_of(filters: Iterable[Filter]) -> tuple[ReadBounds, list[Filter]]:
     """The bounds that filters set, all of which must hold, and the filters that are left to Spark."""
-    bounds = Limits()
+    bounds = ReadBounds()
     return bounds, [each for each in filters if not _take(bounds, each)]
 
 
-def _take(bounds: Limits, given: Filter) -> bool:
+def _take(bounds: ReadBounds, given: Filter) -> bool:
     """Whether the bounds now express a filter fully."""
     match given:
         case IsNotNull(attribute=(("_partition" | "_offset" | "_event_type"),)):
@@ -270,7 +270,7 @@ def _take(bounds: Limits, given: Filter) -> bool:
     return False
 
 
-def _only(bounds: Limits, name: str, values: set[str]) -> bool:
+def _only(bounds: ReadBounds, name: str, values: set[str]) -> bool:
     if name == PARTITION:
         bounds.partitions = values if bounds.partitions is None else bounds.partitions & values
     else:
@@ -278,7 +278,7 @@ def _only(bounds: Limits, name: str, values: set[str]) -> bool:
     return True
 
 
-def _cut(bounds: Limits, given: Filter, at: Place) -> bool:
+def _cut(bounds: ReadBounds, given: Filter, at: Place) -> bool:
     before = Place(at.order, max(at.position - 1, -1))
     if isinstance(given, EqualTo | GreaterThan | GreaterThanOrEqual):
         _raise(bounds, at if isinstance(given, GreaterThan) else before)
@@ -287,11 +287,11 @@ def _cut(bounds: Limits, given: Filter, at: Place) -> bool:
     return True
 
 
-def _raise(bounds: Limits, after: Place) -> None:
+def _raise(bounds: ReadBounds, after: Place) -> None:
     bounds.after = after if bounds.after is None else max(bounds.after, after)
 
 
-def _lower(bounds: Limits, to: Place) -> None:
+def _lower(bounds: ReadBounds, to: Place) -> None:
     bounds.to = to if bounds.to is None else min(bounds.to, to)
 
 

@@ -25,10 +25,10 @@ from rioni.lake.reader import event_type, schema_versions
 from rioni.lake.rows import check_readable
 from rioni.spark.event_reader import EVENT_TYPE, arrow_columns, as_declared, has_marks, read_range, spark_schema
 from rioni.spark.log_source import LogDataSource
-from rioni.spark.options import Options, parse_options
-from rioni.spark.places import Limits, Planner, Range, bounds_of, split
+from rioni.spark.options import SourceOptions, parse_options
+from rioni.spark.places import Planner, ReadBounds, ReadRange, bounds_of, split
 from rioni.spark.stream_reader import EventStreamReader
-from rioni.spark.writer import EventStreamWriter, EventWriter
+from rioni.spark.writer import EventStreamWriter, SparkEventWriter
 
 
 class EventDataSource(DataSource):
@@ -56,7 +56,7 @@ class EventDataSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:  # noqa: FBT001 - Spark's
         """A publisher of rows."""
         _check_appends(overwrite)
-        return EventWriter(self._options, schema)
+        return SparkEventWriter(self._options, schema)
 
     def streamWriter(  # noqa: N802 - Spark's name
         self,
@@ -80,7 +80,7 @@ class EventDataSource(DataSource):
         return columns
 
     @cached_property
-    def _options(self) -> Options:
+    def _options(self) -> SourceOptions:
         return parse_options({name.lower(): value for name, value in self.options.items()})
 
 
@@ -89,12 +89,12 @@ def _check_appends(overwrite: bool) -> None:  # noqa: FBT001 - as Spark has it
         raise Invalid('Published events are never replaced: write with mode("append").')
 
 
-def _declared(options: Options) -> pa.Schema:
+def _declared(options: SourceOptions) -> pa.Schema:
     with Planner(options) as planner:
         return table_schema(options, planner.event_types)
 
 
-def table_schema(options: Options, names: Iterable[str]) -> pa.Schema:
+def table_schema(options: SourceOptions, names: Iterable[str]) -> pa.Schema:
     """The columns that hold the events of some event types, in all versions of their schemas.
 
     Raises:
@@ -117,11 +117,11 @@ def table_schema(options: Options, names: Iterable[str]) -> pa.Schema:
 class EventBatchReader(DataSourceReader):
     """Reads the events that are there when the query is planned, or those of them that the options name."""
 
-    def __init__(self, options: Options, schema: pa.Schema) -> None:
+    def __init__(self, options: SourceOptions, schema: pa.Schema) -> None:
         self._options, self._schema = options, schema
-        self._bounds = Limits()
+        self._bounds = ReadBounds()
 
-    def partitions(self) -> list[Range]:
+    def partitions(self) -> list[ReadRange]:
         """A range for each task; blocks until the broker answers."""
         with Planner(self._options) as planner:
             # Identities are read before the places: the tasks check that these are of the same event type.
@@ -131,7 +131,7 @@ class EventBatchReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The events of a range, as Arrow batches."""
-        if not isinstance(partition, Range):
+        if not isinstance(partition, ReadRange):
             return iter(())  # Spark makes a separate task if there is nothing to read.
         return read_range(self._options, self._schema, partition, self._bounds.admits if self._bounds.places else None)
 

@@ -10,8 +10,8 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTri
 from rioni.client.ranges import Bounds, Locator, Place, place
 from rioni.domain.errors import Conflict
 from rioni.spark.event_reader import read_range
-from rioni.spark.options import Options
-from rioni.spark.places import PlacesByType, Planner, Range, check_not_ahead, split
+from rioni.spark.options import SourceOptions
+from rioni.spark.places import PlacesByType, Planner, ReadRange, check_not_ahead, split
 
 
 CREATED_AT = "created_at"
@@ -26,7 +26,7 @@ Checkpoints of older releases do not have the latter.
 class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads events that are published while a query runs."""
 
-    def __init__(self, options: Options, schema: pa.Schema) -> None:
+    def __init__(self, options: SourceOptions, schema: pa.Schema) -> None:
         self._options, self._schema = options, schema
         self._target: PlacesByType | None = None
         self._committed: Offsets | None = None
@@ -68,7 +68,7 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 ends.setdefault(name, {}).update({each: newest[name][each].before_oldest for each in missing})
             return _written(_bounded(planner, begin, ends, target, limit), identities)
 
-    def partitions(self, start: Offsets, end: Offsets) -> list[Range]:
+    def partitions(self, start: Offsets, end: Offsets) -> list[ReadRange]:
         """A range for each task."""
         with Planner(self._options) as planner:
             identities = _identities(planner, start, start) | _identities(planner, end, end)
@@ -76,7 +76,7 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The events of a range, as Arrow batches."""
-        if not isinstance(partition, Range):
+        if not isinstance(partition, ReadRange):
             return iter(())  # Spark makes a separate task if there is nothing to read.
         return read_range(self._options, self._schema, partition)
 

@@ -22,7 +22,7 @@ from rioni.domain.errors import Invalid, Unavailable
 from rioni.lake.columns import CORRUPT, OFFSET, PARTITION, REST
 from rioni.lake.reader import event_type
 from rioni.spark.event_reader import EVENT_TYPE, IS_JSON
-from rioni.spark.options import Options
+from rioni.spark.options import SourceOptions
 
 
 # Rows of Spark as events: each value as the JSON that the client writes, or refused with the path of its column.
@@ -214,10 +214,10 @@ class NotPublished(Unavailable):
     """The broker has refused events, or has stored a part of them only."""
 
 
-class EventWriter(DataSourceArrowWriter):
+class SparkEventWriter(DataSourceArrowWriter):
     """Publishes the rows of a batch query."""
 
-    def __init__(self, options: Options, schema: StructType) -> None:
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
         Rows(schema)
         self._has_metadata = _has_metadata(options)
         self._options, self._schema = options, schema
@@ -243,7 +243,7 @@ class EventWriter(DataSourceArrowWriter):
 class EventStreamWriter(DataSourceStreamArrowWriter):
     """Publishes the rows of micro-batches."""
 
-    def __init__(self, options: Options, schema: StructType) -> None:
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
         Rows(schema)
         self._has_metadata = _has_metadata(options)
         if options.job is None:
@@ -268,7 +268,7 @@ class EventStreamWriter(DataSourceStreamArrowWriter):
         return WriterCommitMessage()
 
 
-def _has_metadata(options: Options) -> bool:
+def _has_metadata(options: SourceOptions) -> bool:
     """Whether the events of the event type to publish to have metadata; blocks until the broker answers."""
     if len(options.event_types) != 1:
         raise Invalid("Name the one event type to publish to by the option event_type.")
@@ -283,7 +283,7 @@ def _task() -> TaskContext:
 
 
 def publish(
-    options: Options,
+    options: SourceOptions,
     schema: StructType,
     prefix: str,
     now: str | None,
@@ -334,7 +334,7 @@ def with_metadata(event: dict[str, Any], name: str, now: str | None) -> dict[str
     return event
 
 
-def _send(options: Options, client: Client, key: str, events: list[bytes]) -> None:
+def _send(options: SourceOptions, client: Client, key: str, events: list[bytes]) -> None:
     name = options.event_types[0]
     deadline = time.monotonic() + options.timeout_s
     while True:

@@ -23,7 +23,7 @@ CLOSE_WAIT_S = 40.0
 _UNKNOWN = "The outcome is unknown: the write timed out. Check the storage, then retry."
 
 
-class Job:
+class WriteJob:
     """A write and its outcome."""
 
     def __init__(self, size: int) -> None:
@@ -35,7 +35,7 @@ class Job:
         self.settled = threading.Event()
 
 
-J = TypeVar("J", bound=Job)
+J = TypeVar("J", bound=WriteJob)
 
 
 class GroupCommit(Generic[J]):

@@ -2,13 +2,13 @@
 
 from rioni.config.settings import Config
 from rioni.installation.database import database_url
-from rioni.projections.generations.rebuilds import DONE, Plan, begin
+from rioni.projections.generations.rebuilds import DONE, RebuildPlan, begin
 from rioni.sql.engines import open_engine
 from tests.acceptance.conftest import problem
 from tests.support.server import running_server
 
 
-PLAN = Plan("green", ["states"], incremental=False, fold=1, upto=None, position=7, hash="00" * 32, tasks=2)
+PLAN = RebuildPlan("green", ["states"], incremental=False, fold=1, upto=None, position=7, hash="00" * 32, tasks=2)
 
 
 def test_the_progress_of_rebuilds_is_shown(tmp_path):

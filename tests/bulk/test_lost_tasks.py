@@ -7,11 +7,11 @@ from rioni.domain.errors import Conflict
 from rioni.projections.bulk.executors import CopySink
 from rioni.projections.bulk.loading import database, targets
 from rioni.projections.generations.generation import WORKING, Generation, create
-from rioni.projections.generations.rebuilds import Plan, begin
+from rioni.projections.generations.rebuilds import RebuildPlan, begin
 from rioni.sql.log_tables import REBUILD_TASKS
 
 
-PLAN = Plan(WORKING, [], incremental=False, fold=1, upto=None, position=1, hash="", tasks=8)
+PLAN = RebuildPlan(WORKING, [], incremental=False, fold=1, upto=None, position=1, hash="", tasks=8)
 ROWS = [(f"order-{number}", "shop", "{}") for number in range(3)]
 
 

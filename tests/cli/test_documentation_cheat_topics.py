@@ -16,7 +16,7 @@ from rioni.config.settings import Config
 from rioni.domain.transparency.checkpoint import COSIGNATURE, verifier_of
 from rioni.http.openapi.document import document
 from rioni.installation.database import database_url
-from rioni.projections.generations.rebuilds import DONE, Plan, begin
+from rioni.projections.generations.rebuilds import DONE, RebuildPlan, begin
 from rioni.sql.engines import open_engine
 from tests.support.command_server import commands_on_path
 from tests.support.server import running_server
@@ -25,7 +25,7 @@ from tests.support.waiting import WAIT_S, wait_until
 
 SCRIPT_TIMEOUT_S = 120
 WITNESS = Ed25519PrivateKey.from_private_bytes(bytes(32))
-PLAN = Plan("green", ["states"], incremental=False, fold=1, upto=None, position=7, hash="00" * 32, tasks=2)
+PLAN = RebuildPlan("green", ["states"], incremental=False, fold=1, upto=None, position=7, hash="00" * 32, tasks=2)
 ONLY_FOR_OTHERS = {
     # Equal to PUT, for clients that can't send it.
     "POST /event-types/{}/partition-count",

@@ -5,13 +5,13 @@ from typing import Any
 
 from rioni.console.api import ApiProblem
 from rioni.console.app import SECTIONS
-from rioni.console.pages.page import Page, Visit
+from rioni.console.pages.page import ConsolePage, Visit
 from rioni.console.rendering import curl, render, url
-from rioni.console.sessions import Session
+from rioni.console.sessions import LoginSession
 
 
 def rendered(
-    page: Page, visit: Visit, data: Mapping[str, Any], *, notice: str = "", refused: ApiProblem | None = None
+    page: ConsolePage, visit: Visit, data: Mapping[str, Any], *, notice: str = "", refused: ApiProblem | None = None
 ) -> str:
     """The text of a page with these data, for a user without any right."""
     context = {
@@ -20,7 +20,7 @@ def rendered(
         "curl": lambda *request: curl("http://broker", *request, token=False),
         "url": lambda path, /, **params: url("", path, visit.as_of, **params),
         "visit": visit,
-        "session": Session.new("token").telling(notice),
+        "session": LoginSession.new("token").telling(notice),
         "here": "/",
         "refused": refused,
         "lacks": lambda action: "ADMIN of the broker" if page.actions[action].needs else "",

@@ -6,7 +6,7 @@ import orjson
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rioni.console.api import DECODED_AT_ONCE_BYTES_MAX, Answer, decoded
+from rioni.console.api import DECODED_AT_ONCE_BYTES_MAX, ApiAnswer, decoded
 
 
 VALUES = st.recursive(
@@ -43,6 +43,6 @@ def test_large_answers_are_decoded_where_they_block_nobody_else():
 
     for size, count in ((10, 0), (DECODED_AT_ONCE_BYTES_MAX, 1)):
         content = orjson.dumps({"items": ["x" * size]})
-        assert Answer(200, {}, content, compute).json() == {"items": ["x" * size]}
+        assert ApiAnswer(200, {}, content, compute).json() == {"items": ["x" * size]}
         assert len(calls) == count
-    assert Answer(204, {}, b"", compute).json() is None
+    assert ApiAnswer(204, {}, b"", compute).json() is None

@@ -10,7 +10,7 @@ from rioni.console.charts import (
     DURATION,
     RATE,
     Chart,
-    Line,
+    ChartLine,
     amount,
     charts,
     drawing,
@@ -23,7 +23,7 @@ from rioni.console.pages.page import Visit
 
 
 TIMES = [f"2026-11-20T10:00:{second:02}.000Z" for second in (0, 20, 40)]
-LAG = Chart("Unconsumed", COUNT, [Line("lag_events", "events", "s")])
+LAG = Chart("Unconsumed", COUNT, [ChartLine("lag_events", "events", "s")])
 
 
 class History:
@@ -73,7 +73,7 @@ def test_values_are_written_with_three_digits_and_a_unit(value, unit, text):
 
 def test_a_series_begins_at_zero_and_what_has_none_was_zero():
     history = History(series("lag_events", [None, 3, 4], subscription="s"))
-    (found, other) = charts(visit(history), [LAG, Chart("Behind", DURATION, [Line("lag_seconds", "age", "s")])])
+    (found, other) = charts(visit(history), [LAG, Chart("Behind", DURATION, [ChartLine("lag_seconds", "age", "s")])])
     assert found["lines"][0]["values"] == [0, 3, 4]
     assert other["lines"][0]["values"] == [0, 0, 0]
     assert (found["times"], found["query"], found["title"]) == (TIMES, "step=20&limit=200", "Unconsumed")
@@ -81,7 +81,9 @@ def test_a_series_begins_at_zero_and_what_has_none_was_zero():
 
 def test_an_unknown_duration_is_a_gap():
     history = History(series("publish_seconds", [None, 0.1, None], quantile="0.99"))
-    (found,) = charts(visit(history), [Chart("Takes", DURATION, [Line("publish_seconds", "99th percentile", "0.99")])])
+    (found,) = charts(
+        visit(history), [Chart("Takes", DURATION, [ChartLine("publish_seconds", "99th percentile", "0.99")])]
+    )
     assert found["lines"][0]["values"] == [None, 0.1, None]
 
 
@@ -104,7 +106,7 @@ def test_sparklines_are_one_request_for_all_rows_and_none_for_the_past():
 
 def test_a_drawing_is_interrupted_where_nothing_is_known():
     history = History(series("publish_seconds", [1, 2, None, 4], quantile="0.5"))
-    (found,) = charts(visit(history), [Chart("Takes", DURATION, [Line("publish_seconds", "median", "0.5")])])
+    (found,) = charts(visit(history), [Chart("Takes", DURATION, [ChartLine("publish_seconds", "median", "0.5")])])
     # A value between two gaps is a dot: a line of one place would not be seen.
     assert re.findall(r'<path class="([^"]*)" d="([^"]*)"', drawing(found)) == [
         ("line-0", "M0 77.27L33.33 54.55"),
@@ -118,7 +120,10 @@ def test_names_are_escaped():
     hostile = '"><script>ran()</script>'
     assert "<script>" not in sparkline([1, 2], RATE, hostile)
     assert "<script>" not in drawing({"title": hostile, "unit": RATE, "lines": [{"values": [1, 2]}]})
-    assert line_names({"lines": [Line("lag_events", "events", "s")._asdict()]}) == '[{"name":"lag_events","value":"s"}]'
+    assert (
+        line_names({"lines": [ChartLine("lag_events", "events", "s")._asdict()]})
+        == '[{"name":"lag_events","value":"s"}]'
+    )
 
 
 def test_partitions_have_sparklines_by_event_type_and_number():

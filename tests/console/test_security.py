@@ -17,7 +17,7 @@ from rioni.console.sessions import (
     SESSION_S,
     TOKEN_BYTES_MAX,
     EndedSessions,
-    Session,
+    LoginSession,
     Sessions,
     TokenTooLong,
     cookie_name,
@@ -39,12 +39,12 @@ def _cookies(session):
 
 def test_a_session_is_opened_as_it_was_sealed():
     for token in (None, "short", "x" * COOKIE_BYTES * 2):
-        session = Session.new(token)
+        session = LoginSession.new(token)
         assert SECRET.open(_cookies(session), NAME) == session
 
 
 def test_a_session_that_was_changed_or_sealed_by_others_is_none():
-    cookies = _cookies(Session.new("token"))
+    cookies = _cookies(LoginSession.new("token"))
     changed = cookies[NAME][:-9] + ("a" if cookies[NAME][-9] != "a" else "b") + cookies[NAME][-8:]
     assert SECRET.open({NAME: changed}, NAME) is None
     assert Sessions(lambda: b"other").open(cookies, NAME) is None
@@ -54,23 +54,23 @@ def test_a_session_that_was_changed_or_sealed_by_others_is_none():
 
 
 def test_a_session_that_is_sealed_again_ends_when_it_would_have_ended():
-    session = msgspec.structs.replace(Session.new("token"), begun_s=int(time.time()) - SESSION_S)
+    session = msgspec.structs.replace(LoginSession.new("token"), begun_s=int(time.time()) - SESSION_S)
     assert SECRET.open(_cookies(session.telling("still there")), NAME) is None
 
 
 def test_the_longest_session_fits_into_its_cookies():
-    session = Session.new("x" * (TOKEN_BYTES_MAX - 2)).telling("\0" * NOTICE_CHARACTERS_MAX * 2)
+    session = LoginSession.new("x" * (TOKEN_BYTES_MAX - 2)).telling("\0" * NOTICE_CHARACTERS_MAX * 2)
     assert len(session.notice) == NOTICE_CHARACTERS_MAX
     cookies = _cookies(session)
     assert SECRET.open(cookies, NAME) == session
     assert len(cookies) == COOKIES_MAX
     with pytest.raises(TokenTooLong):
-        Session.new("x" * TOKEN_BYTES_MAX)
+        LoginSession.new("x" * TOKEN_BYTES_MAX)
 
 
 def test_a_shorter_session_removes_the_cookies_of_a_longer_one():
-    before = _cookies(Session.new("x" * COOKIE_BYTES))
-    removed = [cookie for cookie in set_cookies(SECRET.seal(Session.new()), before, NAME) if "Max-Age=0" in cookie]
+    before = _cookies(LoginSession.new("x" * COOKIE_BYTES))
+    removed = [cookie for cookie in set_cookies(SECRET.seal(LoginSession.new()), before, NAME) if "Max-Age=0" in cookie]
     assert removed[0].startswith("rioni_console.1=;")
 
 
@@ -167,7 +167,7 @@ def test_a_token_that_is_not_valid_any_more_leads_from_each_page_to_the_login(ad
     console = create_console(refusing, SECRET, EndedSessions(NothingEnded()), needs_token=True)
     path = f"/console{address.format(name='a', id='b', position='1')}"
     with httpx.Client(transport=httpx.WSGITransport(app=console), base_url="http://broker", timeout=WAIT_S) as browser:
-        browser.cookies.update(_cookies(Session.new("ended")))
+        browser.cookies.update(_cookies(LoginSession.new("ended")))
         answer = browser.get(path)
         assert (answer.status_code, answer.headers["location"].partition("?")[0]) == (303, "/console/login")
         assert browser.get(path, params={"format": "json"}).status_code == 401
@@ -290,7 +290,7 @@ def test_what_was_typed_is_shown_again_where_the_token_has_ended():
         return [b'{"title": "Unauthorized", "detail": "The token has ended.", "status": 401}']
 
     console = create_console(refusing, SECRET, EndedSessions(NothingEnded()), needs_token=True)
-    session = Session.new("ended")
+    session = LoginSession.new("ended")
 
     def app(environ, start_response):
         return console(environ | {CLIENT: "a client"}, start_response)

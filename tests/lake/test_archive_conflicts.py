@@ -12,7 +12,7 @@ from rioni.domain.errors import Conflict, RioniError
 from rioni.lake.archive import open_lake
 from rioni.lake.event_tables import EventTables
 from rioni.lake.location import parse_location
-from rioni.lake.reader import Reader, event_type
+from rioni.lake.reader import LakeReader, event_type
 from rioni.lake.table import EVENTS, WriterConflict
 from tests.support.lake import PROPERTIES, ArchiveUnderTest, change_schema, create_orders, publish_orders, stored
 
@@ -24,7 +24,7 @@ def opened(broker, lake, name):
     partitions = Locator(broker, name).bounds()
     starts = {each: tables.places.get(each, bounds.before_oldest) for each, bounds in partitions.items()}
     behind = {each: starts[each] for each, bounds in partitions.items() if starts[each] < bounds.newest}
-    reader = Reader(broker, found, {each: bounds.newest for each, bounds in partitions.items()})
+    reader = LakeReader(broker, found, {each: bounds.newest for each, bounds in partitions.items()})
     return tables, reader.read(behind, lambda _: False, lambda: False)
 
 

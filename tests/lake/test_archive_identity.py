@@ -8,7 +8,7 @@ import pytest
 from rioni.client.ranges import RangeError
 from rioni.domain.errors import Conflict
 from rioni.lake.archive import Archive, open_lake
-from rioni.lake.event_type_archive import Limits
+from rioni.lake.event_type_archive import CommitLimits
 from rioni.lake.location import parse_location
 from tests.support.lake import create_orders, publish_orders, schema_of
 
@@ -26,7 +26,7 @@ def create_again(client, name: str, events: int) -> None:
 
 def archive(lake, name: str, broker) -> Archive:
     opened = open_lake(lake.format, parse_location(lake.to), None)
-    return Archive(broker, opened, [name], Limits(), lake.metrics, keeps_json=True)
+    return Archive(broker, opened, [name], CommitLimits(), lake.metrics, keeps_json=True)
 
 
 def run(work: Archive) -> int:

@@ -12,7 +12,7 @@ from rioni.config.logs import EVERY_S
 from rioni.domain.errors import Unavailable
 from rioni.lake import archive
 from rioni.lake.archive import Archive, open_lake
-from rioni.lake.event_type_archive import Limits
+from rioni.lake.event_type_archive import CommitLimits
 from rioni.lake.location import parse_location
 from tests.support.clock import ManualClock
 from tests.support.lake import create_orders, publish_orders
@@ -99,7 +99,7 @@ def test_events_of_a_round_that_fails_later_count(client, broker, lake, monkeypa
 
     monkeypatch.setattr(broker.schemas, "list", fails)
     opened, note = open_lake(lake.format, parse_location(lake.to), None), MagicMock()
-    work = Archive(broker, opened, [name], Limits(events=500), lake.metrics, note=note)
+    work = Archive(broker, opened, [name], CommitLimits(events=500), lake.metrics, note=note)
     done, failed = work.archive(lambda: False)
     assert (done, list(failed)) == ({}, [name])
     assert note.call_args.args == (f"1,000 events archived; {name} failed: away",)

@@ -15,11 +15,11 @@ from rioni.lake import conversion
 from rioni.lake.archive import open_lake
 from rioni.lake.conversion import convert
 from rioni.lake.location import parse_location
-from rioni.lake.table import EVENTS, QUARANTINE, Progress
+from rioni.lake.table import EVENTS, QUARANTINE, TableProgress
 
 
 FROZEN = Path(__file__).parents[1] / "frozen"
-PROGRESS = Progress(1_767_225_600_000, {"0": Place(2, 0), "1": Place(1, 2)})
+PROGRESS = TableProgress(1_767_225_600_000, {"0": Place(2, 0), "1": Place(1, 2)})
 ROWS = [
     {"order": "a", "amount": 1, "address": {"city": "Berlin", "zip": None}, "total": "1.5", "note": None},
     {"order": "b", "amount": 2, "address": None, "total": '"x"', "note": None},
@@ -72,7 +72,7 @@ def test_the_archive_goes_on_in_a_converted_table(archive):
     converted(archive)
     table = opened(archive)
     rows = DeltaTable(archive / "order.created").to_pyarrow_table().slice(0, 1)
-    table.append(rows.cast(table.schema), Progress(PROGRESS.created_at_ms, {"0": Place(2, 1), "1": Place(1, 2)}))
+    table.append(rows.cast(table.schema), TableProgress(PROGRESS.created_at_ms, {"0": Place(2, 1), "1": Place(1, 2)}))
     assert DeltaTable(archive / "order.created").to_pyarrow_table().num_rows == 4
     assert opened(archive).progress.places["0"] == Place(2, 1)
 

@@ -6,7 +6,7 @@ import pytest
 from rioni.client import EventType, Schema
 from rioni.domain.errors import Invalid
 from rioni.domain.event_types.event_type import PERIOD
-from rioni.lake.event_type_archive import EventTypeArchive, Limits, kept_since
+from rioni.lake.event_type_archive import CommitLimits, EventTypeArchive, kept_since
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_what_is_no_period_removes_nothing_and_is_named(period):
 
 
 def test_an_archive_names_the_event_type_of_such_a_period_and_goes_on(caplog):
-    archive = EventTypeArchive(MagicMock(), None, "orders", Limits(), None)
+    archive = EventTypeArchive(MagicMock(), None, "orders", CommitLimits(), None)
     described = EventType(
         name="orders", owning_application="shop", schema=Schema(schema="{}"), annotations={PERIOD: "10 decades"}
     )

@@ -8,7 +8,7 @@ from rioni.client import Client, UnexpectedAnswer
 from rioni.client.ranges import Locator, RangeError
 from rioni.domain.errors import Invalid, RioniError
 from rioni.lake.archive import Archive, open_lake
-from rioni.lake.event_type_archive import ArchiveMetrics, Limits
+from rioni.lake.event_type_archive import ArchiveMetrics, CommitLimits
 from rioni.lake.location import Location, Secrets, parse_location, without_credentials
 from rioni.lake.reader import event_type
 from rioni.spark.options import parse_options
@@ -43,7 +43,7 @@ def test_an_archive_writes_nothing_outside_its_folder_whatever_a_broker_names_an
             client,
             open_lake("delta", parse_location(str(inside)), None),
             (),
-            Limits(),
+            CommitLimits(),
             ArchiveMetrics(),
         )
         done, failed = work.archive(lambda: False)

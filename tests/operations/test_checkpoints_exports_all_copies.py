@@ -29,7 +29,7 @@ from rioni.operations import history as history_operations
 from rioni.operations.checkpoints import export
 from rioni.operations.verification import remarks
 from rioni.projections.queries import audit_log
-from rioni.projections.queries.audit_log import AuditFilter, AuditQuery, Place
+from rioni.projections.queries.audit_log import AuditFilter, AuditQuery, PageStart
 from rioni.server.log_tree import TileBuilder, build_checkpoint_signer
 from rioni.server.startup import prepare_startup
 from rioni.sql.log_tables import LOG
@@ -107,12 +107,12 @@ def exported(config: Config, folder: Path, wanted: AuditFilter) -> list[tuple[in
 
 
 def by_pages(connection: Connection, limit: int, *, ascending: bool, **wanted: str) -> list[tuple[int, str, str]]:
-    place: Place | None = Place(ascending)
+    place: PageStart | None = PageStart(ascending)
     found: list[Any] = []
     while place is not None:
         page = audit_log.page(connection, AuditQuery(**wanted), place, limit)
         found += page.rows
-        place = None if page.next is None else Place(ascending, after=page.next)
+        place = None if page.next is None else PageStart(ascending, after=page.next)
     return brief(found if ascending else found[::-1])
 
 

@@ -14,7 +14,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from rioni.client import Client, ClientError
 from rioni.client.ranges import RangeError
 from rioni.lake.archive import Archive, open_lake
-from rioni.lake.event_type_archive import ArchiveMetrics, Limits
+from rioni.lake.event_type_archive import ArchiveMetrics, CommitLimits
 from rioni.lake.location import parse_location
 from rioni.spark.log_source import SCHEMA, LogReader
 from rioni.spark.options import parse_options
@@ -97,7 +97,7 @@ def archive(at: Place):
     lake = ArchiveUnderTest(url=at.url, to=str(at.folder), format_="delta")
     tables = open_lake("delta", parse_location(lake.to), None)
     with Client(at.url, retry_s=at.retry_s) as client:
-        work = Archive(client, tables, [at.name], Limits(events=9), ArchiveMetrics(), keeps_json=True)
+        work = Archive(client, tables, [at.name], CommitLimits(events=9), ArchiveMetrics(), keeps_json=True)
         done, failed = work.archive(lambda: False)
     for ex in failed.values():
         raise ex

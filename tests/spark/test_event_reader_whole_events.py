@@ -13,7 +13,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from rioni.client import Client, Subscription, ranges
 from rioni.lake.archive import Archive, open_lake
-from rioni.lake.event_type_archive import ArchiveMetrics, Limits
+from rioni.lake.event_type_archive import ArchiveMetrics, CommitLimits
 from rioni.lake.location import parse_location
 from rioni.spark import event_reader, log_source
 from rioni.spark.options import parse_options
@@ -92,11 +92,11 @@ def truth(server, sources):
 @pytest.mark.parametrize("format_", FORMATS)
 @pytest.mark.parametrize("sizes", [SIZES, LARGE], ids=["small commits and batches", "usual batches"])
 def test_archives_have_every_event(server, sources, truth, tmp_path, monkeypatch, format_, sizes):
-    limits = Limits(events=1_000)
+    limits = CommitLimits(events=1_000)
     if sizes is SIZES:
         monkeypatch.setattr(ranges, "BATCH_EVENTS", SMALL // 2)
         monkeypatch.setattr(ranges, "EVENTS_MAX", 2 * SMALL)
-        limits = Limits(events=SMALL)
+        limits = CommitLimits(events=SMALL)
     lake = ArchiveUnderTest(url=server.url, to=str(tmp_path / "lake"), format_=format_)
     tables = open_lake(format_, parse_location(lake.to), None)
     names = [sources[size] for size in sizes]

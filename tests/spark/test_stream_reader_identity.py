@@ -8,7 +8,7 @@ import pytest
 from rioni.client._sync.event_types import EventTypes, Partitions
 from rioni.client.ranges import RangeError
 from rioni.domain.errors import Conflict
-from rioni.spark.options import Options, parse_options
+from rioni.spark.options import SourceOptions, parse_options
 from rioni.spark.source import EventBatchReader, table_schema
 from rioni.spark.stream_reader import EventStreamReader
 from tests.support.lake import create_orders, publish_orders
@@ -134,7 +134,7 @@ def test_an_event_type_that_is_created_again_while_places_are_looked_for_is_an_e
         amounts(options, schema, streams=streams)
 
 
-def amounts(options: Options, schema: pa.Schema, *, streams: bool) -> list[int]:
+def amounts(options: SourceOptions, schema: pa.Schema, *, streams: bool) -> list[int]:
     """The numbers that a batch query, or the first micro-batch of a stream, reads."""
     reader = EventStreamReader(options, schema) if streams else EventBatchReader(options, schema)
     if streams:

@@ -19,7 +19,7 @@ from rioni.commands.routes import ROUTES
 from rioni.commands.system.kpis import KpiFeed, UsageRecorder
 from rioni.commands.system.system_events import LogConsumer, LogConsumers
 from rioni.commands.timelines.timelines import StartSwitch
-from rioni.commands.unit_of_work import Context, Outside
+from rioni.commands.unit_of_work import CommandContext, Outside
 from rioni.config.settings import Config
 from rioni.domain.access.authorization import BROKER, Attribute, Subject
 from rioni.domain.aggregates import TOPICS
@@ -141,7 +141,7 @@ class Broker:
         assert switch is not None
         return switch.timeline
 
-    def context(self, subject: Subject = BROKER) -> Context:
+    def context(self, subject: Subject = BROKER) -> CommandContext:
         """The context of the next command."""
         second = next(self._seconds)
         now = f"2026-11-20T10:{second // 60:02}:{second % 60:02}.000Z"

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from rioni.commands.unit_of_work import Context
+from rioni.commands.unit_of_work import CommandContext
 from rioni.domain.access.authorization import BROKER, Subject
 from rioni.domain.event_types.event_type import EventType, EventTypeSpec, SubmittedSchema
 from rioni.domain.event_types.rules import new as new_event_type
@@ -89,9 +89,9 @@ def origin(**changes: Any) -> Origin:
     return Origin(**(members | changes))
 
 
-def context(subject: Subject = BROKER, **changes: Any) -> Context:
+def context(subject: Subject = BROKER, **changes: Any) -> CommandContext:
     """The subject, time and id of a command."""
-    return Context(subject=subject, origin=origin(**{"actor": subject.name} | changes))
+    return CommandContext(subject=subject, origin=origin(**{"actor": subject.name} | changes))
 
 
 def as_spec(state: EventType) -> EventTypeSpec:

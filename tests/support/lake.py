@@ -12,7 +12,7 @@ from pyiceberg.catalog import load_catalog
 
 from rioni.client import Client
 from rioni.lake.archive import Archive, open_lake
-from rioni.lake.event_type_archive import ArchiveMetrics, Limits, Outcome
+from rioni.lake.event_type_archive import ArchiveMetrics, CommitLimits, RoundResult
 from rioni.lake.iceberg_table import EVENT_TYPE
 from rioni.lake.location import parse_location
 from tests.support.builders import event_type_body
@@ -97,11 +97,11 @@ class ArchiveUnderTest:
         self.url, self.to, self.format, self.catalog = url, to, format_, catalog
         self.metrics = ArchiveMetrics()
 
-    def archive(self, *names: str, **limits) -> dict[str, Outcome]:
+    def archive(self, *names: str, **limits) -> dict[str, RoundResult]:
         """Archive once, as a new process would."""
         lake = open_lake(self.format, parse_location(self.to), self.catalog)
         with Client(self.url) as client:
-            work = Archive(client, lake, names, Limits(**limits), self.metrics, keeps_json=True)
+            work = Archive(client, lake, names, CommitLimits(**limits), self.metrics, keeps_json=True)
             done, failed = work.archive(lambda: False)
         for ex in failed.values():
             raise ex

@@ -16,9 +16,9 @@ from pyspark.sql.types import StructType
 
 from rioni.client import AsyncClient, Client, Cursor
 from rioni.spark.log_source import LogDataSource
-from rioni.spark.options import Options, parse_options
+from rioni.spark.options import SourceOptions, parse_options
 from rioni.spark.source import EventDataSource
-from rioni.spark.writer import EventStreamWriter, EventWriter, publish
+from rioni.spark.writer import EventStreamWriter, SparkEventWriter, publish
 from rioni.testing import Broker
 from tests.support.ways import COMPACTED, ET, EVENT
 
@@ -134,14 +134,14 @@ def _spark_stream_of_subscription(user: User) -> Any:
 
 
 def _spark_write(user: User) -> Any:
-    return _written(user, EventWriter)
+    return _written(user, SparkEventWriter)
 
 
 def _spark_stream_write(user: User) -> Any:
     return _written(user, EventStreamWriter)
 
 
-def _written(user: User, writer: Callable[[Options, StructType], Any]) -> Any:
+def _written(user: User, writer: Callable[[SourceOptions, StructType], Any]) -> Any:
     options = parse_options(user.options(event_type=ET, job=str(uuid4())))
     schema = from_arrow_schema(ROWS.schema)
     writer(options, schema)

@@ -6,10 +6,10 @@ from typing import Any
 from rioni.config.settings import Config
 from rioni.installation.opened import opened
 from rioni.operations import verification
-from rioni.operations.verification import Problem
+from rioni.operations.verification import Inconsistency
 
 
-def problems(config: Config, **options: Any) -> list[Problem]:
+def problems(config: Config, **options: Any) -> list[Inconsistency]:
     """All findings; the options are those of `opened`."""
     with opened(config, **options) as installation:
         return list(verification.check(installation))

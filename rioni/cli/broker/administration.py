@@ -8,7 +8,7 @@ import typer
 
 from rioni.cli.connections import completions
 from rioni.cli.connections.options import AsOf, check_event_type
-from rioni.cli.connections.session import Session, connected
+from rioni.cli.connections.session import BrokerSession, connected
 from rioni.cli.options import Yes
 from rioni.cli.terminal.output import confirm
 from rioni.domain.errors import Invalid
@@ -51,7 +51,7 @@ ATTRIBUTE = "such as `user:jane`; may be repeated"
 
 @settings_app.command(epilog="Example: rioni settings admins")
 @connected
-def admins(session: Session, *, as_of: AsOf = None) -> None:
+def admins(session: BrokerSession, *, as_of: AsOf = None) -> None:
     """Show who [administers, reads and writes](reference/authorization.md#broker-administrators) the broker itself."""
     found = session.client.settings.admins(as_of=as_of)
     lists = {"admins": found.admins, "readers": found.readers, "writers": found.writers}
@@ -66,7 +66,7 @@ def admins(session: Session, *, as_of: AsOf = None) -> None:
 )
 @connected
 def set_admins(
-    session: Session,
+    session: BrokerSession,
     *,
     admin: Annotated[list[str], typer.Option(help=f"Administrator, {ATTRIBUTE}.")] = [],  # noqa: B006
     reader: Annotated[list[str], typer.Option(help=f"Reader, {ATTRIBUTE}.")] = [],  # noqa: B006
@@ -90,7 +90,7 @@ def set_admins(
 
 @settings_app.command(epilog="Example: rioni settings blacklist")
 @connected
-def blacklist(session: Session, *, as_of: AsOf = None) -> None:
+def blacklist(session: BrokerSession, *, as_of: AsOf = None) -> None:
     """Show the applications and event types that are [blocked](reference/settings-and-storages.md#blacklist)."""
     found = session.client.settings.blacklist(as_of=as_of).entries()
     rows = [{"type": kind, "name": name} for kind, name in found]
@@ -99,7 +99,7 @@ def blacklist(session: Session, *, as_of: AsOf = None) -> None:
 
 @settings_app.command(epilog="Example: rioni settings block PRODUCER_APP shop")
 @connected
-def block(session: Session, kind: Kind, name: BlockedName) -> None:
+def block(session: BrokerSession, kind: Kind, name: BlockedName) -> None:
     """Block an application or event type: it may not publish, or not be streamed."""
     from rioni.client import Forbidden
 
@@ -113,7 +113,7 @@ def block(session: Session, kind: Kind, name: BlockedName) -> None:
 
 @settings_app.command(epilog="Example: rioni settings unblock PRODUCER_APP shop")
 @connected
-def unblock(session: Session, kind: Kind, name: BlockedName) -> None:
+def unblock(session: BrokerSession, kind: Kind, name: BlockedName) -> None:
     """Unblock an application or event type."""
     from rioni.client import Forbidden
 
@@ -129,7 +129,7 @@ def unblock(session: Session, kind: Kind, name: BlockedName) -> None:
 @settings_app.command(epilog="Example: rioni settings rights --event-type order.created")
 @connected
 def rights(
-    session: Session,
+    session: BrokerSession,
     *,
     event_type: Annotated[
         str | None, typer.Option(help="Also the rights to this event type.", autocompletion=completions.event_types)
@@ -148,7 +148,7 @@ def rights(
 
 @settings_app.command(epilog="Example: rioni settings features")
 @connected
-def features(session: Session, *, as_of: AsOf = None) -> None:
+def features(session: BrokerSession, *, as_of: AsOf = None) -> None:
     """Show all [features](reference/settings-and-storages.md#features), and whether they are on."""
     found = session.client.settings.features(as_of=as_of)
     session.output.items(found, {"feature": "feature", "on": "enabled"})
@@ -156,19 +156,19 @@ def features(session: Session, *, as_of: AsOf = None) -> None:
 
 @settings_app.command(epilog="Example: rioni settings enable kpi_collection")
 @connected
-def enable(session: Session, feature: Feature) -> None:
+def enable(session: BrokerSession, feature: Feature) -> None:
     """Switch a feature on."""
     _switch(session, feature, enabled=True)
 
 
 @settings_app.command(epilog="Example: rioni settings disable kpi_collection")
 @connected
-def disable(session: Session, feature: Feature) -> None:
+def disable(session: BrokerSession, feature: Feature) -> None:
     """Switch a feature off."""
     _switch(session, feature, enabled=False)
 
 
-def _switch(session: Session, feature: str, *, enabled: bool) -> None:
+def _switch(session: BrokerSession, feature: str, *, enabled: bool) -> None:
     session.client.settings.switch_feature(feature, enabled=enabled)
     session.output.line({"feature": feature, "enabled": enabled}, f"{feature} is {'on' if enabled else 'off'}.")
 
@@ -191,7 +191,7 @@ StorageId = Annotated[str, typer.Argument(help="Id of the storage.", autocomplet
 
 @storages_app.command("list", epilog="Example: rioni storages list")
 @connected
-def list_storages(session: Session, *, as_of: AsOf = None) -> None:
+def list_storages(session: BrokerSession, *, as_of: AsOf = None) -> None:
     """Show all [storages](reference/settings-and-storages.md#storages)."""
     session.output.items(
         session.client.storages.list(as_of=as_of),
@@ -206,7 +206,7 @@ def list_storages(session: Session, *, as_of: AsOf = None) -> None:
 
 @storages_app.command(epilog="Example: rioni storages show default")
 @connected
-def show(session: Session, storage: StorageId, *, as_of: AsOf = None) -> None:
+def show(session: BrokerSession, storage: StorageId, *, as_of: AsOf = None) -> None:
     """Show a storage with its configuration."""
     session.output.item(session.client.storages.get(storage, as_of=as_of))
 
@@ -216,7 +216,7 @@ def show(session: Session, storage: StorageId, *, as_of: AsOf = None) -> None:
 )
 @connected
 def create(
-    session: Session,
+    session: BrokerSession,
     storage: Annotated[str, typer.Argument(help="Id of the new storage.")],
     *,
     kind: Annotated[Literal["embedded", "kafka"], typer.Option("--type", help="Type of the storage.")] = "embedded",
@@ -244,7 +244,7 @@ def create(
 
 @storages_app.command(epilog="Example: rioni storages delete archive --yes")
 @connected
-def delete(session: Session, storage: StorageId, *, yes: Yes = False) -> None:
+def delete(session: BrokerSession, storage: StorageId, *, yes: Yes = False) -> None:
     """Remove a storage that no timeline uses."""
     confirm(f"Remove the storage {storage}?", yes=yes)
     session.client.storages.delete(storage)
@@ -253,7 +253,7 @@ def delete(session: Session, storage: StorageId, *, yes: Yes = False) -> None:
 
 @storages_app.command("set-default", epilog="Example: rioni storages set-default archive")
 @connected
-def set_default(session: Session, storage: StorageId) -> None:
+def set_default(session: BrokerSession, storage: StorageId) -> None:
     """Let new event types begin in this storage."""
     found = session.client.storages.set_default(storage)
     session.output.line(found, f"New event types begin in {found.id}.")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rioni.cli.connections import completions
-from rioni.cli.connections.session import Session, connected
+from rioni.cli.connections.session import BrokerSession, connected
 from rioni.cli.host.options import ConfigFile, load_settings
 from rioni.cli.options import SECONDS_MAX, Json
 from rioni.cli.terminal.ending import FOUND, when_asked_to_end
@@ -19,7 +19,7 @@ from rioni.files.extras import requirement
 if TYPE_CHECKING:
     from rioni.client import Client
     from rioni.domain.system.reports import JobReport
-    from rioni.lake.event_type_archive import Outcome
+    from rioni.lake.event_type_archive import RoundResult
 
 app = typer.Typer()
 
@@ -27,7 +27,7 @@ app = typer.Typer()
 @app.command(epilog="Example: rioni archive --url https://broker.example.org --to s3://lake/events --format delta")
 @connected
 def archive(
-    session: Session,
+    session: BrokerSession,
     *,
     to: Annotated[str, typer.Option(help="Folder, or bucket of an S3-compatible service: s3://bucket/prefix.")],
     format_: Annotated[
@@ -75,12 +75,12 @@ def archive(
         raise Unavailable(f"rioni archive needs {ex.name}: pip install {requirement('lake')}") from ex
     from rioni.cli.job_reporter import JobReporter
     from rioni.domain.system.reports import ARCHIVE
-    from rioni.lake.event_type_archive import ArchiveMetrics, Limits
+    from rioni.lake.event_type_archive import ArchiveMetrics, CommitLimits
     from rioni.lake.location import parse_location
 
     metrics = ArchiveMetrics()
     lake = open_lake(format_, parse_location(to), catalog)
-    limits = Limits(events=commit_events, seconds=every)
+    limits = CommitLimits(events=commit_events, seconds=every)
     job = JobReporter(partial(_tell, session), ARCHIVE, to)
     stopped = threading.Event()
     work = Archive(
@@ -111,7 +111,7 @@ def archive(
     _check_lost(done)
 
 
-def _client(session: Session, stopped: threading.Event) -> "Client":
+def _client(session: BrokerSession, stopped: threading.Event) -> "Client":
     """A client that rides out outages, until the command is asked to end."""
     from rioni.client import ClientError
 
@@ -124,7 +124,7 @@ def _client(session: Session, stopped: threading.Event) -> "Client":
     return client
 
 
-def _tell(session: Session, job_id: str, report: "JobReport") -> None:
+def _tell(session: BrokerSession, job_id: str, report: "JobReport") -> None:
     """Report the progress to the broker, once."""
     from msgspec.structs import asdict
 
@@ -137,7 +137,7 @@ def _tell(session: Session, job_id: str, report: "JobReport") -> None:
         raise Unavailable(f"{ex}.") from ex
 
 
-def _show(output: Output, done: "dict[str, Outcome]") -> None:
+def _show(output: Output, done: "dict[str, RoundResult]") -> None:
     for name, each in done.items():
         quarantined = f", {each.quarantined:,} in quarantine" if each.quarantined else ""
         lost = f", {each.lost:,} LOST to retention before" if each.lost else ""
@@ -147,7 +147,7 @@ def _show(output: Output, done: "dict[str, Outcome]") -> None:
         )
 
 
-def _check_lost(done: "dict[str, Outcome]") -> None:
+def _check_lost(done: "dict[str, RoundResult]") -> None:
     if any(each.lost for each in done.values()):
         raise typer.Exit(FOUND)
 

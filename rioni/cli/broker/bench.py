@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import orjson
 
-from rioni.cli.broker.load_client import LOST, LoadConnection, Loop, Server
+from rioni.cli.broker.load_client import LOST, LoadConnection, LoadTarget, Loop
 from rioni.client import Client, EventType, NotFound, Subscription
 from rioni.domain.errors import Invalid, Malformed
 
@@ -31,7 +31,7 @@ _PAYLOAD = {"number": {"type": "integer"}, "text": {"type": "string"}}
 # --- Publishing ---
 
 
-def publish(server: Server, plan: "Publish", client: Client) -> "Report":
+def publish(server: LoadTarget, plan: "Publish", client: Client) -> "Report":
     """Publish until the time or the number of requests is reached; blocks that long.
 
     Args:
@@ -98,7 +98,7 @@ def _event(category: str, eid: str, text: str) -> dict[str, Any]:
 class _Publisher:
     """Keeps one connection busy: the answer to a request brings on the next."""
 
-    def __init__(self, server: Server, loop: Loop, plan: "Publish", bodies: Bodies, report: "Report") -> None:
+    def __init__(self, server: LoadTarget, loop: Loop, plan: "Publish", bodies: Bodies, report: "Report") -> None:
         self._connection = LoadConnection(server, loop)
         self._plan, self._bodies, self._report = plan, bodies, report
         keys = {"Idempotency_Key": _KEY.decode()} if plan.idempotency_keys else {}
@@ -167,7 +167,7 @@ def _event_type(plan: "Publish") -> EventType:
 # --- Consuming ---
 
 
-def consume(server: Server, plan: "Consume", client: Client) -> "Report":
+def consume(server: LoadTarget, plan: "Consume", client: Client) -> "Report":
     """Consume through a new subscription until the time or the number of events is reached; blocks that long.
 
     Args:
@@ -245,7 +245,7 @@ class _Stream:
     """One stream of the subscription, and the connection that commits the events received since the last commit."""
 
     def __init__(
-        self, server: Server, loop: Loop, plan: "Consume", path: str, received: ReceivedEvents, report: "Report"
+        self, server: LoadTarget, loop: Loop, plan: "Consume", path: str, received: ReceivedEvents, report: "Report"
     ) -> None:
         self._server, self._path, self._received, self._report = server, path, received, report
         query = f"batch_limit={plan.batch}&max_uncommitted_events={plan.window}&batch_flush_timeout=1"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from rioni.cli.connections import completions
-from rioni.cli.connections.session import Session, connected
+from rioni.cli.connections.session import BrokerSession, connected
 from rioni.cli.terminal.ending import FOUND
 from rioni.cli.terminal.output import console_on, say
 
@@ -18,7 +18,7 @@ from rioni.cli.terminal.output import console_on, say
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from rioni.cli.broker.load_client import Server
+    from rioni.cli.broker.load_client import LoadTarget
 
 
 app = typer.Typer(name="bench", no_args_is_help=True, help="Measure a broker: any server of the API, at any base URL.")
@@ -80,7 +80,7 @@ class Consume:
 
 @app.command("publish", epilog="Example: rioni bench publish --connections 8 --batch 100 --size 200 --seconds 10")
 @connected
-def bench_publish(session: Session, *, plan: Publish) -> None:
+def bench_publish(session: BrokerSession, *, plan: Publish) -> None:
     """Publish valid events as fast as they are acknowledged; exit code 1 if some were not.
 
     Works with any server of the API. Measures for `--seconds`, or until `--requests` are done, and prints rates,
@@ -93,7 +93,7 @@ def bench_publish(session: Session, *, plan: Publish) -> None:
 
 @app.command("consume", epilog="Example: rioni bench consume --connections 2 --read-from begin --events 1000000")
 @connected
-def bench_consume(session: Session, *, plan: Consume) -> None:
+def bench_consume(session: BrokerSession, *, plan: Consume) -> None:
     """Consume through a new subscription, committing all the time; exit code 1 if a request failed.
 
     The subscription is deleted at the end. The latencies are those of the commits.
@@ -103,11 +103,11 @@ def bench_consume(session: Session, *, plan: Consume) -> None:
     _report(consume(_server(session), plan, session.client), json=session.output.json)
 
 
-def _server(session: Session) -> "Server":
-    from rioni.cli.broker.load_client import Server
+def _server(session: BrokerSession) -> "LoadTarget":
+    from rioni.cli.broker.load_client import LoadTarget
 
     connection = session.connection
-    return Server(connection.url, connection.bearer(), connection.ca_certificate)
+    return LoadTarget(connection.url, connection.bearer(), connection.ca_certificate)
 
 
 def _report(report: "Report", *, json: bool) -> None:

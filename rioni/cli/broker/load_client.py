@@ -29,7 +29,7 @@ OnData = Callable[[bytes], None]
 OnAnswer = Callable[[int, bytes], None]
 
 
-class Server:
+class LoadTarget:
     """The server that requests go to, taken from a base URL, and the bearer token that they carry if there is one.
 
     The certificate of a server with HTTPS is always checked: against `ca_certificate`, otherwise against the
@@ -211,7 +211,7 @@ class ResponseReader:
 class LoadConnection:
     """One connection to the server, with one request at a time; opened when it is first needed."""
 
-    def __init__(self, server: Server, loop: "Loop") -> None:
+    def __init__(self, server: LoadTarget, loop: "Loop") -> None:
         self._server, self._loop = server, loop
         self._socket: socket.socket | None = None
         self._unsent = memoryview(b"")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rioni.cli.connections import completions
-from rioni.cli.connections.session import Session, connected
+from rioni.cli.connections.session import BrokerSession, connected
 from rioni.cli.options import SECONDS_MAX, log_time
 from rioni.cli.terminal.ending import FOUND
 from rioni.cli.terminal.output import Output, as_sentence, say, write_file
@@ -39,7 +39,7 @@ def _time(text: str) -> str:
 @audit_app.command("list", epilog="Example: rioni audit list --resource event-type:order.created --since 2026-01-01")
 @connected
 def list_changes(
-    session: Session,
+    session: BrokerSession,
     *,
     resource: Annotated[
         str | None,
@@ -96,7 +96,7 @@ def list_changes(
 
 @audit_app.command(epilog="Example: rioni audit denials --limit 20")
 @connected
-def denials(session: Session, *, limit: Limit = 100, everything: Everything = False) -> None:
+def denials(session: BrokerSession, *, limit: Limit = 100, everything: Everything = False) -> None:
     """Ask a running broker for requests that it refused with 401 or 403, newest first."""
     _say_source(session)
     session.output.first(
@@ -115,7 +115,7 @@ def denials(session: Session, *, limit: Limit = 100, everything: Everything = Fa
     )
 
 
-def _say_source(session: Session) -> None:
+def _say_source(session: BrokerSession) -> None:
     if not session.output.json:
         where = f"{session.connection.url} ({session.connection.origin})"
         session.output.note(f"From the broker at {where}; `rioni audit` reads the data on this host.")
@@ -138,7 +138,7 @@ Position = Annotated[int, typer.Argument(help="Position of the entry in the log.
 @log_app.command(epilog="Example: rioni log checkpoint > monday.checkpoint")
 @connected
 def checkpoint(
-    session: Session,
+    session: BrokerSession,
     *,
     cosigned: Annotated[bool, typer.Option("--cosigned", help="The newest one that a witness has cosigned.")] = False,
 ) -> None:
@@ -150,7 +150,7 @@ def checkpoint(
 @log_app.command(epilog="Example: rioni log cosign cosigned.checkpoint")
 @connected
 def cosign(
-    session: Session, file: Annotated[Path, typer.Argument(help="A checkpoint with cosignatures of witnesses.")]
+    session: BrokerSession, file: Annotated[Path, typer.Argument(help="A checkpoint with cosignatures of witnesses.")]
 ) -> None:
     """Give cosignatures of a checkpoint to the broker, which keeps the newest one of each witness."""
     try:
@@ -163,7 +163,7 @@ def cosign(
 
 @log_app.command(epilog="Example: rioni log key")
 @connected
-def key(session: Session) -> None:
+def key(session: BrokerSession) -> None:
     """Show the verifier key of checkpoints."""
     found = session.client.log.key()
     session.output.line({"verifier": found}, found)
@@ -171,7 +171,7 @@ def key(session: Session) -> None:
 
 @log_app.command(epilog="Example: rioni log keys")
 @connected
-def keys(session: Session) -> None:
+def keys(session: BrokerSession) -> None:
     """Show all verifier keys that there were, in their order.
 
     Each is [signed by the one before](reference/transparency-log.md#rotation-of-the-key).
@@ -182,7 +182,7 @@ def keys(session: Session) -> None:
 @log_app.command(epilog="Example: rioni log inclusion 4711")
 @connected
 def inclusion(
-    session: Session,
+    session: BrokerSession,
     position: Position,
     *,
     size: Annotated[int | None, typer.Option(help="Number of entries that the log had.", min=1)] = None,
@@ -194,7 +194,7 @@ def inclusion(
 @log_app.command(epilog="Example: rioni log consistency 4711")
 @connected
 def consistency(
-    session: Session,
+    session: BrokerSession,
     first: Annotated[int, typer.Argument(help="Entries of the earlier log.", min=1)],
     *,
     second: Annotated[int | None, typer.Option(help="Entries of the later one; by default all.", min=1)] = None,
@@ -208,7 +208,7 @@ def consistency(
 )
 @connected
 def tile(
-    session: Session,
+    session: BrokerSession,
     level: Annotated[str, typer.Argument(help="Level of the tile, or `entries`.")],
     rest: Annotated[str, typer.Argument(help="Number and width, such as `x001/x234/067` or `000.p/12`.")],
     *,
@@ -235,7 +235,7 @@ app = typer.Typer()
 @app.command(epilog="Example: rioni witness --url https://broker.example.org --state broker.witness --every 600")
 @connected
 def witness(
-    session: Session,
+    session: BrokerSession,
     *,
     state: Annotated[Path, typer.Option(help="File with the last checkpoint that was seen; made if missing.")],
     key: Annotated[

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from rioni.cli.connections import completions
-from rioni.cli.connections.session import Session, connected
+from rioni.cli.connections.session import BrokerSession, connected
 from rioni.cli.terminal.ending import FOUND
 from rioni.cli.terminal.output import say
 from rioni.cli.terminal.tables import Column, client_of
@@ -25,7 +25,7 @@ app = typer.Typer(name="monitoring", no_args_is_help=True, help="The state of a 
 
 @app.command(epilog="Example: rioni monitoring health")
 @connected
-def health(session: Session) -> None:
+def health(session: BrokerSession) -> None:
     """Show whether a broker answers at all; exit code 2 if it does not."""
     session.client.monitoring.health()
     session.output.line({"url": session.client.url, "status": "ok"}, f"{session.client.url} answers.")
@@ -33,21 +33,21 @@ def health(session: Session) -> None:
 
 @app.command(epilog="Example: rioni monitoring live")
 @connected
-def live(session: Session) -> None:
+def live(session: BrokerSession) -> None:
     """Show whether the process [makes progress](reference/operations.md#liveness); exit code 1 if a check fails."""
     _checks(session, session.client.monitoring.live())
 
 
 @app.command(epilog="Example: rioni monitoring ready")
 @connected
-def ready(session: Session) -> None:
+def ready(session: BrokerSession) -> None:
     """Show whether a broker [can serve requests](reference/operations.md#readiness); exit code 1 if a check fails."""
     _checks(session, session.client.monitoring.ready())
 
 
 @app.command(epilog="Example: rioni monitoring version")
 @connected
-def version(session: Session) -> None:
+def version(session: BrokerSession) -> None:
     """Show the version of a broker."""
     found = session.client.monitoring.version()
     session.output.line({"version": found}, found)
@@ -55,7 +55,7 @@ def version(session: Session) -> None:
 
 @app.command(epilog="Example: rioni monitoring nodes")
 @connected
-def nodes(session: Session) -> None:
+def nodes(session: BrokerSession) -> None:
     """Show the [nodes](reference/operations.md#nodes) of a broker and their worker processes.
 
     With `--json` each node is a line with its `workers`; otherwise each worker is a row.
@@ -84,7 +84,7 @@ def nodes(session: Session) -> None:
 @app.command(epilog="Example: rioni monitoring metrics --name rioni_http_requests_total")
 @connected
 def metrics(
-    session: Session,
+    session: BrokerSession,
     *,
     name: Annotated[str | None, typer.Option(help="Only those whose names begin with this.", metavar="PREFIX")] = None,
 ) -> None:
@@ -117,7 +117,7 @@ def metrics(
 )
 @connected
 def history(
-    session: Session,
+    session: BrokerSession,
     *,
     name: Annotated[list[str], typer.Option(help="Only series of this name; may be repeated.")] = [],  # noqa: B006 - never changed
     event_type: Annotated[
@@ -169,7 +169,7 @@ def history(
 
 @app.command(epilog="Example: rioni monitoring openapi > openapi.json")
 @connected
-def openapi(session: Session) -> None:
+def openapi(session: BrokerSession) -> None:
     """Show the description of the API as an OpenAPI document."""
     found = session.client.monitoring.openapi()
     session.output.line(found, json.dumps(found, indent=2))
@@ -177,13 +177,13 @@ def openapi(session: Session) -> None:
 
 @app.command(epilog="Example: rioni monitoring docs > api.html")
 @connected
-def docs(session: Session) -> None:
+def docs(session: BrokerSession) -> None:
     """Show the description of the API as a page in HTML."""
     found = session.client.monitoring.docs()
     session.output.line({"page": found}, found.rstrip("\n"))
 
 
-def _checks(session: Session, found: "Health") -> None:
+def _checks(session: BrokerSession, found: "Health") -> None:
     if session.output.json:
         session.output.item(found)
     else:
@@ -221,7 +221,7 @@ JOB_COLUMNS: dict[str, Column] = {
 @jobs_app.command("list", epilog="Example: rioni jobs list --kind backup")
 @connected
 def list_jobs(
-    session: Session,
+    session: BrokerSession,
     kind: Annotated[Literal["archive", "backup"] | None, typer.Option(help="Only jobs of this kind.")] = None,
 ) -> None:
     """Show the last 100 [archives and backups](reference/jobs.md) of each kind, those first that changed last."""
@@ -247,7 +247,7 @@ REBUILD_COLUMNS = {
 
 @rebuilds_app.command("list", epilog="Example: rioni rebuilds list")
 @connected
-def list_rebuilds(session: Session) -> None:
+def list_rebuilds(session: BrokerSession) -> None:
     """Show the last 100 [rebuilds](reference/rebuilds.md), newest first."""
     session.output.items(session.client.rebuilds.list(), REBUILD_COLUMNS)
 
@@ -255,7 +255,7 @@ def list_rebuilds(session: Session) -> None:
 @rebuilds_app.command(epilog="Example: rioni rebuilds show")
 @connected
 def show(
-    session: Session,
+    session: BrokerSession,
     rebuild: Annotated[str | None, typer.Argument(help="Id of the rebuild; by default the newest.")] = None,
 ) -> None:
     """Show a rebuild."""

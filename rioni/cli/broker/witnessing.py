@@ -34,7 +34,7 @@ from rioni.files.plain import edited, read_file
 KEYS_MAX = 10_000
 
 
-class State(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class WitnessState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The state that a witness remembers."""
 
     log_key: str
@@ -109,7 +109,7 @@ def _round(client: Client, file: Path, name: str, key: Ed25519PrivateKey, log_ke
         _check(client, before, checkpoint)
     cosignature = cosign(note.text, name, key, int(time.time()))
     signed = Note(note.text, (*(each for each in note.signatures if each.name == verifier.name), cosignature))
-    _write(file, State(str(verifier), str(signed)))
+    _write(file, WitnessState(str(verifier), str(signed)))
     accepted = True
     try:
         client.log.cosign(str(signed))
@@ -164,16 +164,16 @@ def _decoded(text: str) -> bytes:
         raise Malformed(f"{text[:100]!r} is not a hash in base64.") from ex
 
 
-def _read(file: Path) -> State | None:
+def _read(file: Path) -> WitnessState | None:
     try:
-        return msgspec.json.decode(read_file(file), type=State)
+        return msgspec.json.decode(read_file(file), type=WitnessState)
     except FileNotFoundError:
         return None
     except (OSError, msgspec.MsgspecError) as ex:
         raise Unavailable(f"{file} can't be read as the state of a witness: {ex}") from ex
 
 
-def _write(file: Path, state: State) -> None:
+def _write(file: Path, state: WitnessState) -> None:
     try:
         with edited(file) as written:
             written.text = msgspec.json.encode(state).decode()

@@ -45,7 +45,7 @@ NO_SECRETS = (
 
 
 @dataclass(frozen=True)
-class Context:
+class SavedContext:
     """A broker, and the credentials that this client sends it.
 
     Args:
@@ -85,9 +85,9 @@ class Contexts:
     """All contexts by name, and which one is in use."""
 
     current: str | None = None
-    contexts: dict[str, Context] = field(default_factory=dict)
+    contexts: dict[str, SavedContext] = field(default_factory=dict)
 
-    def get(self, name: str) -> Context:
+    def get(self, name: str) -> SavedContext:
         """The context of a name; raises Invalid if there is none."""
         if name not in self.contexts:
             known = "; there are: " + (", ".join(sorted(self.contexts)) or "none") + "."
@@ -182,10 +182,10 @@ def _parsed(loaded: Mapping[str, object]) -> Contexts:
     return contexts
 
 
-def _context(name: str, table: object) -> Context:
+def _context(name: str, table: object) -> SavedContext:
     if not isinstance(table, dict):
         raise Invalid(f"{name} is not a table.")
-    known = [each.name for each in fields(Context)]
+    known = [each.name for each in fields(SavedContext)]
     for key, value in table.items():
         if key in SECRETS:
             raise Invalid(f"{name} has a `{key}`: {NO_SECRETS}.")
@@ -194,7 +194,7 @@ def _context(name: str, table: object) -> Context:
     if "url" not in table:
         raise Invalid(f"{name} has no url.")
     try:
-        return Context(**table)
+        return SavedContext(**table)
     except Invalid as ex:
         raise Invalid(f"{name}: {ex}") from ex
 
@@ -253,7 +253,7 @@ TIMEOUT_S = 30.0
 
 
 @dataclass(frozen=True)
-class Connection:
+class BrokerConnection:
     """A broker, and how to connect to it.
 
     Args:
@@ -297,7 +297,7 @@ class Connection:
             raise Invalid(f"{ex}.") from ex
 
     def bearer(self) -> str | None:
-        """The token now, if any; blocks and raises as `Context.token`."""
+        """The token now, if any; blocks and raises as `SavedContext.token`."""
         return None if self.token is None else self.token()
 
 
@@ -308,7 +308,7 @@ def resolve(
     token: str | None = None,
     ca_certificate: Path | None = None,
     timeout_s: float = TIMEOUT_S,
-) -> Connection:
+) -> BrokerConnection:
     """Decide which broker is meant by options, environment and contexts; raises Invalid.
 
     A token of a context goes to no other broker than that of the context: with a URL of another source no context is
@@ -331,11 +331,11 @@ def resolve(
     found, origin = next(((each, origin) for each, origin in candidates if each), (DEFAULT_URL, DEFAULT_ORIGIN))
     authority = ca_certificate or (Path(chosen.ca_certificate) if chosen and chosen.ca_certificate else None)
     source, token_origin = _token(token, environ_token, chosen, name, named=context is not None)
-    return Connection(checked_url(found), source, authority, timeout_s, origin, token_origin)
+    return BrokerConnection(checked_url(found), source, authority, timeout_s, origin, token_origin)
 
 
 def _token(
-    option: str | None, environ: str | None, context: Context | None, name: str | None, *, named: bool
+    option: str | None, environ: str | None, context: SavedContext | None, name: str | None, *, named: bool
 ) -> tuple[Callable[[], str | None] | None, str | None]:
     """Choose the source of the token, and name it; a context that an option names is stronger than the environment."""
     if option is not None:

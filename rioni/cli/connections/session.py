@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 import typer
 
 from rioni.cli.connections import completions
-from rioni.cli.connections.connection import DEFAULT_URL, TIMEOUT_S, Connection, resolve
+from rioni.cli.connections.connection import DEFAULT_URL, TIMEOUT_S, BrokerConnection, resolve
 from rioni.cli.connections.options import subscription_id
 from rioni.cli.options import PANEL, SECONDS_MAX, Json, grouped, parameters_of
 from rioni.cli.terminal.output import Output, as_sentence, clear_line
@@ -38,7 +38,7 @@ NAMES_S = 5.0
 """Longest time of the requests for names, which the error waits for."""
 
 
-def advice(ex: Exception, connection: Connection, given: Sequence[Given] = ()) -> str:
+def advice(ex: Exception, connection: BrokerConnection, given: Sequence[Given] = ()) -> str:
     """Return advice on an error, after a space; empty if there is none.
 
     Args:
@@ -65,7 +65,7 @@ def advice(ex: Exception, connection: Connection, given: Sequence[Given] = ()) -
     return f" {found}" if found else ""
 
 
-def proposals(given: Sequence[Given], connection: Connection) -> str:
+def proposals(given: Sequence[Given], connection: BrokerConnection) -> str:
     """A question about the first name that the broker does not know, if it is like one that it knows.
 
     Nothing if the broker does not list all names in time: the nearest one may be among the others.
@@ -98,7 +98,7 @@ ATTEMPTS = 5
 """The most attempts of a request, within some two seconds: people wait for the answer, and decide on more."""
 
 
-class Session:
+class BrokerSession:
     """The broker that a command speaks to, and its output.
 
     Args:
@@ -107,7 +107,7 @@ class Session:
         given: names of things of the broker that the user gave.
     """
 
-    def __init__(self, connection: Connection, output: Output, given: Sequence[Given] = ()) -> None:
+    def __init__(self, connection: BrokerConnection, output: Output, given: Sequence[Given] = ()) -> None:
         self.connection = connection
         self.output = output
         self._given = given
@@ -119,7 +119,7 @@ class Session:
         """The client of the broker; made when it is first used."""
         return self.client_of(self.connection)
 
-    def client_of(self, wanted: Connection, *, sleep: Callable[[float], object] | None = None) -> "Client":
+    def client_of(self, wanted: BrokerConnection, *, sleep: Callable[[float], object] | None = None) -> "Client":
         """A client of another broker, or with its own pauses between attempts; it is closed with the command."""
         return self._stack.enter_context(wanted.client(attempts=ATTEMPTS, sleep=sleep))
 
@@ -235,7 +235,7 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
 
 
 def connected(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of the connection; its first parameter is the `Session`, others may be groups.
+    """Give a command the options of the connection; its first parameter is the `BrokerSession`, others may be groups.
 
     Errors of the client end the command with one line and exit code 2.
     """
@@ -250,7 +250,7 @@ def connected(command: Callable[..., None]) -> Callable[..., None]:
         given = {name: values.pop(name) for name in _OPTIONS}
         output = Output(json=given.pop("json"))
         connection = resolve(timeout_s=given.pop("timeout"), **given)
-        with Session(connection, output, _given(own, values)) as session:
+        with BrokerSession(connection, output, _given(own, values)) as session:
             _replace_names(session, values)
             command(session, **grouped(command, values))
 
@@ -272,7 +272,7 @@ def _given(parameters: Sequence[inspect.Parameter], values: Mapping[str, Any]) -
     return found
 
 
-def _replace_names(session: Session, values: dict[str, Any]) -> None:
+def _replace_names(session: BrokerSession, values: dict[str, Any]) -> None:
     """Replace names of subscriptions by ids, in whatever argument or option of a command."""
     for parameter in ("subscription", "subscriptions"):
         given = values.get(parameter)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from rioni.cli.definitions.definition import EVENT_TYPE, Definition, Problem
+from rioni.cli.definitions.definition import EVENT_TYPE, Definition, DefinitionError
 from rioni.cli.definitions.steps import Step, step
 from rioni.domain.avro.event_schema import schemas_in_json
 from rioni.domain.errors import Invalid
@@ -117,8 +117,8 @@ def _state(current: ClientEventType) -> EventType:
 class Findings(NamedTuple):
     """The problems of definitions, and warnings about them."""
 
-    problems: Sequence[Problem]
-    warnings: Sequence[Problem]
+    problems: Sequence[DefinitionError]
+    warnings: Sequence[DefinitionError]
 
 
 def check_offline(definitions: Sequence[Definition], before: Sequence[Definition] = ()) -> Findings:
@@ -131,8 +131,8 @@ def check_offline(definitions: Sequence[Definition], before: Sequence[Definition
     Raises:
         Invalid: one of those of before is none that a broker has taken.
     """
-    problems: list[Problem] = []
-    warnings: list[Problem] = []
+    problems: list[DefinitionError] = []
+    warnings: list[DefinitionError] = []
     known = {each.members["name"]: _created(each) for each in before if each.kind == EVENT_TYPE}
     wanted = dict(known)
     failed: set[str] = set()
@@ -155,8 +155,8 @@ def check_offline(definitions: Sequence[Definition], before: Sequence[Definition
     return Findings(sorted(problems), sorted(warnings))
 
 
-def _problem(about: Definition, text: str) -> Problem:
-    return Problem(about.place, about.name, "; ".join(text.splitlines()))
+def _problem(about: Definition, text: str) -> DefinitionError:
+    return DefinitionError(about.place, about.name, "; ".join(text.splitlines()))
 
 
 def _created(definition: Definition) -> EventType:

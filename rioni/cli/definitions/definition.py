@@ -26,7 +26,7 @@ SUBSCRIPTION = "subscription"
 
 
 @dataclass(frozen=True, order=True)
-class Place:
+class SourceLocation:
     """The location of a definition: a file, and a line from 1; 0 if there is no line."""
 
     file: str
@@ -37,10 +37,10 @@ class Place:
 
 
 @dataclass(frozen=True, order=True)
-class Problem:
+class DefinitionError:
     """An error in a definition, with its location; `about` names the definition, if it is known."""
 
-    place: Place
+    place: SourceLocation
     about: str
     text: str
 
@@ -60,7 +60,7 @@ class Definition:
 
     kind: str
     members: Mapping[str, Any]
-    place: Place
+    place: SourceLocation
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -153,7 +153,7 @@ def json_schema() -> dict[str, Any]:
 
 def definition(
     document: Document, file: str, *, root: FilePath | None = None, anywhere: bool = False
-) -> Definition | list[Problem]:
+) -> Definition | list[DefinitionError]:
     """Return the definition that a document holds, or all its problems.
 
     Members that only the broker sets are left out, and so are nulls: the API treats them as absent.
@@ -164,15 +164,15 @@ def definition(
         root: the folder in which `schema_file` has to be; by default that of the file.
         anywhere: whether `schema_file` may be in any folder, since the user names it.
     """
-    place = Place(file, document.line)
+    place = SourceLocation(file, document.line)
     if not isinstance(document.value, dict):
-        return [Problem(place, "", "a definition is an object, with members such as name")]
+        return [DefinitionError(place, "", "a definition is an object, with members such as name")]
     value = {name: _without_nulls(value) for name, value in document.value.items() if value is not None}
     kind = kind_of(value)
     if not isinstance(kind, str) or kind not in KINDS:
-        return [Problem(place, "", f"kind is {' or '.join(KINDS)}, not {json.dumps(kind)}")]
+        return [DefinitionError(place, "", f"kind is {' or '.join(KINDS)}, not {json.dumps(kind)}")]
     problems = [
-        Problem(Place(file, document.line_of(path)), name_of(kind, value), text)
+        DefinitionError(SourceLocation(file, document.line_of(path)), name_of(kind, value), text)
         for path, text in _violations(kind, value)
     ]
     if problems:
@@ -181,7 +181,9 @@ def definition(
         folder = FilePath(file).parent
         members = _sent(kind, value, folder, None if anywhere else root or folder)
     except ValueError as ex:
-        return [Problem(Place(file, document.line_of(("schema_file",))), name_of(kind, value), str(ex))]
+        return [
+            DefinitionError(SourceLocation(file, document.line_of(("schema_file",))), name_of(kind, value), str(ex))
+        ]
     return Definition(kind, members, place)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rioni.cli.connections.session import Session
+from rioni.cli.connections.session import BrokerSession
 from rioni.cli.definitions import printing
 from rioni.cli.terminal.output import confirm
 from rioni.domain.errors import Invalid
@@ -95,7 +95,7 @@ def asked(kind: str, file: str | None, given: Mapping[str, Any]) -> "Definition"
     return found
 
 
-def created(session: Session, wanted: "Definition") -> "EventType":
+def created(session: BrokerSession, wanted: "Definition") -> "EventType":
     """Create an event type after all checks; raises Invalid."""
     from rioni.cli.definitions import planning
 
@@ -141,7 +141,7 @@ def as_yaml(resource: "Resource") -> str:
     return written(document_of(_kind(resource), resource.members()))
 
 
-def edit(session: Session, read: "Callable[[], Resource]", *, yes: bool) -> None:
+def edit(session: BrokerSession, read: "Callable[[], Resource]", *, yes: bool) -> None:
     """Let the user change a resource, and change it.
 
     Args:
@@ -171,7 +171,9 @@ def edit(session: Session, read: "Callable[[], Resource]", *, yes: bool) -> None
     file.unlink(missing_ok=True)
 
 
-def _rounds(session: Session, read: "Callable[[], Resource]", current: "Resource", file: Path, *, yes: bool) -> None:
+def _rounds(
+    session: BrokerSession, read: "Callable[[], Resource]", current: "Resource", file: Path, *, yes: bool
+) -> None:
     from rioni.cli.definitions.planning import ChangedMeanwhile
 
     text = as_yaml(current)
@@ -196,7 +198,7 @@ def _rounds(session: Session, read: "Callable[[], Resource]", current: "Resource
     raise Invalid("The editor was opened too often.")
 
 
-def _change(session: Session, current: "Resource", text: str, *, yes: bool) -> None:
+def _change(session: BrokerSession, current: "Resource", text: str, *, yes: bool) -> None:
     from rioni.cli.definitions.planning import carry_out
     from rioni.client import Problem
 
@@ -212,8 +214,8 @@ def _change(session: Session, current: "Resource", text: str, *, yes: bool) -> N
     printing.write_step(session.output, step, "unchanged" if step.action == "keep" else "done")
 
 
-def _step(session: Session, current: "Resource", text: str) -> "Step":
-    from rioni.cli.definitions.definition import Definition, Place, definition
+def _step(session: BrokerSession, current: "Resource", text: str) -> "Step":
+    from rioni.cli.definitions.definition import Definition, SourceLocation, definition
     from rioni.cli.definitions.files import parsed
     from rioni.cli.definitions.planning import planned
     from rioni.cli.terminal.json_and_yaml import NotYaml
@@ -227,7 +229,7 @@ def _step(session: Session, current: "Resource", text: str) -> "Step":
     found = definition(documents[0], "edited.yaml")
     if not isinstance(found, Definition):
         raise _Refused((each.place.line, each.text) for each in found)
-    if found.key != Definition(_kind(current), current.members(), Place("", 0)).key:
+    if found.key != Definition(_kind(current), current.members(), SourceLocation("", 0)).key:
         raise _Refused([(None, "It would be another one, which `rioni event-types apply` creates.")])
     try:
         return dataclasses.replace(planned(session.client, found, current), place=None)

@@ -10,7 +10,7 @@ import typer
 from rioni.cli.connections import completions
 from rioni.cli.connections.connection import DEFAULT_ORIGIN, resolve
 from rioni.cli.connections.options import AsOf, check_event_type
-from rioni.cli.connections.session import Session, connected
+from rioni.cli.connections.session import BrokerSession, connected
 from rioni.cli.definitions import printing
 from rioni.cli.options import Yes
 from rioni.cli.terminal.ending import FOUND
@@ -22,8 +22,8 @@ from rioni.domain.texts import proposal
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rioni.cli.definitions.definition import Definition, Problem
-    from rioni.cli.definitions.planning import Plan, Prune
+    from rioni.cli.definitions.definition import Definition, DefinitionError
+    from rioni.cli.definitions.planning import ChangePlan, Prune
     from rioni.client import Client
 
 app = typer.Typer(name="event-types")
@@ -45,7 +45,7 @@ Paths = Annotated[
 )
 @connected
 def apply(
-    session: Session,
+    session: BrokerSession,
     paths: Paths = [],  # noqa: B006 - never changed
     *,
     dry_run: Annotated[
@@ -96,7 +96,7 @@ def apply(
 )
 @connected
 def check(
-    session: Session,
+    session: BrokerSession,
     paths: Paths,
     *,
     against: Annotated[
@@ -144,7 +144,7 @@ def check(
 )
 @connected
 def diff(
-    session: Session,
+    session: BrokerSession,
     target: Annotated[
         str,
         typer.Argument(
@@ -190,7 +190,7 @@ def _lacks_a_comparison(client: "Client", target: str) -> str:
 
 
 def _show_differences_of_two(
-    session: Session, target: str, against: str, against_context: str | None, as_of: str | None
+    session: BrokerSession, target: str, against: str, against_context: str | None, as_of: str | None
 ) -> None:
     from rioni.cli.definitions.definition import differences
 
@@ -204,7 +204,7 @@ def _show_differences_of_two(
         base = _members(session.client, other_name or name, other_version, only_schema=only_schema, as_of=as_of)
     else:
         connection = resolve(context=against_context, timeout_s=session.connection.timeout_s)
-        with Session(connection, session.output) as other:
+        with BrokerSession(connection, session.output) as other:
             base = _members(other.client, other_name or name, other_version, only_schema=only_schema, as_of=as_of)
     if other_name:
         # Two event types were chosen by name, so their names differ anyway.
@@ -228,7 +228,7 @@ def _members(client: "Client", name: str, version: str, *, only_schema: bool, as
         raise
 
 
-def _plan(session: Session, paths: "Sequence[str]", prune: "Prune | None") -> "Plan":
+def _plan(session: BrokerSession, paths: "Sequence[str]", prune: "Prune | None") -> "ChangePlan":
     """The plan for files; reports all problems of the files, and raises Invalid then."""
     from rioni.cli.definitions.files import definitions_in
     from rioni.cli.definitions.planning import plan
@@ -246,7 +246,9 @@ def _plan(session: Session, paths: "Sequence[str]", prune: "Prune | None") -> "P
     return planned
 
 
-def _problems_of(session: Session, found: "Sequence[Definition]", against: str | None) -> "Sequence[Problem]":
+def _problems_of(
+    session: BrokerSession, found: "Sequence[Definition]", against: str | None
+) -> "Sequence[DefinitionError]":
     """Return the problems of definitions; a note on standard error names what they were compared with."""
     from rioni.cli.definitions.broker_rules import check_offline
     from rioni.cli.definitions.files import definitions_in
@@ -280,7 +282,7 @@ def _prune(owning_application: str | None, *, event_types: bool, subscriptions: 
     return Prune(owning_application, event_types, subscriptions)
 
 
-def _show(output: Output, plan: "Plan") -> None:
+def _show(output: Output, plan: "ChangePlan") -> None:
     """Show a plan that is not carried out; exit code 1 if there is something to do."""
     if output.json:
         for each in plan.steps:

@@ -5,7 +5,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from rioni.cli.definitions.definition import Definition, Place, Problem, bounded, definition, read_bytes_below
+from rioni.cli.definitions.definition import (
+    Definition,
+    DefinitionError,
+    SourceLocation,
+    bounded,
+    definition,
+    read_bytes_below,
+)
 from rioni.cli.terminal.json_and_yaml import Document, NotYaml, json_values, read
 from rioni.domain.errors import Invalid
 
@@ -21,7 +28,7 @@ class Definitions(NamedTuple):
     """The definitions in files, and the problems found in them."""
 
     found: Sequence[Definition]
-    problems: Sequence[Problem]
+    problems: Sequence[DefinitionError]
 
 
 class _Read(NamedTuple):
@@ -29,7 +36,7 @@ class _Read(NamedTuple):
     root: Path
     """The folder in which this file and those that it names have to be."""
     documents: Sequence[Document]
-    problem: Problem | None
+    problem: DefinitionError | None
 
 
 def definitions_in(paths: Iterable[str]) -> Definitions:
@@ -50,7 +57,7 @@ def definitions_in(paths: Iterable[str]) -> Definitions:
         if isinstance(document.value, dict) and isinstance(document.value.get("schema_file"), str)
     }
     found: list[Definition] = []
-    problems: list[Problem] = []
+    problems: list[DefinitionError] = []
     for each in files:
         if Path(each.file).resolve() in schemas:
             continue
@@ -93,14 +100,14 @@ def _read(file: str, folder: Path | None = None) -> _Read:
     try:
         documents.extend(parsed(_text(file, folder), file))
     except OSError as ex:
-        return _Read(file, root, [], Problem(Place(file, 1), "", f"can't be read: {ex.strerror}"))
+        return _Read(file, root, [], DefinitionError(SourceLocation(file, 1), "", f"can't be read: {ex.strerror}"))
     except UnicodeDecodeError as ex:
         line = ex.object.count(b"\n", 0, ex.start) + 1
-        return _Read(file, root, [], Problem(Place(file, line), "", "is not UTF-8"))
+        return _Read(file, root, [], DefinitionError(SourceLocation(file, line), "", "is not UTF-8"))
     except NotYaml as ex:
-        return _Read(file, root, documents, Problem(Place(file, ex.line), "", ex.reason))
+        return _Read(file, root, documents, DefinitionError(SourceLocation(file, ex.line), "", ex.reason))
     except ValueError as ex:
-        return _Read(file, root, documents, Problem(Place(file, 1), "", str(ex)))
+        return _Read(file, root, documents, DefinitionError(SourceLocation(file, 1), "", str(ex)))
     return _Read(file, root, documents, None)
 
 
@@ -137,9 +144,9 @@ def parsed(text: str, file: str = STANDARD_INPUT) -> Iterator[Document]:
             yield document
 
 
-def _repeated(found: Sequence[Definition]) -> Iterator[Problem]:
+def _repeated(found: Sequence[Definition]) -> Iterator[DefinitionError]:
     first: dict[tuple[str, ...], Definition] = {}
     for each in found:
         before = first.setdefault(each.key, each)
         if before is not each:
-            yield Problem(each.place, each.name, f"is defined in {before.place}, too")
+            yield DefinitionError(each.place, each.name, f"is defined in {before.place}, too")

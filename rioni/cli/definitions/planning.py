@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from rioni.cli.definitions import broker_rules
-from rioni.cli.definitions.definition import EVENT_TYPE, SUBSCRIPTION, Definition, Place, Problem
+from rioni.cli.definitions.definition import EVENT_TYPE, SUBSCRIPTION, Definition, DefinitionError, SourceLocation
 from rioni.cli.definitions.steps import Action, Resource, Step, ordered, step
 from rioni.cli.publishing.checking import filters_that_lose
 from rioni.client import Client, Conflict, NotFound, PreconditionFailed, Unprocessable
@@ -41,11 +41,11 @@ class Prune(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Plan:
+class ChangePlan:
     """The steps to take, in this order, and all problems that prevent them."""
 
     steps: Sequence[Step]
-    problems: Sequence[Problem]
+    problems: Sequence[DefinitionError]
 
     @property
     def changes(self) -> list[Step]:
@@ -53,7 +53,7 @@ class Plan:
         return [each for each in self.steps if each.action is not Action.KEEP]
 
 
-def plan(client: Client, definitions: Sequence[Definition], prune: Prune | None = None) -> Plan:
+def plan(client: Client, definitions: Sequence[Definition], prune: Prune | None = None) -> ChangePlan:
     """Plan the steps that make the broker match the definitions; changes nothing.
 
     Args:
@@ -68,13 +68,13 @@ def plan(client: Client, definitions: Sequence[Definition], prune: Prune | None 
     with ThreadPoolExecutor(REQUESTS_MAX) as threads:
         found = list(threads.map(lambda each: _planned(client, each, defined), definitions))
     steps = [each for each in found if isinstance(each, Step)]
-    problems = [each for each in found if isinstance(each, Problem)]
+    problems = [each for each in found if isinstance(each, DefinitionError)]
     for each in _pruned(client, {each.key for each in definitions}, prune) if prune else ():
         if isinstance(each, Step):
             steps.append(each)
         else:
             problems.append(each)
-    return Plan(ordered(steps), sorted(problems))
+    return ChangePlan(ordered(steps), sorted(problems))
 
 
 def current_of(client: Client, definition: Definition) -> Resource | None:
@@ -131,11 +131,11 @@ def planned(client: Client, definition: Definition, current: Resource | None, de
     return _checked(client, found, defined)
 
 
-def _planned(client: Client, definition: Definition, defined: set[str]) -> Step | Problem:
+def _planned(client: Client, definition: Definition, defined: set[str]) -> Step | DefinitionError:
     try:
         return planned(client, definition, current_of(client, definition), defined)
     except Invalid as ex:
-        return Problem(definition.place, definition.name, "; ".join(str(ex).splitlines()))
+        return DefinitionError(definition.place, definition.name, "; ".join(str(ex).splitlines()))
 
 
 def _checked(client: Client, found: Step, defined: Collection[str]) -> Step:
@@ -171,12 +171,12 @@ def _filter_warnings(client: Client, expression: str, event_types: Sequence[str]
         return []
 
 
-def _pruned(client: Client, keys: set[tuple[str, ...]], prune: Prune) -> Iterator[Step | Problem]:
+def _pruned(client: Client, keys: set[tuple[str, ...]], prune: Prune) -> Iterator[Step | DefinitionError]:
     ids = set()
     application = prune.owning_application
     if prune.subscriptions:
         for each in client.subscriptions.list(owning_application=application):
-            if Definition(SUBSCRIPTION, each.members(), Place("", 0)).key not in keys:
+            if Definition(SUBSCRIPTION, each.members(), SourceLocation("", 0)).key not in keys:
                 ids.add(each.id)
                 yield Step(SUBSCRIPTION, each, None, id=each.id)
     for event_type in client.event_types.list(owning_application=application) if prune.event_types else ():
@@ -185,7 +185,7 @@ def _pruned(client: Client, keys: set[tuple[str, ...]], prune: Prune) -> Iterato
         left = [each.id for each in client.subscriptions.list(event_types=[event_type.name]) if each.id not in ids]
         if left:
             text = f"can't be deleted, as it has subscriptions: {', '.join(left)}"
-            yield Problem(Place("--prune", 0), event_type.name, text)
+            yield DefinitionError(SourceLocation("--prune", 0), event_type.name, text)
         else:
             yield Step(EVENT_TYPE, event_type, None)
 

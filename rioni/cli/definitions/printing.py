@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rioni.cli.connections.session import Session
+from rioni.cli.connections.session import BrokerSession
 from rioni.cli.terminal.output import Output, confirm, console_on, say
 from rioni.cli.terminal.tables import Column
 from rioni.domain.errors import RioniError
@@ -13,7 +13,7 @@ from rioni.domain.texts import visible
 
 
 if TYPE_CHECKING:
-    from rioni.cli.definitions.definition import ChangedValue, Problem
+    from rioni.cli.definitions.definition import ChangedValue, DefinitionError
     from rioni.cli.definitions.steps import Step
 
 
@@ -133,13 +133,13 @@ def show_differences(output: Output, found: Iterable["ChangedValue"]) -> None:
         _print(map(_line_of, found))
 
 
-def report(output: Output, problems: Iterable["Problem"]) -> None:
+def report(output: Output, problems: Iterable["DefinitionError"]) -> None:
     """Report the problems on stderr."""
     for each in problems:
         output.note(str(each))
 
 
-def carry_out(session: Session, steps: Sequence["Step"], *, yes: bool) -> None:
+def carry_out(session: BrokerSession, steps: Sequence["Step"], *, yes: bool) -> None:
     """Show steps, ask whether to do them, and do them one after the other.
 
     Each step is reported as soon as it is done; an error reports how many were not done.

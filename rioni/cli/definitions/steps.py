@@ -10,7 +10,7 @@ from rioni.cli.definitions.definition import (
     EVENT_TYPE,
     ChangedValue,
     Definition,
-    Place,
+    SourceLocation,
     comparable,
     differences,
     name_of,
@@ -53,7 +53,7 @@ class Step:
     kind: str
     current: Resource | None
     after: Mapping[str, Any] | None
-    place: Place | None = None
+    place: SourceLocation | None = None
     id: str | None = None
     partitions: int | None = None
     notes: tuple[str, ...] = ()

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from rioni.cli.doctor.diagnosis import ERROR, Finding, NotLookedAt, Site, Source, check, error, source, warning
+from rioni.cli.doctor.diagnosis import ERROR, DoctorFinding, NotLookedAt, Site, Source, check, error, source, warning
 from rioni.client import Client, errors
 from rioni.domain.access.addresses import host_and_port
 from rioni.domain.errors import Malformed
@@ -126,18 +126,18 @@ _PROBES = "docs/operating/monitoring.md#probes"
 
 
 @check(GROUP, ERROR)
-def liveness(live: Health) -> Iterator[Finding]:
+def liveness(live: Health) -> Iterator[DoctorFinding]:
     """The checks of `GET /livez`: background jobs, native threads that hang."""
     yield from _checked(live, "/livez")
 
 
 @check(GROUP, ERROR)
-def readiness(ready: Health) -> Iterator[Finding]:
+def readiness(ready: Health) -> Iterator[DoctorFinding]:
     """The checks of `GET /readyz` and their warnings: writes to all stores, the key, log, disk, clock, servers."""
     yield from _checked(ready, "/readyz")
 
 
-def _checked(health: Health, path: str) -> Iterator[Finding]:
+def _checked(health: Health, path: str) -> Iterator[DoctorFinding]:
     if health.status == "stopping":
         yield error(f"{path}: the broker is about to end.", "Ask another node, or wait until it was started again.")
     for name, each in sorted(health.checks.items()):
@@ -149,7 +149,7 @@ def _checked(health: Health, path: str) -> Iterator[Finding]:
 
 
 @check(GROUP, ERROR)
-def workers(nodes: list[Node]) -> Iterator[Finding]:
+def workers(nodes: list[Node]) -> Iterator[DoctorFinding]:
     """Whether all workers of all nodes work, with the same version: `GET /nodes`."""
     for node in nodes:
         if len(node.workers) < node.configured_workers:
@@ -167,7 +167,7 @@ def workers(nodes: list[Node]) -> Iterator[Finding]:
 
 
 @check(GROUP, ERROR)
-def checkpoints(log: LogState) -> Iterator[Finding]:
+def checkpoints(log: LogState) -> Iterator[DoctorFinding]:
     """Whether the log is signed up to its end: `GET /log/checkpoint`."""
     if log.checkpoint_error:
         yield error(
@@ -182,7 +182,7 @@ def checkpoints(log: LogState) -> Iterator[Finding]:
 
 
 @check(GROUP)
-def witnesses(log: LogState) -> Iterator[Finding]:
+def witnesses(log: LogState) -> Iterator[DoctorFinding]:
     """Whether a witness has cosigned the log within a day, if one ever did."""
     if log.cosigned_size is None or log.cosigned_at is None or log.cosigned_size >= log.head:
         return
@@ -196,7 +196,7 @@ def witnesses(log: LogState) -> Iterator[Finding]:
 
 
 @check(GROUP)
-def rebuild(rebuilds: list[Rebuild]) -> Iterator[Finding]:
+def rebuild(rebuilds: list[Rebuild]) -> Iterator[DoctorFinding]:
     """Whether the last rebuild of the read models has failed, was interrupted, or makes no progress."""
     if not rebuilds:
         return
@@ -216,7 +216,7 @@ def rebuild(rebuilds: list[Rebuild]) -> Iterator[Finding]:
 
 
 @check(GROUP)
-def refused_requests(denials: list[Denial]) -> Iterator[Finding]:
+def refused_requests(denials: list[Denial]) -> Iterator[DoctorFinding]:
     """Whether a client was refused (401, 403) unusually often within the last hour."""
     since = datetime.now(UTC) - DENIED_WITHIN
     counts: Counter[tuple[str, str, str, int]] = Counter()

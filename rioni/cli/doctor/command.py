@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rioni.cli.connections.session import Session, connected
+from rioni.cli.connections.session import BrokerSession, connected
 from rioni.cli.terminal.ending import FOUND
 from rioni.domain.access.addresses import host_and_port
 from rioni.domain.errors import Invalid, RioniError
@@ -27,7 +27,7 @@ app = typer.Typer()
 )
 @connected
 def doctor(
-    session: Session,
+    session: BrokerSession,
     *,
     data: Annotated[
         Path | None, typer.Option(help="Data directory of the broker on this host; checks the host, too.")
@@ -95,7 +95,9 @@ def doctor(
         raise typer.Exit(FOUND)
 
 
-def _site(session: Session, data: Path | None, config_file: Path | None, scope: "Scope", stack: ExitStack) -> "Site":
+def _site(
+    session: BrokerSession, data: Path | None, config_file: Path | None, scope: "Scope", stack: ExitStack
+) -> "Site":
     """Return the site to examine; its client is closed with the stack."""
     from rioni.cli.doctor.diagnosis import REQUEST_S, Deadline, Site
     from rioni.cli.doctor.processes import locate
@@ -133,7 +135,7 @@ def url_of(host: "Host") -> str:
     return f"{'https' if config.tls_certificate else 'http'}://{host_and_port(name, config.port)}"
 
 
-def _subject(session: Session, site: "Site", shown: "Shown") -> str:
+def _subject(session: BrokerSession, site: "Site", shown: "Shown") -> str:
     from rioni.cli.doctor.shown import ORIGIN, PATH, URL
 
     host, beside = site.host, ""

@@ -14,7 +14,7 @@ from cryptography import x509
 from packaging.version import InvalidVersion, Version
 
 from rioni import __version__
-from rioni.cli.doctor.diagnosis import ERROR, REQUEST_S, Finding, NotLookedAt, Site, check, error, source, warning
+from rioni.cli.doctor.diagnosis import ERROR, REQUEST_S, DoctorFinding, NotLookedAt, Site, check, error, source, warning
 from rioni.client import ClientError
 from rioni.domain.access.addresses import is_loopback
 
@@ -24,7 +24,7 @@ from rioni.domain.access.addresses import is_loopback
 HTTPS_PORT = 443
 
 
-class Answer(msgspec.Struct, frozen=True):
+class BrokerAnswer(msgspec.Struct, frozen=True):
     """The answer to a request that costs the broker nothing."""
 
     seconds: float
@@ -39,7 +39,7 @@ class Reach(msgspec.Struct, frozen=True):
     url: str
     error: str = ""
     """Why it does not."""
-    answer: Answer | None = None
+    answer: BrokerAnswer | None = None
     token: bool = False
     """Whether requests have one."""
 
@@ -86,11 +86,11 @@ def reach(site: Site) -> Reach:
         # The header has whole seconds: on average it is half a second late.
         there_s = parsedate_to_datetime(response.headers["Date"]).timestamp() + 0.5
         offset_s = there_s - (before + seconds / 2)
-    return Reach(site.url, answer=Answer(seconds, offset_s), token=site.token is not None)
+    return Reach(site.url, answer=BrokerAnswer(seconds, offset_s), token=site.token is not None)
 
 
 @source
-def answer(site: Site, reach: Reach) -> Answer:
+def answer(site: Site, reach: Reach) -> BrokerAnswer:
     """The answer to `/health`."""
     if reach.answer is None:
         raise NotLookedAt(reach.error or f"{site.url} does not answer")
@@ -169,7 +169,7 @@ _CERTIFICATE = "Renew it; the broker reads the files again when they change: doc
 
 
 @check(GROUP, ERROR)
-def reachable(reach: Reach) -> Iterator[Finding]:
+def reachable(reach: Reach) -> Iterator[DoctorFinding]:
     """Whether the broker answers `GET /health`."""
     if reach.error:
         yield error(
@@ -180,7 +180,7 @@ def reachable(reach: Reach) -> Iterator[Finding]:
 
 
 @check(GROUP)
-def response_time(answer: Answer) -> Iterator[Finding]:
+def response_time(answer: BrokerAnswer) -> Iterator[DoctorFinding]:
     """How long the cheapest request takes."""
     if answer.seconds > SLOW_S:
         yield warning(
@@ -191,7 +191,7 @@ def response_time(answer: Answer) -> Iterator[Finding]:
 
 
 @check(GROUP)
-def unencrypted(reach: Reach) -> Iterator[Finding]:
+def unencrypted(reach: Reach) -> Iterator[DoctorFinding]:
     """Whether a token is sent through a network without TLS."""
     parts = urlsplit(reach.url)
     if parts.scheme == "http" and reach.token and not is_loopback(parts.hostname or ""):
@@ -202,7 +202,7 @@ def unencrypted(reach: Reach) -> Iterator[Finding]:
 
 
 @check(GROUP, ERROR)
-def clock(answer: Answer) -> Iterator[Finding]:
+def clock(answer: BrokerAnswer) -> Iterator[DoctorFinding]:
     """The difference between the clock of the broker and the one here."""
     offset_s = answer.clock_offset_s
     if offset_s is None or abs(offset_s) <= CLOCK_WARNING_S:
@@ -217,7 +217,7 @@ def clock(answer: Answer) -> Iterator[Finding]:
 
 
 @check(GROUP, ERROR)
-def token(access: Access) -> Iterator[Finding]:
+def token(access: Access) -> Iterator[DoctorFinding]:
     """Whether there is a token if one is needed, and whether the broker accepts it."""
     if access.token_error:
         yield error(access.token_error, "`rioni context show` shows where the token comes from.")
@@ -230,7 +230,7 @@ def token(access: Access) -> Iterator[Finding]:
 
 
 @check(GROUP)
-def version(access: Access) -> Iterator[Finding]:
+def version(access: Access) -> Iterator[DoctorFinding]:
     """Whether broker and command line are of the same release."""
     try:
         here, there = Version(access.client).release[:2], Version(access.broker).release[:2]
@@ -244,7 +244,7 @@ def version(access: Access) -> Iterator[Finding]:
 
 
 @check(GROUP, ERROR)
-def tls_certificate(certificate: Certificate) -> Iterator[Finding]:
+def tls_certificate(certificate: Certificate) -> Iterator[DoctorFinding]:
     """The certificate that the broker shows: whether clients trust it, its host name, when it expires."""
     if certificate.error:
         yield error(
@@ -256,7 +256,7 @@ def tls_certificate(certificate: Certificate) -> Iterator[Finding]:
     yield from expiry(certificate, "The certificate that the broker shows")
 
 
-def expiry(certificate: Certificate, what: str) -> Iterator[Finding]:
+def expiry(certificate: Certificate, what: str) -> Iterator[DoctorFinding]:
     """Whether a certificate is valid now, and for how long."""
     now = datetime.now(UTC)
     if certificate.not_after <= now:

@@ -28,7 +28,7 @@ OK, WARNING, ERROR, SKIPPED = "ok", "warning", "error", "skipped"
 """The outcomes of a check; the second and third are also the severities of findings."""
 
 
-class Finding(msgspec.Struct, frozen=True):
+class DoctorFinding(msgspec.Struct, frozen=True):
     """Something that is wrong, or will be."""
 
     severity: str
@@ -62,7 +62,7 @@ class Result(msgspec.Struct, frozen=True):
     group: str
     status: str
     looks_at: str
-    findings: Sequence[Finding] = ()
+    findings: Sequence[DoctorFinding] = ()
     reason: str = ""
     """Why it was skipped."""
     wanted: bool = True
@@ -72,7 +72,7 @@ class Result(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True)
-class Check:
+class DoctorCheck:
     """A check: a pure function of facts.
 
     Args:
@@ -89,7 +89,7 @@ class Check:
     severity: str
     looks_at: str
     needs: Sequence[str]
-    find: Callable[..., Iterable[Finding]]
+    find: Callable[..., Iterable[DoctorFinding]]
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class Source:
     gives: Any
 
 
-def check(group: str, severity: str = WARNING) -> Callable[[Callable[..., Iterable[Finding]]], Check]:
+def check(group: str, severity: str = WARNING) -> Callable[[Callable[..., Iterable[DoctorFinding]]], DoctorCheck]:
     """Make a function a check; its docstring describes its subject, its parameters are names of sources.
 
     Args:
@@ -117,10 +117,10 @@ def check(group: str, severity: str = WARNING) -> Callable[[Callable[..., Iterab
         severity: of its most severe finding.
     """
 
-    def register(find: Callable[..., Iterable[Finding]]) -> Check:
+    def register(find: Callable[..., Iterable[DoctorFinding]]) -> DoctorCheck:
         looks_at = (inspect.getdoc(find) or "").partition("\n\n")[0].replace("\n", " ")
         needs = tuple(inspect.signature(find).parameters)
-        return Check(find.__name__.replace("_", "-"), group, severity, looks_at, needs, find)
+        return DoctorCheck(find.__name__.replace("_", "-"), group, severity, looks_at, needs, find)
 
     return register
 
@@ -131,14 +131,14 @@ def source(gather: Callable[..., Any]) -> Source:
     return Source(gather.__name__, tuple(signature.parameters)[1:], gather, signature.return_annotation)
 
 
-def warning(text: str, advice: str) -> Finding:
+def warning(text: str, advice: str) -> DoctorFinding:
     """A finding that does not keep the broker from its work now."""
-    return Finding(WARNING, text, advice)
+    return DoctorFinding(WARNING, text, advice)
 
 
-def error(text: str, advice: str) -> Finding:
+def error(text: str, advice: str) -> DoctorFinding:
     """A finding that keeps the broker, or a client of it, from its work, or opens it to strangers."""
-    return Finding(ERROR, text, advice)
+    return DoctorFinding(ERROR, text, advice)
 
 
 NAMES_MAX = 5
@@ -228,7 +228,7 @@ class Site:
 
 # --- The tables of all checks and sources, and which ones are wanted ---
 
-Member = TypeVar("Member", Check, Source)
+Member = TypeVar("Member", DoctorCheck, Source)
 MODULES = ("connection", "broker", "metrics", "registry", "subscriptions", "settings", "processes", "machine", "disk")
 GROUPS = ("Connection", "Broker", "Metrics", "Registry", "Consumers", "Settings", "Host", "Installation")
 """Groups of checks, in the order in which they are shown."""
@@ -250,13 +250,13 @@ def all_sources() -> Mapping[str, Source]:
 
 
 @cache
-def all_checks() -> Mapping[str, Check]:
+def all_checks() -> Mapping[str, DoctorCheck]:
     """All checks by name, in the order in which they are shown."""
-    found = sorted(_members(Check, "CHECKS").values(), key=lambda each: GROUPS.index(each.group))
+    found = sorted(_members(DoctorCheck, "CHECKS").values(), key=lambda each: GROUPS.index(each.group))
     return {each.name: each for each in found}
 
 
-def chosen(only: Collection[str] = (), skip: Collection[str] = ()) -> list[Check]:
+def chosen(only: Collection[str] = (), skip: Collection[str] = ()) -> list[DoctorCheck]:
     """The checks that the user wants.
 
     Args:
@@ -278,7 +278,7 @@ def chosen(only: Collection[str] = (), skip: Collection[str] = ()) -> list[Check
     ]
 
 
-def needed(checks: Sequence[Check]) -> list[Source]:
+def needed(checks: Sequence[DoctorCheck]) -> list[Source]:
     """The sources that these checks need, directly or not."""
     names: set[str] = set()
     waiting = [name for each in checks for name in each.needs]
@@ -328,14 +328,14 @@ def _facts(future: Future[Any], site: Site) -> Any:
         return Missing("it did not answer in time")
 
 
-def run(checks: Sequence[Check], facts: Mapping[str, Any]) -> list[Result]:
+def run(checks: Sequence[DoctorCheck], facts: Mapping[str, Any]) -> list[Result]:
     """The result of each check; facts are those that may be shown, as findings contain them."""
     return [_result(each, [facts[name] for name in each.needs]) for each in checks]
 
 
-def _result(check: Check, facts: Sequence[Any]) -> Result:
+def _result(check: DoctorCheck, facts: Sequence[Any]) -> Result:
     lacking = next((each for each in facts if isinstance(each, Missing)), None)
-    findings: list[Finding] = []
+    findings: list[DoctorFinding] = []
     if lacking is None:
         try:
             findings = list(check.find(*facts))

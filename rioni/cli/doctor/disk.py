@@ -12,7 +12,7 @@ import msgspec
 from cryptography import x509
 
 from rioni.cli.doctor.connection import Certificate, described, expiry
-from rioni.cli.doctor.diagnosis import ERROR, Finding, NotLookedAt, Site, check, error, listed, source, warning
+from rioni.cli.doctor.diagnosis import ERROR, DoctorFinding, NotLookedAt, Site, check, error, listed, source, warning
 from rioni.config.settings import Config
 
 
@@ -29,7 +29,7 @@ FORMAT = "rioni data directory, format 1\n"
 _ESCAPE = re.compile(r"\\([0-7]{3})")
 
 
-class DataDirectory(msgspec.Struct, frozen=True):
+class DataDirectoryFacts(msgspec.Struct, frozen=True):
     """The data directory of a broker."""
 
     path: str
@@ -81,7 +81,7 @@ class LogFile(msgspec.Struct, frozen=True):
 
 
 @source
-def data_directory(site: Site) -> DataDirectory:
+def data_directory(site: Site) -> DataDirectoryFacts:
     """Look at names, owners and sizes of files."""
     path = site.beside_the_broker().data
     try:
@@ -91,8 +91,8 @@ def data_directory(site: Site) -> DataDirectory:
         text = layout.read_text(errors="replace")[:200] if layout.exists() else ""
         stats = {entry.name: entry.stat(follow_symlinks=False) for entry in entries}
     except OSError as ex:
-        return DataDirectory(str(path), error=ex.strerror or str(ex))
-    return DataDirectory(
+        return DataDirectoryFacts(str(path), error=ex.strerror or str(ex))
+    return DataDirectoryFacts(
         str(path),
         mode=stat.S_IMODE(status.st_mode),
         owner=status.st_uid,
@@ -233,7 +233,7 @@ _BACKUP = "docs/operating/backup.md"
 
 
 @check(GROUP, ERROR)
-def data(data_directory: DataDirectory) -> Iterator[Finding]:
+def data(data_directory: DataDirectoryFacts) -> Iterator[DoctorFinding]:
     """Whether the data directory is one, complete, of one owner, and closed to other users."""
     found, path = data_directory, data_directory.path
     if found.error:
@@ -265,7 +265,7 @@ def data(data_directory: DataDirectory) -> Iterator[Finding]:
 
 
 @check(GROUP, ERROR)
-def registry(data_directory: DataDirectory, config: Config) -> Iterator[Finding]:
+def registry(data_directory: DataDirectoryFacts, config: Config) -> Iterator[DoctorFinding]:
     """Whether the data directory has the database of the registry, if it has others."""
     if config.database is None and data_directory.stores and REGISTRY not in data_directory.stores:
         yield error(
@@ -275,7 +275,7 @@ def registry(data_directory: DataDirectory, config: Config) -> Iterator[Finding]
 
 
 @check(GROUP)
-def write_ahead_logs(data_directory: DataDirectory) -> Iterator[Finding]:
+def write_ahead_logs(data_directory: DataDirectoryFacts) -> Iterator[DoctorFinding]:
     """Whether write-ahead logs of SQLite grow."""
     for name, size in data_directory.wal_bytes.items():
         if size > WAL_BYTES:
@@ -287,7 +287,7 @@ def write_ahead_logs(data_directory: DataDirectory) -> Iterator[Finding]:
 
 
 @check(GROUP, ERROR)
-def disk_space(disk: Disk) -> Iterator[Finding]:
+def disk_space(disk: Disk) -> Iterator[DoctorFinding]:
     """Free space on the disk of the data directory."""
     free = f"{disk.free_bytes / 2**30:.2f} of {disk.total_bytes / 2**30:.2f} GiB are free for the data directory"
     advice = "Free space, shorten retention times, or move the data directory to a larger disk."
@@ -298,7 +298,7 @@ def disk_space(disk: Disk) -> Iterator[Finding]:
 
 
 @check(GROUP, ERROR)
-def inodes(disk: Disk) -> Iterator[Finding]:
+def inodes(disk: Disk) -> Iterator[DoctorFinding]:
     """Free inodes of the file system of the data directory."""
     if not disk.total_inodes:
         return
@@ -310,7 +310,7 @@ def inodes(disk: Disk) -> Iterator[Finding]:
 
 
 @check(GROUP)
-def file_system_kind(file_system: FileSystem) -> Iterator[Finding]:
+def file_system_kind(file_system: FileSystem) -> Iterator[DoctorFinding]:
     """Whether the file system of the data directory keeps the data that are written, and has locks."""
     where = f"The data directory is on {file_system.kind} ({file_system.mount_point})"
     if file_system.kind in NETWORK:
@@ -329,13 +329,13 @@ def file_system_kind(file_system: FileSystem) -> Iterator[Finding]:
 
 
 @check(GROUP, ERROR)
-def broker_certificate_file(certificate_file: Certificate) -> Iterator[Finding]:
+def broker_certificate_file(certificate_file: Certificate) -> Iterator[DoctorFinding]:
     """When the certificate in the file of the setting tls_certificate expires."""
     yield from expiry(certificate_file, "The certificate in the file of tls_certificate")
 
 
 @check(GROUP)
-def disk_speed(fsyncs: list[float]) -> Iterator[Finding]:
+def disk_speed(fsyncs: list[float]) -> Iterator[DoctorFinding]:
     """How long the disk takes to make a write durable; measured with `--fsync`."""
     times = sorted(fsyncs)
     if times and (median := times[len(times) // 2]) > FSYNC_WARNING_MS:
@@ -347,7 +347,7 @@ def disk_speed(fsyncs: list[float]) -> Iterator[Finding]:
 
 
 @check(GROUP)
-def log_errors(logs: list[LogFile]) -> Iterator[Finding]:
+def log_errors(logs: list[LogFile]) -> Iterator[DoctorFinding]:
     """Errors in the last part of the log files that `--log` names."""
     for each in logs:
         if each.error:

@@ -14,7 +14,7 @@ import msgspec
 from packaging.requirements import InvalidRequirement, Requirement
 
 from rioni import __version__
-from rioni.cli.doctor.diagnosis import ERROR, Finding, NotLookedAt, Site, check, error, listed, source, warning
+from rioni.cli.doctor.diagnosis import ERROR, DoctorFinding, NotLookedAt, Site, check, error, listed, source, warning
 from rioni.cli.doctor.processes import PROC, number_in, sizes_in, text_of
 from rioni.files.extras import requirement
 
@@ -82,7 +82,7 @@ def clock_sync(site: Site) -> ClockSync:
 
 
 @check(GROUP)
-def free_memory(memory: Memory) -> Iterator[Finding]:
+def free_memory(memory: Memory) -> Iterator[DoctorFinding]:
     """Free memory of the machine and of the broker's control group, and processes that were killed for want of it."""
     advice = "Give the broker more memory, or lower the bounds that docs/operating/sizing.md names."
     if memory.available_bytes < LOW_RATIO * memory.total_bytes:
@@ -103,7 +103,7 @@ def free_memory(memory: Memory) -> Iterator[Finding]:
 
 
 @check(GROUP)
-def time_server(clock_sync: ClockSync) -> Iterator[Finding]:
+def time_server(clock_sync: ClockSync) -> Iterator[DoctorFinding]:
     """Whether a time server keeps the clock of this machine right."""
     if not clock_sync.synchronised:
         yield warning(
@@ -119,7 +119,7 @@ DRIVERS = ("confluent_kafka", "kazoo", "psycopg")
 _PINNED = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;]+)")
 
 
-class Conflict(msgspec.Struct, frozen=True):
+class PackageConflict(msgspec.Struct, frozen=True):
     """A requirement that is not met."""
 
     package: str
@@ -129,7 +129,7 @@ class Conflict(msgspec.Struct, frozen=True):
     """The version that is installed; empty if the package is missing."""
 
 
-class Installation(msgspec.Struct, frozen=True):
+class InstalledPackages(msgspec.Struct, frozen=True):
     """This Python and its packages."""
 
     rioni: str
@@ -137,7 +137,7 @@ class Installation(msgspec.Struct, frozen=True):
     sqlite: str
     packages: dict[str, str]
     """The versions of what Rioni needs, directly or not."""
-    conflicts: list[Conflict] = []
+    conflicts: list[PackageConflict] = []
     drivers: list[str] = []
     """The drivers of a cluster that are there."""
 
@@ -148,15 +148,15 @@ class Pins(msgspec.Struct, frozen=True):
     file: str
     wanted: int
     """The number of installed packages that the file names."""
-    different: list[Conflict]
+    different: list[PackageConflict]
 
 
 @source
-def installation(site: Site) -> Installation:
+def installation(site: Site) -> InstalledPackages:
     """Compare all requirements of Rioni, direct or not, with the installed packages."""
     del site
     packages: dict[str, str] = {}
-    conflicts: list[Conflict] = []
+    conflicts: list[PackageConflict] = []
     waiting = ["rioni"]
     while waiting and len(packages) < PACKAGES_MAX:
         package = waiting.pop()
@@ -164,12 +164,12 @@ def installation(site: Site) -> Installation:
             name = _normal(wanted.name)
             version = packages.get(name) or _version(name)
             if version is None or not wanted.specifier.contains(version, prereleases=True):
-                conflicts.append(Conflict(package, str(wanted), version or ""))
+                conflicts.append(PackageConflict(package, str(wanted), version or ""))
             elif name not in packages:
                 packages[name] = version
                 waiting.append(name)
     drivers = [name for name in DRIVERS if importlib.util.find_spec(name) is not None]
-    return Installation(
+    return InstalledPackages(
         __version__,
         platform.python_version(),
         sqlite3.sqlite_version,
@@ -193,7 +193,7 @@ def compared(file: Path) -> Pins:
     wanted = {found[1]: found[2] for found in pinned if found}
     installed = {name: version for name in wanted if (version := _version(name)) is not None}
     different = [
-        Conflict(file.name, f"{name}=={wanted[name]}", version)
+        PackageConflict(file.name, f"{name}=={wanted[name]}", version)
         for name, version in sorted(installed.items())
         if version != wanted[name]
     ]
@@ -232,7 +232,7 @@ PACKAGES = "Installation"
 
 
 @check(PACKAGES, ERROR)
-def packages(installation: Installation) -> Iterator[Finding]:
+def packages(installation: InstalledPackages) -> Iterator[DoctorFinding]:
     """Whether all packages that Rioni needs are installed here, in versions that fit."""
     for each in installation.conflicts:
         there = f"{each.installed} is installed" if each.installed else "it is missing"
@@ -240,7 +240,7 @@ def packages(installation: Installation) -> Iterator[Finding]:
 
 
 @check(PACKAGES)
-def package_versions(pins: Pins) -> Iterator[Finding]:
+def package_versions(pins: Pins) -> Iterator[DoctorFinding]:
     """Whether packages have the versions of the file that `--constraints` names."""
     if pins.different:
         shown = listed([f"{each.requirement} ({each.installed})" for each in pins.different])

@@ -9,13 +9,24 @@ from typing import NamedTuple
 import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
-from rioni.cli.doctor.diagnosis import ERROR, WARNING, Check, Finding, NotLookedAt, Site, check, error, source, warning
+from rioni.cli.doctor.diagnosis import (
+    ERROR,
+    WARNING,
+    DoctorCheck,
+    DoctorFinding,
+    NotLookedAt,
+    Site,
+    check,
+    error,
+    source,
+    warning,
+)
 
 
 # --- The metrics of a broker, read twice: their values, and how these change ---
 
 
-class Series(msgspec.Struct, frozen=True):
+class SampledSeries(msgspec.Struct, frozen=True):
     """A value of a metric, and the one that it had at first."""
 
     name: str
@@ -29,14 +40,14 @@ class Series(msgspec.Struct, frozen=True):
         return self.value - self.before if self.value >= self.before else self.value
 
 
-class Metrics(msgspec.Struct, frozen=True):
+class MetricSamples(msgspec.Struct, frozen=True):
     """All metrics of a node."""
 
-    series: list[Series]
+    series: list[SampledSeries]
     seconds: float
     """Seconds between the two polls."""
 
-    def all(self, name: str, **labels: str) -> Iterator[Series]:
+    def all(self, name: str, **labels: str) -> Iterator[SampledSeries]:
         """The series of a metric that have these labels, among others."""
         for each in self.series:
             if each.name == name and labels.items() <= each.labels.items():
@@ -48,7 +59,7 @@ class Metrics(msgspec.Struct, frozen=True):
 
 
 @source
-def metrics(site: Site) -> Metrics:
+def metrics(site: Site) -> MetricSamples:
     """Ask for the metrics twice."""
     began_s = time.monotonic()
     first = site.client.monitoring.metrics_text()
@@ -57,12 +68,12 @@ def metrics(site: Site) -> Metrics:
     return compared(first, second, time.monotonic() - began_s)
 
 
-def compared(first: str, second: str, seconds: float) -> Metrics:
+def compared(first: str, second: str, seconds: float) -> MetricSamples:
     """The metrics of two answers in Prometheus' text format; raises NotLookedAt if they are not in that format."""
     before = {(name, frozenset(labels.items())): value for name, labels, value in _samples(first)}
-    return Metrics(
+    return MetricSamples(
         [
-            Series(name, labels, value, before.get((name, frozenset(labels.items())), 0.0))
+            SampledSeries(name, labels, value, before.get((name, frozenset(labels.items())), 0.0))
             for name, labels, value in _samples(second)
         ],
         seconds,
@@ -93,7 +104,7 @@ _HANGING = "docs/operating/monitoring.md#threads-that-hang"
 
 
 @check(GROUP, ERROR)
-def server_errors(metrics: Metrics) -> Iterator[Finding]:
+def server_errors(metrics: MetricSamples) -> Iterator[DoctorFinding]:
     """The share of requests that are answered with 5xx, now and since the start."""
     name = "rioni_http_requests_total"
     routes = {
@@ -123,18 +134,18 @@ def _is_reported(labels: Mapping[str, str]) -> bool:
 
 
 @check(GROUP)
-def slow_publishing(metrics: Metrics) -> Iterator[Finding]:
+def slow_publishing(metrics: MetricSamples) -> Iterator[DoctorFinding]:
     """Whether more than one of a hundred publish requests takes longer than a second."""
     yield from _slow(metrics, "rioni_publish_seconds", "1.0", "publish requests")
 
 
 @check(GROUP)
-def slow_requests(metrics: Metrics) -> Iterator[Finding]:
+def slow_requests(metrics: MetricSamples) -> Iterator[DoctorFinding]:
     """Whether more than one of a hundred requests takes longer than five seconds."""
     yield from _slow(metrics, "rioni_http_request_seconds", "5.0", "requests")
 
 
-def _slow(metrics: Metrics, name: str, bound: str, what: str) -> Iterator[Finding]:
+def _slow(metrics: MetricSamples, name: str, bound: str, what: str) -> Iterator[DoctorFinding]:
     """Compare a bucket of a histogram with all of its values."""
     number, quick = metrics.total(f"{name}_count"), metrics.total(f"{name}_bucket", le=bound)
     if number >= REQUESTS_MIN and (number - quick) / number > SLOW_RATIO:
@@ -146,7 +157,7 @@ def _slow(metrics: Metrics, name: str, bound: str, what: str) -> Iterator[Findin
 
 
 @check(GROUP)
-def connections(metrics: Metrics) -> Iterator[Finding]:
+def connections(metrics: MetricSamples) -> Iterator[DoctorFinding]:
     """Whether the workers are near the number of connections that they can serve."""
     greenlets, workers = metrics.total("rioni_greenlets"), metrics.total("rioni_worker_info")
     if workers and greenlets / workers > GREENLETS_MAX:
@@ -178,12 +189,12 @@ class Row(NamedTuple):
     advice: str
     above: float = 0
     by: str = ""
-    where: Callable[[Series], bool] = lambda _: True
+    where: Callable[[SampledSeries], bool] = lambda _: True
     growing: str = ""
 
-    def find(self, metrics: Metrics) -> Iterator[Finding]:
+    def find(self, metrics: MetricSamples) -> Iterator[DoctorFinding]:
         """The findings about the metric."""
-        series: defaultdict[str, list[Series]] = defaultdict(list)
+        series: defaultdict[str, list[SampledSeries]] = defaultdict(list)
         for each in filter(self.where, metrics.all(self.metric)):
             series[each.labels.get(self.by, "")].append(each)
         for by, members in sorted(series.items()):
@@ -288,15 +299,15 @@ ROWS = (
 )
 
 
-def _of_rows(rows: Iterable[Row]) -> Check:
+def _of_rows(rows: Iterable[Row]) -> DoctorCheck:
     """The check that these rows, which have the same name, are parts of."""
     rows = tuple(rows)
 
-    def find(metrics: Metrics) -> Iterator[Finding]:
+    def find(metrics: MetricSamples) -> Iterator[DoctorFinding]:
         return chain.from_iterable(each.find(metrics) for each in rows)
 
     severity = ERROR if any(each.growing for each in rows) else WARNING
-    return Check(rows[0].check, GROUP, severity, rows[0].looks_at, ("metrics",), find)
+    return DoctorCheck(rows[0].check, GROUP, severity, rows[0].looks_at, ("metrics",), find)
 
 
 CHECKS = tuple(_of_rows(rows) for _, rows in groupby(ROWS, key=lambda each: each.check))

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from rioni.cli.doctor.connection import Reach
-from rioni.cli.doctor.diagnosis import ERROR, Finding, NotLookedAt, Site, check, error, source, warning
+from rioni.cli.doctor.diagnosis import ERROR, DoctorFinding, NotLookedAt, Site, check, error, source, warning
 from rioni.cli.doctor.disk import LINE_CHARACTERS_MAX, LINES_SHOWN, LogFile
 from rioni.config.loading import FILE, FILE_VARIABLE, Loaded, load
 from rioni.config.settings import SETTINGS, Config, ConfigError
@@ -273,7 +273,7 @@ SWAPPED_BYTES = 100 * 2**20
 
 
 @check(GROUP, ERROR)
-def process(processes: Processes, reach: Reach, last_lines: list[LogFile]) -> Iterator[Finding]:
+def process(processes: Processes, reach: Reach, last_lines: list[LogFile]) -> Iterator[DoctorFinding]:
     """Whether a broker runs on the data directory, and none of its processes is suspended."""
     for each in processes.items:
         if each.suspended:
@@ -299,7 +299,7 @@ def _last(file: LogFile) -> list[str]:
 
 
 @check(GROUP, ERROR)
-def port_in_use(port: Port, reach: Reach) -> Iterator[Finding]:
+def port_in_use(port: Port, reach: Reach) -> Iterator[DoctorFinding]:
     """Whether the port of the broker is free for it, or the broker listens there."""
     if port.broker and not port.listening:
         yield error(
@@ -315,7 +315,7 @@ def port_in_use(port: Port, reach: Reach) -> Iterator[Finding]:
 
 
 @check(GROUP, ERROR)
-def open_files(processes: Processes) -> Iterator[Finding]:
+def open_files(processes: Processes) -> Iterator[DoctorFinding]:
     """Whether processes of the broker may open enough files, which connections are, too."""
     advice = "Raise the limit: LimitNOFILE=65536 in the unit of systemd, or `ulimit -n 65536` before the start."
     limits = [each.open_files_max for each in processes.items if each.open_files_max is not None]
@@ -329,7 +329,7 @@ def open_files(processes: Processes) -> Iterator[Finding]:
 
 
 @check(GROUP)
-def swap(processes: Processes) -> Iterator[Finding]:
+def swap(processes: Processes) -> Iterator[DoctorFinding]:
     """Whether memory of the broker is on a disk."""
     swapped = sum(each.swapped_bytes or 0 for each in processes.items)
     if swapped > SWAPPED_BYTES:
@@ -340,7 +340,7 @@ def swap(processes: Processes) -> Iterator[Finding]:
 
 
 @check(GROUP, ERROR)
-def unreachable_here(reach: Reach, processes: Processes) -> Iterator[Finding]:
+def unreachable_here(reach: Reach, processes: Processes) -> Iterator[DoctorFinding]:
     """Whether a broker that runs on this host answers."""
     if reach.error and processes.items:
         yield error(

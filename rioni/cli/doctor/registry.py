@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import msgspec
 
-from rioni.cli.doctor.diagnosis import ERROR, Finding, Site, check, error, listed, source, warning
+from rioni.cli.doctor.diagnosis import ERROR, DoctorFinding, Site, check, error, listed, source, warning
 from rioni.client import errors
 from rioni.domain.access.authorization import WELL_KNOWN_ADMIN, Mode
 from rioni.wire.access import Admins, Attribute
@@ -142,7 +142,7 @@ LATE = timedelta(hours=2)
 
 
 @check(GROUP, ERROR)
-def administrators(admins: Admins, ready: Health) -> Iterator[Finding]:
+def administrators(admins: Admins, ready: Health) -> Iterator[DoctorFinding]:
     """Whether everybody, or the well-known default, administers the broker although there is authentication."""
     if auth_mode(ready) in {None, Mode.OFF.value}:
         return
@@ -171,7 +171,7 @@ def auth_mode(ready: Health) -> str | None:
 
 
 @check(GROUP)
-def blocked(blacklist: Blacklist) -> Iterator[Finding]:
+def blocked(blacklist: Blacklist) -> Iterator[DoctorFinding]:
     """Whether applications or event types are on the blacklist."""
     for what, lists in (("publishing", blacklist.producers), ("consuming", blacklist.consumers)):
         for kind, names in (("applications", lists.apps), ("event types", lists.event_types)):
@@ -184,7 +184,7 @@ def blocked(blacklist: Blacklist) -> Iterator[Finding]:
 
 
 @check(GROUP)
-def restrictions(features: list[Feature]) -> Iterator[Finding]:
+def restrictions(features: list[Feature]) -> Iterator[DoctorFinding]:
     """Whether features are on that keep clients from creating, changing or deleting."""
     for each in features:
         if each.enabled and each.feature in RESTRICTING:
@@ -195,7 +195,7 @@ def restrictions(features: list[Feature]) -> Iterator[Finding]:
 
 
 @check(GROUP, ERROR)
-def storage_safety(storages: list[Storage]) -> Iterator[Finding]:
+def storage_safety(storages: list[Storage]) -> Iterator[DoctorFinding]:
     """Whether there is a default storage, and whether storages in Kafka keep several copies."""
     if not any(each.default for each in storages):
         yield error("No storage is the default: event types can't be created.", "rioni storages set-default ID")
@@ -209,7 +209,7 @@ def storage_safety(storages: list[Storage]) -> Iterator[Finding]:
 
 
 @check(GROUP)
-def event_type_authorization(event_types: list[EventTypeFacts], ready: Health) -> Iterator[Finding]:
+def event_type_authorization(event_types: list[EventTypeFacts], ready: Health) -> Iterator[DoctorFinding]:
     """Whether event types are open to every client although there is authentication."""
     if auth_mode(ready) in {None, Mode.OFF.value}:
         return
@@ -229,7 +229,7 @@ def event_type_authorization(event_types: list[EventTypeFacts], ready: Health) -
 
 
 @check(GROUP)
-def event_type_owners(event_types: list[EventTypeFacts]) -> Iterator[Finding]:
+def event_type_owners(event_types: list[EventTypeFacts]) -> Iterator[DoctorFinding]:
     """Whether event types have an owning application."""
     if without := [each.name for each in event_types if not each.owner.strip()]:
         yield warning(
@@ -239,7 +239,7 @@ def event_type_owners(event_types: list[EventTypeFacts]) -> Iterator[Finding]:
 
 
 @check(GROUP)
-def unused_event_types(unused: list[str]) -> Iterator[Finding]:
+def unused_event_types(unused: list[str]) -> Iterator[DoctorFinding]:
     """Whether there are event types to which nobody published, and which nobody read, for 30 days."""
     if unused:
         yield warning(
@@ -249,7 +249,7 @@ def unused_event_types(unused: list[str]) -> Iterator[Finding]:
 
 
 @check(GROUP)
-def timelines(overdue_timelines: Overdues) -> Iterator[Finding]:
+def timelines(overdue_timelines: Overdues) -> Iterator[DoctorFinding]:
     """Whether closed timelines still have events that retention should have removed."""
     late = [each for each in overdue_timelines.timelines if datetime.now(UTC) - each.due_at > LATE]
     if late:

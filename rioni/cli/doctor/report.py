@@ -15,8 +15,8 @@ from typing import Any
 
 import msgspec
 
-from rioni.cli.doctor.diagnosis import Check, Missing, Result
-from rioni.cli.doctor.metrics import Series
+from rioni.cli.doctor.diagnosis import DoctorCheck, Missing, Result
+from rioni.cli.doctor.metrics import SampledSeries
 from rioni.cli.doctor.shown import FACTS
 from rioni.cli.terminal.output import console_on
 from rioni.domain.errors import Invalid
@@ -92,7 +92,7 @@ def _write_skipped(results: Sequence[Result], line: Line) -> None:
         line(f"  {names}: {reason}")
 
 
-def described(check: Check) -> Mapping[str, Any]:
+def described(check: DoctorCheck) -> Mapping[str, Any]:
     """A check for `--list`."""
     return {"check": check.name, "group": check.group, "severity": check.severity, "looks_at": check.looks_at}
 
@@ -160,7 +160,7 @@ def _files(results: Sequence[Result], facts: Mapping[str, Any]) -> Iterator[tupl
         yield f"logs/{number}.log", log.text.encode()[-FILE_BYTES_MAX:]
 
 
-def _as_text(series: Iterable[Series]) -> bytes:
+def _as_text(series: Iterable[SampledSeries]) -> bytes:
     """Prometheus' text format, without types."""
     lines = []
     for each in series:

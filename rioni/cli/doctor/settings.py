@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from rioni.cli.doctor.diagnosis import ERROR, Finding, NotLookedAt, Site, check, error, source, warning
-from rioni.cli.doctor.machine import DRIVERS, Installation, Memory
+from rioni.cli.doctor.diagnosis import ERROR, DoctorFinding, NotLookedAt, Site, check, error, source, warning
+from rioni.cli.doctor.machine import DRIVERS, InstalledPackages, Memory
 from rioni.cli.doctor.processes import Host
 from rioni.config.settings import SETTINGS, Config
 from rioni.domain.access.addresses import host_and_port
@@ -105,7 +105,7 @@ PORTS = {"postgresql": 5432, "http": 80, "https": 443}
 """Ports by scheme, for URLs that name none."""
 
 
-class Server(msgspec.Struct, frozen=True):
+class NamedServer(msgspec.Struct, frozen=True):
     """A server that a setting names."""
 
     setting: str
@@ -115,7 +115,7 @@ class Server(msgspec.Struct, frozen=True):
 
 
 @source
-def servers(site: Site, config: Config) -> list[Server]:
+def servers(site: Site, config: Config) -> list[NamedServer]:
     """Connect to each of them, and disconnect at once."""
     found = []
     for setting, host, port in list(addresses(config))[:SERVERS_MAX]:
@@ -126,7 +126,7 @@ def servers(site: Site, config: Config) -> list[Server]:
             socket.create_connection((host, port), timeout=CONNECT_S).close()
         except OSError as ex:
             problem = ex.strerror or str(ex)
-        found.append(Server(setting, host_and_port(host, port), problem))
+        found.append(NamedServer(setting, host_and_port(host, port), problem))
     if not found:
         raise NotLookedAt("the settings name no other servers", wanted=False)
     return found
@@ -160,14 +160,14 @@ _SECURITY = "docs/operating/security.md"
 
 
 @check(GROUP, ERROR)
-def valid_settings(settings: SettingsFacts) -> Iterator[Finding]:
+def valid_settings(settings: SettingsFacts) -> Iterator[DoctorFinding]:
     """Whether the broker can start with its settings: names, values, contradictions."""
     if settings.error:
         yield error(settings.error, "`rioni config show` lists all settings: docs/operating/configuration.md")
 
 
 @check(GROUP, ERROR)
-def open_access(config: Config, settings: SettingsFacts) -> Iterator[Finding]:
+def open_access(config: Config, settings: SettingsFacts) -> Iterator[DoctorFinding]:
     """Whether other machines can reach the broker without authentication."""
     if config.unprotected:
         yield error(
@@ -177,7 +177,7 @@ def open_access(config: Config, settings: SettingsFacts) -> Iterator[Finding]:
 
 
 @check(GROUP, ERROR)
-def default_administrator(config: Config) -> Iterator[Finding]:
+def default_administrator(config: Config) -> Iterator[DoctorFinding]:
     """Whether default_admin is the one whose name everybody knows."""
     if config.auth_mode != Mode.OFF and config.default_admin == WELL_KNOWN_ADMIN:
         yield error(
@@ -187,7 +187,7 @@ def default_administrator(config: Config) -> Iterator[Finding]:
 
 
 @check(GROUP)
-def tokens_in_clear(config: Config, settings: SettingsFacts) -> Iterator[Finding]:
+def tokens_in_clear(config: Config, settings: SettingsFacts) -> Iterator[DoctorFinding]:
     """Whether clients on other machines have to send their tokens without TLS."""
     if config.auth_mode != Mode.OFF and not config.local_only and config.tls_certificate is None:
         yield warning(
@@ -198,7 +198,7 @@ def tokens_in_clear(config: Config, settings: SettingsFacts) -> Iterator[Finding
 
 
 @check(GROUP, ERROR)
-def files_with_secrets(secret_files: list[SecretFile]) -> Iterator[Finding]:
+def files_with_secrets(secret_files: list[SecretFile]) -> Iterator[DoctorFinding]:
     """Whether other users may read the files with keys and passwords that settings name."""
     for each in secret_files:
         # The broker itself refuses a signing key that its group may read.
@@ -213,7 +213,7 @@ def files_with_secrets(secret_files: list[SecretFile]) -> Iterator[Finding]:
 
 
 @check(GROUP)
-def pseudonyms(config: Config, features: list[Feature]) -> Iterator[Finding]:
+def pseudonyms(config: Config, features: list[Feature]) -> Iterator[DoctorFinding]:
     """Whether the pseudonyms of clients in KPI events can be guessed."""
     if config.pseudonym_salt == DEFAULT_SALT and any(
         each.enabled for each in features if each.feature == "kpi_collection"
@@ -225,7 +225,7 @@ def pseudonyms(config: Config, features: list[Feature]) -> Iterator[Finding]:
 
 
 @check(GROUP)
-def cluster_settings(config: Config) -> Iterator[Finding]:
+def cluster_settings(config: Config) -> Iterator[DoctorFinding]:
     """Whether a cluster survives the loss of a server, and keeps strangers out of ZooKeeper."""
     if not config.clustered:
         return
@@ -244,7 +244,7 @@ def cluster_settings(config: Config) -> Iterator[Finding]:
 
 
 @check(GROUP)
-def memory_budget(config: Config, memory: Memory) -> Iterator[Finding]:
+def memory_budget(config: Config, memory: Memory) -> Iterator[DoctorFinding]:
     """Whether the memory that the settings allow is there."""
     worker = config.cache_bytes_max + config.worker_stream_memory_bytes_max + config.bodies_bytes_max
     worker += config.compiled_schemas_bytes_max
@@ -259,14 +259,14 @@ def memory_budget(config: Config, memory: Memory) -> Iterator[Finding]:
 
 
 @check(GROUP)
-def debug_log(config: Config) -> Iterator[Finding]:
+def debug_log(config: Config) -> Iterator[DoctorFinding]:
     """Whether the broker writes a log for developers."""
     if config.log_level == "debug":
         yield warning("log_level is debug, which writes a lot.", "Set log_level to info.")
 
 
 @check(GROUP, ERROR)
-def reachable_servers(servers: list[Server]) -> Iterator[Finding]:
+def reachable_servers(servers: list[NamedServer]) -> Iterator[DoctorFinding]:
     """Whether PostgreSQL, Kafka, ZooKeeper and token info services accept connections from this host."""
     for each in servers:
         if each.error:
@@ -277,7 +277,7 @@ def reachable_servers(servers: list[Server]) -> Iterator[Finding]:
 
 
 @check(GROUP, ERROR)
-def drivers(config: Config, installation: Installation) -> Iterator[Finding]:
+def drivers(config: Config, installation: InstalledPackages) -> Iterator[DoctorFinding]:
     """Whether the drivers of the servers that the settings name are installed here."""
     wanted = {
         "confluent_kafka": config.kafka is not None,

@@ -6,7 +6,7 @@ from itertools import islice
 
 import msgspec
 
-from rioni.cli.doctor.diagnosis import ERROR, Finding, Site, check, error, listed, source, warning
+from rioni.cli.doctor.diagnosis import ERROR, DoctorFinding, Site, check, error, listed, source, warning
 from rioni.cli.doctor.registry import EventTypeFacts, in_time, partial, sample
 from rioni.client import errors
 from rioni.domain.subscriptions.dead_letters import policy_of
@@ -23,7 +23,7 @@ LAGGING_MAX = 50
 """The most lagging subscriptions whose age of the lag is asked for, which reads an event of each partition."""
 
 
-class Lag(msgspec.Struct, frozen=True):
+class SubscriptionLag(msgspec.Struct, frozen=True):
     """The lag of a subscription in a partition."""
 
     event_type: str
@@ -47,7 +47,7 @@ class SubscriptionFacts(msgspec.Struct, frozen=True):
     owner: str
     group: str
     created_at: datetime | None
-    lags: list[Lag]
+    lags: list[SubscriptionLag]
     dead_letter_at: datetime | None = None
     """When the oldest dead letter that was not redriven was kept; None if there is none, or it may not be seen."""
     never_streamed: bool = False
@@ -136,7 +136,7 @@ def _subscription(
         for partition in each.partitions:
             unconsumed, earlier = partition.unconsumed_events, before.get((each.event_type, partition.partition))
             lags.append(
-                Lag(
+                SubscriptionLag(
                     each.event_type,
                     partition.partition,
                     bool(partition.stream_id),
@@ -171,8 +171,8 @@ _START = "Start its consumer, or delete the subscription if nobody needs it."
 
 
 def _lagging(
-    subscriptions: Subscriptions, lags: Callable[[Lag], bool]
-) -> Iterator[tuple[SubscriptionFacts, list[Lag]]]:
+    subscriptions: Subscriptions, lags: Callable[[SubscriptionLag], bool]
+) -> Iterator[tuple[SubscriptionFacts, list[SubscriptionLag]]]:
     """The subscriptions that have such lags, with these."""
     for each in subscriptions.items:
         if found := list(filter(lags, each.lags)):
@@ -186,15 +186,15 @@ def _never_streamed_for(subscriptions: Subscriptions, seconds: int) -> list[Subs
     ]
 
 
-def _event_types(lags: Iterable[Lag]) -> str:
+def _event_types(lags: Iterable[SubscriptionLag]) -> str:
     return listed(sorted({each.event_type for each in lags}))
 
 
-def _events(lags: Iterable[Lag]) -> str:
+def _events(lags: Iterable[SubscriptionLag]) -> str:
     return f"{sum(each.unconsumed or 0 for each in lags):,} events"
 
 
-def _age(lags: Iterable[Lag]) -> str:
+def _age(lags: Iterable[SubscriptionLag]) -> str:
     return duration(max(each.lag_s or 0 for each in lags))
 
 
@@ -207,7 +207,7 @@ def duration(seconds: float) -> str:
 
 
 @check(GROUP, ERROR)
-def cursors(subscriptions: Subscriptions) -> Iterator[Finding]:
+def cursors(subscriptions: Subscriptions) -> Iterator[DoctorFinding]:
     """Whether committed cursors lie beyond the end of their partition, so that nothing is delivered."""
     for each, (lag, *_) in _lagging(subscriptions, lambda lag: bool(lag.error)):
         yield error(
@@ -217,7 +217,7 @@ def cursors(subscriptions: Subscriptions) -> Iterator[Finding]:
 
 
 @check(GROUP)
-def expiring_lag(subscriptions: Subscriptions, event_types: list[EventTypeFacts]) -> Iterator[Finding]:
+def expiring_lag(subscriptions: Subscriptions, event_types: list[EventTypeFacts]) -> Iterator[DoctorFinding]:
     """Whether consumers lag so far that retention is about to remove events that they have not read."""
     limits_s = {each.name: each.retention_ms / 1_000 for each in event_types if each.retention_ms}
     never = float("inf")
@@ -233,7 +233,7 @@ def expiring_lag(subscriptions: Subscriptions, event_types: list[EventTypeFacts]
 
 
 @check(GROUP)
-def growing_lag(subscriptions: Subscriptions) -> Iterator[Finding]:
+def growing_lag(subscriptions: Subscriptions) -> Iterator[DoctorFinding]:
     """Whether the lag of consumers that stream keeps growing."""
     for each, lags in _lagging(
         subscriptions, lambda lag: lag.streamed and (lag.growth or 0) > 0 and (lag.lag_s or 0) > LATE_S
@@ -246,7 +246,7 @@ def growing_lag(subscriptions: Subscriptions) -> Iterator[Finding]:
 
 
 @check(GROUP)
-def without_streams(subscriptions: Subscriptions) -> Iterator[Finding]:
+def without_streams(subscriptions: Subscriptions) -> Iterator[DoctorFinding]:
     """Whether subscriptions have unread events for an hour that no stream reads."""
     for each, lags in _lagging(
         subscriptions, lambda lag: not lag.streamed and bool(lag.unconsumed) and (lag.lag_s or 0) > WITHOUT_STREAMS_S
@@ -257,7 +257,7 @@ def without_streams(subscriptions: Subscriptions) -> Iterator[Finding]:
 
 
 @check(GROUP)
-def never_streamed(subscriptions: Subscriptions) -> Iterator[Finding]:
+def never_streamed(subscriptions: Subscriptions) -> Iterator[DoctorFinding]:
     """Whether events wait for subscriptions older than an hour that were never streamed."""
     for each in _never_streamed_for(subscriptions, WITHOUT_STREAMS_S):
         if lags := [lag for lag in each.lags if lag.unconsumed]:
@@ -266,7 +266,7 @@ def never_streamed(subscriptions: Subscriptions) -> Iterator[Finding]:
 
 
 @check(GROUP)
-def unused_subscriptions(subscriptions: Subscriptions) -> Iterator[Finding]:
+def unused_subscriptions(subscriptions: Subscriptions) -> Iterator[DoctorFinding]:
     """Whether subscriptions older than a week were never streamed."""
     if unused := _never_streamed_for(subscriptions, NEVER_AFTER_S):
         yield warning(
@@ -276,7 +276,7 @@ def unused_subscriptions(subscriptions: Subscriptions) -> Iterator[Finding]:
 
 
 @check(GROUP)
-def dead_letters(subscriptions: Subscriptions) -> Iterator[Finding]:
+def dead_letters(subscriptions: Subscriptions) -> Iterator[DoctorFinding]:
     """Whether dead letters wait to be examined."""
     for each in subscriptions.items:
         if each.dead_letter_at is not None:

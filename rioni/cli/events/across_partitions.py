@@ -14,7 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from rioni.cli.events.selecting import Selection, Wanted, at_time, between, ends, follow, selected, starts
-from rioni.client.ranges import Bounds, Piece, Place, Places, Range, Reader
+from rioni.client.ranges import Bounds, Place, Places, Range, RangePart, Reader
 from rioni.domain.timestamps import time_of
 
 
@@ -38,14 +38,14 @@ class Entry(NamedTuple):
     event: msgspec.Raw
 
 
-def entries(pieces: Iterable[Piece]) -> Iterator[Entry]:
+def entries(pieces: Iterable[RangePart]) -> Iterator[Entry]:
     """The events of pieces, one by one."""
     for piece in pieces:
         for index, event in enumerate(piece.events):
             yield Entry(piece.event_type, piece.partition, piece.place(index), event)
 
 
-def by_time(sources: Sequence[Iterable[Piece]]) -> Generator[Piece, None, None]:
+def by_time(sources: Sequence[Iterable[RangePart]]) -> Generator[RangePart, None, None]:
     """Merge partitions by the times at which the broker has received their events; each keeps its own order.
 
     The sources are read alternately, and a piece of each is in memory. All are closed when one fails.
@@ -58,7 +58,7 @@ def by_time(sources: Sequence[Iterable[Piece]]) -> Generator[Piece, None, None]:
             yield piece
 
 
-def _timed(pieces: Iterable[Piece]) -> Iterator[tuple[datetime, Piece]]:
+def _timed(pieces: Iterable[RangePart]) -> Iterator[tuple[datetime, RangePart]]:
     """Pieces of one event each, with times that do not decrease."""
     last = _LONG_AGO
     for piece in pieces:
@@ -67,12 +67,14 @@ def _timed(pieces: Iterable[Piece]) -> Iterator[tuple[datetime, Piece]]:
             at = piece.place(index)
             # A piece is completely read only with its last event.
             is_last = index == len(piece.events) - 1
-            yield last, Piece(piece.event_type, piece.partition, at, [event], piece.read_to if is_last else at)
+            yield last, RangePart(piece.event_type, piece.partition, at, [event], piece.read_to if is_last else at)
         if not piece.events:
             yield last, piece
 
 
-def as_they_come(sources: Sequence[Generator[Piece, None, None]], *, threads: int) -> Generator[Piece, None, None]:
+def as_they_come(
+    sources: Sequence[Generator[RangePart, None, None]], *, threads: int
+) -> Generator[RangePart, None, None]:
     """Read sources at the same time; pieces of one source keep their order.
 
     Args:
@@ -86,7 +88,7 @@ def as_they_come(sources: Sequence[Generator[Piece, None, None]], *, threads: in
         with closing(sources[0]) as only:
             yield from only
         return
-    found: queue.Queue[Piece | BaseException | None] = queue.Queue(PIECES_MAX)
+    found: queue.Queue[RangePart | BaseException | None] = queue.Queue(PIECES_MAX)
     stop = threading.Event()
     waiting = iter(sources)
     turn = threading.Lock()
@@ -118,9 +120,9 @@ def as_they_come(sources: Sequence[Generator[Piece, None, None]], *, threads: in
 
 
 def _work(
-    waiting: Iterator[Generator[Piece, None, None]],
+    waiting: Iterator[Generator[RangePart, None, None]],
     turn: threading.Lock,
-    found: "queue.Queue[Piece | BaseException | None]",
+    found: "queue.Queue[RangePart | BaseException | None]",
     stop: threading.Event,
 ) -> None:
     try:
@@ -139,7 +141,9 @@ def _work(
 
 
 def _put(
-    found: "queue.Queue[Piece | BaseException | None]", item: Piece | BaseException | None, stop: threading.Event
+    found: "queue.Queue[RangePart | BaseException | None]",
+    item: RangePart | BaseException | None,
+    stop: threading.Event,
 ) -> bool:
     """Wait for a place in the queue; False if it is no longer read."""
     while not stop.is_set():
@@ -156,7 +160,7 @@ def _put(
 
 def last_events(
     reader: Reader, bounds: Mapping[str, Bounds], count: int, wanted: Callable[[msgspec.Raw], bool]
-) -> list[Piece]:
+) -> list[RangePart]:
     """The last events that are wanted, each a piece, in the order of the times at which they were received.
 
     Args:
@@ -165,7 +169,7 @@ def last_events(
         count: how many at most; two times as many are in memory.
         wanted: returns whether an event is wanted.
     """
-    found: deque[Piece] = deque(maxlen=count)
+    found: deque[RangePart] = deque(maxlen=count)
     for partition, each in bounds.items():
         own = _last_of(reader, partition, each, count, wanted)
         found = deque(by_time([found, own]), maxlen=count)
@@ -174,21 +178,21 @@ def last_events(
 
 def _last_of(
     reader: Reader, partition: str, bounds: Bounds, count: int, wanted: Callable[[msgspec.Raw], bool]
-) -> deque[Piece]:
+) -> deque[RangePart]:
     """Look into growing windows, from the end."""
     locator, to = reader.locator, bounds.newest
     left = locator.distance(partition, bounds.before_oldest, to)
     size = count
-    found: deque[Piece] = deque()
+    found: deque[RangePart] = deque()
     while left > 0 and len(found) < count:
         size = min(size, left)
         after = locator.shifted(partition, to, [-size])[0] if size < left else bounds.before_oldest
-        window: deque[Piece] = deque(maxlen=count - len(found))
+        window: deque[RangePart] = deque(maxlen=count - len(found))
         for piece in reader.read(Range(partition, after, to, size)):
             for index, event in enumerate(piece.events):
                 if wanted(event):
                     at = piece.place(index)
-                    window.append(Piece(piece.event_type, partition, at, [event], at))
+                    window.append(RangePart(piece.event_type, partition, at, [event], at))
         found.extendleft(reversed(window))
         to, left, size = after, left - size, size * 2
     return found
@@ -225,14 +229,14 @@ class Search:
         """The number of positions that were examined."""
         return sum(self._scanned)
 
-    def run(self) -> Generator[Piece, None, None]:
+    def run(self) -> Generator[RangePart, None, None]:
         """Yield the events found, and pieces without events for progress; blocks until they come.
 
         Raises:
             ClientError: a broker refuses, or does not answer for about a minute.
             Invalid: the selection does not fit the event types.
         """
-        sources: list[Generator[Piece, None, None]] = []
+        sources: list[Generator[RangePart, None, None]] = []
         for reader in self.readers:
             bounds = reader.locator.bounds(self.selection.partitions)
             places = starts(reader.locator, bounds, self.selection, from_end=False)
@@ -246,7 +250,7 @@ class Search:
             with closing(as_they_come(sources, threads=self.threads)) as pieces:
                 yield from pieces
 
-    def _searched(self, reader: Reader, part: Range, number: int) -> Generator[Piece, None, None]:
+    def _searched(self, reader: Reader, part: Range, number: int) -> Generator[RangePart, None, None]:
         """A range; the filter runs in the thread that reads."""
         after = part.after
         with closing(reader.read(part)) as pieces:
@@ -257,7 +261,7 @@ class Search:
         self._scanned[number] = part.positions
 
 
-def _positions(after: Place, piece: Piece) -> int:
+def _positions(after: Place, piece: RangePart) -> int:
     if piece.read_to.order == after.order:
         return piece.read_to.position - after.position
     return len(piece.events)
@@ -268,7 +272,7 @@ def _positions(after: Place, piece: Piece) -> int:
 
 def tailed(
     readers: Sequence[Reader], selection: Selection, wanted: Wanted, *, last: int | None, follows: bool
-) -> Generator[Piece, None, None]:
+) -> Generator[RangePart, None, None]:
     """The events of several event types; blocks until they come.
 
     Args:
@@ -301,15 +305,15 @@ def tailed(
 
 def _last(
     bounds: Mapping[Reader, Mapping[str, Bounds]], to: Mapping[Reader, Places], count: int, wanted: Wanted
-) -> deque[Piece]:
-    found: deque[Piece] = deque(maxlen=count)
+) -> deque[RangePart]:
+    found: deque[RangePart] = deque(maxlen=count)
     for reader, partitions in bounds.items():
         up_to = {name: Bounds(each.before_oldest, to[reader][name]) for name, each in partitions.items()}
         found = deque(by_time([found, last_events(reader, up_to, count, wanted)]), maxlen=count)
     return found
 
 
-def _followed(places: Mapping[Reader, Places], until: datetime | None) -> Generator[Piece, None, None]:
+def _followed(places: Mapping[Reader, Places], until: datetime | None) -> Generator[RangePart, None, None]:
     """Yield the events after the places, until a time."""
     read_to = {reader.event_type: dict(each) for reader, each in places.items()}
     sources = [follow(reader, each) for reader, each in places.items()]

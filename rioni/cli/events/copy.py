@@ -9,7 +9,7 @@ import typer
 
 from rioni.cli.connections import completions
 from rioni.cli.connections.connection import resolve
-from rioni.cli.connections.session import Session, connected
+from rioni.cli.connections.session import BrokerSession, connected
 from rioni.cli.events.event_options import Selected, check_filter_option
 from rioni.cli.publishing.event_files import REASONS_MAX, BatchSize, Continue
 from rioni.cli.terminal.ending import REFUSED
@@ -21,7 +21,7 @@ from rioni.domain.errors import Invalid, RioniError
 if TYPE_CHECKING:
     from rioni.cli.events.copy_state import CopyState
     from rioni.cli.events.copying import Copy, RefusedEvent
-    from rioni.cli.publishing.publishing import Outcome
+    from rioni.cli.publishing.publishing import BatchOutcome
     from rioni.client import Client
 
 
@@ -37,7 +37,7 @@ BROKERS = "Brokers, if there are two"
 )
 @connected
 def copy(
-    session: Session,
+    session: BrokerSession,
     source: Annotated[str, typer.Argument(help="Event type to copy from.", autocompletion=completions.event_types)],
     target: Annotated[str, typer.Argument(help="Event type to copy to.", autocompletion=completions.event_types)],
     *,
@@ -161,7 +161,7 @@ def copy(
 
 
 def _clients(
-    session: Session, from_context: str | None, to_context: str | None, to_url: str | None
+    session: BrokerSession, from_context: str | None, to_context: str | None, to_url: str | None
 ) -> "tuple[Client, Client]":
     """Return the clients of the brokers of source and target."""
     if to_context is not None and to_url is not None:
@@ -181,7 +181,7 @@ def _clients(
 class _Report:
     """Reports refused events, how far the copy is, and whether it is complete; several threads may do so at once."""
 
-    def __init__(self, session: Session, stack: ExitStack, rejected: Path | None, state: "CopyState") -> None:
+    def __init__(self, session: BrokerSession, stack: ExitStack, rejected: Path | None, state: "CopyState") -> None:
         self._output = session.output
         self._stored_before = _stored(state)
         self._meter: Meter = stack.enter_context(meter())
@@ -255,7 +255,7 @@ class _Report:
 _SAID = ("filtered", "refused", "expired")
 
 
-def _counts(outcome: "Outcome") -> tuple[int, int]:
+def _counts(outcome: "BatchOutcome") -> tuple[int, int]:
     return outcome.stored, len(outcome.refused)
 
 

@@ -11,10 +11,10 @@ from uuid import UUID, uuid5
 
 from rioni.cli.events.copy_state import CopyState, Identity, StateFile
 from rioni.cli.events.selecting import Selection, Wanted, between, ends, starts
-from rioni.cli.publishing.publishing import BATCH_BYTES_MAX, BatchPublisher, Completion, Outcome
+from rioni.cli.publishing.publishing import BATCH_BYTES_MAX, BatchOutcome, BatchPublisher, Completion
 from rioni.client import Client, EventType, NotFound, Schema, Statistic, Unprocessable, metadata
 from rioni.client.encoding import CATEGORY_WITHOUT_METADATA
-from rioni.client.ranges import Bounds, Locator, Piece, Place, Range, Reader, place
+from rioni.client.ranges import Bounds, Locator, Place, Range, RangePart, Reader, place
 from rioni.domain.errors import Invalid
 from rioni.domain.texts import proposal
 
@@ -138,7 +138,7 @@ class Copy:
     ending: threading.Event = field(default_factory=threading.Event)
     total: int = 0
     """Positions of the source that are to be copied, so far."""
-    stopped: dict[str, Outcome] = field(default_factory=dict)
+    stopped: dict[str, BatchOutcome] = field(default_factory=dict)
     """The outcomes, by partition, of the batches that ended with a refused event; the state does not count them."""
 
     def run(self, selection: Selection, *, follow: bool) -> None:
@@ -219,7 +219,7 @@ class Copy:
 
     def _copy(self, part: Range, *, whole: bool) -> None:
         """Copy a range, batch by batch, or as one batch."""
-        pieces: list[Piece] = []
+        pieces: list[RangePart] = []
         after, count, size = part.after, 0, 0
         with closing(self.reader.read(part)) as reading:
             for piece in reading:
@@ -236,7 +236,7 @@ class Copy:
         if pieces:
             self._publish(part.partition, after, pieces)
 
-    def _publish_part(self, partition: str, chosen: Sequence[tuple[Place, "msgspec.Raw"]], key: str) -> Outcome:
+    def _publish_part(self, partition: str, chosen: Sequence[tuple[Place, "msgspec.Raw"]], key: str) -> BatchOutcome:
         """Publish events in one request, and return which were refused."""
         events = [self.transform(bytes(event), partition, at) for at, event in chosen]
         outcome = self.publisher.publish(events, key)
@@ -245,7 +245,7 @@ class Copy:
             self.refused(RefusedEvent(partition, at.offset, step, reason, bytes(event)))
         return outcome
 
-    def _publish(self, partition: str, after: Place, pieces: Sequence[Piece]) -> Place:
+    def _publish(self, partition: str, after: Place, pieces: Sequence[RangePart]) -> Place:
         """Publish a batch; returns the place up to which everything is copied now."""
         to = pieces[-1].read_to
         chosen: list[tuple[Place, msgspec.Raw]] = []
@@ -260,7 +260,7 @@ class Copy:
                 outcome = self._publish_part(partition, part, f"{key}-{number}")
                 stored, refused = stored + outcome.stored, refused + len(outcome.refused)
                 if outcome.refused and self.stop:
-                    self.stopped[partition] = Outcome(stored, outcome.refused)
+                    self.stopped[partition] = BatchOutcome(stored, outcome.refused)
                     raise Stopped
         self.state.end_batch(partition, to.offset, read=read, stored=len(chosen) - refused, refused=refused)
         self.progress()

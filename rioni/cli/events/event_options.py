@@ -9,7 +9,7 @@ from urllib.parse import urlencode, urlsplit
 import typer
 
 from rioni.cli.connections import completions
-from rioni.cli.connections.session import Session
+from rioni.cli.connections.session import BrokerSession
 from rioni.cli.events.event_printing import EventWriter, event_writer, shown_paths
 from rioni.cli.options import point_in_time
 from rioni.cli.terminal.output import Output, as_sentence
@@ -126,7 +126,7 @@ class Printing:
             with_event_type=with_event_type,
         )
 
-    def check(self, session: Session, event_types: Sequence[str], event_filter: str | None = None) -> None:
+    def check(self, session: BrokerSession, event_types: Sequence[str], event_filter: str | None = None) -> None:
         """Check the members that options name against the schemas of the events; warns on stderr, raises Invalid."""
         paths = shown_paths(self.template, self.names)
         if not paths and event_filter is None:
@@ -148,7 +148,7 @@ def check_filter_option(note: Callable[[str], None], event_types: "Sequence[Even
         note(f"Warning: {as_sentence(warning)}")
 
 
-def readers(session: "Session", event_types: list[str]) -> "list[Reader]":
+def readers(session: "BrokerSession", event_types: list[str]) -> "list[Reader]":
     """A patient reader of each event type, once the broker has answered; raises Invalid if one is named twice."""
     from rioni.client.ranges import Reader
 
@@ -170,7 +170,7 @@ def note_lost(readers: "list[Reader]", note: Callable[[str], None]) -> None:
 # Prints the address of a stream with a ticket instead of a token, for browsers and others that send no token.
 
 
-def show_ticket(session: Session, ticket: "StreamTicket") -> None:
+def show_ticket(session: BrokerSession, ticket: "StreamTicket") -> None:
     """Print the address of the stream that a ticket opens, and on standard error until when."""
     base = session.connection.url.rstrip("/")
     # The broker names the path with its base path, which the URL of the broker ends with.

@@ -14,7 +14,7 @@ from rioni.domain.texts import visible_json, visible_line
 
 
 if TYPE_CHECKING:
-    from rioni.client.ranges import Piece
+    from rioni.client.ranges import RangePart
 
 
 # --- Templates of lines: `'{metadata.eid}\t{order}'` for `--template` ---
@@ -87,7 +87,7 @@ MOMENT_S = 0.3
 class EventWriter(Protocol):
     """Writes the events of pieces."""
 
-    def __call__(self, piece: "Piece") -> None:
+    def __call__(self, piece: "RangePart") -> None:
         """Write them, at once but for the first rows of a table."""
 
     def finish(self) -> None:
@@ -152,7 +152,7 @@ class _TemplateWriter(_Immediate):
     def __init__(self, fill: Callable[[Any], str]) -> None:
         self._fill = fill
 
-    def __call__(self, piece: "Piece") -> None:
+    def __call__(self, piece: "RangePart") -> None:
         _write_text(map(self._fill, _values(piece)))
 
 
@@ -162,7 +162,7 @@ class _LineWriter(_Immediate):
     def __init__(self, *, metadata: bool) -> None:
         self._metadata = metadata
 
-    def __call__(self, piece: "Piece") -> None:
+    def __call__(self, piece: "RangePart") -> None:
         events = [bytes(event) if self._metadata else _without_metadata(event) for event in piece.events]
         if sys.stdout.isatty():
             _write_text(visible_json(event.decode(errors="replace")) for event in events)
@@ -177,7 +177,7 @@ class _JsonWriter(_Immediate):
     def __init__(self, *, metadata: bool) -> None:
         self._metadata = metadata
 
-    def __call__(self, piece: "Piece") -> None:
+    def __call__(self, piece: "RangePart") -> None:
         import msgspec
 
         lines = []
@@ -205,7 +205,7 @@ class _TableWriter:
         self._is_begun = False
         self._first_s = 0.0
 
-    def __call__(self, piece: "Piece") -> None:
+    def __call__(self, piece: "RangePart") -> None:
         if piece.events and not self._waiting and not self._is_begun:
             self._first_s = time.monotonic()
             self._waiting.append(list(self._columns))
@@ -229,7 +229,7 @@ class _TableWriter:
         return "  ".join(text.ljust(width) for text, width in zip(row, self._widths, strict=True)).rstrip()
 
 
-def _values(piece: "Piece") -> Sequence[dict[str, Any]]:
+def _values(piece: "RangePart") -> Sequence[dict[str, Any]]:
     """The events as objects, with their cursors."""
     import msgspec
 
@@ -239,7 +239,7 @@ def _values(piece: "Piece") -> Sequence[dict[str, Any]]:
     return [{**decode(event), CURSOR: _cursor(piece, index)} for index, event in enumerate(piece.events)]
 
 
-def _cursor(piece: "Piece", index: int) -> dict[str, str]:
+def _cursor(piece: "RangePart", index: int) -> dict[str, str]:
     return {"event_type": piece.event_type, "partition": piece.partition, "offset": piece.place(index).offset}
 
 

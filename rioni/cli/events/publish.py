@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rioni.cli.connections.options import EventTypeName
-from rioni.cli.connections.session import Session, connected
+from rioni.cli.connections.session import BrokerSession, connected
 from rioni.cli.options import Yes
 from rioni.cli.publishing.event_files import STDIN, Files, Uploading, lines_of_files, upload
 from rioni.cli.terminal.output import confirm
@@ -30,7 +30,7 @@ app = typer.Typer()
 )
 @connected
 def publish(
-    session: Session,
+    session: BrokerSession,
     event_type: EventTypeName,
     files: Files = None,
     *,
@@ -67,7 +67,7 @@ def publish(
 
     `--dry-run` reads all of the input, and checks it against the schema and the partition strategy of the event type.
     """
-    from rioni.cli.publishing.checking import Check
+    from rioni.cli.publishing.checking import CheckingPublisher
     from rioni.cli.publishing.publishing import BatchPublisher
 
     client = session.client
@@ -76,7 +76,9 @@ def publish(
     sources = files or [STDIN]
     stop = not (options.go_on or dry_run)
     if dry_run:
-        publisher = BatchPublisher(Check(found, len(client.partitions.list(event_type))).publish, stop=False)
+        publisher = BatchPublisher(
+            CheckingPublisher(found, len(client.partitions.list(event_type))).publish, stop=False
+        )
     else:
         publisher = BatchPublisher(
             lambda events, batch_key: client.publish(event_type, events, idempotency_key=batch_key),
@@ -100,7 +102,7 @@ events_app = typer.Typer(name="events", no_args_is_help=True, help="Events of co
 )
 @connected
 def delete(
-    session: Session,
+    session: BrokerSession,
     event_type: EventTypeName,
     keys: Annotated[list[str] | None, typer.Argument(help="Compaction keys whose events are deleted.")] = None,
     *,
@@ -140,7 +142,7 @@ def _of_keys(keys: list[str]) -> Iterator["Line"]:
     import msgspec
 
     from rioni.cli.publishing.publishing import Line
-    from rioni.cli.publishing.records import Record
+    from rioni.cli.publishing.records import FileEvent
 
     for number, key in enumerate(keys, 1):
-        yield Line("key", Record(number, msgspec.json.encode({"metadata": {"partition_compaction_key": key}})))
+        yield Line("key", FileEvent(number, msgspec.json.encode({"metadata": {"partition_compaction_key": key}})))

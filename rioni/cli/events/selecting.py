@@ -11,7 +11,7 @@ from typing import cast
 import msgspec
 
 from rioni.client import BadRequest, Batch, ClientError, Cursor, PreconditionFailed, Unprocessable
-from rioni.client.ranges import Bounds, Locator, Piece, Place, Places, Range, Reader, place
+from rioni.client.ranges import Bounds, Locator, Place, Places, Range, RangePart, Reader, place
 from rioni.domain.errors import Invalid
 from rioni.domain.texts import nearest
 from rioni.domain.timestamps import time_of
@@ -196,13 +196,13 @@ def wanted_by(expression: str | None) -> Wanted:
     return wanted
 
 
-def selected(pieces: Iterable[Piece], wanted: Wanted) -> Iterator[Piece]:
+def selected(pieces: Iterable[RangePart], wanted: Wanted) -> Iterator[RangePart]:
     """The pieces with those events that are wanted; their progress stays, so there are pieces without events."""
     for piece in pieces:
         yield from _parts(piece, [wanted(event) for event in piece.events])
 
 
-def _parts(piece: Piece, chosen: list[bool]) -> Iterator[Piece]:
+def _parts(piece: RangePart, chosen: list[bool]) -> Iterator[RangePart]:
     """Pieces of adjacent events; only the last one reaches as far as the whole."""
     if all(chosen):
         yield piece
@@ -219,7 +219,7 @@ def _parts(piece: Piece, chosen: list[bool]) -> Iterator[Piece]:
     yield piece._replace(events=(), read_to=piece.read_to)
 
 
-def limited(pieces: Iterable[Piece], limit: int | None) -> Iterator[Piece]:
+def limited(pieces: Iterable[RangePart], limit: int | None) -> Iterator[RangePart]:
     """The pieces up to `limit` events."""
     left = limit
     for piece in pieces:
@@ -277,7 +277,7 @@ NEW_PARTITIONS_S = 30
 """Seconds between two polls for partitions that were added."""
 
 
-def follow(reader: Reader, places: Places) -> Generator[Piece, None, None]:
+def follow(reader: Reader, places: Places) -> Generator[RangePart, None, None]:
     """Yield the events after some places, for ever; blocks until they come.
 
     At least every second there is a piece of each partition, perhaps without events. Partitions that are added are
@@ -309,7 +309,7 @@ def follow(reader: Reader, places: Places) -> Generator[Piece, None, None]:
             patience.failed(ex)
 
 
-def _stream(reader: Reader, places: Places, pace: Pace) -> Generator[Piece, None, None]:
+def _stream(reader: Reader, places: Places, pace: Pace) -> Generator[RangePart, None, None]:
     """Yield pieces of one stream, which ends when partitions were added, or another pace is better."""
     keep_alives = 0
     places = dict(places)

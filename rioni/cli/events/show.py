@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from rioni.cli.connections.session import Session, connected
+from rioni.cli.connections.session import BrokerSession, connected
 from rioni.cli.events.event_options import EventTypeNames, Limit, Printing, Selected, note_lost, readers
 from rioni.cli.terminal.ending import NOTHING_FOUND
 from rioni.cli.terminal.output import meter
@@ -26,7 +26,7 @@ LAST_MAX = 100_000
 )
 @connected
 def tail(
-    session: Session,
+    session: BrokerSession,
     event_types: EventTypeNames,
     *,
     selected: Selected,
@@ -91,7 +91,7 @@ def tail(
 )
 @connected
 def search(
-    session: Session,
+    session: BrokerSession,
     event_types: EventTypeNames,
     *,
     selected: Selected,

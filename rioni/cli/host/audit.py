@@ -18,7 +18,7 @@ from rioni.cli.terminal.tables import Column, actor_of, plain_table, value_at
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from rioni.operations.history import Step
+    from rioni.operations.history import LogStep
 
 
 # Commands of `rioni audit` that show the past: the entries of a resource, its state then, the differences since.
@@ -112,7 +112,7 @@ def diff(
             _print_changes(console, step)
 
 
-def _line(step: "Step", more: Mapping[str, Any]) -> str:
+def _line(step: "LogStep", more: Mapping[str, Any]) -> str:
     import orjson
 
     from rioni.domain.json_patch import json_patch
@@ -122,7 +122,7 @@ def _line(step: "Step", more: Mapping[str, Any]) -> str:
     return orjson.dumps(item, option=orjson.OPT_NON_STR_KEYS).decode() + "\n"
 
 
-def _print_changes(console: "Console", step: "Step") -> None:
+def _print_changes(console: "Console", step: "LogStep") -> None:
     for sign, text in _changes(step.before, step.after):
         console.print(f"  {sign} {text}", style=STYLES[sign], soft_wrap=True)
 

@@ -29,7 +29,7 @@ from rioni.domain.timestamps import utc_text
 from rioni.files.extras import check_spark
 from rioni.operations import history as history_operations
 from rioni.operations import rebuild as rebuild_operations
-from rioni.operations.rebuild import Wanted
+from rioni.operations.rebuild import RebuildRequest
 
 
 PUBLISHERS = 4
@@ -286,7 +286,7 @@ def _rebuild(console: Console, config: Config) -> None:
     with progress_bars() as show:
         report = rebuild_operations.rebuild(
             config,
-            Wanted(),
+            RebuildRequest(),
             progress=lambda phase, done, total: show(f"Spark: {phase}", done, total),
             found=differences.append,
         )

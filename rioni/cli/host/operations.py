@@ -18,13 +18,13 @@ from rioni.files.plain import check_folder
 
 
 if TYPE_CHECKING:
-    from rioni.operations.verification import Problem
+    from rioni.operations.verification import Inconsistency
 
 
 # --- Output of `rioni verify`: the findings, for people or as JSON lines ---
 
 
-def write_problems(problems: Iterable["Problem"], remarks: Iterable[str], *, as_json: bool) -> int:
+def write_problems(problems: Iterable["Inconsistency"], remarks: Iterable[str], *, as_json: bool) -> int:
     """Write each problem as it is found, then remarks and a summary; return how many problems there are.
 
     Remarks are left out if the registry, which they are about, can't be read.

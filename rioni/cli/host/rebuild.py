@@ -81,11 +81,11 @@ def rebuild(
         raise typer.BadParameter("Parquet needs a file to write to: --output FILE", param_hint="--format")
     options = spark_settings(conf)
     settings = load_settings(config_file, data=data)
-    from rioni.operations.rebuild import Wanted
+    from rioni.operations.rebuild import RebuildRequest
     from rioni.operations.rebuild import rebuild as run
 
     shown = DIFFERENCES_SHOWN if form is DifferenceFormat.TABLE else None
-    wanted = Wanted(
+    wanted = RebuildRequest(
         only=only,
         into=into,
         upto=None if to is None else moment(to),

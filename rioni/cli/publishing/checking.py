@@ -42,7 +42,7 @@ def schema_of(event_type: EventType) -> EffectiveSchema | None:
     )
 
 
-class Check:
+class CheckingPublisher:
     """Takes the place of a client's `publish`.
 
     Args:

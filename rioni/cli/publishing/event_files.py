@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal, TextIO, cas
 
 import typer
 
-from rioni.cli.connections.session import Session
+from rioni.cli.connections.session import BrokerSession
 from rioni.cli.terminal.ending import FAILED, REFUSED
 from rioni.cli.terminal.output import Meter, Output, meter, say
 from rioni.cli.terminal.streams import created
@@ -68,7 +68,7 @@ class Uploading:
         typer.Option("--rejected", help="Write refused events there, with their line and the reason, as JSON lines."),
     ] = None
 
-    def check(self, session: Session, event_type: "EventType") -> None:
+    def check(self, session: BrokerSession, event_type: "EventType") -> None:
         """Check that `--key` and `--partition` apply to the events of an event type; raises Invalid."""
         from rioni.client import Forbidden
         from rioni.client.encoding import CATEGORY_WITHOUT_METADATA
@@ -245,7 +245,7 @@ def is_interactive(files: Sequence[str]) -> bool:
 
 
 def upload(
-    session: Session,
+    session: BrokerSession,
     files: Sequence[str],
     lines: Iterator["Line"],
     publisher: "BatchPublisher",
@@ -274,7 +274,7 @@ def upload(
     from rioni.client.encoding import CATEGORY_WITHOUT_METADATA
 
     with ExitStack() as stack:
-        report = Report(session.output, stack, options.rejected)
+        report = PublishingReport(session.output, stack, options.rejected)
         completion = Completion(event_type.name, key=options.key, partition=options.partition)
         work = Upload(
             publisher,
@@ -306,7 +306,7 @@ def upload(
         raise typer.Exit(REFUSED)
 
 
-class Report:
+class PublishingReport:
     """Reports refused events, and the progress of the command.
 
     Args:

@@ -13,7 +13,7 @@ from uuid import uuid4
 
 import msgspec
 
-from rioni.cli.publishing.records import Found, Record, Unreadable
+from rioni.cli.publishing.records import FileEvent, Found, Unreadable
 from rioni.client import BadRequest, PublishingFailed, TooLarge, Unprocessable, metadata
 from rioni.domain.errors import Invalid
 
@@ -123,7 +123,7 @@ class Refusal(NamedTuple):
     reason: str
 
 
-class Outcome(NamedTuple):
+class BatchOutcome(NamedTuple):
     """The outcome of a batch.
 
     Args:
@@ -152,7 +152,7 @@ class BatchPublisher:
     def __init__(self, send: Send, *, repeats: bool = False, stop: bool = True) -> None:
         self._send, self._repeats, self._stop = send, repeats, stop
 
-    def publish(self, events: Sequence[bytes], key: str) -> Outcome:
+    def publish(self, events: Sequence[bytes], key: str) -> BatchOutcome:
         """Publish a batch; blocks until its outcome is known.
 
         Brokers refuse a batch as a whole and name the first event at fault. So the events before it are published by
@@ -185,7 +185,7 @@ class BatchPublisher:
                     else:
                         middle = start + answer.number
                         todo += [(middle, end), (start, middle)]
-        return Outcome(stored, refused)
+        return BatchOutcome(stored, refused)
 
     def _try(self, events: Sequence[bytes], key: str) -> Refusal | None:
         """Return the refusal, without a reason if the batch is to be divided; None if all events are stored."""
@@ -243,7 +243,7 @@ class Line(NamedTuple):
     found: Found
 
 
-def readable(lines: Iterable[Line], consequence: str = "nothing was done") -> Iterator[Record]:
+def readable(lines: Iterable[Line], consequence: str = "nothing was done") -> Iterator[FileEvent]:
     """The events of lines; raises Invalid, which ends with the consequence, at the first one that is none."""
     for line in lines:
         if isinstance(line.found, Unreadable):

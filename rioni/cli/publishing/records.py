@@ -33,7 +33,7 @@ _FOREIGN = {
 """Beginnings that no text of an event has, and the advice for each."""
 
 
-class Record(NamedTuple):
+class FileEvent(NamedTuple):
     """An event of a file."""
 
     line: int
@@ -50,7 +50,7 @@ class Unreadable(NamedTuple):
     text: bytes
 
 
-Found = Record | Unreadable
+Found = FileEvent | Unreadable
 
 
 def lines_of(file: BinaryIO) -> Iterator[bytes]:
@@ -247,7 +247,7 @@ class _Values:
 def checked(line: int, text: bytes) -> Found:
     """An event, if the text is one that a broker reads."""
     problem = _problem(text)
-    return Record(line, text) if problem is None else Unreadable(line, problem, text)
+    return FileEvent(line, text) if problem is None else Unreadable(line, problem, text)
 
 
 def _unless_marked(text: bytes, reason: str) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from rioni.cli.connections.options import AsOf, Category, CleanupPolicy, EventTypeName, UnusedDays
-from rioni.cli.connections.session import Session, connected
+from rioni.cli.connections.session import BrokerSession, connected
 from rioni.cli.definitions import editing
 from rioni.cli.definitions.editing import (
     Annotations,
@@ -56,7 +56,7 @@ class Filters:
 @app.command("list", epilog="Example: rioni event-types list --name 'order.*' --label team:checkout")
 @connected
 def list_event_types(
-    session: Session,
+    session: BrokerSession,
     *,
     filters: Filters,
     admin: Listed = None,
@@ -79,7 +79,7 @@ def list_event_types(
 )
 @connected
 def show(
-    session: Session,
+    session: BrokerSession,
     event_type: EventTypeName,
     *,
     yaml: Annotated[bool, typer.Option("--yaml", help="Print a definition that `apply` and `edit` accept.")] = False,
@@ -103,7 +103,7 @@ def show(
 )
 @connected
 def create(
-    session: Session,
+    session: BrokerSession,
     event_type: Annotated[str | None, typer.Argument(help="Name of the new event type.")] = None,
     *,
     file: DefinitionFile = None,
@@ -160,7 +160,7 @@ def create(
 
 @app.command(epilog="Example: rioni event-types edit order.created")
 @connected
-def edit(session: Session, event_type: EventTypeName, *, yes: Yes = False) -> None:
+def edit(session: BrokerSession, event_type: EventTypeName, *, yes: Yes = False) -> None:
     """Change an event type in an editor: VISUAL, EDITOR, or vi.
 
     Shows the changes, asks, and makes them if the event type is still as it was. The editor opens again with the
@@ -172,7 +172,7 @@ def edit(session: Session, event_type: EventTypeName, *, yes: Yes = False) -> No
 
 @app.command(epilog="Example: rioni event-types delete order.created")
 @connected
-def delete(session: Session, event_type: EventTypeName, *, yes: Yes = False) -> None:
+def delete(session: BrokerSession, event_type: EventTypeName, *, yes: Yes = False) -> None:
     """Delete an event type with its schemas and all of its events, after it was asked for its name.
 
     Says before which subscriptions and producers use it. An event type with subscriptions is not deleted.
@@ -187,7 +187,7 @@ def delete(session: Session, event_type: EventTypeName, *, yes: Yes = False) -> 
 
 @app.command(epilog="Example: rioni event-types producers order.created")
 @connected
-def producers(session: Session, event_type: EventTypeName) -> None:
+def producers(session: BrokerSession, event_type: EventTypeName) -> None:
     """Show the clients that published to an event type [lately](reference/operations.md#usage)."""
     columns: dict[str, Column] = {
         "client": client_of,
@@ -200,7 +200,7 @@ def producers(session: Session, event_type: EventTypeName) -> None:
 
 @app.command(epilog="Example: rioni event-types ticket order.created")
 @connected
-def ticket(session: Session, event_type: EventTypeName) -> None:
+def ticket(session: BrokerSession, event_type: EventTypeName) -> None:
     """Print an address that opens one stream of an event type without a token, for a [browser](clients/browsers.md).
 
     It holds a [ticket](reference/streams.md#tickets), which is good for a minute. `curl --no-buffer --header 'Accept:
@@ -212,7 +212,7 @@ def ticket(session: Session, event_type: EventTypeName) -> None:
 
 @app.command(epilog="Example: rioni event-types consumers order.created")
 @connected
-def consumers(session: Session, event_type: EventTypeName) -> None:
+def consumers(session: BrokerSession, event_type: EventTypeName) -> None:
     """Show who reads an event type: subscriptions, and clients without one."""
     found = session.client.event_types.consumers(event_type, show_time_lag=True)
     if session.output.json:
@@ -240,7 +240,7 @@ def consumers(session: Session, event_type: EventTypeName) -> None:
         )
 
 
-def _say_who_uses(session: Session, name: str) -> None:
+def _say_who_uses(session: BrokerSession, name: str) -> None:
     for each in session.client.subscriptions.list(event_types=[name]):
         session.output.note(
             f"Subscription {each.id} of {each.owning_application}/{each.consumer_group} reads {name}: "
@@ -265,7 +265,7 @@ FACETS = ("owning_application", "category", "cleanup_policy", "label")
 )
 @connected
 def facets(
-    session: Session,
+    session: BrokerSession,
     *,
     filters: Filters,
     limit: Annotated[int | None, typer.Option(help="How many values of each member are shown.", min=1)] = None,

@@ -6,7 +6,7 @@ import typer
 
 from rioni.cli.connections import completions
 from rioni.cli.connections.options import AsOf, EventTypeName
-from rioni.cli.connections.session import Session, connected
+from rioni.cli.connections.session import BrokerSession, connected
 from rioni.cli.options import Yes
 from rioni.cli.terminal.output import confirm
 
@@ -43,7 +43,7 @@ COLUMNS: "dict[str, Column]" = {
 @app.command("list", epilog="Example: rioni partitions list order.created")
 @connected
 def list_partitions(
-    session: Session,
+    session: BrokerSession,
     event_type: EventTypeName,
     *,
     after: Annotated[
@@ -60,7 +60,7 @@ def list_partitions(
 @app.command(epilog="Example: rioni partitions show order.created 0")
 @connected
 def show(
-    session: Session,
+    session: BrokerSession,
     event_type: EventTypeName,
     partition: Annotated[str, typer.Argument(help="Number of the partition.")],
     *,
@@ -73,7 +73,7 @@ def show(
 @app.command("set-count", epilog="Example: rioni partitions set-count order.created 12 --yes")
 @connected
 def set_count(
-    session: Session,
+    session: BrokerSession,
     event_type: EventTypeName,
     count: Annotated[int, typer.Argument(help="How many there are to be; never fewer than now.", min=1)],
     *,
@@ -88,7 +88,7 @@ def set_count(
 @app.command(epilog="Example: rioni partitions distance order.created 0 BEGIN 001-0001-000000000000000012")
 @connected
 def distance(
-    session: Session,
+    session: BrokerSession,
     event_type: EventTypeName,
     partition: Annotated[str, typer.Argument(help="Number of the partition.")],
     first: Annotated[str, typer.Argument(help="An offset.")],
@@ -105,7 +105,7 @@ def distance(
 @app.command(epilog="Example: rioni partitions shift order.created --by -10 0:001-0001-000000000000000012")
 @connected
 def shift(
-    session: Session,
+    session: BrokerSession,
     event_type: EventTypeName,
     cursors: Cursors,
     *,
@@ -119,7 +119,7 @@ def shift(
 
 @app.command(epilog="Example: rioni partitions lag order.created 0:001-0001-000000000000000012")
 @connected
-def lag(session: Session, event_type: EventTypeName, cursors: Cursors) -> None:
+def lag(session: BrokerSession, event_type: EventTypeName, cursors: Cursors) -> None:
     """Count the events after places in partitions."""
     session.output.items(session.client.partitions.lag(event_type, _specifications(cursors)), COLUMNS)
 
@@ -149,7 +149,7 @@ timelines_app = typer.Typer(
 
 @timelines_app.command("list", epilog="Example: rioni timelines list order.created")
 @connected
-def list_timelines(session: Session, event_type: EventTypeName, *, as_of: AsOf = None) -> None:
+def list_timelines(session: BrokerSession, event_type: EventTypeName, *, as_of: AsOf = None) -> None:
     """Show the [timelines](reference/timelines.md) of an event type, oldest first."""
     session.output.items(
         session.client.timelines.list(event_type, as_of=as_of),
@@ -167,7 +167,7 @@ def list_timelines(session: Session, event_type: EventTypeName, *, as_of: AsOf =
 @timelines_app.command(epilog="Example: rioni timelines create order.created archive")
 @connected
 def create(
-    session: Session,
+    session: BrokerSession,
     event_type: EventTypeName,
     storage: Annotated[str, typer.Argument(help="Id of the storage.", autocompletion=completions.storages)],
 ) -> None:

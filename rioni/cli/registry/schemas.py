@@ -9,7 +9,7 @@ import typer
 
 from rioni.cli.connections import completions
 from rioni.cli.connections.options import AsOf, EventTypeName, read_json
-from rioni.cli.connections.session import Session, connected
+from rioni.cli.connections.session import BrokerSession, connected
 from rioni.cli.terminal.ending import FOUND
 from rioni.cli.terminal.output import as_sentence, write_file
 from rioni.cli.terminal.tables import indented
@@ -31,7 +31,7 @@ COLUMNS = {"version": "version", "created": "created_at", "type": "type", "schem
 
 @app.command("list", epilog="Example: rioni schemas list order.created")
 @connected
-def list_schemas(session: Session, event_type: EventTypeName, *, as_of: AsOf = None) -> None:
+def list_schemas(session: BrokerSession, event_type: EventTypeName, *, as_of: AsOf = None) -> None:
     """Show all versions of the [schema](reference/schemas.md) of an event type, newest first."""
     session.output.items(session.client.schemas.list(event_type, as_of=as_of), COLUMNS)
 
@@ -39,7 +39,7 @@ def list_schemas(session: Session, event_type: EventTypeName, *, as_of: AsOf = N
 @app.command(epilog="Example: rioni schemas show order.created 1.0.0 > schema.json")
 @connected
 def show(
-    session: Session,
+    session: BrokerSession,
     event_type: EventTypeName,
     version: Annotated[str, typer.Argument(help="The version.")] = "latest",
     *,
@@ -52,7 +52,7 @@ def show(
 
 @app.command(epilog="Example: rioni schemas add order.created schema.json")
 @connected
-def add(session: Session, event_type: EventTypeName, file: SchemaFile, *, kind: Kind = "json_schema") -> None:
+def add(session: BrokerSession, event_type: EventTypeName, file: SchemaFile, *, kind: Kind = "json_schema") -> None:
     """Add a version of the schema, if the compatibility mode of the event type allows the change."""
     import msgspec
 
@@ -70,7 +70,7 @@ def add(session: Session, event_type: EventTypeName, file: SchemaFile, *, kind: 
 
 @app.command(epilog="Example: rioni schemas find order.created schema.json")
 @connected
-def find(session: Session, event_type: EventTypeName, file: SchemaFile, *, kind: Kind = "json_schema") -> None:
+def find(session: BrokerSession, event_type: EventTypeName, file: SchemaFile, *, kind: Kind = "json_schema") -> None:
     """Show which version has this schema."""
     found = session.client.schemas.find(event_type, _schema(file, kind))
     session.output.line(found, f"{event_type} has the schema as version {found.version}.")
@@ -79,7 +79,7 @@ def find(session: Session, event_type: EventTypeName, file: SchemaFile, *, kind:
 @app.command(epilog="Example: rioni schemas check order.created schema.json")
 @connected
 def check(
-    session: Session,
+    session: BrokerSession,
     event_type: EventTypeName,
     file: SchemaFile,
     *,
@@ -110,34 +110,36 @@ Batch = Annotated[Literal["batch.publishing", "batch.consumption"], typer.Argume
 
 @registry_app.command("partition-strategies", epilog="Example: rioni registry partition-strategies")
 @connected
-def partition_strategies(session: Session) -> None:
+def partition_strategies(session: BrokerSession) -> None:
     """Show the names of the [partition strategies](reference/event-types.md)."""
     _names(session, session.client.event_types.partition_strategies())
 
 
 @registry_app.command("enrichment-strategies", epilog="Example: rioni registry enrichment-strategies")
 @connected
-def enrichment_strategies(session: Session) -> None:
+def enrichment_strategies(session: BrokerSession) -> None:
     """Show the names of the enrichment strategies."""
     _names(session, session.client.event_types.enrichment_strategies())
 
 
 @registry_app.command("avro-schemas", epilog="Example: rioni registry avro-schemas batch.publishing")
 @connected
-def avro_schemas(session: Session, batch: Batch) -> None:
+def avro_schemas(session: BrokerSession, batch: Batch) -> None:
     """Show all versions of the Avro schema of [batches](api/avro.md)."""
     session.output.items(session.client.schemas.avro_versions(batch), {"version": "version", "schema": "avro_schema"})
 
 
 @registry_app.command("avro-schema", epilog="Example: rioni registry avro-schema batch.publishing 1 > batch.avsc")
 @connected
-def avro_schema(session: Session, batch: Batch, version: Annotated[str, typer.Argument(help="The version.")]) -> None:
+def avro_schema(
+    session: BrokerSession, batch: Batch, version: Annotated[str, typer.Argument(help="The version.")]
+) -> None:
     """Show a version of the Avro schema of batches; without `--json` only the schema, in several lines."""
     found = session.client.schemas.avro(batch, version)
     session.output.line(found, json.dumps(found.avro_schema, indent=2))
 
 
-def _names(session: Session, names: Sequence[str]) -> None:
+def _names(session: BrokerSession, names: Sequence[str]) -> None:
     session.output.items([{"name": name} for name in names], {"name": "name"})
 
 
@@ -149,7 +151,7 @@ models_app = typer.Typer()
 @models_app.command(epilog="Example: rioni types order.created order.shipped --output events.py")
 @connected
 def types(
-    session: Session,
+    session: BrokerSession,
     event_types: Annotated[
         list[str], typer.Argument(help="Event types.", metavar="EVENT_TYPE...", autocompletion=completions.event_types)
     ],

@@ -8,7 +8,7 @@ import typer
 
 from rioni.cli.connections import completions
 from rioni.cli.connections.options import SubscriptionId, check_reads
-from rioni.cli.connections.session import Session, connected
+from rioni.cli.connections.session import BrokerSession, connected
 from rioni.cli.definitions import printing
 from rioni.cli.options import Yes, point_in_time
 from rioni.cli.terminal.output import confirm
@@ -30,7 +30,7 @@ PARTITIONS_NAMED = 10
 """The most partitions of a subscription that an error names."""
 
 
-class Place(NamedTuple):
+class CursorMove(NamedTuple):
     """The move of a cursor.
 
     Args:
@@ -48,7 +48,7 @@ class Place(NamedTuple):
 
 @app.command(epilog="Example: rioni subscriptions cursors 038fc871-1d2c-4e2e-aa29-1579e8f2e71f")
 @connected
-def cursors(session: Session, subscription: SubscriptionId) -> None:
+def cursors(session: BrokerSession, subscription: SubscriptionId) -> None:
     """Show the committed [cursors](reference/subscriptions.md); none before the subscription is first streamed."""
     columns = {"event type": "event_type", "partition": "partition", "offset": "offset"}
     session.output.items(session.client.subscriptions.cursors(subscription), columns)
@@ -60,7 +60,7 @@ def cursors(session: Session, subscription: SubscriptionId) -> None:
 )
 @connected
 def commit(
-    session: Session,
+    session: BrokerSession,
     subscription: SubscriptionId,
     places: Annotated[list[str], typer.Argument(help=f"Each {CURSOR}.", metavar="CURSOR...")],
     *,
@@ -97,7 +97,7 @@ def commit(
 )
 @connected
 def reset(
-    session: Session,
+    session: BrokerSession,
     subscription: SubscriptionId,
     *,
     to: Annotated[
@@ -152,8 +152,8 @@ def reset(
 
 
 def _wanted(
-    session: Session, subscription: "Subscription", to: str | None, cursors: Sequence[str], shift: int | None
-) -> list[Place]:
+    session: BrokerSession, subscription: "Subscription", to: str | None, cursors: Sequence[str], shift: int | None
+) -> list[CursorMove]:
     from rioni.client import CursorSpecification
 
     if (to is None) == (not cursors):
@@ -164,7 +164,7 @@ def _wanted(
     }
     if to is None:
         return [
-            Place(
+            CursorMove(
                 event_type,
                 partition,
                 CursorSpecification(event_type=event_type, partition=partition, offset=offset, shift=shift),
@@ -173,7 +173,7 @@ def _wanted(
             for event_type, partition, offset in (_cursor(text, subscription) for text in cursors)
         ]
     return [
-        Place(
+        CursorMove(
             name,
             each.partition,
             _target(to, name, each.partition, committed, shift),
@@ -205,8 +205,8 @@ def _target(
 
 
 def _selected(
-    subscription: "Subscription", places: Sequence[Place], event_type: str | None, partition: str | None
-) -> list[Place]:
+    subscription: "Subscription", places: Sequence[CursorMove], event_type: str | None, partition: str | None
+) -> list[CursorMove]:
     if event_type is not None:
         check_reads(subscription, event_type)
     found = [each for each in places if event_type in (None, each.event_type) and partition in (None, each.partition)]
@@ -217,7 +217,7 @@ def _selected(
     return found
 
 
-def _preview(session: Session, places: Sequence[Place]) -> list[dict[str, Any]]:
+def _preview(session: BrokerSession, places: Sequence[CursorMove]) -> list[dict[str, Any]]:
     """Return the present and the new place of each cursor, and the positions between; None where they are unknown."""
     rows = []
     for place in places:
@@ -238,7 +238,7 @@ def _preview(session: Session, places: Sequence[Place]) -> list[dict[str, Any]]:
     return rows
 
 
-def _moved(session: Session, place: Place) -> "CursorSpecification":
+def _moved(session: BrokerSession, place: CursorMove) -> "CursorSpecification":
     """The offset that a target stands for; one that is shifted too far becomes the beginning or end."""
     from rioni.client import CursorSpecification, Unprocessable
 
@@ -256,7 +256,7 @@ def _moved(session: Session, place: Place) -> "CursorSpecification":
     return CursorSpecification(partition=place.partition, offset=found.offset)
 
 
-def _distance(session: Session, place: Place, moved: "CursorSpecification") -> int | None:
+def _distance(session: BrokerSession, place: CursorMove, moved: "CursorSpecification") -> int | None:
     """Positions by which a cursor moves back; None if it was not there, or its place is not available any more."""
     from rioni.client import CursorSpecification, Unprocessable
 
@@ -269,7 +269,7 @@ def _distance(session: Session, place: Place, moved: "CursorSpecification") -> i
         return None
 
 
-def _show(session: Session, rows: Sequence[dict[str, Any]]) -> None:
+def _show(session: BrokerSession, rows: Sequence[dict[str, Any]]) -> None:
     columns = {
         "event type": "event_type",
         "partition": "partition",

@@ -11,7 +11,7 @@ import typer
 
 from rioni.cli.connections import completions
 from rioni.cli.connections.options import SubscriptionId, check_reads
-from rioni.cli.connections.session import Session, connected
+from rioni.cli.connections.session import BrokerSession, connected
 from rioni.cli.events.event_options import Limit, Printing, show_ticket
 from rioni.cli.options import SECONDS_MAX
 from rioni.cli.terminal.ending import FOUND
@@ -36,7 +36,7 @@ EVENTS_AT_ONCE = 20
 )
 @connected
 def try_filter(
-    session: Session,
+    session: BrokerSession,
     expression: Annotated[str, typer.Argument(help="A CEL expression over `event`.", metavar="FILTER")],
     file: Annotated[
         str | None, typer.Argument(help="Events, a JSON object a line; by default those of standard input.")
@@ -107,7 +107,7 @@ IDLE_MIN_S = 2
 )
 @connected
 def consume(
-    session: Session,
+    session: BrokerSession,
     subscription: SubscriptionId,
     *,
     limit: Limit = None,
@@ -136,7 +136,7 @@ def consume(
     """
     import msgspec
 
-    from rioni.client.ranges import Piece, place
+    from rioni.client.ranges import RangePart, place
 
     write = printing.writer(session.output, with_event_type=True)
     if printing.template or printing.names:
@@ -156,7 +156,7 @@ def consume(
             for event in consumer:
                 activity.note()
                 at = place(event.cursor.offset)
-                write(Piece(event.event_type, event.partition, at, [msgspec.Raw(event.raw)], at))
+                write(RangePart(event.event_type, event.partition, at, [msgspec.Raw(event.raw)], at))
                 # Events that wait in memory must not be committed.
                 write.finish()
                 if left is not None and (left := left - 1) == 0:
@@ -165,7 +165,7 @@ def consume(
 
 @app.command(epilog="Example: rioni subscriptions ticket shop/billing")
 @connected
-def ticket(session: Session, subscription: SubscriptionId) -> None:
+def ticket(session: BrokerSession, subscription: SubscriptionId) -> None:
     """Print an address that opens one stream of a subscription without a token, for a [browser](clients/browsers.md).
 
     It holds a [ticket](reference/streams.md#tickets), which is good for a minute. `curl --no-buffer --header 'Accept:
@@ -175,7 +175,7 @@ def ticket(session: Session, subscription: SubscriptionId) -> None:
     show_ticket(session, session.client.subscriptions.stream_ticket(subscription))
 
 
-def _partitions(session: Session, subscription: str, names: Sequence[str]) -> list[tuple[str, str]]:
+def _partitions(session: BrokerSession, subscription: str, names: Sequence[str]) -> list[tuple[str, str]]:
     """Event types and partitions that the user names."""
     if not names:
         return []
@@ -255,7 +255,7 @@ LettersMax = Annotated[int, typer.Option(min=1, max=LIMIT_MAX, help="How many at
 @dead_letters_app.command("list", epilog="Example: rioni dead-letters list 038fc871-1d2c-4e2e-aa29-1579e8f2e71f")
 @connected
 def list_dead_letters(
-    session: Session,
+    session: BrokerSession,
     subscription: SubscriptionId,
     *,
     letters: Letters,
@@ -294,7 +294,7 @@ def list_dead_letters(
 )
 @connected
 def redrive(
-    session: Session,
+    session: BrokerSession,
     subscription: SubscriptionId,
     *,
     letters: Letters,
@@ -319,7 +319,7 @@ def redrive(
         after = step(session, subscription, chosen | {"after": after})
 
 
-def _preview(session: Session, subscription: str, chosen: Mapping[str, Any]) -> "Cursor | None":
+def _preview(session: BrokerSession, subscription: str, chosen: Mapping[str, Any]) -> "Cursor | None":
     """Show the effect of a redrive; return the cursor at which the next one continues."""
     found = session.client.subscriptions.preview_redrive(subscription, **chosen)
     more = [f"There are more than these {found.redriven}."] if found.more else []
@@ -329,7 +329,7 @@ def _preview(session: Session, subscription: str, chosen: Mapping[str, Any]) -> 
     return found.after
 
 
-def _redrive(session: Session, subscription: str, chosen: Mapping[str, Any]) -> "Cursor | None":
+def _redrive(session: BrokerSession, subscription: str, chosen: Mapping[str, Any]) -> "Cursor | None":
     """Redrive; return the cursor at which the next one continues."""
     done = session.client.subscriptions.redrive(subscription, **chosen)
     session.output.line(done, _counts(done))

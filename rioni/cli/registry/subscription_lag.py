@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rioni.cli.connections import completions
-from rioni.cli.connections.session import Session, connected
+from rioni.cli.connections.session import BrokerSession, connected
 from rioni.cli.options import SECONDS_MAX
 from rioni.cli.terminal.ending import FOUND
 from rioni.cli.terminal.output import console_on
@@ -58,7 +58,7 @@ By = Annotated[
 )
 @connected
 def lag(
-    session: Session,
+    session: BrokerSession,
     subscriptions: SubscriptionIds = [],  # noqa: B006 - never changed
     *,
     owning_application: OwningApplication = None,
@@ -102,7 +102,7 @@ def lag(
 )
 @connected
 def watch(
-    session: Session,
+    session: BrokerSession,
     subscriptions: SubscriptionIds = [],  # noqa: B006 - never changed
     *,
     owning_application: OwningApplication = None,
@@ -119,7 +119,7 @@ def watch(
     from rioni.client import ConnectionFailed, ServerError
 
     by = _checked(by, subscriptions)
-    histories: dict[tuple[str, str, str], History] = {}
+    histories: dict[tuple[str, str, str], LagHistory] = {}
     with _screen(session) as show:
         for number, at_s in enumerate(_ticks(every, count)):
             try:
@@ -132,14 +132,14 @@ def watch(
                 session.output.note(str(ex))
                 continue
             # The histories of lags that are gone are dropped.
-            histories = {each.key: histories.get(each.key) or History() for each in rows}
+            histories = {each.key: histories.get(each.key) or LagHistory() for each in rows}
             for each in rows:
                 histories[each.key].add(at_s, each.events)
             show([_sample(each, histories[each.key]) for each in rows], by)
             session.output.nothing_found = not rows
 
 
-def _is_too_much(row: "Lag", events_max: int | None, seconds_max: int | None) -> bool:
+def _is_too_much(row: "LagRow", events_max: int | None, seconds_max: int | None) -> bool:
     return (
         bool(row.errors)
         or (events_max is not None and (row.events or 0) > events_max)
@@ -155,7 +155,7 @@ def _checked(by: str | None, subscriptions: Sequence[str]) -> str:
 
 
 def _chosen(
-    session: Session, ids: Sequence[str], owning_application: str | None, event_type: str | None
+    session: BrokerSession, ids: Sequence[str], owning_application: str | None, event_type: str | None
 ) -> "Iterable[Subscription]":
     if ids:
         return [session.client.subscriptions.get(each) for each in ids]
@@ -163,7 +163,7 @@ def _chosen(
     return session.client.subscriptions.list(owning_application=owning_application, event_types=wanted)
 
 
-def _lags(session: Session, subscriptions: "Iterable[Subscription]", *, strict: bool) -> "list[Lag]":
+def _lags(session: BrokerSession, subscriptions: "Iterable[Subscription]", *, strict: bool) -> "list[LagRow]":
     """The lag of each partition; a subscription that was deleted meanwhile has none, or is an error."""
     from concurrent.futures import ThreadPoolExecutor
 
@@ -171,7 +171,7 @@ def _lags(session: Session, subscriptions: "Iterable[Subscription]", *, strict: 
 
     client = session.client
 
-    def asked(subscription: "Subscription") -> "list[Lag]":
+    def asked(subscription: "Subscription") -> "list[LagRow]":
         try:
             statistics = client.subscriptions.stats(subscription.id, show_time_lag=True, show_initial_lag=True)
             return lags_of(subscription, statistics)
@@ -184,7 +184,7 @@ def _lags(session: Session, subscriptions: "Iterable[Subscription]", *, strict: 
         return [lag for found in threads.map(asked, subscriptions) for lag in found]
 
 
-def _sample(row: "Lag", history: "History") -> dict[str, Any]:
+def _sample(row: "LagRow", history: "LagHistory") -> dict[str, Any]:
     return row.as_json() | {
         "at": utc_text(datetime.now(UTC)),
         "change_per_s": None if history.change_per_s is None else round(history.change_per_s, 1),
@@ -205,7 +205,7 @@ def _ticks(every: float, count: int | None) -> Iterator[float]:
 
 
 @contextmanager
-def _screen(session: Session) -> Iterator[Any]:
+def _screen(session: BrokerSession) -> Iterator[Any]:
     """Yield a function that shows samples: a table that it refreshes in place, or lines."""
     if session.output.json or not sys.stdout.isatty():
         yield lambda samples, _by: _write_lines(session, samples)
@@ -222,7 +222,7 @@ def _screen(session: Session) -> Iterator[Any]:
         yield show
 
 
-def _write_lines(session: Session, samples: Sequence[dict[str, Any]]) -> None:
+def _write_lines(session: BrokerSession, samples: Sequence[dict[str, Any]]) -> None:
     for each in samples:
         events = "?" if each["unconsumed_events"] is None else f"{each['unconsumed_events']:,}"
         change = "" if each["change_per_s"] is None else f", {each['change_per_s']:+,} per second"
@@ -269,7 +269,7 @@ BY = ("partition", "event-type", "subscription")
 
 
 @dataclass(frozen=True)
-class Lag:
+class LagRow:
     """The lag of a partition, or of all partitions of an event type or subscription together.
 
     Args:
@@ -314,10 +314,10 @@ class Lag:
         }
 
 
-def lags_of(subscription: "Subscription", statistics: "Iterable[SubscriptionStatistics]") -> list[Lag]:
+def lags_of(subscription: "Subscription", statistics: "Iterable[SubscriptionStatistics]") -> list[LagRow]:
     """The lag of each partition, in the order of their numbers."""
     return [
-        Lag(
+        LagRow(
             subscription.id,
             subscription.owning_application,
             subscription.consumer_group,
@@ -333,23 +333,23 @@ def lags_of(subscription: "Subscription", statistics: "Iterable[SubscriptionStat
     ]
 
 
-def summed(lags: Iterable[Lag], by: str) -> list[Lag]:
+def summed(lags: Iterable[LagRow], by: str) -> list[LagRow]:
     """The lags by `partition`, `event-type` or `subscription`: the sum of events, and the most seconds."""
-    groups: dict[tuple[str, ...], list[Lag]] = {}
+    groups: dict[tuple[str, ...], list[LagRow]] = {}
     for each in lags:
         groups.setdefault(each.key[: len(BY) - BY.index(by)], []).append(each)
     return [members[0] if by == "partition" else _sum(members, by) for members in groups.values()]
 
 
-def total_events(lags: Iterable[Lag]) -> int:
+def total_events(lags: Iterable[LagRow]) -> int:
     """All events that are known not to be committed."""
     return sum(each.events or 0 for each in lags)
 
 
-def _sum(lags: Sequence[Lag], by: str) -> Lag:
+def _sum(lags: Sequence[LagRow], by: str) -> LagRow:
     first = lags[0]
     events = [each.events for each in lags if each.events is not None]
-    return Lag(
+    return LagRow(
         first.subscription,
         first.application,
         first.group,
@@ -362,7 +362,7 @@ def _sum(lags: Sequence[Lag], by: str) -> Lag:
     )
 
 
-class History:
+class LagHistory:
     """The last samples of a lag."""
 
     def __init__(self) -> None:

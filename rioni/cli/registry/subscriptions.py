@@ -6,7 +6,7 @@ import typer
 
 from rioni.cli.connections import completions
 from rioni.cli.connections.options import AsOf, SubscriptionId
-from rioni.cli.connections.session import Session, connected
+from rioni.cli.connections.session import BrokerSession, connected
 from rioni.cli.definitions import editing, printing
 from rioni.cli.definitions.editing import (
     Annotations,
@@ -60,7 +60,7 @@ COLUMNS: dict[str, Column] = {
 @app.command("list", epilog="Example: rioni subscriptions list --event-type order.created --status")
 @connected
 def list_subscriptions(
-    session: Session,
+    session: BrokerSession,
     *,
     owning_application: Annotated[str | None, typer.Option(help="Only those of this application.")] = None,
     event_type: Annotated[
@@ -87,7 +87,7 @@ def list_subscriptions(
 )
 @connected
 def show(
-    session: Session,
+    session: BrokerSession,
     subscription: SubscriptionId,
     *,
     yaml: Annotated[bool, typer.Option("--yaml", help="Print a definition that `apply` accepts.")] = False,
@@ -108,7 +108,7 @@ def show(
 )
 @connected
 def create(
-    session: Session,
+    session: BrokerSession,
     *,
     file: DefinitionFile = None,
     owning_application: Annotated[str | None, typer.Option(help="Application that it belongs to.")] = None,
@@ -159,14 +159,14 @@ def create(
 
 @app.command(epilog="Example: rioni subscriptions edit 038fc871-1d2c-4e2e-aa29-1579e8f2e71f")
 @connected
-def edit(session: Session, subscription: SubscriptionId, *, yes: Yes = False) -> None:
+def edit(session: BrokerSession, subscription: SubscriptionId, *, yes: Yes = False) -> None:
     """Change authorization, annotations, labels and filter in an editor, as `rioni event-types edit` does."""
     editing.edit(session, lambda: session.client.subscriptions.get(subscription), yes=yes)
 
 
 @app.command(epilog="Example: rioni subscriptions delete 038fc871-1d2c-4e2e-aa29-1579e8f2e71f")
 @connected
-def delete(session: Session, subscription: SubscriptionId, *, yes: Yes = False) -> None:
+def delete(session: BrokerSession, subscription: SubscriptionId, *, yes: Yes = False) -> None:
     """Delete a subscription and its cursors; its streams end. What it has read cannot be found out afterwards."""
     found = session.client.subscriptions.get(subscription)
     if not yes:
@@ -184,7 +184,7 @@ def delete(session: Session, subscription: SubscriptionId, *, yes: Yes = False) 
 @app.command("close-stream", epilog="Example: rioni subscriptions close-stream 038fc871-1d2c-4e2e-aa29-1579e8f2e71f")
 @connected
 def close_stream(
-    session: Session,
+    session: BrokerSession,
     subscription: SubscriptionId,
     stream: Annotated[
         str | None, typer.Argument(help="Id of the stream, as `rioni subscriptions lag` shows it; by default all.")
@@ -201,7 +201,7 @@ def close_stream(
 
 @app.command("ended-streams", epilog="Example: rioni subscriptions ended-streams 038fc871-1d2c-4e2e-aa29-1579e8f2e71f")
 @connected
-def ended_streams(session: Session, subscription: SubscriptionId) -> None:
+def ended_streams(session: BrokerSession, subscription: SubscriptionId) -> None:
     """Show [why streams ended](reference/streams.md#end-reasons) in the last 90 days, those that ended last first."""
     columns: dict[str, Column] = {
         "client": client_of,
@@ -213,7 +213,7 @@ def ended_streams(session: Session, subscription: SubscriptionId) -> None:
     session.output.items(session.client.subscriptions.ended_streams(subscription), columns)
 
 
-def _stream_ids(session: Session, subscription: str) -> set[str]:
+def _stream_ids(session: BrokerSession, subscription: str) -> set[str]:
     return {
         partition.stream_id
         for each in session.client.subscriptions.stats(subscription)
@@ -222,7 +222,7 @@ def _stream_ids(session: Session, subscription: str) -> set[str]:
     }
 
 
-def _create(session: Session, wanted: "Definition") -> None:
+def _create(session: BrokerSession, wanted: "Definition") -> None:
     import msgspec
 
     from rioni.cli.definitions import planning

@@ -20,7 +20,7 @@ UNREAD_BYTES_MAX = 500_000
 
 async def open_connection(
     host: str, port: int, trusted: ssl.SSLContext | None, timeout_s: float | None
-) -> "Connection":
+) -> "HttpConnection":
     """Connect to a server; raises httpx.ConnectError and httpx.ConnectTimeout."""
     loop, server_name = asyncio.get_running_loop(), host if trusted else None
     # Python loses the socket of a racing attempt that is cancelled as it succeeds; a single address needs no race.
@@ -28,7 +28,7 @@ async def open_connection(
     try:
         async with asyncio.timeout(timeout_s):
             _, connection = await loop.create_connection(
-                Connection, host, port, ssl=trusted, server_hostname=server_name, happy_eyeballs_delay=delay_s
+                HttpConnection, host, port, ssl=trusted, server_hostname=server_name, happy_eyeballs_delay=delay_s
             )
     except TimeoutError:
         raise httpx.ConnectTimeout(f"no connection to {host_and_port(host, port)} in time") from None
@@ -37,7 +37,7 @@ async def open_connection(
     return connection
 
 
-class Connection(asyncio.Protocol):
+class HttpConnection(asyncio.Protocol):
     """Makes one request at a time; deadlines are for each time that it waits. Errors are those of httpx."""
 
     _transport: asyncio.Transport

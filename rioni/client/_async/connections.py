@@ -8,7 +8,7 @@ import h11
 import httpx
 
 from rioni.client._async import concurrency
-from rioni.client._async.connection import Connection, open_connection
+from rioni.client._async.connection import HttpConnection, open_connection
 
 
 IDLE_S = 5.0
@@ -38,8 +38,8 @@ class Connections(httpx.AsyncBaseTransport):
         self._host, self._port, self._trusted = url.host, url.port or (443 if trusted else 80), trusted
         self._slots, self._idle_max = concurrency.Semaphore(connections_max), idle_max
         self._mutex = concurrency.Mutex()
-        self._idle: list[Connection] = []
-        self._busy: set[Connection] = set()
+        self._idle: list[HttpConnection] = []
+        self._busy: set[HttpConnection] = set()
         self._closed = False
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
@@ -47,7 +47,7 @@ class Connections(httpx.AsyncBaseTransport):
         timeouts = request.extensions["timeout"]
         if not await concurrency.acquire(self._slots, timeouts["pool"]):
             raise httpx.PoolTimeout("All connections are in use")
-        connection: Connection | None = None
+        connection: HttpConnection | None = None
         try:
             connection = self._reused() or await self._opened(timeouts["connect"])
             await connection.send(request, timeouts["write"])
@@ -78,7 +78,7 @@ class Connections(httpx.AsyncBaseTransport):
         # An event loop closes the sockets when it has its turn.
         await concurrency.give_way()
 
-    def _reused(self) -> Connection | None:
+    def _reused(self) -> HttpConnection | None:
         """An open connection that is idle, the last one that was used; the others grow old and are closed."""
         with self._mutex:
             oldest_s = time.monotonic() - IDLE_S
@@ -92,7 +92,7 @@ class Connections(httpx.AsyncBaseTransport):
                 connection.close()
             return None
 
-    async def _opened(self, timeout_s: float | None) -> Connection:
+    async def _opened(self, timeout_s: float | None) -> HttpConnection:
         connection = await open_connection(self._host, self._port, self._trusted, timeout_s)
         with self._mutex:
             if self._closed:
@@ -101,7 +101,7 @@ class Connections(httpx.AsyncBaseTransport):
             self._busy.add(connection)
         return connection
 
-    def _put_back(self, connection: Connection | None) -> None:
+    def _put_back(self, connection: HttpConnection | None) -> None:
         """End the use of a connection, which is kept if it is ready for another request."""
         if connection is not None:
             with self._mutex:
@@ -117,7 +117,7 @@ class Connections(httpx.AsyncBaseTransport):
 class _Body(httpx.AsyncByteStream):
     """The body of an answer, which gives its connection back at its end."""
 
-    def __init__(self, connection: Connection, timeout_s: float | None, connections: Connections) -> None:
+    def __init__(self, connection: HttpConnection, timeout_s: float | None, connections: Connections) -> None:
         self._connection, self._timeout_s = connection, timeout_s
         self._connections: Connections | None = connections
 

@@ -6,8 +6,8 @@ from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 from rioni.client._async import concurrency
-from rioni.client._async.exchange import Exchange
-from rioni.client._async.stream_reader import Committer, StreamReader
+from rioni.client._async.exchange import ConsumerState
+from rioni.client._async.stream_reader import StreamCommitter, StreamReader
 from rioni.client._async.subscriptions import Subscriptions
 from rioni.client._async.transport import Transport
 from rioni.client.consumption import failures
@@ -37,7 +37,7 @@ class Workers:
 
     def __init__(
         self,
-        exchange: Exchange,
+        exchange: ConsumerState,
         reader: StreamReader,
         tell: Callable[..., Any],
         handler: Callable[..., Any],
@@ -140,9 +140,9 @@ class AsyncConsumer(Generic[T]):
         options: ConsumerOptions,
     ) -> None:
         self._options = Options(**options)
-        self._exchange = Exchange(self._options, types)
+        self._exchange = ConsumerState(self._options, types)
         self._reader = StreamReader(transport, self._exchange, subscription)
-        self._committer = Committer(Subscriptions(transport, REQUEST_S), self._exchange, self._reader)
+        self._committer = StreamCommitter(Subscriptions(transport, REQUEST_S), self._exchange, self._reader)
         self._reading: concurrency.Task | None = None
         self._committing: concurrency.Task | None = None
         self._working: list[concurrency.Task] = []

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from rioni.client._async import concurrency
-from rioni.client._async.exchange import WAIT_MAX_S, Exchange
+from rioni.client._async.exchange import WAIT_MAX_S, ConsumerState
 from rioni.client._async.subscriptions import Subscriptions
 from rioni.client._async.transport import Transport, read_batches
 from rioni.client.consumption.events import StreamPartition
 from rioni.client.consumption.failures import REFUSALS_MAX, REQUEST_S, Reconnect
-from rioni.client.consumption.progress import BROKEN_MARGIN_S, Session
+from rioni.client.consumption.progress import BROKEN_MARGIN_S, StreamState
 from rioni.client.consumption.state import Commit
 from rioni.client.errors import BadRequest, ClientError, Conflict, Forbidden, NotFound, UnexpectedAnswer, Unprocessable
 from rioni.wire.events import Cursor
@@ -42,13 +42,13 @@ class StreamReader:
         subscription: its id, or its definition; then it is created if it does not exist.
     """
 
-    def __init__(self, transport: Transport, exchange: Exchange, subscription: str | Subscription) -> None:
+    def __init__(self, transport: Transport, exchange: ConsumerState, subscription: str | Subscription) -> None:
         self._transport, self._exchange, self._subscription = transport, exchange, subscription
         self._subscriptions = Subscriptions(transport, REQUEST_S)
         self.needs_policy = False
         """Whether the subscription must have a dead-letter policy."""
         self._reconnect = Reconnect(exchange.options.reconnect_s, random.random)
-        self._session: Session | None = None
+        self._session: StreamState | None = None
         self._response: httpx.Response | None = None
         self._opened = 0
         """The number of streams that were opened."""
@@ -64,14 +64,14 @@ class StreamReader:
         except Exception as ex:  # noqa: BLE001 - the consumer raises it
             exchange.fail(ex)
 
-    def interrupt(self, session: Session | None = None) -> None:
+    def interrupt(self, session: StreamState | None = None) -> None:
         """End the stream that is being read, or only if it is a certain one."""
         response = self._response
         if response is not None and session in {None, self._session}:
             self._interrupted = True
             _disconnect(response)
 
-    async def explain(self, session: Session, reason: FailureReason | None) -> None:
+    async def explain(self, session: StreamState, reason: FailureReason | None) -> None:
         """Tell the broker why an event is left to it, if it takes that; others than Rioni do not."""
         if reason is not None:
             with contextlib.suppress(ClientError):
@@ -144,7 +144,7 @@ class StreamReader:
                 )
         return found if isinstance(found, str) else found.id
 
-    async def _feed(self, response: "httpx.Response", session: Session) -> None:
+    async def _feed(self, response: "httpx.Response", session: StreamState) -> None:
         exchange = self._exchange
         async for batch in read_batches(response):
             exchange.received(session, batch)
@@ -156,7 +156,7 @@ class StreamReader:
             if batch.events or not batch.info:
                 self._reconnect.received()
 
-    def _close(self, session: Session, *, orderly: bool) -> None:
+    def _close(self, session: StreamState, *, orderly: bool) -> None:
         exchange = self._exchange
         with exchange.shared:
             self._session = self._response = None
@@ -192,7 +192,7 @@ _SILENT = "is silent; its connection is closed"
 _STALE = "has brought events of a partition that it had lost; another one is opened"
 
 
-class Committer:
+class StreamCommitter:
     """Makes the commits that are due, one after the other.
 
     Args:
@@ -201,7 +201,7 @@ class Committer:
         reader: is notified of connections that are broken.
     """
 
-    def __init__(self, subscriptions: Subscriptions, exchange: Exchange, reader: StreamReader) -> None:
+    def __init__(self, subscriptions: Subscriptions, exchange: ConsumerState, reader: StreamReader) -> None:
         self._subscriptions, self._exchange, self._reader = subscriptions, exchange, reader
         self._refusals: Counter[StreamPartition] = Counter()
 

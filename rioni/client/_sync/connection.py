@@ -16,7 +16,7 @@ from rioni.client.http11 import Http11, host_and_port
 PIECE_BYTES_MAX = 256 * 1024
 
 
-def open_connection(host: str, port: int, trusted: ssl.SSLContext | None, timeout_s: float | None) -> "Connection":
+def open_connection(host: str, port: int, trusted: ssl.SSLContext | None, timeout_s: float | None) -> "HttpConnection":
     """Connect to a server; raises httpx.ConnectError and httpx.ConnectTimeout."""
     try:
         connected = socket.create_connection((host, port), timeout_s)
@@ -30,10 +30,10 @@ def open_connection(host: str, port: int, trusted: ssl.SSLContext | None, timeou
         raise httpx.ConnectTimeout(f"no connection to {host_and_port(host, port)} in time") from None
     except (OSError, UnicodeError) as ex:
         raise httpx.ConnectError(str(ex)) from ex
-    return Connection(connected)
+    return HttpConnection(connected)
 
 
-class Connection:
+class HttpConnection:
     """Makes one request at a time; deadlines are for each time that it waits. Errors are those of httpx."""
 
     def __init__(self, connected: socket.socket) -> None:

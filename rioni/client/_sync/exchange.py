@@ -5,8 +5,8 @@ from typing import Any
 from rioni.client._sync import concurrency
 from rioni.client.consumption.events import EventBatch, Types
 from rioni.client.consumption.options import Options
-from rioni.client.consumption.progress import Item, Session
-from rioni.client.consumption.state import State
+from rioni.client.consumption.progress import Item, StreamState
+from rioni.client.consumption.state import ConsumptionState
 from rioni.wire.events import Batch
 
 
@@ -14,12 +14,12 @@ WAIT_MAX_S = 60.0
 """The most seconds to wait until the next check."""
 
 
-class Exchange:
+class ConsumerState:
     """The state of a consumer, and what can be waited for."""
 
     def __init__(self, options: Options, types: Types) -> None:
         self.options = options
-        self.state = State(options, types, self._commit)
+        self.state = ConsumptionState(options, types, self._commit)
         self.shared = concurrency.Shared()
         self.work = concurrency.Condition(self.shared)
         """There may be something to handle."""
@@ -64,7 +64,7 @@ class Exchange:
             self.ending, self.end_by_s = True, now_s + timeout_s
             self.commits.notify_all()
 
-    def received(self, session: Session, batch: Batch) -> None:
+    def received(self, session: StreamState, batch: Batch) -> None:
         """Take the batch that a stream has brought."""
         with self.shared:
             due_at_s = self.state.received(session, batch, concurrency.now())

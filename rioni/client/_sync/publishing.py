@@ -9,7 +9,7 @@ from uuid import uuid4
 import msgspec
 
 from rioni.client import encoding
-from rioni.client._sync.send_buffer import Piece, ProducerBatch
+from rioni.client._sync.send_buffer import BatchPart, ProducerBatch
 from rioni.client._sync.transport import Transport
 from rioni.client.answers import decode
 from rioni.client.errors import (
@@ -221,12 +221,12 @@ class BatchSender:
         Raises:
             ClientError: sending was ended early; `pieces` of the batch has those not settled.
         """
-        batch.pieces = [Piece(range(len(batch.events)))]
+        batch.pieces = [BatchPart(range(len(batch.events)))]
         while batch.pieces:
             again = self._send_piece(batch, batch.pieces[0])
             batch.pieces = [*again, *batch.pieces[1:]]
 
-    def _send_piece(self, batch: ProducerBatch, piece: Piece) -> Sequence[Piece]:
+    def _send_piece(self, batch: ProducerBatch, piece: BatchPart) -> Sequence[BatchPart]:
         """Send a piece; returns the pieces to send in its place, in order."""
         events = batch.events if len(piece.indexes) == len(batch.events) else [batch.events[n] for n in piece.indexes]
         try:
@@ -248,13 +248,15 @@ class BatchSender:
         except (BadRequest, TooLarge) as ex:
             if len(piece.indexes) > 1 and _is_about_events(ex):
                 middle = len(piece.indexes) // 2
-                return [Piece(piece.indexes[:middle]), Piece(piece.indexes[middle:])]
+                return [BatchPart(piece.indexes[:middle]), BatchPart(piece.indexes[middle:])]
             batch.fail(piece.missing, ex)
         except ClientError as ex:
             batch.fail(piece.missing, ex)
         return ()
 
-    def _after_partial(self, batch: ProducerBatch, piece: Piece, results: Sequence[ItemResult]) -> Sequence[Piece]:
+    def _after_partial(
+        self, batch: ProducerBatch, piece: BatchPart, results: Sequence[ItemResult]
+    ) -> Sequence[BatchPart]:
         """Return the pieces to send after a part of the events was stored.
 
         Under its key the whole piece is sent again, and the broker stores the missing events; events whose outcome is
@@ -274,7 +276,9 @@ class BatchSender:
         self._fail(batch, {n: outcomes[n] for n in piece.missing})
         return ()
 
-    def _after_refusal(self, batch: ProducerBatch, piece: Piece, results: Sequence[ItemResult]) -> Sequence[Piece]:
+    def _after_refusal(
+        self, batch: ProducerBatch, piece: BatchPart, results: Sequence[ItemResult]
+    ) -> Sequence[BatchPart]:
         """Return the pieces to send after the broker refused an event and stored none: the events that it aborted."""
         outcomes = dict(zip(piece.indexes, results, strict=True))
         aborted = [n for n, result in outcomes.items() if result.publishing_status == "aborted"]
@@ -282,7 +286,7 @@ class BatchSender:
             self._fail(batch, outcomes)
             return ()
         self._fail(batch, {n: result for n, result in outcomes.items() if result.publishing_status == "failed"})
-        return [Piece(aborted)] if aborted else ()
+        return [BatchPart(aborted)] if aborted else ()
 
     def _fail(self, batch: ProducerBatch, results: Mapping[int, ItemResult]) -> None:
         for n, result in results.items():

@@ -17,7 +17,7 @@ GRACE_S = 10.0
 """Seconds by which the result of an event may come after its deadline: the last request may still be under way."""
 
 
-class Piece:
+class BatchPart:
     """Events of a batch that are sent together, and again under the same idempotency key."""
 
     __slots__ = ("indexes", "key", "missing", "repetitions")
@@ -54,7 +54,7 @@ class ProducerBatch:
         """The times, on the monotonic clock, at which it is sent even if it is not full, and at which sending ends."""
         self.headers = headers
         self.full = False
-        self.pieces: Sequence[Piece] | None = None
+        self.pieces: Sequence[BatchPart] | None = None
         """The pieces to send; None before the first one is sent."""
         self.errors: dict[int, ClientError] = {}
         """Why events failed, by their index; all others of a batch that is settled are stored."""
@@ -72,7 +72,7 @@ class ProducerBatch:
     def fail_rest(self, error: ClientError) -> None:
         """Note why all events failed whose result is not known."""
         pieces = self.pieces
-        for piece in [Piece(range(len(self.events)))] if pieces is None else pieces:
+        for piece in [BatchPart(range(len(self.events)))] if pieces is None else pieces:
             self.fail(piece.missing, error)
 
 

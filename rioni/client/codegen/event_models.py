@@ -14,9 +14,9 @@ from rioni.client.codegen import json_schema
 from rioni.client.codegen.json_schema import (
     ANY,
     GENERAL,
-    Document,
     PythonType,
     Schema,
+    SchemaDocument,
     kind_of,
     literal,
     quoted,
@@ -86,7 +86,7 @@ class ModelClasses:
         """
         self.classes: dict[str, ModelClass] = {}
         self._formats = formats
-        self._document = Document({})
+        self._document = SchemaDocument({})
         self._prefix = ""
         self._references: dict[str, PythonType] = {}
         self._metadata = self._type(METADATA, "Metadata")
@@ -98,7 +98,7 @@ class ModelClasses:
             ValueError: a reference of the schema leads nowhere.
         """
         name = self._free(class_name(event_type))
-        self._prefix, self._document, self._references = name, Document(schema), {_METADATA: self._metadata}
+        self._prefix, self._document, self._references = name, SchemaDocument(schema), {_METADATA: self._metadata}
         target, metadata = self._document.target(schema), {"metadata": {"$ref": _METADATA}}
         if category == "data":
             members = {"data_type": {"type": "string"}, "data_op": _OPERATION, "data": schema, **metadata}

@@ -117,7 +117,7 @@ class Declared(NamedTuple):
     required: bool
 
 
-class Document:
+class SchemaDocument:
     """A JSON schema, which resolves references."""
 
     def __init__(self, root: Schema) -> None:

@@ -13,7 +13,7 @@ from rioni.wire.events import Cursor
 
 
 if TYPE_CHECKING:
-    from rioni.client.consumption.progress import Progress
+    from rioni.client.consumption.progress import StreamedPartition
 
 
 # --- Decodes the JSON of events to objects of the application ---
@@ -126,7 +126,7 @@ class EventBatch(Generic[T]):
         cursor: Cursor,
         json: Sequence[msgspec.Raw],
         *,
-        progress: "Progress",
+        progress: "StreamedPartition",
         decode: Callable[[Any], T],
         commit: Callable[["EventBatch[Any]", int], None],
     ) -> None:

@@ -14,7 +14,7 @@ from rioni.wire.events import Cursor
 class Cut(NamedTuple):
     """A cursor that may be committed, and what that commits."""
 
-    progress: "Progress"
+    progress: "StreamedPartition"
     cursor: Cursor | None
     """None: the one that the broker has already, as a heartbeat."""
     batches: int = 0
@@ -25,10 +25,10 @@ class Cut(NamedTuple):
     """The number of batches that there were."""
 
 
-class Progress:
+class StreamedPartition:
     """One partition of one stream."""
 
-    def __init__(self, session: "Session", partition: StreamPartition) -> None:
+    def __init__(self, session: "StreamState", partition: StreamPartition) -> None:
         self.session, self.partition = session, partition
         self.batches: deque[EventBatch[Any]] = deque()
         """Received and not yet committed, in order."""
@@ -148,12 +148,12 @@ BROKEN_MARGIN_S = 30.0
 """A connection is broken after the flush time-out and this margin without a sign of any partition."""
 
 
-class Session:
+class StreamState:
     """The state of one stream, from its opening until everything that it sent is committed or dropped."""
 
     def __init__(self, stream_id: str, committed: Mapping[StreamPartition, str], now_s: float, flush_s: float) -> None:
         self.stream_id, self.committed = stream_id, committed
-        self.partitions: dict[StreamPartition, Progress] = {}
+        self.partitions: dict[StreamPartition, StreamedPartition] = {}
         self.waiting = 0
         """Events that were received and are not committed."""
         self.handled = 0
@@ -183,7 +183,7 @@ class Session:
         self._clock_s = self._checked_s = 0.0
         self._heard_s: float | None = None
 
-    def hear(self, progress: Progress | None, now_s: float) -> None:
+    def hear(self, progress: StreamedPartition | None, now_s: float) -> None:
         """Note that something was received.
 
         The clock of the session stops while the client does not get to read, so that a connection with unread
@@ -195,7 +195,7 @@ class Session:
         if progress is not None:
             progress.heard_s = self._clock_s
 
-    def silent(self) -> list[Progress]:
+    def silent(self) -> list[StreamedPartition]:
         """Partitions without a sign of life, and without events to commit: another stream has them now."""
         if self._clock_s < self._checked_s + self._flush_s:
             return []
@@ -217,13 +217,13 @@ class Session:
 class Assigned(NamedTuple):
     """A notice to the application that it gets the events of a partition from now on."""
 
-    progress: Progress
+    progress: StreamedPartition
 
 
 class Revoked(NamedTuple):
     """A notice to the application that it gets no more events of a partition, and why."""
 
-    progress: Progress
+    progress: StreamedPartition
     reason: str
 
 
@@ -285,7 +285,7 @@ class Lanes:
         lane = self._lanes.get(partition)
         return lane is not None and lane.busy
 
-    def drop(self, progress: Progress, reason: str) -> None:
+    def drop(self, progress: StreamedPartition, reason: str) -> None:
         """Remove all items of one stream's partition; the application is notified, if it knows of the partition."""
         partition = progress.partition
         if (lane := self._lanes.get(partition)) is not None:

@@ -12,7 +12,7 @@ import msgspec
 
 from rioni.client.consumption.events import EventBatch, StreamPartition, Types, decoder, events_passed, is_redelivery
 from rioni.client.consumption.options import Options
-from rioni.client.consumption.progress import Assigned, Cut, Item, Lanes, Progress, Session
+from rioni.client.consumption.progress import Assigned, Cut, Item, Lanes, StreamedPartition, StreamState
 from rioni.wire.events import Batch, Cursor
 
 
@@ -30,7 +30,7 @@ IDLE_S = 60.0
 class Commit(NamedTuple):
     """A commit to make for a stream."""
 
-    session: Session
+    session: StreamState
     cuts: Sequence[Cut]
     sent_s: float
 
@@ -44,7 +44,7 @@ class Commit(NamedTuple):
                 yield self._replace(cuts=[cut])
 
 
-class State:
+class ConsumptionState:
     """The sessions of a consumer, and the items that wait to be handled.
 
     Args:
@@ -56,7 +56,7 @@ class State:
     def __init__(self, options: Options, types: Types, commit: Callable[[EventBatch[Any], int], None]) -> None:
         self._options, self._decoder, self._commit = options, decoder(types), commit
         self._lanes = Lanes()
-        self._sessions: list[Session] = []
+        self._sessions: list[StreamState] = []
         self._stopped = False
         self.urgent = False
         """Whether all that is handled is to be committed at once."""
@@ -64,7 +64,7 @@ class State:
 
     # --- Input from streams ---
 
-    def opened(self, stream_id: str, committed: Mapping[StreamPartition, str], now_s: float) -> Session:
+    def opened(self, stream_id: str, committed: Mapping[StreamPartition, str], now_s: float) -> StreamState:
         """Note that a stream was opened.
 
         Args:
@@ -72,11 +72,11 @@ class State:
             committed: offsets that were committed before the stream brought anything, if they are known.
             now_s: the time.
         """
-        session = Session(stream_id, committed, now_s, self._options.batch_flush_timeout)
+        session = StreamState(stream_id, committed, now_s, self._options.batch_flush_timeout)
         self._sessions.append(session)
         return session
 
-    def received(self, session: Session, batch: Batch, now_s: float) -> float:
+    def received(self, session: StreamState, batch: Batch, now_s: float) -> float:
         """Handle the arrival of a batch; returns when something is due because of it."""
         partition = StreamPartition(batch.cursor.event_type or "", batch.cursor.partition)
         session.said = str((batch.info or {}).get("debug", ""))
@@ -94,7 +94,7 @@ class State:
             self._revoke(each, SILENT)
         return min(self.progress_due_at_s(progress) if progress else inf, self._broken_at_s(session))
 
-    def _progress_of(self, session: Session, partition: StreamPartition, batch: Batch) -> Progress | None:
+    def _progress_of(self, session: StreamState, partition: StreamPartition, batch: Batch) -> StreamedPartition | None:
         progress = session.partitions.get(partition)
         if progress and batch.events and is_redelivery(progress.seen, len(batch.events), batch.cursor.offset):
             self._revoke(progress, ELSEWHERE)
@@ -105,32 +105,32 @@ class State:
         return progress
 
     @staticmethod
-    def _not_committed(session: Session, partition: StreamPartition, batch: Batch) -> Sequence[msgspec.Raw]:
+    def _not_committed(session: StreamState, partition: StreamPartition, batch: Batch) -> Sequence[msgspec.Raw]:
         """The events of a batch without those whose commit was answered while they were on their way once more."""
         committed = session.acknowledged.get(partition)
         if committed is None or not batch.events:
             return batch.events
         return batch.events[events_passed(committed, len(batch.events), batch.cursor.offset) :]
 
-    def _assign(self, session: Session, partition: StreamPartition) -> Progress:
+    def _assign(self, session: StreamState, partition: StreamPartition) -> StreamedPartition:
         for other in list(self._sessions):
             if former := other.partitions.get(partition):
                 self._revoke(former, ENDED)
                 self._settle(other)
-        progress = session.partitions[partition] = Progress(session, partition)
+        progress = session.partitions[partition] = StreamedPartition(session, partition)
         progress.failed = self._stopped
         if not self._stopped:
             self._lanes.add(Assigned(progress))
         return progress
 
-    def _deliver(self, progress: Progress, cursor: Cursor, json: Sequence[msgspec.Raw], now_s: float) -> None:
+    def _deliver(self, progress: StreamedPartition, cursor: Cursor, json: Sequence[msgspec.Raw], now_s: float) -> None:
         decode = self._decoder(progress.partition.event_type)
         events = EventBatch(cursor, json, progress=progress, decode=decode, commit=self._commit)
         progress.received(events, now_s)
         if not progress.failed:
             self._lanes.add(events)
 
-    def closed(self, session: Session, now_s: float, *, orderly: bool) -> None:
+    def closed(self, session: StreamState, now_s: float, *, orderly: bool) -> None:
         """Note that a stream has ended; its events can still be committed, as long as the broker remembers it.
 
         Args:
@@ -142,16 +142,16 @@ class State:
         session.closes |= not orderly
         self._settle(session)
 
-    def has_room(self, session: Session) -> bool:
+    def has_room(self, session: StreamState) -> bool:
         """Whether a stream may be read on; it always may if the broker keeps to the window."""
         return session.waiting <= 2 * self._options.max_uncommitted_events + self._options.batch_limit
 
-    def broken(self, now_s: float) -> list[Session]:
+    def broken(self, now_s: float) -> list[StreamState]:
         """Streams to close: those silent for too long, or for which it is unknown what is still to be delivered."""
         return [session for session in self._sessions if now_s >= self._broken_at_s(session)]
 
     @staticmethod
-    def _broken_at_s(session: Session) -> float:
+    def _broken_at_s(session: StreamState) -> float:
         return 0.0 if session.stale and session.open else session.broken_at_s
 
     # --- Calls of the application ---
@@ -176,7 +176,7 @@ class State:
         """The first events of a batch are handled, and all before them; returns whether that was news."""
         return batch.progress.handled_until(batch, count)
 
-    def fail(self, batch: EventBatch[Any]) -> Session | None:
+    def fail(self, batch: EventBatch[Any]) -> StreamState | None:
         """An event was not handled, so nothing after it may be; returns the stream if it must be closed for that."""
         if batch.progress.revoked:
             return None
@@ -193,7 +193,7 @@ class State:
             for progress in session.partitions.values():
                 self._abandon(progress, STOPPED)
 
-    def _abandon(self, progress: Progress, reason: str) -> None:
+    def _abandon(self, progress: StreamedPartition, reason: str) -> None:
         progress.failed = True
         for batch in progress.batches:
             batch.dropped = True
@@ -217,7 +217,7 @@ class State:
             times += map(self.progress_due_at_s, session.partitions.values())
         return min(times)
 
-    def progress_due_at_s(self, progress: Progress) -> float:
+    def progress_due_at_s(self, progress: StreamedPartition) -> float:
         """The time at which events of a partition are to be committed, if nothing happens until then."""
         if not progress.batches:
             return inf
@@ -229,18 +229,18 @@ class State:
             return max(session.not_before_s, min(self._pause_ends_s(session), heartbeat_s))
         return heartbeat_s if progress.moves(heartbeat_s, self._options.keep_alive_s) else inf
 
-    def _at_once(self, progress: Progress) -> bool:
+    def _at_once(self, progress: StreamedPartition) -> bool:
         """Whether it is not known how long a commit will still be possible."""
         in_hand = self._lanes.is_busy(progress.partition)
         return self.urgent or not progress.session.open or (progress.failed and not in_hand)
 
-    def _pause_ends_s(self, session: Session) -> float:
+    def _pause_ends_s(self, session: StreamState) -> float:
         # The broker sends nothing while the window is full.
         if 4 * session.handled >= self._options.max_uncommitted_events:
             return 0.0
         return session.committed_s + self._options.pause_s
 
-    def _cut(self, progress: Progress, now_s: float) -> Cut:
+    def _cut(self, progress: StreamedPartition, now_s: float) -> Cut:
         progress.mark(now_s)
         late = now_s >= progress.since_s + self._options.heartbeat_s
         inside = late or not self._options.commits_itself or self._at_once(progress)
@@ -302,13 +302,13 @@ class State:
         over, self._over = self._over, []
         return over
 
-    def _revoke(self, progress: Progress, reason: str) -> None:
+    def _revoke(self, progress: StreamedPartition, reason: str) -> None:
         progress.revoked = True
         progress.clear()
         del progress.session.partitions[progress.partition]
         self._lanes.drop(progress, reason)
 
-    def _settle(self, session: Session) -> None:
+    def _settle(self, session: StreamState) -> None:
         """Forget a stream that has ended once nothing of it can be committed any more."""
         if session.open or session not in self._sessions:
             return

@@ -51,7 +51,7 @@ class RecordFailureReasons:
     """Failures with `event_type`, `partition`, `offset` and `reason` each."""
 
 
-class Committer:
+class CursorCommitter:
     """Checks and commits cursors, and the reasons why others are not committed; blocks on the coordinator only."""
 
     def __init__(self, registry: Registry, access: AccessPolicy, coordinator: Coordinator) -> None:

@@ -16,7 +16,7 @@ from rioni.commands.bus import CommandBus
 from rioni.commands.subscriptions.dead_letter_queue import KeptDeadLetter, letters_in, places_behind
 from rioni.commands.subscriptions.subscriptions import RecordDeadLettersRedriven
 from rioni.commands.timeline_appender import TimelineAppender
-from rioni.commands.unit_of_work import Context
+from rioni.commands.unit_of_work import CommandContext
 from rioni.domain.access.authorization import Subject
 from rioni.domain.errors import EventTypeNotFound, Invalid, QuotaExceeded
 from rioni.domain.ports.event_log import Registry
@@ -155,7 +155,7 @@ class DeadLetterRedriver:
             self._check_exists(subscription_id, wanted)
         return DeadLetterPage(page)
 
-    def redrive(self, command: RedriveDeadLetters, context: Context, charge: Charge | None = None) -> Redriven:
+    def redrive(self, command: RedriveDeadLetters, context: CommandContext, charge: Charge | None = None) -> Redriven:
         """Publish dead letters again to their event types, visible to their subscription only.
 
         They are stored unchanged, in their old partitions if these still exist. Dead letters that were published again

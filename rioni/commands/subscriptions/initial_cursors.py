@@ -11,7 +11,7 @@ from rioni.commands.authorization import AccessPolicy
 from rioni.commands.bus import CommandBus
 from rioni.commands.subscriptions.cursors import CursorResolver
 from rioni.commands.subscriptions.subscriptions import RecordCursorsReset
-from rioni.commands.unit_of_work import Context, ErrorCollector
+from rioni.commands.unit_of_work import CommandContext, ErrorCollector
 from rioni.domain.errors import Invalid, NotFound
 from rioni.domain.ports.coordinator import Coordinator
 from rioni.domain.ports.event_log import Registry
@@ -93,7 +93,7 @@ class CursorInitializer:
                     self.initialise(subscription)
         errors.report()
 
-    def reset(self, command: ResetCursors, context: Context) -> None:
+    def reset(self, command: ResetCursors, context: CommandContext) -> None:
         """End all streams, then set cursors, backwards too; without cursors only initialise the subscription.
 
         Raises:

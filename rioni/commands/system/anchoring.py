@@ -9,7 +9,7 @@ import structlog
 
 from rioni.commands.bus import CommandBus
 from rioni.commands.job_runner import LoggedJobRunner
-from rioni.commands.unit_of_work import Context, UnitOfWork
+from rioni.commands.unit_of_work import CommandContext, UnitOfWork
 from rioni.config.logs import FailureLog
 from rioni.domain.errors import EventTypeNotFound, NotFound, RioniError
 from rioni.domain.ports.event_log import Registry
@@ -53,7 +53,7 @@ class ChainAnchoring:
         bus: CommandBus,
         clock: Clock,
         leadership: Leadership,
-        context: Callable[[], Context],
+        context: Callable[[], CommandContext],
         every_s: int,
     ) -> None:
         self._registry, self._stores, self._bus, self._clock = registry, stores, bus, clock
@@ -218,7 +218,7 @@ class TopicDigests:
         bus: CommandBus,
         clock: Clock,
         leadership: Leadership,
-        context: Callable[[], Context],
+        context: Callable[[], CommandContext],
     ) -> None:
         self._registry, self._stores, self._bus, self._clock = registry, stores, bus, clock
         self._leadership, self._context = leadership, context

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from rioni.commands.bus import CommandBus
-from rioni.commands.unit_of_work import Context, UnitOfWork
+from rioni.commands.unit_of_work import CommandContext, UnitOfWork
 from rioni.domain.errors import Conflict, Invalid, Malformed, Unavailable
 from rioni.domain.ports.host import ThreadPool
 from rioni.domain.transparency.checkpoint import (
@@ -92,7 +92,7 @@ class CheckpointSigner:
     def __init__(
         self,
         bus: CommandBus,
-        context: Callable[[], Context],
+        context: Callable[[], CommandContext],
         cosignatures: Cosignatures,
         pool: ThreadPool,
         *,

@@ -12,7 +12,7 @@ import msgspec
 from rioni.commands.bus import CommandBus
 from rioni.commands.event_types import CreateEventType
 from rioni.commands.job_runner import LoggedJobRunner
-from rioni.commands.unit_of_work import Context
+from rioni.commands.unit_of_work import CommandContext
 from rioni.domain.access.authorization import BROKER, Attribute
 from rioni.domain.avro.binary import DatumError, datum_of
 from rioni.domain.avro.envelopes import Envelope, Metadata
@@ -180,9 +180,9 @@ class SystemEventTypes:
                 self._bus.dispatch(CreateEventType(spec=self._own[name].spec), self._context())
             self._registry.refresh()
 
-    def _context(self) -> Context:
+    def _context(self) -> CommandContext:
         origin = Origin(actor=BROKER.name, client="", flow_id="", command_id=str(uuid4()), recorded_at=self._now())
-        return Context(subject=BROKER, origin=origin)
+        return CommandContext(subject=BROKER, origin=origin)
 
 
 # --- Consumers of the internal log that publish its entries as system events, each exactly once ---

@@ -12,7 +12,7 @@ import structlog
 
 from rioni.commands.bus import CommandBus
 from rioni.commands.timelines.timelines import INITIATOR_DIED, AbortSwitch, CloseTimeline, StartSwitch
-from rioni.commands.unit_of_work import Context, ErrorCollector
+from rioni.commands.unit_of_work import CommandContext, ErrorCollector
 from rioni.domain.errors import EventTypeNotFound
 from rioni.domain.ports.event_log import Registry
 from rioni.domain.ports.host import LOG_KEY, Clock, Notifier
@@ -45,7 +45,7 @@ class TimelineSwitcher:
         """The time of the next attempt for each timeline that could not be switched to."""
         self._found_closed = {} if found_closed is None else found_closed
 
-    def switch(self, command: StartSwitch, context: Context) -> None:
+    def switch(self, command: StartSwitch, context: CommandContext) -> None:
         """Close the active timeline and store events in a new one.
 
         Raises:
@@ -58,7 +58,7 @@ class TimelineSwitcher:
         finally:
             self._signals.notify(LOG_KEY)
 
-    def repair(self, context: Callable[[], Context]) -> None:
+    def repair(self, context: Callable[[], CommandContext]) -> None:
         """Complete or abort switches whose process died. Cheap without such switches.
 
         An active timeline that publishers have found closed is replaced by a new one in the same storage: no topic is
@@ -96,7 +96,7 @@ class TimelineSwitcher:
                     self.switch(replace, context())
         errors.report()
 
-    def _repair(self, switch: Switch, context: Context) -> None:
+    def _repair(self, switch: Switch, context: CommandContext) -> None:
         name, following = switch.timeline.event_type, switch.timeline
         complete = CloseTimeline(event_type=name, timeline=following)
         abort = AbortSwitch(event_type=name, timeline=following, reason=INITIATOR_DIED)

@@ -5,7 +5,7 @@ from typing import Any
 
 from rioni.console import exact_json
 from rioni.console.api import ApiProblem, path_of
-from rioni.console.pages.page import Action, Done, Page, Right, Visit
+from rioni.console.pages.page import ConsolePage, Done, PageAction, Right, Visit
 
 
 KINDS = ("admins", "readers", "writers")
@@ -163,27 +163,27 @@ def _jobs(visit: Visit) -> dict[str, Any]:
     }
 
 
-SETTINGS = Page(
+SETTINGS = ConsolePage(
     "/settings",
     "settings.html.jinja",
     "Settings",
     _settings,
     {
-        "switch": Action(_switch, Right("broker", "WRITE", "POST /settings/features")),
-        "admins": Action(_set_admins, Right("broker", "ADMIN", "POST /settings/admins")),
-        "block": Action(_block, Right("broker", "WRITE", f"PUT {_ENTRY}")),
-        "unblock": Action(_unblock, Right("broker", "WRITE", f"DELETE {_ENTRY}")),
+        "switch": PageAction(_switch, Right("broker", "WRITE", "POST /settings/features")),
+        "admins": PageAction(_set_admins, Right("broker", "ADMIN", "POST /settings/admins")),
+        "block": PageAction(_block, Right("broker", "WRITE", f"PUT {_ENTRY}")),
+        "unblock": PageAction(_unblock, Right("broker", "WRITE", f"DELETE {_ENTRY}")),
     },
 )
-STORAGES = Page(
+STORAGES = ConsolePage(
     "/storages",
     "storages.html.jinja",
     "Storages",
     _storages,
     {
-        "add": Action(_add_storage, Right("broker", "WRITE", "POST /storages")),
-        "default": Action(_set_default, Right("broker", "WRITE", "PUT /storages/default/{storage_id}")),
-        "delete": Action(_delete_storage, Right("broker", "WRITE", "DELETE /storages/{storage_id}")),
+        "add": PageAction(_add_storage, Right("broker", "WRITE", "POST /storages")),
+        "default": PageAction(_set_default, Right("broker", "WRITE", "PUT /storages/default/{storage_id}")),
+        "delete": PageAction(_delete_storage, Right("broker", "WRITE", "DELETE /storages/{storage_id}")),
     },
 )
-JOBS = Page("/jobs", "jobs.html.jinja", "Jobs", _jobs)
+JOBS = ConsolePage("/jobs", "jobs.html.jinja", "Jobs", _jobs)

@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl
 from rioni.console.api import ApiProblem
 from rioni.console.differences import difference
 from rioni.console.pages.event_type import readable_schema
-from rioni.console.pages.page import Page, Visit
+from rioni.console.pages.page import ConsolePage, Visit
 from rioni.console.rendering import pretty
 
 
@@ -96,5 +96,5 @@ def _text(state: Any) -> str:
     return pretty(state)
 
 
-AUDIT = Page("/audit", "audit.html.jinja", "Audit", _load)
-AUDIT_ENTRY = Page("/audit/{position}", "audit_entry.html.jinja", "Audit entry {position}", _entry)
+AUDIT = ConsolePage("/audit", "audit.html.jinja", "Audit", _load)
+AUDIT_ENTRY = ConsolePage("/audit/{position}", "audit_entry.html.jinja", "Audit entry {position}", _entry)

@@ -6,10 +6,10 @@ from typing import Any
 
 from rioni.console import exact_json
 from rioni.console.api import ApiProblem, path_of
-from rioni.console.charts import BYTE_RATE, RATE, Chart, Line, charts
+from rioni.console.charts import BYTE_RATE, RATE, Chart, ChartLine, charts
 from rioni.console.differences import difference
 from rioni.console.pages.event_types import example
-from rioni.console.pages.page import Action, Done, Page, Right, Visit, number_of, offset_of, with_warnings
+from rioni.console.pages.page import ConsolePage, Done, PageAction, Right, Visit, number_of, offset_of, with_warnings
 from rioni.console.rendering import pretty
 
 
@@ -53,8 +53,8 @@ def _usage(visit: Visit, event_type: Mapping[str, Any]) -> dict[str, Any]:
 
 def _charts(name: str) -> list[Chart]:
     return [
-        Chart("Published", RATE, [Line("published_events", "events", name)]),
-        Chart("Received", BYTE_RATE, [Line("published_bytes", "bytes of publish requests", name)]),
+        Chart("Published", RATE, [ChartLine("published_events", "events", name)]),
+        Chart("Received", BYTE_RATE, [ChartLine("published_bytes", "bytes of publish requests", name)]),
     ]
 
 
@@ -255,16 +255,16 @@ def _show_plan(_visit: Visit) -> None:
     """The page shows the plan, see `_edit`; nothing is changed."""
 
 
-EVENT_TYPE = Page(
+EVENT_TYPE = ConsolePage(
     "/event-types/{name}",
     "event_type.html.jinja",
     "{name}",
     _load,
     {
-        "plan": Action(_show_plan, None),
-        "apply": Action(_apply, Right("event_type", "ADMIN", f"PUT {_PATH}")),
-        "delete": Action(_delete, Right("event_type", "ADMIN", f"DELETE {_PATH}")),
-        "switch": Action(_switch, Right("broker", "WRITE", f"POST {_PATH}/timelines")),
-        "partitions": Action(_add_partitions, Right("broker", "WRITE", f"PUT {_PATH}/partition-count")),
+        "plan": PageAction(_show_plan, None),
+        "apply": PageAction(_apply, Right("event_type", "ADMIN", f"PUT {_PATH}")),
+        "delete": PageAction(_delete, Right("event_type", "ADMIN", f"DELETE {_PATH}")),
+        "switch": PageAction(_switch, Right("broker", "WRITE", f"POST {_PATH}/timelines")),
+        "partitions": PageAction(_add_partitions, Right("broker", "WRITE", f"PUT {_PATH}/partition-count")),
     },
 )

@@ -12,7 +12,18 @@ import orjson
 from rioni.console import exact_json
 from rioni.console.api import ApiProblem, path_of
 from rioni.console.charts import sparklines
-from rioni.console.pages.page import PAGE, Action, Done, Page, Right, Visit, number_of, offset_of, page, with_warnings
+from rioni.console.pages.page import (
+    PAGE,
+    ConsolePage,
+    Done,
+    PageAction,
+    Right,
+    Visit,
+    number_of,
+    offset_of,
+    page,
+    with_warnings,
+)
 
 
 # --- An event that an event type takes, for the command that publishes one ---
@@ -136,7 +147,7 @@ def _load(visit: Visit) -> dict[str, Any]:
     }
 
 
-EVENT_TYPES = Page("/event-types", "event_types.html.jinja", "Event types", _load)
+EVENT_TYPES = ConsolePage("/event-types", "event_types.html.jinja", "Event types", _load)
 
 
 # --- The form that creates an event type; the API checks the input, and each error is shown next to its field ---
@@ -267,10 +278,10 @@ def _field_of(line: str) -> str:
     return next((field for word, field in _WORDS.items() if word in line.lower()), "")
 
 
-NEW_EVENT_TYPE = Page(
+NEW_EVENT_TYPE = ConsolePage(
     "/create-event-type",
     "new_event_type.html.jinja",
     "Create an event type",
     _load_form,
-    {"create": Action(_create, Right("broker", "WRITE", "POST /event-types", of_all=True))},
+    {"create": PageAction(_create, Right("broker", "WRITE", "POST /event-types", of_all=True))},
 )

@@ -14,7 +14,7 @@ import orjson
 from rioni.console import exact_json
 from rioni.console.api import Api, ApiProblem, path_of
 from rioni.console.pages.event_types import DATA, WITHOUT_METADATA, example, new_metadata
-from rioni.console.pages.page import Action, Done, Page, Right, Visit
+from rioni.console.pages.page import ConsolePage, Done, PageAction, Right, Visit
 
 
 # --- Events of several partitions by time: the newest ones, and their order ---
@@ -338,10 +338,10 @@ def _refused(detail: str) -> ApiProblem:
     return ApiProblem(HTTPStatus.UNPROCESSABLE_ENTITY, {"title": "Not published", "detail": detail})
 
 
-EVENTS = Page(
+EVENTS = ConsolePage(
     "/event-types/{name}/events",
     "events.html.jinja",
     "Events of {name}",
     _load,
-    {"publish": Action(_publish, Right("event_type", "WRITE", "POST /event-types/{name}/events"))},
+    {"publish": PageAction(_publish, Right("event_type", "WRITE", "POST /event-types/{name}/events"))},
 )

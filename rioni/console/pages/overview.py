@@ -11,7 +11,7 @@ from rioni.console.charts import (
     RATE,
     SPARKLINE_STEP_S,
     Chart,
-    Line,
+    ChartLine,
     charts,
     from_zero,
     label_of,
@@ -19,24 +19,24 @@ from rioni.console.charts import (
 )
 from rioni.console.pages.audit import moment
 from rioni.console.pages.event_types import beginning
-from rioni.console.pages.page import Page, Visit
+from rioni.console.pages.page import ConsolePage, Visit
 
 
 CHARTS = (
-    Chart("Published", RATE, (Line("published_events", "events"),)),
-    Chart("Delivered", RATE, (Line("streamed_events", "events"),)),
+    Chart("Published", RATE, (ChartLine("published_events", "events"),)),
+    Chart("Delivered", RATE, (ChartLine("streamed_events", "events"),)),
     Chart(
         "Requests",
         RATE,
-        (Line("requests", "all"), Line("client_errors", "4xx"), Line("server_errors", "5xx")),
+        (ChartLine("requests", "all"), ChartLine("client_errors", "4xx"), ChartLine("server_errors", "5xx")),
     ),
     Chart(
         "Publishing takes",
         DURATION,
-        (Line("publish_seconds", "99th percentile", "0.99"), Line("publish_seconds", "median", "0.5")),
+        (ChartLine("publish_seconds", "99th percentile", "0.99"), ChartLine("publish_seconds", "median", "0.5")),
     ),
-    Chart("Unconsumed", COUNT, (Line("lag_events", "events of all subscriptions"),)),
-    Chart("Behind by", DURATION, (Line("lag_seconds", "the oldest unconsumed event"),)),
+    Chart("Unconsumed", COUNT, (ChartLine("lag_events", "events of all subscriptions"),)),
+    Chart("Behind by", DURATION, (ChartLine("lag_seconds", "the oldest unconsumed event"),)),
 )
 MOST = 10
 """The number of the largest that are listed."""
@@ -100,4 +100,4 @@ def _lagging(visit: Visit) -> list[dict[str, Any]]:
     return [each | {"seconds": seconds.get(each["of"])} for each in found]
 
 
-OVERVIEW = Page("/", "overview.html.jinja", "Overview", _load)
+OVERVIEW = ConsolePage("/", "overview.html.jinja", "Overview", _load)

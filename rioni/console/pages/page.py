@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, NamedTuple
 
-from rioni.console.api import Answer, Api, ApiProblem, Compute, in_place
+from rioni.console.api import Api, ApiAnswer, ApiProblem, Compute, in_place
 from rioni.console.exact_json import seen
 
 
@@ -47,7 +47,7 @@ class Done:
     """Below `/console`; empty for the same page."""
 
 
-def with_warnings(notice: str, answer: Answer) -> str:
+def with_warnings(notice: str, answer: ApiAnswer) -> str:
     """The notice for the user about a change, with the warnings of the API."""
     if not (found := answer.warnings):
         return notice
@@ -72,7 +72,7 @@ class Right(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Action:
+class PageAction:
     """The action of a form of a page."""
 
     act: Callable[[Visit], Done | None]
@@ -85,7 +85,7 @@ class Action:
 
 
 @dataclass(frozen=True)
-class Page:
+class ConsolePage:
     """A page at a path below `/console`."""
 
     path: str
@@ -93,7 +93,7 @@ class Page:
     title: str
     """May name members of the path in braces."""
     load: Load
-    actions: Mapping[str, Action] = field(default_factory=dict)
+    actions: Mapping[str, PageAction] = field(default_factory=dict)
     """The actions, by the value of the member `action` of the form."""
 
 
@@ -132,7 +132,7 @@ def _load(visit: Visit) -> dict[str, Any]:
     return {"rights": visit.api.get("/rights"), "allows": ALLOWS}
 
 
-ACCOUNT = Page("/account", "account.html.jinja", "Account", _load)
+ACCOUNT = ConsolePage("/account", "account.html.jinja", "Account", _load)
 
 
 # --- Actions that the user lacks the right to, named before they fail; the API alone decides ---
@@ -158,7 +158,7 @@ WITHOUT_RIGHT: Mapping[str, str] = {
 """The requirement if all have the right, by what refuses the operation."""
 
 
-def lacking(page: Page, visit: Visit) -> Mapping[str, str]:
+def lacking(page: ConsolePage, visit: Visit) -> Mapping[str, str]:
     """Return what the user lacks for each action of the page; an empty text for nothing.
 
     Pages without actions do not ask the API.

@@ -7,9 +7,20 @@ from urllib.parse import quote
 
 from rioni.console import exact_json
 from rioni.console.api import ApiProblem, path_of
-from rioni.console.charts import COUNT, DURATION, Chart, Line, charts, partition_sparklines, sparklines
+from rioni.console.charts import COUNT, DURATION, Chart, ChartLine, charts, partition_sparklines, sparklines
 from rioni.console.pages.event_types import beginning
-from rioni.console.pages.page import PAGE, Action, Done, Page, Right, Visit, number_of, offset_of, page, with_warnings
+from rioni.console.pages.page import (
+    PAGE,
+    ConsolePage,
+    Done,
+    PageAction,
+    Right,
+    Visit,
+    number_of,
+    offset_of,
+    page,
+    with_warnings,
+)
 
 
 # --- The tab with the dead letters of a subscription: the list, a preview of the redrive, and the redrive in steps ---
@@ -237,8 +248,8 @@ def _load(visit: Visit) -> dict[str, Any]:
 
 def _charts(subscription_id: str) -> list[Chart]:
     return [
-        Chart("Unconsumed", COUNT, [Line("lag_events", "events", subscription_id)]),
-        Chart("Behind by", DURATION, [Line("lag_seconds", "the first unconsumed event", subscription_id)]),
+        Chart("Unconsumed", COUNT, [ChartLine("lag_events", "events", subscription_id)]),
+        Chart("Behind by", DURATION, [ChartLine("lag_seconds", "the first unconsumed event", subscription_id)]),
     ]
 
 
@@ -349,19 +360,21 @@ def _clone(visit: Visit) -> Done:
     return Done(with_warnings(said, answer), path_of("subscriptions", made["id"]))
 
 
-SUBSCRIPTIONS = Page("/subscriptions", "subscriptions.html.jinja", "Subscriptions", _list)
-SUBSCRIPTION = Page(
+SUBSCRIPTIONS = ConsolePage("/subscriptions", "subscriptions.html.jinja", "Subscriptions", _list)
+SUBSCRIPTION = ConsolePage(
     "/subscriptions/{id}",
     "subscription.html.jinja",
     "Subscription",
     _load,
     {
-        "preview": Action(_show_preview, None),
-        "reset": Action(_reset, Right("subscription", "ADMIN", f"PATCH {_PATH}/cursors")),
-        "close": Action(_close_stream, Right("subscription", "READ", f"DELETE {_PATH}/streams/{{stream_id}}")),
-        "delete": Action(_delete, Right("subscription", "ADMIN", f"DELETE {_PATH}")),
-        "filter": Action(_set_filter, Right("subscription", "ADMIN", f"PUT {_PATH}")),
-        "clone": Action(_clone, Right("broker", "WRITE", "POST /subscriptions", of_all=True)),
-        "redrive": Action(redrive_dead_letters, Right("subscription", "REDRIVE", f"POST {_PATH}/dead-letters/redrive")),
+        "preview": PageAction(_show_preview, None),
+        "reset": PageAction(_reset, Right("subscription", "ADMIN", f"PATCH {_PATH}/cursors")),
+        "close": PageAction(_close_stream, Right("subscription", "READ", f"DELETE {_PATH}/streams/{{stream_id}}")),
+        "delete": PageAction(_delete, Right("subscription", "ADMIN", f"DELETE {_PATH}")),
+        "filter": PageAction(_set_filter, Right("subscription", "ADMIN", f"PUT {_PATH}")),
+        "clone": PageAction(_clone, Right("broker", "WRITE", "POST /subscriptions", of_all=True)),
+        "redrive": PageAction(
+            redrive_dead_letters, Right("subscription", "REDRIVE", f"POST {_PATH}/dead-letters/redrive")
+        ),
     },
 )

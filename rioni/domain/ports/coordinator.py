@@ -34,7 +34,7 @@ class Assignment(NamedTuple):
         return "reassigning" if self.next_session else "assigned"
 
 
-class Session(NamedTuple):
+class StreamSession(NamedTuple):
     """A stream of a subscription."""
 
     id: str
@@ -51,7 +51,7 @@ class Topology(msgspec.Struct, frozen=True):
     """Grows with every change; 0 if the subscription was never initialised."""
     partitions: Mapping[EventTypePartition, Assignment]
     """All partitions, in a stable order."""
-    sessions: Mapping[str, Session]
+    sessions: Mapping[str, StreamSession]
     resetting: bool = False
     """Whether cursors are being reset: all streams have to end."""
 

@@ -21,7 +21,7 @@ from rioni.domain.schemas.keywords import (
     ATTRIBUTES,
     COMPOSITIONS,
     CONSTRAINS_NOTHING,
-    Document,
+    SchemaSide,
     compositions,
     declared_types,
     enumerated_values,
@@ -58,7 +58,7 @@ def compare(original: str, submitted: str) -> list[SchemaChange]:
         original: the text of a schema that `check_schema` has accepted.
         submitted: the text of another one.
     """
-    comparison = _Comparison(Document(original), Document(submitted))
+    comparison = _Comparison(SchemaSide(original), SchemaSide(submitted))
     return sorted(comparison.run(), key=lambda change: change.path)
 
 
@@ -88,7 +88,7 @@ class _Pair(NamedTuple):
 class _Comparison:
     """The walk through two documents."""
 
-    def __init__(self, old: Document, new: Document) -> None:
+    def __init__(self, old: SchemaSide, new: SchemaSide) -> None:
         self.old, self.new = old, new
         self.changes: list[SchemaChange] = []
         self.todo = [_Pair(old.root, new.root, "#/", is_event=True)]

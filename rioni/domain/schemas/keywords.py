@@ -47,7 +47,7 @@ FORMATS_SINCE = {
 }
 
 
-class Document:
+class SchemaSide:
     """One side: a whole schema, which its references look into."""
 
     def __init__(self, text: str) -> None:

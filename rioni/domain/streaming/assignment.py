@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from rioni.domain.errors import Conflict, Invalid, SubscriptionNotFound
-from rioni.domain.ports.coordinator import Assignment, Session, Topology
+from rioni.domain.ports.coordinator import Assignment, StreamSession, Topology
 from rioni.domain.timelines.position import BEGIN, EventTypePartition
 
 
@@ -34,7 +34,7 @@ class StreamSlots:
         self._requested = {partition for session in sessions for partition in session.requested}
         self._automatic = sum(not session.requested for session in sessions)
 
-    def assign(self, session: Session) -> None:
+    def assign(self, session: StreamSession) -> None:
         """Assign a slot to a session.
 
         Raises:
@@ -118,7 +118,7 @@ def compare(stored: Mapping[EventTypePartition, str], cursors: Cursors) -> Compa
 Assignments = Mapping[EventTypePartition, Assignment]
 
 
-def rebalance(partitions: Assignments, sessions: Iterable[Session]) -> Assignments:
+def rebalance(partitions: Assignments, sessions: Iterable[StreamSession]) -> Assignments:
     """Assign all partitions, moving as few as possible; total: never fails, whatever the sessions request.
 
     Direct requests always win; of several streams that request the same partition one gets it. The others are shared
@@ -142,7 +142,7 @@ def rebalance(partitions: Assignments, sessions: Iterable[Session]) -> Assignmen
     }
 
 
-def _without_dead(assignment: Assignment, alive: Mapping[str, Session]) -> Assignment:
+def _without_dead(assignment: Assignment, alive: Mapping[str, StreamSession]) -> Assignment:
     session, next_session = (name if name in alive else "" for name in assignment)
     if next_session and alive[next_session].retired:
         next_session = ""
@@ -155,7 +155,7 @@ def _moved(assignment: Assignment, target: str) -> Assignment:
     return Assignment(assignment.session, target)
 
 
-def _requested(current: Assignments, alive: Mapping[str, Session]) -> dict[EventTypePartition, str]:
+def _requested(current: Assignments, alive: Mapping[str, StreamSession]) -> dict[EventTypePartition, str]:
     """The sessions of partitions that are not shared."""
     wanted = {key: each.session for key, each in current.items() if each.session and alive[each.session].retired}
     for session in sorted(each for each in alive.values() if not each.retired):

@@ -95,7 +95,7 @@ class EventFilter:
         """
         return self.outcome(event).is_wanted
 
-    def outcome(self, event: bytes) -> "Outcome":
+    def outcome(self, event: bytes) -> "FilterResult":
         """Whether the event is wanted, and why its evaluation failed; raises as `matches` does."""
         if len(event) > self._event_bytes_max:
             return _TOO_LARGE
@@ -104,7 +104,7 @@ class EventFilter:
         except (msgspec.DecodeError, _NotCarried) as ex:
             return self._failed(str(ex), is_wanted=True)
 
-    def _decoded_outcome(self, event: bytes) -> "Outcome":
+    def _decoded_outcome(self, event: bytes) -> "FilterResult":
         asked = self._decoder.decode(event)
         if isinstance(asked, dict):
             raw = {name: asked[name] for name in self._members.values() if name in asked}
@@ -135,7 +135,7 @@ class EventFilter:
         taken, self.failures = self.failures, 0
         return taken
 
-    def _timed_outcome(self, members: dict[str, Any]) -> "Outcome":
+    def _timed_outcome(self, members: dict[str, Any]) -> "FilterResult":
         """Evaluate with a time check: CEL can't be interrupted, so a filter that exceeds its bound is not run again."""
         for _ in range(2):
             begin_ns = time.thread_time_ns()
@@ -144,7 +144,7 @@ class EventFilter:
                 return outcome
         raise FilterTooSlow
 
-    def _outcome(self, members: dict[str, Any]) -> "Outcome":
+    def _outcome(self, members: dict[str, Any]) -> "FilterResult":
         try:
             result = self._evaluate(members)
             value = result.value()
@@ -158,9 +158,9 @@ class EventFilter:
             return self._failed(value, is_wanted=_NOT_CARRIED in value)
         return self._failed(f"it gives {result.type().name()}, which is neither true nor false", is_wanted=False)
 
-    def _failed(self, text: str, *, is_wanted: bool) -> "Outcome":
+    def _failed(self, text: str, *, is_wanted: bool) -> "FilterResult":
         self.failures += 1
-        return Outcome(is_wanted, explained(text))
+        return FilterResult(is_wanted, explained(text))
 
     def _evaluate(self, members: dict[str, Any]) -> Any:
         return self._program.eval(data={"event": members, "metadata": members.get("metadata", {})})
@@ -177,7 +177,7 @@ class EventFilter:
             raise invalid_filter(f"it always fails: {explained(str(result.value()))}")
 
 
-class Outcome(NamedTuple):
+class FilterResult(NamedTuple):
     """The result of a filter for an event."""
 
     is_wanted: bool
@@ -185,8 +185,8 @@ class Outcome(NamedTuple):
     """Why the expression could not be evaluated; empty if it could."""
 
 
-_WANTED, _NOT_WANTED = Outcome(is_wanted=True), Outcome(is_wanted=False)
-_TOO_LARGE = Outcome(is_wanted=True, failure="the event is too large for this filter")
+_WANTED, _NOT_WANTED = FilterResult(is_wanted=True), FilterResult(is_wanted=False)
+_TOO_LARGE = FilterResult(is_wanted=True, failure="the event is too large for this filter")
 _NOT_CARRIED = "INVALID_ARGUMENT: Integer value"
 """How the error begins of a number that is neither an int nor a uint."""
 _ESCAPED = re.compile(r'[\x00-\x1f"\\]')
@@ -337,11 +337,11 @@ class ExplainedFilter:
         self._filter = EventFilter(expression)
         self._parts = [(part, _filter_of(part)) for part in parts(expression)]
 
-    def outcome(self, event: bytes) -> Outcome:
+    def outcome(self, event: bytes) -> FilterResult:
         """Whether an event, given as JSON, is wanted; raises FilterTooSlow."""
         return self._filter.outcome(event)
 
-    def explain(self, event: bytes) -> list[tuple[str, Outcome | None]]:
+    def explain(self, event: bytes) -> list[tuple[str, FilterResult | None]]:
         """The parts of the expression with their results; None for a part that is not a filter by itself."""
         return [(part, None if compiled is None else compiled.outcome(event)) for part, compiled in self._parts]
 

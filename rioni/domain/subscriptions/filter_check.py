@@ -51,7 +51,7 @@ _GIVES: Mapping[str, frozenset[str]] = {
 }
 
 
-class Findings(NamedTuple):
+class FilterFindings(NamedTuple):
     """The problems of a filter, for one event type."""
 
     errors: dict[tuple[str, str], str]
@@ -119,11 +119,11 @@ class _Check:
 
     def __init__(self, event_type: str, schema: EffectiveSchema) -> None:
         self._event_type, self._schema = event_type, schema
-        self._found = Findings({}, [])
+        self._found = FilterFindings({}, [])
         self._variables: dict[str, Path | None] = {"event": (), "metadata": ("metadata",)}
         """The paths of variables; None for a variable with another value."""
 
-    def findings(self, root: Node) -> Findings:
+    def findings(self, root: Node) -> FilterFindings:
         """Find the problems of an expression."""
         try:
             kinds = self._kinds(root)

@@ -20,7 +20,7 @@ from rioni.http.caller import Caller, caller_of, client_key
 from rioni.http.dependencies import Dependencies, Resource
 from rioni.http.request_parsing import LOG_POSITION, check_history, integer, integer_within, link_to, time_from
 from rioni.projections.queries import audit_log
-from rioni.projections.queries.audit_log import AuditQuery, Place
+from rioni.projections.queries.audit_log import AuditQuery, PageStart
 
 
 # --- Renders entries of the audit trail as JSON: what changed, as a patch, and if asked for both states ---
@@ -77,7 +77,7 @@ class AuditExport:
         self,
         dependencies: Dependencies,
         wanted: AuditQuery,
-        place: Place,
+        place: PageStart,
         caller: Caller,
         client: str,
         href: Callable[[int], str],
@@ -96,7 +96,7 @@ class AuditExport:
             states: whether to show both states of each entry.
         """
         self._dependencies, self._wanted, self._states = dependencies, wanted, states
-        self._place: Place | None = place
+        self._place: PageStart | None = place
         self._caller, self.client, self._href = caller, client, href
         self._started = False
         self._ends_at_s = dependencies.clock.monotonic() + EXPORT_S
@@ -116,7 +116,7 @@ class AuditExport:
                 self._place = None
                 return orjson.dumps({"_links": {"next": {"href": self._href(place.after)}}}) + b"\n"
             page = self._dependencies.query(audit_log.page, self._wanted, place, ENTRIES_PER_PAGE)
-            self._place = None if page.next is None else Place(place.ascending, after=page.next)
+            self._place = None if page.next is None else PageStart(place.ascending, after=page.next)
             if page.rows:
                 lines = self._dependencies.compute_pool(rendered, page.rows, states=self._states)
                 return b"\n".join((*lines, b""))
@@ -173,7 +173,7 @@ class AuditResource(Resource):
         resp.data = b'{"items":[%b],"_links":%b}' % (b",".join(items), orjson.dumps(links))
 
     def _export(
-        self, req: falcon.Request, resp: falcon.Response, wanted: AuditQuery, place: Place, *, states: bool
+        self, req: falcon.Request, resp: falcon.Response, wanted: AuditQuery, place: PageStart, *, states: bool
     ) -> None:
         if place.before is not None:
             raise Malformed(f"before is for pages; {NDJSON} goes on from after")
@@ -255,14 +255,14 @@ def _resource(text: str) -> tuple[str, str]:
     return kind, key
 
 
-def _place(req: falcon.Request) -> Place:
+def _place(req: falcon.Request) -> PageStart:
     order = req.get_param("order") or "desc"
     if order not in ("asc", "desc"):
         raise Malformed(f"order: '{order}' is neither asc nor desc")
     after, before = (None if req.get_param(name) is None else integer(req, name, 0) for name in ("after", "before"))
     if after is not None and before is not None:
         raise Malformed("after and before exclude each other")
-    return Place(order == "asc", after, before)
+    return PageStart(order == "asc", after, before)
 
 
 def _wants_lines(req: falcon.Request) -> bool:

@@ -11,7 +11,7 @@ from rioni.domain.avro.event_schema import schemas_in_json
 from rioni.domain.errors import EventTypeNotFound, Invalid
 from rioni.domain.event_types.event_type import EventType
 from rioni.domain.schemas.effective_schema import EffectiveSchema
-from rioni.domain.subscriptions.event_filter import ExplainedFilter, Outcome
+from rioni.domain.subscriptions.event_filter import ExplainedFilter, FilterResult
 from rioni.domain.subscriptions.filter_check import check_filter, filter_warnings, newly_excluded
 from rioni.http.bodies import parsing
 from rioni.http.bodies.reading import JSON_BYTES_MAX, read_json
@@ -125,5 +125,5 @@ def _items(compiled: ExplainedFilter, events: list[msgspec.Raw]) -> list[dict[st
     ]
 
 
-def _shown(name: str, outcome: Outcome) -> dict[str, Any]:
+def _shown(name: str, outcome: FilterResult) -> dict[str, Any]:
     return {name: outcome.is_wanted} | ({"failure": outcome.failure} if outcome.failure else {})

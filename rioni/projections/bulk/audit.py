@@ -37,7 +37,7 @@ AUDITED = Generation("export", [AUDIT_LOG])
 """Gives the columns; its tables are never made."""
 
 
-class ExportReport(NamedTuple):
+class AuditExportReport(NamedTuple):
     """The result of an export."""
 
     rows: int
@@ -45,7 +45,7 @@ class ExportReport(NamedTuple):
     """The head of the exported log; keep it to detect later truncation."""
 
 
-def export(url: str, scratch: Path, target: Path, *, wanted: AuditFilter, progress: Progress) -> ExportReport:
+def export(url: str, scratch: Path, target: Path, *, wanted: AuditFilter, progress: Progress) -> AuditExportReport:
     """Write who changed what into `target/day=YYYY-MM-DD/*.parquet`, and the log's head into `target/_head.json`.
 
     Everything is folded again from the log, whose hash chain is checked on the way: the export does not depend on the
@@ -91,7 +91,7 @@ def export(url: str, scratch: Path, target: Path, *, wanted: AuditFilter, progre
     finally:
         shutil.rmtree(beside, ignore_errors=True)
     progress("export", head.position, head.position)
-    return ExportReport(count, head)
+    return AuditExportReport(count, head)
 
 
 def audit_rows(_number: int, log: Iterable[LogRow], *, schema: pa.Schema) -> Iterator[pa.RecordBatch]:

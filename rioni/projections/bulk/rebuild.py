@@ -43,7 +43,7 @@ from rioni.projections.generations.generation import (
     record,
     remove,
 )
-from rioni.projections.generations.rebuilds import Plan, Progress, Rebuild
+from rioni.projections.generations.rebuilds import Progress, Rebuild, RebuildPlan
 from rioni.projections.generations.swap import check_usable, compare, swap
 from rioni.sql.engines import Turn, open_engine, snapshot, writing
 
@@ -181,8 +181,8 @@ class _Rebuild:
         shutil.rmtree(self._folder)
         return RebuildReport(self._record.id, self._head.position, rows, differences, seconds=0)
 
-    def _plan(self, head: LogHead) -> Plan:
-        return Plan(
+    def _plan(self, head: LogHead) -> RebuildPlan:
+        return RebuildPlan(
             generation=self._generation.name,
             tables=sorted(self._generation.tables),
             incremental=self._order.incremental,

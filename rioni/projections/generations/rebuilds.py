@@ -26,7 +26,7 @@ Progress = Callable[[str, int, int], None]
 """Called with the phase, the completed amount, and the total."""
 
 
-class Plan(msgspec.Struct, frozen=True):
+class RebuildPlan(msgspec.Struct, frozen=True):
     """The scope of a rebuild. It resumes an interrupted one with the same plan, apart from the end of the log."""
 
     generation: str
@@ -48,7 +48,7 @@ class Plan(msgspec.Struct, frozen=True):
         """The last entry that is folded in bulk."""
         return LogHead(self.position, bytes.fromhex(self.hash))
 
-    def continues(self, other: "Plan") -> bool:
+    def continues(self, other: "RebuildPlan") -> bool:
         """Whether a rebuild with another plan can be continued with this one."""
         unchanged = msgspec.structs.replace(self, position=other.position, hash=other.hash, tasks=other.tasks)
         return unchanged == other
@@ -68,7 +68,7 @@ class Rebuild(NamedTuple):
     """How much of the phase is done, and its total."""
     detail: str
     """Details of the result or of the failure."""
-    plan: Plan
+    plan: RebuildPlan
 
 
 def newest(connection: Connection) -> list[Rebuild]:
@@ -86,7 +86,7 @@ def find(connection: Connection, rebuild: str) -> Rebuild:
 
 
 def _rebuild(row: Any) -> Rebuild:
-    return Rebuild(**row._asdict() | {"plan": msgspec.json.decode(row.plan, type=Plan)})
+    return Rebuild(**row._asdict() | {"plan": msgspec.json.decode(row.plan, type=RebuildPlan)})
 
 
 class RebuildRecord:
@@ -99,7 +99,7 @@ class RebuildRecord:
         resumed: whether an interrupted rebuild goes on.
     """
 
-    def __init__(self, engine: Engine, id: str, plan: Plan, *, resumed: bool) -> None:  # noqa: A002 - what it is
+    def __init__(self, engine: Engine, id: str, plan: RebuildPlan, *, resumed: bool) -> None:  # noqa: A002 - what it is
         self.id, self.plan, self.resumed = id, plan, resumed
         self._engine, self._noted_at = engine, 0.0
         self._phase = ""
@@ -129,7 +129,7 @@ class RebuildRecord:
             connection.execute(update(REBUILDS).where(of_this).values(updated_at=_now(), **values))
 
 
-def begin(engine: Engine, plan: Plan, usable: Callable[[Rebuild], bool]) -> RebuildRecord:
+def begin(engine: Engine, plan: RebuildPlan, usable: Callable[[Rebuild], bool]) -> RebuildRecord:
     """Resume an interrupted rebuild of the same plan, or record a new one; only for the holder of the rebuild lock.
 
     Args:

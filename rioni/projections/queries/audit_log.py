@@ -129,7 +129,7 @@ class AuditQuery(msgspec.Struct, frozen=True, kw_only=True):
     """The end of the period, as `rioni.domain.timestamps.rfc3339` writes it; not included."""
 
 
-class Place(NamedTuple):
+class PageStart(NamedTuple):
     """The place of a page: after a position or, turned back, before it, in one of the two orders."""
 
     ascending: bool = False
@@ -152,7 +152,7 @@ class AuditPage(NamedTuple):
     """The position of the log that this answer is about."""
 
 
-def page(connection: Connection, wanted: AuditQuery, place: Place, limit: int) -> AuditPage:
+def page(connection: Connection, wanted: AuditQuery, place: PageStart, limit: int) -> AuditPage:
     """The entries that match, next to a place; fewer than there could be if a limit is reached.
 
     Args:

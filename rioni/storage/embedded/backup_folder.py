@@ -47,7 +47,7 @@ class FileEntry(msgspec.Struct, frozen=True):
     sha256: _Sha256
 
 
-class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+class BackupManifest(msgspec.Struct, frozen=True, kw_only=True):
     """Description of a complete backup."""
 
     format: int = FORMAT
@@ -72,7 +72,7 @@ class Undo(msgspec.Struct, frozen=True):
     """The previous length of each file; None for files that did not exist."""
 
 
-class Source(Protocol):
+class BackupSource(Protocol):
     """A file to be copied, which does not change."""
 
     @property
@@ -101,7 +101,7 @@ def check_apart(folder: Path, data: Path) -> None:
         raise BackupError(f"{folder} and the data directory {data} contain one another. Name another folder.")
 
 
-def read_manifest(folder: Path) -> Manifest | None:
+def read_manifest(folder: Path) -> BackupManifest | None:
     """Return the manifest of a backup; None if there is none.
 
     Raises:
@@ -115,7 +115,7 @@ def read_manifest(folder: Path) -> Manifest | None:
                 f"{folder / MANIFEST} has the format {ascii(members['format'])[:20]}, this version reads {FORMAT}. Use "
                 "the version of Rioni that wrote it."
             )
-        manifest = msgspec.convert(members, Manifest)
+        manifest = msgspec.convert(members, BackupManifest)
     except FileNotFoundError:
         return None
     except (OSError, strict_json.JsonError, msgspec.MsgspecError) as ex:
@@ -173,7 +173,7 @@ def is_usable(folder: Path) -> bool:
     return not names or bool(names & {MANIFEST, _UNFINISHED})
 
 
-def update(folder: Path, sources: Mapping[str, Source], before: Manifest | None, progress: Progress) -> int:
+def update(folder: Path, sources: Mapping[str, BackupSource], before: BackupManifest | None, progress: Progress) -> int:
     """Make the files of a folder equal to others; return the number of bytes written.
 
     Args:
@@ -218,7 +218,7 @@ def update(folder: Path, sources: Mapping[str, Source], before: Manifest | None,
     return written
 
 
-def commit(folder: Path, manifest: Manifest) -> None:
+def commit(folder: Path, manifest: BackupManifest) -> None:
     """Replace the manifest, and remove files that no longer belong to the backup."""
     write_durably(folder / MANIFEST, json.dumps(msgspec.to_builtins(manifest), indent=2).encode() + b"\n")
     recover(folder)
@@ -243,7 +243,7 @@ def describe(path: Path) -> FileEntry:
     return FileEntry(size, digest.hexdigest())
 
 
-def _differences(folder: Path, name: str, source: Source) -> Iterator[tuple[int, bytes]]:
+def _differences(folder: Path, name: str, source: BackupSource) -> Iterator[tuple[int, bytes]]:
     """Yield offset and present content of each block that differs, also of those after the new end."""
     with contextlib.ExitStack() as files:
         here = None
@@ -257,7 +257,7 @@ def _differences(folder: Path, name: str, source: Source) -> Iterator[tuple[int,
                 yield offset, old
 
 
-def _write(folder: Path, name: str, source: Source, offsets: list[int]) -> int:
+def _write(folder: Path, name: str, source: BackupSource, offsets: list[int]) -> int:
     written = 0
     fd = open_file(folder, name, os.O_RDWR | os.O_CREAT)
     try:

@@ -17,7 +17,7 @@ FINDINGS_MAX = 5
 them."""
 
 
-class Table(NamedTuple):
+class TableShape(NamedTuple):
     """The parts of a table's definition that affect how it is read and written."""
 
     columns: dict[str, int]
@@ -147,7 +147,7 @@ def _both(path: Path, schema: str, read: Callable[[sqlite3.Connection], T]) -> t
         return wanted, read(connection), version
 
 
-def _tables(connection: sqlite3.Connection) -> dict[str, Table]:
+def _tables(connection: sqlite3.Connection) -> dict[str, TableShape]:
     return {name: _table(connection, name) for name in _names(connection)}
 
 
@@ -156,7 +156,7 @@ def _names(connection: sqlite3.Connection) -> list[str]:
     return [name for (name,) in rows if not name.startswith("sqlite_")]
 
 
-def _table(connection: sqlite3.Connection, table: str) -> Table:
+def _table(connection: sqlite3.Connection, table: str) -> TableShape:
     columns = {name: place for _, name, _, _, _, place in connection.execute(f'PRAGMA table_info("{table}")')}
     indexes = Counter(
         (bool(unique), tuple(column for _, _, column in connection.execute(f'PRAGMA index_info("{index}")')))
@@ -165,10 +165,10 @@ def _table(connection: sqlite3.Connection, table: str) -> Table:
     triggers = connection.execute(
         "SELECT name, sql FROM sqlite_master WHERE type = 'trigger' AND tbl_name = ?", (table,)
     )
-    return Table(columns, indexes, {name: " ".join(sql.split()) for name, sql in triggers})
+    return TableShape(columns, indexes, {name: " ".join(sql.split()) for name, sql in triggers})
 
 
-def _differences(name: str, wanted: Table, found: Table | None) -> Iterator[str]:
+def _differences(name: str, wanted: TableShape, found: TableShape | None) -> Iterator[str]:
     if found is None:
         yield f"the table {name} is missing"
         return

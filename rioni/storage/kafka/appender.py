@@ -9,7 +9,7 @@ from rioni.domain.ports.host import Clock, ThreadPool
 from rioni.domain.publishing.headers import Headers
 from rioni.storage.clock import not_before
 from rioni.storage.group_commit import GroupCommit
-from rioni.storage.kafka.client import Connection, TopicPartitionRef
+from rioni.storage.kafka.client import KafkaConnection, TopicPartitionRef
 from rioni.storage.kafka.delivery import Delivery, Part, ProduceBatch
 from rioni.storage.kafka.records import Record
 
@@ -28,12 +28,12 @@ LOOK_EVERY_S = 0.02
 """Polling interval while batches are pending and no new ones have arrived."""
 
 
-class Appender:
+class KafkaAppender:
     """Appends batches without loss, duplicates or reordering."""
 
     def __init__(
         self,
-        connection: Connection,
+        connection: KafkaConnection,
         clock: Clock,
         pool: ThreadPool,
         publish: Publish,

@@ -10,7 +10,14 @@ from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 from rioni.domain.errors import Unavailable
 from rioni.domain.ports.event_store import Chunk, StoreMeasurements
 from rioni.domain.ports.host import ThreadPool
-from rioni.storage.kafka.client import END, OUT_OF_RANGE, Connection, TopicPartitionRef, next_message, to_unavailable
+from rioni.storage.kafka.client import (
+    END,
+    OUT_OF_RANGE,
+    KafkaConnection,
+    TopicPartitionRef,
+    next_message,
+    to_unavailable,
+)
 from rioni.storage.kafka.records import Record, chunks_of, record_of
 from rioni.storage.threads import ThreadSafeSemaphore
 
@@ -38,7 +45,7 @@ LOOK_EVERY_S = 0.01
 METADATA_TIMEOUT_S = 2.0
 
 
-class Wanted(NamedTuple):
+class WantedRecords(NamedTuple):
     """The range to be read from a partition."""
 
     position: int
@@ -62,7 +69,7 @@ class _Loader:
         self.ahead: dict[TopicPartitionRef, int] = {}
         """The bytes read of a partition since it was last requested."""
 
-    def assign(self, wanted: Mapping[TopicPartitionRef, Wanted], timeout_s: float) -> None:
+    def assign(self, wanted: Mapping[TopicPartitionRef, WantedRecords], timeout_s: float) -> None:
         """Continue reading these partitions, or start."""
         new = {place: each for place, each in wanted.items() if self.at.get(place) != each.position}
         if len(new) == len(wanted):
@@ -87,7 +94,7 @@ class _Loader:
 class BackfillReaders:
     """Reads chunks for any number of callers at once."""
 
-    def __init__(self, connection: Connection, pool: ThreadPool, measurements: StoreMeasurements) -> None:
+    def __init__(self, connection: KafkaConnection, pool: ThreadPool, measurements: StoreMeasurements) -> None:
         self._connection, self._pool, self._measurements = connection, pool, measurements
         self._lock = ThreadSafeSemaphore()
         self._idle: list[_Loader] = []
@@ -95,9 +102,9 @@ class BackfillReaders:
     def load(
         self,
         place: TopicPartitionRef,
-        wanted: Wanted,
+        wanted: WantedRecords,
         bytes_max: int,
-        prefetch: Mapping[TopicPartitionRef, Wanted] | None = None,
+        prefetch: Mapping[TopicPartitionRef, WantedRecords] | None = None,
     ) -> dict[TopicPartitionRef, list[Chunk]]:
         """Read chunks of a partition, and of others at the same time.
 
@@ -116,7 +123,7 @@ class BackfillReaders:
             Unavailable: Kafka does not answer.
         """
         loader = self._take(place, wanted.position)
-        others: dict[TopicPartitionRef, Wanted] = {}
+        others: dict[TopicPartitionRef, WantedRecords] = {}
         if loader is None or len(loader.at) > KEPT:
             others = self._unread(prefetch or {})
         elif loader.shared:
@@ -151,7 +158,7 @@ class BackfillReaders:
                 self._idle.remove(found)
             return found
 
-    def _unread(self, wanted: Mapping[TopicPartitionRef, Wanted]) -> dict[TopicPartitionRef, Wanted]:
+    def _unread(self, wanted: Mapping[TopicPartitionRef, WantedRecords]) -> dict[TopicPartitionRef, WantedRecords]:
         """Return the partitions that no idle consumer is positioned for."""
         with self._lock:
             read = {item for loader in self._idle for item in loader.at.items()}
@@ -191,7 +198,7 @@ class _Run:
 class _Reading:
     """One call of `load`, in a native thread."""
 
-    def __init__(self, loader: _Loader, wanted: Mapping[TopicPartitionRef, Wanted], timeout_s: float) -> None:
+    def __init__(self, loader: _Loader, wanted: Mapping[TopicPartitionRef, WantedRecords], timeout_s: float) -> None:
         self._loader, self._wanted, self._timeout_s = loader, wanted, timeout_s
         self._runs: dict[TopicPartitionRef, _Run] = {}
         self._awaited: dict[int | None, _Run] = {}

@@ -70,7 +70,7 @@ PROPAGATION_MS = 2_000
 _CRITICAL = 2
 
 
-class Connection(msgspec.Struct, frozen=True):
+class KafkaConnection(msgspec.Struct, frozen=True):
     """The `kafka_configuration` of a storage; further members, such as a ZooKeeper address, are ignored."""
 
     bootstrap_servers: str
@@ -144,7 +144,7 @@ def connection_of(
     default_servers: str | None,
     options: Callable[[str], Mapping[str, str]] = lambda _servers: {},
     **settings: Any,
-) -> Connection:
+) -> KafkaConnection:
     """Parse the configuration of a storage.
 
     Args:
@@ -160,7 +160,7 @@ def connection_of(
     if default_servers is not None:
         given.setdefault("bootstrap_servers", default_servers)
     try:
-        found = msgspec.convert(given, Connection)
+        found = msgspec.convert(given, KafkaConnection)
         if found.min_insync_replicas and found.min_insync_replicas > (found.replication_factor or COPIES_MAX):
             raise msgspec.ValidationError("min_insync_replicas is above replication_factor")  # noqa: TRY301 - the same advice
     except msgspec.ValidationError as ex:

@@ -22,12 +22,12 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from rioni.config.logs import FailureLog
 from rioni.domain.errors import NotFound, PartiallyStored, RioniError, TooLarge, TopicClosed, Unavailable
 from rioni.domain.publishing.headers import NO_HEADERS, Headers
-from rioni.storage.group_commit import Job
+from rioni.storage.group_commit import WriteJob
 from rioni.storage.kafka.client import (
     RECORD_BYTES_MAX,
     TIMED_OUT,
     UNKNOWN,
-    Connection,
+    KafkaConnection,
     TopicPartitionRef,
     to_unavailable,
 )
@@ -136,7 +136,7 @@ class Part:
             self.offsets.append(message.offset())
 
 
-class ProduceBatch(Job):
+class ProduceBatch(WriteJob):
     """A waiting call of `append`."""
 
     def __init__(self, topic: str, parts: Mapping[TopicPartitionRef, Part]) -> None:
@@ -158,7 +158,7 @@ class Delivery:
     """A set of idempotent producers, one of which receives new batches; not thread-safe."""
 
     def __init__(
-        self, connection: Connection, timeout_s: float, keep: "Keep | None" = None, **settings: object
+        self, connection: KafkaConnection, timeout_s: float, keep: "Keep | None" = None, **settings: object
     ) -> None:
         """Create the producer, which connects when first used.
 

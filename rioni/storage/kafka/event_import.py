@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer, Topic
 from rioni.domain.errors import Conflict, Unavailable
 from rioni.domain.ports.event_store import Chunk
 from rioni.domain.publishing.headers import COMPACTED, NO_HEADERS, Headers
-from rioni.storage.kafka.client import RECORD_BYTES_MAX, Connection, to_unavailable, translate_errors
+from rioni.storage.kafka.client import RECORD_BYTES_MAX, KafkaConnection, to_unavailable, translate_errors
 from rioni.storage.kafka.records import headers_of, key_of
 from rioni.storage.kafka.topics.admin import Admin
 from rioni.storage.kafka.topics.topics import Topics
@@ -26,7 +26,7 @@ FLUSH_EVERY = 100_000
 class EventImporter:
     """Imports events into existing topics without other writers; every method blocks."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: KafkaConnection) -> None:
         """Create the clients, which connect when first used."""
         self._connection = connection
         self._admin = Admin(connection)

@@ -10,9 +10,9 @@ from rioni.domain.system.anchors import ChainHead
 from rioni.domain.timelines.position import Bounds
 from rioni.domain.timelines.topics import DigestedBlock
 from rioni.storage.event_stores import CACHE_BYTES_MAX, CacheMemory, ChunkCache
-from rioni.storage.kafka.appender import Appender
-from rioni.storage.kafka.backfill_readers import BackfillReaders, OutOfRange, Wanted
-from rioni.storage.kafka.client import Connection, TopicPartitionRef
+from rioni.storage.kafka.appender import KafkaAppender
+from rioni.storage.kafka.backfill_readers import BackfillReaders, OutOfRange, WantedRecords
+from rioni.storage.kafka.client import KafkaConnection, TopicPartitionRef
 from rioni.storage.kafka.idempotence.idempotency_index import IdempotencyIndex
 from rioni.storage.kafka.idempotence.idempotent_appender import IdempotentAppender
 from rioni.storage.kafka.record_reads import DigestReader, RecordTimes
@@ -35,7 +35,7 @@ class KafkaEventStore:
 
     def __init__(
         self,
-        connection: Connection,
+        connection: KafkaConnection,
         index: IdempotencyIndex,
         *,
         clock: Clock,
@@ -68,7 +68,7 @@ class KafkaEventStore:
         self._backfill = BackfillReaders(connection, pools.read, measurements)
         self._digests = DigestReader(connection)
         self._times = RecordTimes(connection)
-        self._appender = Appender(connection, clock, pools.append, self._publish, append_timeout_s, measurements)
+        self._appender = KafkaAppender(connection, clock, pools.append, self._publish, append_timeout_s, measurements)
         self._named = IdempotentAppender(
             connection, index, self._topics, clock, pools, self._publish, append_timeout_s, measurements
         )
@@ -203,7 +203,7 @@ class KafkaEventStore:
             try:
                 place = TopicPartitionRef(self._topics.name(topic), partition)
                 others = self._not_in_memory(topic, partition, prefetch())
-                loaded = self._backfill.load(place, Wanted(position, tail.next), bytes_max, others)
+                loaded = self._backfill.load(place, WantedRecords(position, tail.next), bytes_max, others)
             except OutOfRange:
                 # Retention has removed the position, or the topic was recreated.
                 self._follower.drop(topic)
@@ -275,7 +275,7 @@ class KafkaEventStore:
 
     def _not_in_memory(
         self, topic: str, partition: int, positions: Mapping[int, int]
-    ) -> dict[TopicPartitionRef, Wanted]:
+    ) -> dict[TopicPartitionRef, WantedRecords]:
         """Return the uncached ranges of other partitions from some positions on."""
         name, tails, found = self._topics.name(topic), self._follower.of(topic), {}
         for number, first in positions.items():
@@ -283,7 +283,7 @@ class KafkaEventStore:
                 tail = tails[number]
                 position = max(first, tail.oldest)
                 if position < tail.next and not self._cache.run(tail.id, position, tail.next, 1):
-                    found[TopicPartitionRef(name, number)] = Wanted(position, tail.next)
+                    found[TopicPartitionRef(name, number)] = WantedRecords(position, tail.next)
         return found
 
     def _ask(self, question: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

@@ -11,7 +11,7 @@ from rioni.storage.kafka.backfill_readers import OutOfRange
 from rioni.storage.kafka.client import (
     END,
     OUT_OF_RANGE,
-    Connection,
+    KafkaConnection,
     TopicPartitionRef,
     to_unavailable,
     translate_errors,
@@ -33,7 +33,7 @@ METADATA_TIMEOUT_S = 2.0
 class DigestReader:
     """Reads blocks of records with one consumer, which continues after the last block; for one caller at a time."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: KafkaConnection) -> None:
         """Prepare; connects when it is first used."""
         self._connection = connection
         self._consumer: Any = None
@@ -134,7 +134,7 @@ _SILENT = "Kafka does not respond. Retry later."
 class RecordTimes:
     """Looks at single records, for any number of callers; each waits for the request timeout at most."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: KafkaConnection) -> None:
         """Prepare; connects when it is first used."""
         self._connection = connection
         self._lock = ThreadSafeSemaphore()

@@ -18,7 +18,7 @@ from rioni.domain.ports.event_store import Chunk, StoreMeasurements
 from rioni.domain.ports.host import StorePools, without_deadline
 from rioni.domain.timelines.position import Bounds
 from rioni.storage.event_stores import ChunkCache
-from rioni.storage.kafka.client import END, Connection, TopicPartitionRef
+from rioni.storage.kafka.client import END, KafkaConnection, TopicPartitionRef
 from rioni.storage.kafka.records import Record, chunks_of, record_of
 from rioni.storage.kafka.topics.topics import Topics, until_known
 from rioni.storage.threads import ThreadSafeSemaphore
@@ -79,7 +79,7 @@ class TailFollower:
 
     def __init__(
         self,
-        connection: Connection,
+        connection: KafkaConnection,
         topics: Topics,
         cache: ChunkCache,
         notify: Callable[[str], None],

@@ -107,7 +107,7 @@ _ORPHANS = """
 _HASH = "SELECT hash FROM log WHERE position = {0}"
 
 
-class Finding(NamedTuple):
+class LogDefect(NamedTuple):
     """A defect found in the log."""
 
     position: int
@@ -132,7 +132,7 @@ class Segment(NamedTuple):
     """Position of the last entry."""
     hash: bytes | None
     """Stored hash of the last entry; None if it is no hash at all."""
-    findings: list[Finding]
+    findings: list[LogDefect]
     """The findings about the entries, and about gaps between them, by position."""
 
 
@@ -163,7 +163,7 @@ def check_segment(engine: Engine, after: int, upto: int, topics: Topics) -> Segm
         Unavailable: the database can't be read.
     """
     first, position, previous = 0, after, None
-    findings: list[Finding] = []
+    findings: list[LogDefect] = []
     versions: dict[str, int] = {}
     mapper = LogMapper(topics)
     while position < upto:
@@ -258,7 +258,7 @@ def _orphans(connection: Connection, positions: Sequence[int]) -> set[int]:
 
 def _check_rows(
     rows: Sequence[Any], position: int, previous: bytes | None, mapper: LogMapper, orphans: Collection[int]
-) -> Iterator[Finding]:
+) -> Iterator[LogDefect]:
     """Yield the errors of entries, and the gaps between them.
 
     Args:
@@ -271,11 +271,11 @@ def _check_rows(
     for row in rows:
         if row[0] != position + 1:
             previous = None
-            yield Finding(position + 1, f"{entries(row[0] - position - 1)} missing", RESTORE)
+            yield LogDefect(position + 1, f"{entries(row[0] - position - 1)} missing", RESTORE)
         if tuple(map(type, row)) == _TYPES:
             yield from _check_row(row, previous, mapper, alone=row[0] in orphans)
         else:
-            yield Finding(row[0], "a field is of another type than was written", RESTORE)
+            yield LogDefect(row[0], "a field is of another type than was written", RESTORE)
         position, previous = row[0], _hash_of(row)
 
 
@@ -292,12 +292,12 @@ def hash_at(connection: Connection, position: int) -> bytes | None:
     return row[0] if row is not None and isinstance(row[0], bytes) else None
 
 
-def _check_row(row: Any, previous: bytes | None, mapper: LogMapper, *, alone: bool) -> list[Finding]:
+def _check_row(row: Any, previous: bytes | None, mapper: LogMapper, *, alone: bool) -> list[LogDefect]:
     position, stream, version, topic, *_, data, stored = row
     findings = []
 
     def found(text: str, remedy: str = RESTORE) -> None:
-        findings.append(Finding(position, text, remedy, stream))
+        findings.append(LogDefect(position, text, remedy, stream))
 
     if previous is not None and not follows(previous, row[:-1], stored):
         found("the hash does not fit: this entry, or the hash before it, was changed")

@@ -8,12 +8,12 @@ from sqlalchemy import Engine, column, func, select, table
 from rioni.domain.aggregates import FORMATS
 from rioni.domain.hash_chain import GENESIS
 from rioni.sql.log_tables import LOG
-from rioni.storage.log.segments import RESTORE, UPGRADE, Finding, Topics, entries, segments
+from rioni.storage.log.segments import RESTORE, UPGRADE, LogDefect, Topics, entries, segments
 from rioni.storage.sql.engines import reading
 from rioni.storage.sql.read_only import any_text
 
 
-__all__ = ["Finding", "setbacks", "verify"]
+__all__ = ["LogDefect", "setbacks", "verify"]
 
 # Untyped columns, so that damaged values are read as they are.
 _ROWS = table("log", *(column(name) for name in LOG.c.keys()))  # noqa: SIM118 - no dict: it iterates over columns
@@ -37,7 +37,7 @@ def verify(
     *,
     processes: int = 1,
     progress: Callable[[int, int], None] | None = None,
-) -> Iterator[Finding]:
+) -> Iterator[LogDefect]:
     """Yield all defects of the present log, in constant memory; does not block readers and appends.
 
     One change may be reported at two positions: if an entry's hash was changed, the next entry does not match it. If
@@ -60,7 +60,7 @@ def verify(
         for segment in segments(engine, topics, after, upto, processes):
             if segment.first:
                 if segment.first != position + 1:
-                    yield Finding(position + 1, f"{entries(segment.first - position - 1)} missing", RESTORE)
+                    yield LogDefect(position + 1, f"{entries(segment.first - position - 1)} missing", RESTORE)
                 yield from segment.findings
                 position, previous = segment.last, segment.hash
                 if progress is not None:
@@ -129,26 +129,26 @@ def _stretches(engine: Engine, upto: int) -> Iterator[tuple[int, int]]:
     yield after, upto
 
 
-def _check_beginning(engine: Engine) -> Iterator[Finding]:
+def _check_beginning(engine: Engine) -> Iterator[LogDefect]:
     query = select(func.count(), func.min(_ROWS.c.position)).where(_ROWS.c.position < 1)
     with reading(engine) as connection:
         count, lowest = connection.execute(query).one()
     if count:
-        yield Finding(lowest, f"{entries(count)} before position 1, where none can be", RESTORE)
+        yield LogDefect(lowest, f"{entries(count)} before position 1, where none can be", RESTORE)
 
 
-def _check_head(heads: Sequence[_Head], end: int, last: bytes | None) -> Iterator[Finding]:
+def _check_head(heads: Sequence[_Head], end: int, last: bytes | None) -> Iterator[LogDefect]:
     if len(heads) != 1:
-        yield Finding(end, f"the head has {len(heads)} rows, not one", RESTORE)
+        yield LogDefect(end, f"the head has {len(heads)} rows, not one", RESTORE)
         return
     (head,) = heads
     if tuple(map(type, head)) != (int, bytes, int):
-        yield Finding(end, "the head has a field of another type than was written", RESTORE)
+        yield LogDefect(end, "the head has a field of another type than was written", RESTORE)
     elif head.format not in FORMATS:
-        yield Finding(end, f"the head names the unknown log format {head.format}", UPGRADE)
+        yield LogDefect(end, f"the head names the unknown log format {head.format}", UPGRADE)
     elif head.position > end:
-        yield Finding(end + 1, f"the end is cut off: {entries(head.position - end)} missing", RESTORE)
+        yield LogDefect(end + 1, f"the end is cut off: {entries(head.position - end)} missing", RESTORE)
     elif head.position < end:
-        yield Finding(head.position + 1, f"the head names {head.position} as the end, the log ends at {end}", RESTORE)
+        yield LogDefect(head.position + 1, f"the head names {head.position} as the end, the log ends at {end}", RESTORE)
     elif last is not None and head.hash != last:
-        yield Finding(end, "the head has another hash than the last entry", RESTORE)
+        yield LogDefect(end, "the head has another hash than the last entry", RESTORE)

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from rioni.domain.errors import Conflict, SubscriptionNotFound
-from rioni.domain.ports.coordinator import Assignment, Session, Topology
+from rioni.domain.ports.coordinator import Assignment, StreamSession, Topology
 from rioni.domain.streaming.assignment import StreamSlots, rebalance
 from rioni.domain.timelines.position import EventTypePartition
 
@@ -43,7 +43,7 @@ class SubscriptionAssignment(msgspec.Struct, frozen=True, omit_defaults=True):
             epoch,
             {share.partition: Assignment(share.session, share.next_session) for share in self.shares},
             {
-                name: Session(name, frozenset(requested), name in self.retired)
+                name: StreamSession(name, frozenset(requested), name in self.retired)
                 for name, requested in sorted(self.sessions.items())
             },
             bool(self.reset),
@@ -109,7 +109,7 @@ class AssignmentUpdate:
         """The epoch of the assignment after it is stored: that of a new node is 1."""
         return self.version + 2
 
-    def join(self, session: Session) -> None:
+    def join(self, session: StreamSession) -> None:
         """Start a session; see the port."""
         assignment = self._stored()
         if session.id in assignment.sessions:

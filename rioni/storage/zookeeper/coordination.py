@@ -13,7 +13,13 @@ from typing import TypeVar
 from uuid import uuid4
 
 from rioni.domain.errors import OutcomeUnknown, Unavailable
-from rioni.domain.ports.coordinator import CommittedOffsets, DeliveryFailure, Session, Topology, wait_for_streams_to_end
+from rioni.domain.ports.coordinator import (
+    CommittedOffsets,
+    DeliveryFailure,
+    StreamSession,
+    Topology,
+    wait_for_streams_to_end,
+)
 from rioni.domain.ports.host import SUBSCRIPTION, Clock, Health, Waiter
 from rioni.domain.streaming.assignment import session_not_found
 from rioni.domain.timelines.position import EventTypePartition
@@ -24,7 +30,7 @@ from rioni.storage.zookeeper.driver import REFUSALS, UNREACHABLE, Interrupted, O
 from rioni.storage.zookeeper.nodes import (
     SUBSCRIPTIONS,
     WORKERS,
-    Progress,
+    CommitProgress,
     cursor_path,
     cursors_path,
     living_path,
@@ -93,7 +99,7 @@ class ZooKeeperCoordinator:
     @run_on_hub
     def join(self, subscription_id: str, stream_id: str, requested: Collection[EventTypePartition] = ()) -> None:
         """Start a session and rebalance; see the port."""
-        session = Session(stream_id, frozenset(requested))
+        session = StreamSession(stream_id, frozenset(requested))
         # Should the ZooKeeper session end meanwhile, the stream counts as started in the old one: the safe assumption.
         self._own[stream_id] = self.worker
         try:
@@ -373,7 +379,9 @@ class ZooKeeperCoordinator:
 
 
 def _created(subscription_id: str, cursors: CommittedOffsets) -> list[Operation]:
-    return [create(cursor_path(subscription_id, key), Progress(offset).encoded()) for key, offset in cursors.items()]
+    return [
+        create(cursor_path(subscription_id, key), CommitProgress(offset).encoded()) for key, offset in cursors.items()
+    ]
 
 
 def _end_reset(subscription_id: str, node: str, cursors: CommittedOffsets, draft: AssignmentUpdate) -> list[Operation]:
@@ -381,7 +389,7 @@ def _end_reset(subscription_id: str, node: str, cursors: CommittedOffsets, draft
         raise OutcomeUnknown(
             "The connection to ZooKeeper was lost during the reset; its outcome is unknown. Try again."
         )
-    return [put(cursor_path(subscription_id, key), Progress(offset).encoded()) for key, offset in cursors.items()]
+    return [put(cursor_path(subscription_id, key), CommitProgress(offset).encoded()) for key, offset in cursors.items()]
 
 
 def _no_change(_draft: AssignmentUpdate) -> None:

@@ -60,7 +60,7 @@ def read_options(path: Path | None) -> ZooKeeperOptions:
 NO_OPTIONS = ZooKeeperOptions()
 
 
-class Shared(NamedTuple):
+class SharedClients(NamedTuple):
     """Adapters that share state with other processes. Close them in their order of dependency."""
 
     coordinator: Coordinator
@@ -78,7 +78,7 @@ class Shared(NamedTuple):
 
 def open_shared(
     hosts: str, local: EmbeddedSignals, *, session_timeout_s: int = 10, options: ZooKeeperOptions = NO_OPTIONS
-) -> Shared:
+) -> SharedClients:
     """Start a ZooKeeper session; blocks until a server answers. A forked process must start its own.
 
     Args:
@@ -112,7 +112,7 @@ def open_shared(
     session = ZooKeeperSession(hosts, clock=clock, session_timeout_s=session_timeout_s, **driver)
     signals, mark = ZooKeeperSignals(session, local), PathMark(session)
     coordinator = ZooKeeperCoordinator(session, signals.cache, clock=clock, watch=signals.watch)
-    return Shared(
+    return SharedClients(
         coordinator,
         ZooKeeperConnectionQuota(session, clock),
         ZooKeeperLeadership(session),

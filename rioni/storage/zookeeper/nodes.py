@@ -62,7 +62,7 @@ def partition_of(path: str) -> EventTypePartition:
 # --- Tracks the committed progress of a subscription's partition, as stored in its node. Pure ---
 
 
-class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
+class CommitProgress(msgspec.Struct, frozen=True, omit_defaults=True):
     """The content of a partition's node."""
 
     offset: str
@@ -86,7 +86,7 @@ class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
         """Return the stored form."""
         return msgspec.json.encode(self)
 
-    def settled(self, term: int) -> "Progress":
+    def settled(self, term: int) -> "CommitProgress":
         """Return the progress including the failure of an owner that has ended.
 
         Nothing is written when a stream ends: the next owner detects that the partition is in another term.
@@ -95,22 +95,22 @@ class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
             return self
         return msgspec.structs.replace(self, failures=self.failures + (self.sent > self.offset), term=0)
 
-    def advanced(self, offset: str, term: int) -> "Progress":
+    def advanced(self, offset: str, term: int) -> "CommitProgress":
         """Return the progress with an advanced offset, committed by the owner of a term."""
         advanced = msgspec.structs.replace(self.settled(term), offset=offset, failures=0)
         return (
             msgspec.structs.replace(advanced, reason_offset="", reason="") if self.reason_offset <= offset else advanced
         )
 
-    def confirmed(self) -> "Progress":
+    def confirmed(self) -> "CommitProgress":
         """Return the progress after the committed offset was committed again."""
         return msgspec.structs.replace(self, heartbeats=self.heartbeats + 1)
 
-    def explained(self, offset: str, reason: str) -> "Progress":
+    def explained(self, offset: str, reason: str) -> "CommitProgress":
         """Return the progress with why an event could not be processed, unless it is committed."""
         return msgspec.structs.replace(self, reason_offset=offset, reason=reason) if offset > self.offset else self
 
-    def attempted(self, offset: str, term: int, search_until: str | None) -> "Progress":
+    def attempted(self, offset: str, term: int, search_until: str | None) -> "CommitProgress":
         """Return the progress with the delivery attempt that the owner of a term is about to make."""
         known = self.settled(term)
         if search_until is None:
@@ -125,4 +125,4 @@ class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
         return None
 
 
-decode_progress: Callable[[bytes], Progress] = msgspec.json.Decoder(Progress).decode
+decode_progress: Callable[[bytes], CommitProgress] = msgspec.json.Decoder(CommitProgress).decode

@@ -11,7 +11,7 @@ import msgspec
 
 from rioni.domain.errors import Overloaded, Unavailable
 from rioni.domain.ports.host import Clock, direct
-from rioni.storage.group_commit import GroupCommit, Job, no_follow_up
+from rioni.storage.group_commit import GroupCommit, WriteJob, no_follow_up
 from rioni.storage.threads import run_on_hub
 from rioni.storage.zookeeper.driver import REFUSALS, Operation, create, delete, put
 from rioni.storage.zookeeper.nodes import SLOTS, WORKERS
@@ -30,7 +30,7 @@ MISSING = -1
 _decode: Callable[[bytes], dict[str, int]] = msgspec.json.Decoder(dict[str, int]).decode
 
 
-class _Take(Job):
+class _Take(WriteJob):
     def __init__(self, slots: Mapping[str, int]) -> None:
         super().__init__(size=0)
         self.slots = slots

@@ -21,7 +21,7 @@ from kazoo.protocol.states import Callback, KazooState, KeeperState
 
 from rioni.domain.errors import Unavailable
 from rioni.domain.ports.host import Clock, direct
-from rioni.storage.group_commit import GroupCommit, Job, no_follow_up
+from rioni.storage.group_commit import GroupCommit, WriteJob, no_follow_up
 from rioni.storage.threads import HubThread
 from rioni.storage.zookeeper.driver import (
     REFUSALS,
@@ -102,7 +102,7 @@ class ZooKeeperSession:
         """Number of answered requests."""
         self._was_safe = True
         self._closed = threading.Event()
-        self._barriers: GroupCommit[Job] = GroupCommit(self._sync, direct)
+        self._barriers: GroupCommit[WriteJob] = GroupCommit(self._sync, direct)
         self._client.add_listener(self._note_state)
         self._client.start_async()
         try:
@@ -183,7 +183,7 @@ class ZooKeeperSession:
         """
         if not patient and not self.connected:
             raise Unavailable(UNREACHABLE)
-        self._barriers.submit(Job(size=0), 2 * self.timeout_s)
+        self._barriers.submit(WriteJob(size=0), 2 * self.timeout_s)
 
     def watched(self, request: Request, done: Callable[[Any], None]) -> None:
         """Send a request, and pass its result to `done`, after all earlier notifications; never blocks.
@@ -197,7 +197,7 @@ class ZooKeeperSession:
 
         request(self._client).rawlink(arrived)
 
-    def _sync(self, _group: Sequence[Job]) -> Callable[[], None]:
+    def _sync(self, _group: Sequence[WriteJob]) -> Callable[[], None]:
         self.request(lambda client: client.sync_async("/"))
         handled = threading.Event()
         self.handler.dispatch_callback(Callback("handled", handled.set, ()))

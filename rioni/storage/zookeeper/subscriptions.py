@@ -12,7 +12,7 @@ from rioni.storage.zookeeper import assignment as plans
 from rioni.storage.zookeeper.assignment import SubscriptionAssignment
 from rioni.storage.zookeeper.node_cache import Node, NodeCache
 from rioni.storage.zookeeper.nodes import (
-    Progress,
+    CommitProgress,
     cursor_path,
     decode_progress,
     living_path,
@@ -43,7 +43,7 @@ class Standing(NamedTuple):
     """The progress of a partition at one version."""
 
     version: int
-    progress: Progress
+    progress: CommitProgress
 
 
 class _ReadCursors(NamedTuple):

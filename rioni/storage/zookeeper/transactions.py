@@ -9,11 +9,11 @@ from rioni.domain.ports.coordinator import Topology
 from rioni.domain.ports.host import Clock, direct
 from rioni.domain.streaming.assignment import Cursors, check_commit, compare
 from rioni.domain.timelines.position import EventTypePartition
-from rioni.storage.group_commit import GroupCommit, Job, no_follow_up
+from rioni.storage.group_commit import GroupCommit, WriteJob, no_follow_up
 from rioni.storage.zookeeper import assignment as plans
 from rioni.storage.zookeeper.assignment import AssignmentUpdate
 from rioni.storage.zookeeper.driver import REFUSALS, Interrupted, Operation, begin, check, delete, put
-from rioni.storage.zookeeper.nodes import Progress, cursor_path, living_path, plan_path
+from rioni.storage.zookeeper.nodes import CommitProgress, cursor_path, living_path, plan_path
 from rioni.storage.zookeeper.session import ZooKeeperSession
 from rioni.storage.zookeeper.subscriptions import UNKNOWN, ObservedSubscription, Standing, SubscriptionCache
 
@@ -24,7 +24,7 @@ CHANGE_TIMEOUT_S = 30.0
 """A change not accepted by ZooKeeper by then is answered with 503."""
 
 
-class _Job(Job):
+class _Job(WriteJob):
     """A pending write for one subscription."""
 
     def __init__(self, subscription_id: str, size: int = 0) -> None:
@@ -135,7 +135,7 @@ class AssignmentWriter:
 COMMIT_TIMEOUT_S = 30.0
 """A commit not accepted by ZooKeeper by then is answered with 503."""
 
-Stand = Mapping[EventTypePartition, Progress]
+Stand = Mapping[EventTypePartition, CommitProgress]
 Terms = Mapping[EventTypePartition, int]
 
 
@@ -233,7 +233,7 @@ class Commits:
 
         def explain(topology: Topology, _terms: Terms, stand: Stand) -> Stand:
             _check(stream_id, cursors, topology, stand)
-            changed: dict[EventTypePartition, Progress] = {}
+            changed: dict[EventTypePartition, CommitProgress] = {}
             for key, offset, reason in reasons:
                 changed[key] = changed.get(key, stand[key]).explained(offset, reason)
             return {key: progress for key, progress in changed.items() if progress != stand[key]}
@@ -296,7 +296,7 @@ class _Group:
         topology = seen.topology if seen else UNKNOWN
         if sure and seen:
             topology = _without_dead(topology, cache.living(subscription_id))
-        self._changed: dict[EventTypePartition, Progress] = {}
+        self._changed: dict[EventTypePartition, CommitProgress] = {}
         streams: set[str] = set()
         stand = {key: each.progress for key, each in self._standings.items()}
         for write in writes:

@@ -55,7 +55,7 @@ class MovableClock:
 LINE_BYTES_MAX = 1_000_000
 
 
-class Advance(msgspec.Struct, tag="advance", tag_field="do"):
+class AdvanceClock(msgspec.Struct, tag="advance", tag_field="do"):
     """Move the time ahead, and do all that is due then."""
 
     milliseconds: Annotated[int, Meta(ge=0)]
@@ -75,7 +75,7 @@ class DropConnections(msgspec.Struct, tag="drop_connections", tag_field="do"):
     """Close all connections that are open."""
 
 
-Command = Advance | AddFault | ClearFaults | DropConnections
+Command = AdvanceClock | AddFault | ClearFaults | DropConnections
 
 decode_command = msgspec.json.Decoder(Command).decode
 
@@ -207,7 +207,7 @@ class ControlledApplication(Application):
     def _do(self, command: Command, gunicorn_worker: Any) -> int:
         assert self._worker is not None, "it has begun"
         match command:
-            case Advance(milliseconds):
+            case AdvanceClock(milliseconds):
                 self._movable.advance(milliseconds)
                 self._run_jobs(self._worker)
                 self._worker.wake()

@@ -13,7 +13,7 @@ import typer
 
 from rioni.cli.broker.archive import _check_lost, _show
 from rioni.cli.terminal.output import Output
-from rioni.lake.event_type_archive import Outcome
+from rioni.lake.event_type_archive import RoundResult
 from tests.support.lake import ArchiveUnderTest, create_orders, publish_orders
 from tests.support.server import running_server
 from tests.support.waiting import WAIT_S, wait_until
@@ -63,7 +63,7 @@ def test_what_fails_before_it_begins_is_no_job(server, tmp_path):
 
 
 def test_a_loss_is_an_exit_code_of_its_own(capsys):
-    done = {"a": Outcome(archived=2, quarantined=1), "b": Outcome(lost=3)}
+    done = {"a": RoundResult(archived=2, quarantined=1), "b": RoundResult(lost=3)}
     _show(Output(), done)
     with pytest.raises(typer.Exit) as ended:
         _check_lost(done)

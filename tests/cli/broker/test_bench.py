@@ -9,7 +9,7 @@ import pytest
 from rioni.cli.broker import bench
 from rioni.cli.broker.bench import Bodies
 from rioni.cli.broker.bench_command import Consume, Publish, Report
-from rioni.cli.broker.load_client import Server
+from rioni.cli.broker.load_client import LoadTarget
 from rioni.client import Client
 from rioni.domain.errors import Invalid, Malformed, Unavailable
 from tests.support.api_server import ApiServer, api_server
@@ -24,13 +24,13 @@ def api():
 def publish(api: ApiServer, **changes: object) -> Report:
     plan = {"event_type": "e.t", "category": "business", "connections": 3, "batch": 5, "size": 300, "seconds": 30}
     with Client(api.url, attempts=1) as client:
-        return bench.publish(Server(api.url), Publish(**(plan | {"requests": 20} | changes)), client)
+        return bench.publish(LoadTarget(api.url), Publish(**(plan | {"requests": 20} | changes)), client)
 
 
 def consume(api: ApiServer, **changes: object) -> Report:
     plan = {"event_type": "e.t", "connections": 1, "batch": 10, "window": 100, "read_from": "begin", "seconds": 30}
     with Client(api.url, attempts=1) as client:
-        return bench.consume(Server(api.url), Consume(**(plan | changes)), client)
+        return bench.consume(LoadTarget(api.url), Consume(**(plan | changes)), client)
 
 
 @pytest.mark.parametrize("category", ["business", "data", "undefined"])

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rioni.cli.broker.load_client import ResponseReader, Server
+from rioni.cli.broker.load_client import LoadTarget, ResponseReader
 from rioni.domain.errors import Invalid
 
 
@@ -60,7 +60,7 @@ def test_an_answer_that_is_not_http_is_rejected(raw):
 
 
 def test_a_path_in_the_base_url_comes_before_the_path_of_the_request():
-    server = Server("http://[::1]:81/nakadi/")
+    server = LoadTarget("http://[::1]:81/nakadi/")
     assert server.address == ("::1", 81)
     assert server.head("GET", "/health").startswith(b"GET /nakadi/health HTTP/1.1\r\nHost: [::1]:81\r\n")
 
@@ -68,4 +68,4 @@ def test_a_path_in_the_base_url_comes_before_the_path_of_the_request():
 @pytest.mark.parametrize("url", ["localhost:8080", "ftp://localhost", "http://", "http://x:port", "http://[::1"])
 def test_an_invalid_base_url_is_named(url):
     with pytest.raises(Invalid, match=r"is not a (base )?URL"):
-        Server(url)
+        LoadTarget(url)

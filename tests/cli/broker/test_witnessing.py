@@ -2,7 +2,7 @@ import msgspec
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from rioni.cli.broker.witnessing import ForkedLog, State, witness
+from rioni.cli.broker.witnessing import ForkedLog, WitnessState, witness
 from rioni.client import Client
 from rioni.config.settings import Config
 from rioni.domain.errors import Malformed, Unavailable
@@ -54,7 +54,7 @@ def test_a_witness_refuses_a_fork_and_keeps_its_state(server, tmp_path, change):
         client.put(f"/settings/blacklist/CONSUMER_APP/{change}")
         found = seen(server, file)
         client.put(f"/settings/blacklist/CONSUMER_APP/{change}-2")
-    state = msgspec.json.decode(file.read_bytes(), type=State)
+    state = msgspec.json.decode(file.read_bytes(), type=WitnessState)
     size, root = found.checkpoint.size, found.checkpoint.root
     other = {
         "root": found.checkpoint._replace(root=bytes(32)),
@@ -63,7 +63,7 @@ def test_a_witness_refuses_a_fork_and_keeps_its_state(server, tmp_path, change):
     }[change]
     assert root != bytes(32)
     forged = state.checkpoint.replace(str(found.checkpoint), str(other))
-    file.write_bytes(msgspec.json.encode(State(state.log_key, forged)))
+    file.write_bytes(msgspec.json.encode(WitnessState(state.log_key, forged)))
     before = file.read_bytes()
     with pytest.raises(ForkedLog):
         seen(server, file)
@@ -85,7 +85,7 @@ def test_a_witness_follows_a_key_that_was_signed_by_the_one_that_it_knows(tmp_pa
     with running_server(tmp_path / "data") as server:
         config, first = Config(data=tmp_path / "data"), seen(server, tmp_path / "witness")
         assert first.new_key is None
-        trusted = msgspec.json.decode((tmp_path / "witness").read_bytes(), type=State).log_key
+        trusted = msgspec.json.decode((tmp_path / "witness").read_bytes(), type=WitnessState).log_key
         keys = [str(rotate_key(config, lost=False))]
         with server.client() as client:
             client.get("/log/checkpoint")

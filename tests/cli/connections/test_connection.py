@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rioni.cli.connections.connection import Context, changed_contexts, resolve
+from rioni.cli.connections.connection import SavedContext, changed_contexts, resolve
 from rioni.domain.errors import Invalid
 
 
@@ -17,8 +17,10 @@ def contexts(tmp_path, monkeypatch):
     with changed_contexts() as changed:
         for name in ("prod", "test"):
             monkeypatch.setenv(f"{name.upper()}_TOKEN", f"of-{name}")
-            changed.contexts[name] = Context(f"https://{name}", token_env=f"{name.upper()}_TOKEN", ca_certificate=name)
-        changed.contexts["open"] = Context("http://open")
+            changed.contexts[name] = SavedContext(
+                f"https://{name}", token_env=f"{name.upper()}_TOKEN", ca_certificate=name
+            )
+        changed.contexts["open"] = SavedContext("http://open")
         changed.current = "prod"
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from rioni.cli.connections import connection
 from rioni.cli.connections.connection import (
-    Context,
     Contexts,
+    SavedContext,
     changed_contexts,
     checked_url,
     contexts_file,
@@ -76,7 +76,7 @@ def test_a_file_that_others_may_write_to_is_not_used(path):
 
 @pytest.mark.parametrize("name", ["a", "a.b", 'with "quotes"', "tab\tdel\x7f", "ünïcode 🐈", "]"])
 def test_any_text_is_written_and_read_again(name):
-    context = Context(f"http://host/{name.encode().hex()}", token_command=f"echo '{name}'")
+    context = SavedContext(f"http://host/{name.encode().hex()}", token_command=f"echo '{name}'")
     with changed_contexts() as changed:
         changed.contexts[name] = context
         changed.current = name
@@ -85,7 +85,7 @@ def test_any_text_is_written_and_read_again(name):
 
 def test_a_change_that_fails_leaves_the_file_as_it_was(path):
     with changed_contexts() as changed:
-        changed.contexts["a"] = Context("http://a")
+        changed.contexts["a"] = SavedContext("http://a")
     before = path.read_text()
     with pytest.raises(Invalid), changed_contexts() as changed:
         changed.get(changed.contexts.pop("a").url)
@@ -95,7 +95,7 @@ def test_a_change_that_fails_leaves_the_file_as_it_was(path):
 
 def test_two_changes_at_the_same_time_do_not_lose_one():
     with changed_contexts() as first:
-        first.contexts["a"] = Context("http://a")
+        first.contexts["a"] = SavedContext("http://a")
         with pytest.raises(Unavailable, match="try again"), changed_contexts():
             pass
     assert list(read_contexts().contexts) == ["a"]
@@ -118,8 +118,8 @@ def test_a_url_with_a_password_is_refused_without_showing_it():
 # --- tokens ---
 
 
-def _command(script: str) -> Context:
-    return Context("http://a", token_command=f'{sys.executable} -c "{script}"')
+def _command(script: str) -> SavedContext:
+    return SavedContext("http://a", token_command=f'{sys.executable} -c "{script}"')
 
 
 def test_the_output_of_the_command_is_the_token():
@@ -128,7 +128,9 @@ def test_the_output_of_the_command_is_the_token():
 
 def test_the_command_runs_without_a_shell_and_without_standard_input():
     assert _command("import sys; print(sys.argv[1] + sys.stdin.read())").token_command is not None
-    context = Context("http://a", token_command=f"{sys.executable} -c 'import sys; print(sys.stdin.read() + chr(36))'")
+    context = SavedContext(
+        "http://a", token_command=f"{sys.executable} -c 'import sys; print(sys.stdin.read() + chr(36))'"
+    )
     assert context.token() == "$"
 
 
@@ -149,14 +151,14 @@ def test_a_command_that_gives_no_token_is_an_error_that_does_not_show_its_output
 
 def test_a_command_that_is_missing_or_takes_too_long_is_an_error(monkeypatch):
     with pytest.raises(Invalid, match="can't be run: No such file"):
-        Context("http://a", token_command="absent-command").token()
+        SavedContext("http://a", token_command="absent-command").token()
     monkeypatch.setattr(connection, "TOKEN_COMMAND_TIMEOUT_S", 0.01)
     with pytest.raises(Unavailable, match="did not end within"):
         _command("import time; time.sleep(60)").token()
 
 
 def test_a_variable_holds_the_token(monkeypatch):
-    context = Context("http://a", token_env="BROKER_TOKEN")
+    context = SavedContext("http://a", token_env="BROKER_TOKEN")
     with pytest.raises(Invalid, match="BROKER_TOKEN holds no token"):
         context.token()
     monkeypatch.setenv("BROKER_TOKEN", "t0ken\n")

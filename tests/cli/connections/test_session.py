@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from rioni.cli.connections.session import Session, connected
+from rioni.cli.connections.session import BrokerSession, connected
 from tests.support.scripted_server import Answer
 from tests.support.waiting import WAIT_S
 
@@ -21,7 +21,7 @@ def test_a_command_gets_the_options_of_the_connection():
 
     @app.command()
     @connected
-    def count(session: Session, name: str, *, limit: int = 1) -> None:
+    def count(session: BrokerSession, name: str, *, limit: int = 1) -> None:
         """Count."""
 
     command = typer.main.get_command(app)

@@ -4,13 +4,13 @@ from itertools import repeat
 
 import pytest
 
-from rioni.cli.connections.connection import Connection
+from rioni.cli.connections.connection import BrokerConnection
 from rioni.cli.connections.session import advice, proposals
 from rioni.client import ConnectionFailed, Forbidden, NotFound, Unauthorized
 
 
 def _connection(token_origin=None):
-    return Connection("http://127.0.0.1:1", None, None, 1.0, "--url", token_origin)
+    return BrokerConnection("http://127.0.0.1:1", None, None, 1.0, "--url", token_origin)
 
 
 def _problem(kind, status, detail="y"):
@@ -39,7 +39,7 @@ def test_a_broker_that_is_not_there_is_looked_for():
 
 
 def test_a_name_is_only_proposed_where_all_names_came_in_time(broker, monkeypatch):
-    connection = Connection(broker.url, None, None, 1.0, "--url", None)
+    connection = BrokerConnection(broker.url, None, None, 1.0, "--url", None)
     assert proposals([(lambda _: ["orders"], "order")], connection) == "Did you mean orders?"
     monkeypatch.setattr("rioni.cli.connections.session.NAMES_S", 0.001)
     assert proposals([(lambda _: repeat("orders"), "order")], connection) == ""

@@ -1,7 +1,7 @@
 import pytest
 
 from rioni.cli.definitions.broker_rules import check_step, next_version
-from rioni.cli.definitions.definition import Definition, Place
+from rioni.cli.definitions.definition import Definition, SourceLocation
 from rioni.cli.definitions.steps import Step, step
 from rioni.domain.errors import Invalid
 from rioni.wire.event_types import EventType, Schema
@@ -19,7 +19,7 @@ ORDERS = EventType(
 
 
 def asked(current=None, kind="event-type", **members):
-    return step(Definition(kind, members, Place("f.yaml", 1)), current)
+    return step(Definition(kind, members, SourceLocation("f.yaml", 1)), current)
 
 
 def schema(text):

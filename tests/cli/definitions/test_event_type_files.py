@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rioni.cli.definitions.definition import Definition, Place
+from rioni.cli.definitions.definition import Definition, SourceLocation
 from rioni.cli.definitions.planning import ChangedMeanwhile, carry_out, plan
 from rioni.client import EventType, NotFound, Schema, Subscription
 
@@ -157,7 +157,7 @@ def test_what_was_interrupted_can_be_repeated(rioni, client, name, files):
 
 
 def definition(kind="event-type", **members):
-    return Definition(kind, members, Place("f.yaml", 1))
+    return Definition(kind, members, SourceLocation("f.yaml", 1))
 
 
 def test_what_was_changed_since_the_plan_was_made_is_not_changed(client, name):

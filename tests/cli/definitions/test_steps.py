@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rioni.cli.definitions.definition import Definition, Place, definition, document_of
+from rioni.cli.definitions.definition import Definition, SourceLocation, definition, document_of
 from rioni.cli.definitions.steps import Action, Step, ordered, step
 from rioni.cli.terminal.json_and_yaml import read, written
 from rioni.domain.errors import Invalid
@@ -12,7 +12,7 @@ from rioni.wire.event_types import EventType
 from rioni.wire.subscriptions import Subscription
 
 
-PLACE = Place("f.yaml", 1)
+PLACE = SourceLocation("f.yaml", 1)
 TEXTS = st.sampled_from(["a", "no", "1.0", "x y"])
 MAPS = st.dictionaries(TEXTS, TEXTS, max_size=2)
 SCHEMAS = st.builds(

@@ -1,6 +1,6 @@
 import pytest
 
-from rioni.cli.doctor.connection import Access, Answer, Certificate, Reach
+from rioni.cli.doctor.connection import Access, BrokerAnswer, Certificate, Reach
 from tests.support.doctor_cases import Cases, ago, check_healthy, check_sick, error, healthy, sick, warning
 
 
@@ -9,19 +9,19 @@ def certificate(**changes):
     return Certificate("broker", "CN=broker", ["broker"], **members)
 
 
-LOCAL = Reach("http://localhost:8080", answer=Answer(0.01, 0.2), token=True)
+LOCAL = Reach("http://localhost:8080", answer=BrokerAnswer(0.01, 0.2), token=True)
 CASES = {
     "reachable": Cases([[LOCAL]], [error("refused", Reach("http://x", error="http://x does not answer: refused"))]),
-    "response-time": Cases([[Answer(0.2)]], [warning("2.0 s", Answer(2.0))]),
+    "response-time": Cases([[BrokerAnswer(0.2)]], [warning("2.0 s", BrokerAnswer(2.0))]),
     "unencrypted": Cases(
         [[LOCAL], [Reach("http://broker.example.org")], [Reach("https://broker.example.org", token=True)]],
         [warning("without encryption", Reach("http://broker.example.org", token=True))],
     ),
     "clock": Cases(
-        [[Answer(0.1, 1.5)], [Answer(0.1)]],
+        [[BrokerAnswer(0.1, 1.5)], [BrokerAnswer(0.1)]],
         [
-            warning("10 s ahead", Answer(0.1, 10.0)),
-            error("3,600 s behind", Answer(0.1, -3600.0)),
+            warning("10 s ahead", BrokerAnswer(0.1, 10.0)),
+            error("3,600 s behind", BrokerAnswer(0.1, -3600.0)),
         ],
     ),
     "token": Cases(

@@ -1,7 +1,7 @@
 import pytest
 
 from rioni.cli.doctor.connection import Certificate
-from rioni.cli.doctor.disk import DataDirectory, Disk, FileSystem, LogFile
+from rioni.cli.doctor.disk import DataDirectoryFacts, Disk, FileSystem, LogFile
 from rioni.config.settings import Config
 from tests.support.doctor_cases import Cases, ago, check_healthy, check_sick, error, healthy, sick, warning
 
@@ -16,28 +16,31 @@ def certificate(days):
 
 CASES = {
     "data": Cases(
-        [[DataDirectory("data")]],
+        [[DataDirectoryFacts("data")]],
         [
-            error("Permission denied", DataDirectory("data", error="Permission denied")),
-            error("was interrupted", DataDirectory("data", restoring=True)),
-            error("is not a data directory", DataDirectory("data", layout="")),
-            error("has the format 'format 9'", DataDirectory("data", layout="format 9\n")),
-            warning("events.db-unknown", DataDirectory("data", unknown=["events.db-unknown"])),
-            error("registry.db-wal in data belong to another user", DataDirectory("data", foreign=["registry.db-wal"])),
-            warning("Other users may look into data (0755)", DataDirectory("data", mode=0o755)),
+            error("Permission denied", DataDirectoryFacts("data", error="Permission denied")),
+            error("was interrupted", DataDirectoryFacts("data", restoring=True)),
+            error("is not a data directory", DataDirectoryFacts("data", layout="")),
+            error("has the format 'format 9'", DataDirectoryFacts("data", layout="format 9\n")),
+            warning("events.db-unknown", DataDirectoryFacts("data", unknown=["events.db-unknown"])),
+            error(
+                "registry.db-wal in data belong to another user",
+                DataDirectoryFacts("data", foreign=["registry.db-wal"]),
+            ),
+            warning("Other users may look into data (0755)", DataDirectoryFacts("data", mode=0o755)),
         ],
     ),
     "registry": Cases(
         [
-            [DataDirectory("data", stores=["events.db", "registry.db"]), Config()],
-            [DataDirectory("data"), Config()],
-            [DataDirectory("data", stores=["activity.db"]), Config(database="postgresql://db/rioni")],
+            [DataDirectoryFacts("data", stores=["events.db", "registry.db"]), Config()],
+            [DataDirectoryFacts("data"), Config()],
+            [DataDirectoryFacts("data", stores=["activity.db"]), Config(database="postgresql://db/rioni")],
         ],
-        [error("no registry.db", DataDirectory("data", stores=["events.db"]), Config())],
+        [error("no registry.db", DataDirectoryFacts("data", stores=["events.db"]), Config())],
     ),
     "write-ahead-logs": Cases(
-        [[DataDirectory("data", wal_bytes={"events.db-wal": 5 * MIB})]],
-        [warning("events.db-wal has 300 MiB", DataDirectory("data", wal_bytes={"events.db-wal": 300 * MIB}))],
+        [[DataDirectoryFacts("data", wal_bytes={"events.db-wal": 5 * MIB})]],
+        [warning("events.db-wal has 300 MiB", DataDirectoryFacts("data", wal_bytes={"events.db-wal": 300 * MIB}))],
     ),
     "disk-space": Cases(
         [[Disk(50 * GIB, 100 * GIB, 1, 1)]],

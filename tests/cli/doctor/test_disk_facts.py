@@ -41,7 +41,7 @@ def test_a_data_directory_is_described(site, data):
     (data / "events.db-wal").write_bytes(bytes(5))
     (data / "events.db-unknown").write_bytes(b"")
     found = disk.data_directory.gather(site)
-    assert found == disk.DataDirectory(
+    assert found == disk.DataDirectoryFacts(
         str(data), owner=os.getuid(), unknown=["events.db-unknown"], wal_bytes={"events.db-wal": 5}
     )
     (data / "restore.json").write_text("{}")

@@ -1,20 +1,22 @@
 import pytest
 
-from rioni.cli.doctor.machine import Conflict, Installation, Pins
+from rioni.cli.doctor.machine import InstalledPackages, PackageConflict, Pins
 from tests.support.doctor_cases import Cases, check_healthy, check_sick, error, healthy, sick, warning
 
 
 def installed(*conflicts):
-    return Installation("0.1.1", "3.11", "3.50", {}, list(conflicts))
+    return InstalledPackages("0.1.1", "3.11", "3.50", {}, list(conflicts))
 
 
-DIFFERENT = [Conflict("dev.txt", f"p{number}==1", "2") for number in range(7)]
+DIFFERENT = [PackageConflict("dev.txt", f"p{number}==1", "2") for number in range(7)]
 CASES = {
     "packages": Cases(
         [[installed()]],
         [
-            error("rioni needs gevent>=26; 25.0 is installed", installed(Conflict("rioni", "gevent>=26", "25.0"))),
-            error("it is missing", installed(Conflict("rioni", "gevent>=26"))),
+            error(
+                "rioni needs gevent>=26; 25.0 is installed", installed(PackageConflict("rioni", "gevent>=26", "25.0"))
+            ),
+            error("it is missing", installed(PackageConflict("rioni", "gevent>=26"))),
         ],
     ),
     "package-versions": Cases(

@@ -31,8 +31,8 @@ def test_requirements_of_requirements_are_compared(distributions):
     )
     found = machine.installation.gather(None)
     assert {"a": "1.0", "b-c": "2.0rc1"}.items() <= found.packages.items()
-    assert machine.Conflict("a", "d>=3") in found.conflicts
-    assert machine.Conflict("a", "b.c>=9", "2.0rc1") in found.conflicts
+    assert machine.PackageConflict("a", "d>=3") in found.conflicts
+    assert machine.PackageConflict("a", "b.c>=9", "2.0rc1") in found.conflicts
     assert not [each for each in found.conflicts if each.requirement.startswith(("x", "z"))]
 
 
@@ -47,4 +47,4 @@ def test_versions_are_compared_with_a_file_of_constraints(distributions, tmp_pat
     distributions({"a": "1.0", "b": "2.0"}, {})
     file = tmp_path / "dev.txt"
     file.write_text("# a comment\na==1.0\nb==3.0 ; python_version > '3'\nabsent==1\n-r other.txt\n")
-    assert machine.compared(file) == machine.Pins(str(file), 2, [machine.Conflict("dev.txt", "b==3.0", "2.0")])
+    assert machine.compared(file) == machine.Pins(str(file), 2, [machine.PackageConflict("dev.txt", "b==3.0", "2.0")])

@@ -1,12 +1,12 @@
 import pytest
 
-from rioni.cli.doctor.metrics import Metrics, Series
+from rioni.cli.doctor.metrics import MetricSamples, SampledSeries
 from tests.support.doctor_cases import Cases, check_healthy, check_sick, error, healthy, sick, warning
 
 
 def metrics(*series):
     """Metrics of triples of name, values before and after, and labels."""
-    return Metrics([Series(name, labels, after, before) for name, before, after, labels in series], 3.0)
+    return MetricSamples([SampledSeries(name, labels, after, before) for name, before, after, labels in series], 3.0)
 
 
 def one(name, before, after, **labels):

@@ -7,7 +7,7 @@ from rioni.cli.doctor import report
 from rioni.cli.doctor.connection import Access
 from rioni.cli.doctor.diagnosis import Missing, Result
 from rioni.cli.doctor.disk import LogFile
-from rioni.cli.doctor.metrics import Metrics, Series
+from rioni.cli.doctor.metrics import MetricSamples, SampledSeries
 from rioni.cli.doctor.shown import HIDDEN, Shown
 from rioni.domain.errors import Invalid
 from tests.storage.embedded.events.test_event_store_faults import file_size_limit
@@ -26,7 +26,7 @@ def test_facts_are_files_and_missing_ones_are_left_out(tmp_path):
         "access": Access("0.1.1", "known secret"),
         "usage": Missing("no right"),
         "config": "never",
-        "metrics": Metrics([Series("rioni_streams", {"api": "hila"}, 1, 1)], 3.0),
+        "metrics": MetricSamples([SampledSeries("rioni_streams", {"api": "hila"}, 1, 1)], 3.0),
         "logs": [LogFile("b/rioni.log", "error: xyzzyplugh\n"), LogFile("a/rioni.log", "two\n")],
         "last_lines": ["never"],
     }
@@ -46,7 +46,7 @@ def test_facts_are_files_and_missing_ones_are_left_out(tmp_path):
 def test_long_files_are_cut_logs_at_their_beginning(tmp_path, monkeypatch):
     monkeypatch.setattr(report, "FILE_BYTES_MAX", 15)
     facts = {
-        "metrics": Metrics([Series("rioni_a", {}, 1, 1), Series("rioni_b", {}, 567890, 1)], 3.0),
+        "metrics": MetricSamples([SampledSeries("rioni_a", {}, 1, 1), SampledSeries("rioni_b", {}, 567890, 1)], 3.0),
         "logs": [LogFile("x", "first: log begins here")],
     }
     files = written(tmp_path, facts)

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from rioni.cli.doctor.machine import Installation, Memory
-from rioni.cli.doctor.settings import SecretFile, Server, SettingsFacts
+from rioni.cli.doctor.machine import InstalledPackages, Memory
+from rioni.cli.doctor.settings import NamedServer, SecretFile, SettingsFacts
 from rioni.config.settings import Config
 from rioni.wire.administration import Feature
 from tests.support.doctor_cases import Cases, check_healthy, check_sick, error, healthy, sick, warning
@@ -18,7 +18,7 @@ CLUSTER = {
     "zookeeper_options": Path("zookeeper.toml"),
 }
 KPIS = [Feature(feature="kpi_collection", enabled=True)]
-INSTALLED = Installation("0.1.1", "3.11", "3.50", {}, drivers=["confluent_kafka", "kazoo", "psycopg"])
+INSTALLED = InstalledPackages("0.1.1", "3.11", "3.50", {}, drivers=["confluent_kafka", "kazoo", "psycopg"])
 HOST = SettingsFacts("environment", values={"host": ("0.0.0.0", "")})
 CASES = {
     "valid-settings": Cases(
@@ -65,16 +65,17 @@ CASES = {
     ),
     "debug-log": Cases([[Config()]], [warning("debug", Config(log_level="debug"))]),
     "reachable-servers": Cases(
-        [[[Server("kafka", "k:9092")]]],
+        [[[NamedServer("kafka", "k:9092")]]],
         [
             error(
-                "kafka: no connection to k:9092: Connection refused.", [Server("kafka", "k:9092", "Connection refused")]
+                "kafka: no connection to k:9092: Connection refused.",
+                [NamedServer("kafka", "k:9092", "Connection refused")],
             )
         ],
     ),
     "drivers": Cases(
-        [[Config(), Installation("", "", "", {})], [Config(**CLUSTER), INSTALLED]],
-        [error("confluent_kafka", Config(kafka="k:9092"), Installation("", "", "", {}, drivers=["psycopg"]))],
+        [[Config(), InstalledPackages("", "", "", {})], [Config(**CLUSTER), INSTALLED]],
+        [error("confluent_kafka", Config(kafka="k:9092"), InstalledPackages("", "", "", {}, drivers=["psycopg"]))],
     ),
 }
 

@@ -43,8 +43,8 @@ def test_connections_are_tried(site):
         port = server.getsockname()[1]
         found = settings.servers.gather(site, Config(kafka=f"127.0.0.1:{port},127.0.0.1:1"))
     assert found == [
-        settings.Server("kafka", f"127.0.0.1:{port}"),
-        settings.Server("kafka", "127.0.0.1:1", "Connection refused"),
+        settings.NamedServer("kafka", f"127.0.0.1:{port}"),
+        settings.NamedServer("kafka", "127.0.0.1:1", "Connection refused"),
     ]
 
 

@@ -22,9 +22,9 @@ from rioni.cli.doctor.diagnosis import (
     run,
 )
 from rioni.cli.doctor.disk import LogFile
-from rioni.cli.doctor.metrics import Metrics, Series
+from rioni.cli.doctor.metrics import MetricSamples, SampledSeries
 from rioni.cli.doctor.processes import Host
-from rioni.cli.doctor.settings import Server, SettingsFacts
+from rioni.cli.doctor.settings import NamedServer, SettingsFacts
 from rioni.cli.doctor.shown import EACH, FACTS, HIDDEN, INTERNAL, LOG, SECRET, SETTINGS, TEXT, Shown
 from rioni.client import Client
 from rioni.config import settings as config_settings
@@ -33,7 +33,7 @@ from rioni.config.settings import Config
 
 FACTS_OF_A_SITE = {
     "reach": Reach("https://broker.example.org:8080"),
-    "servers": [Server("kafka", "k1:9092")],
+    "servers": [NamedServer("kafka", "k1:9092")],
     "unused": ["order.created", "shop"],
     "logs": [LogFile("/var/log/rioni.log")],
 }
@@ -227,7 +227,7 @@ def test_the_reason_of_missing_facts_is_a_sentence(shown):
 
 def test_metrics_have_known_labels_only(shown):
     labels = {"route": "/event-types/{name}", "status": "200", "password": "Hunter2", "pool": "a b"}
-    metrics = Metrics([Series("rioni_a", labels, 7, 0), Series("Hunter2", {}, 1, 0)], 3)
+    metrics = MetricSamples([SampledSeries("rioni_a", labels, 7, 0), SampledSeries("Hunter2", {}, 1, 0)], 3)
     known, unknown = shown.facts({"metrics": metrics})["metrics"].series
     assert known.labels == {"route": "/event-types/{name}", "status": "200", HIDDEN: HIDDEN, "pool": HIDDEN}
     assert unknown.name == HIDDEN

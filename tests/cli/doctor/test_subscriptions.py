@@ -1,7 +1,7 @@
 import pytest
 
 from rioni.cli.doctor.registry import EventTypeFacts
-from rioni.cli.doctor.subscriptions import Lag, SubscriptionFacts, Subscriptions
+from rioni.cli.doctor.subscriptions import SubscriptionFacts, SubscriptionLag, Subscriptions
 from tests.support.doctor_cases import Cases, ago, check_healthy, check_sick, error, healthy, sick, warning
 
 
@@ -10,7 +10,7 @@ TYPES = [EventTypeFacts("order", "shop", ago(days=90), authorization=True, open_
 
 
 def lag(unconsumed=0, *, streamed=True, **changes):
-    return Lag("order", "0", streamed, unconsumed, **changes)
+    return SubscriptionLag("order", "0", streamed, unconsumed, **changes)
 
 
 def of(*lags, created_at=None, dead_letter_at=None, never_streamed=False):

@@ -29,5 +29,5 @@ def test_what_waits_for_subscriptions_that_were_never_streamed_is_asked_for(site
         }
     )
     new, old = subscriptions.subscriptions.gather(site).items
-    assert (new.never_streamed, new.lags) == (True, [subscriptions.Lag("a", "0", False, 5, None, 7)])
-    assert (old.never_streamed, old.lags) == (False, [subscriptions.Lag("a", "0", False, 0)])
+    assert (new.never_streamed, new.lags) == (True, [subscriptions.SubscriptionLag("a", "0", False, 5, None, 7)])
+    assert (old.never_streamed, old.lags) == (False, [subscriptions.SubscriptionLag("a", "0", False, 0)])

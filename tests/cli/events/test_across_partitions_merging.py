@@ -4,13 +4,13 @@ import threading
 import pytest
 
 from rioni.cli.events.across_partitions import as_they_come, by_time
-from rioni.client.ranges import Piece, Place
+from rioni.client.ranges import Place, RangePart
 
 
 def _piece(partition, first, *minutes):
     events = [json.dumps({"metadata": {"received_at": f"2026-01-01T00:{minute:02}:00Z"}}) for minute in minutes]
     last = Place(1, first + len(minutes) - 1)
-    return Piece("orders", partition, Place(1, first), [event.encode() for event in events], last)
+    return RangePart("orders", partition, Place(1, first), [event.encode() for event in events], last)
 
 
 def _seen(pieces):
@@ -24,7 +24,7 @@ def test_partitions_are_merged_by_the_times_of_their_events():
 
 
 def test_a_partition_keeps_its_order_where_times_decrease_or_are_missing():
-    unordered = [_piece("0", 0, 5, 1), Piece("orders", "0", Place(1, 2), [b"{}"], Place(1, 2))]
+    unordered = [_piece("0", 0, 5, 1), RangePart("orders", "0", Place(1, 2), [b"{}"], Place(1, 2))]
     assert _seen(by_time([unordered, [_piece("1", 0, 3)]])) == [("1", 0), ("0", 0), ("0", 1), ("0", 2)]
 
 

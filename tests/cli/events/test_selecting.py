@@ -5,13 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rioni.cli.events.selecting import limited, selected, wanted_by
-from rioni.client.ranges import Piece, Place
+from rioni.client.ranges import Place, RangePart
 from rioni.domain.errors import Invalid
 
 
 def _piece(*events, read_to=None):
     last = Place(1, len(events) - 1 if read_to is None else read_to)
-    return Piece("orders", "0", Place(1, 0), list(events), last)
+    return RangePart("orders", "0", Place(1, 0), list(events), last)
 
 
 def _places(pieces):

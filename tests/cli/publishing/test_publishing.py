@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rioni.cli.publishing.publishing import BatchPublisher, Outcome, Refusal
+from rioni.cli.publishing.publishing import BatchOutcome, BatchPublisher, Refusal
 from rioni.client import BadRequest, ItemResult, PublishingFailed, TooLarge, Unprocessable
 from rioni.client.errors import problem
 
@@ -42,20 +42,20 @@ def _results(count, failed, step, detail):
 
 def test_a_good_batch_is_one_request_under_its_key():
     broker = Broker()
-    assert BatchPublisher(broker.publish).publish([b"a", b"b"], "key") == Outcome(2, [])
+    assert BatchPublisher(broker.publish).publish([b"a", b"b"], "key") == BatchOutcome(2, [])
     assert (broker.stored, broker.keys) == ([b"a", b"b"], ["key"])
 
 
 def test_nothing_is_sent_for_an_empty_batch():
     broker = Broker()
-    assert BatchPublisher(broker.publish).publish([], "key") == Outcome(0, [])
+    assert BatchPublisher(broker.publish).publish([], "key") == BatchOutcome(0, [])
     assert broker.keys == []
 
 
 def test_what_stands_before_a_refused_event_is_stored_and_what_stands_behind_it_is_not():
     broker = Broker()
     outcome = BatchPublisher(broker.publish).publish([b"a", b"bad", b"b", b"bad"], "key")
-    assert outcome == Outcome(1, [Refusal(1, "validating", "bad event")])
+    assert outcome == BatchOutcome(1, [Refusal(1, "validating", "bad event")])
     assert broker.stored == [b"a"]
 
 
@@ -85,7 +85,7 @@ def _reused(events, key):
 
 
 def test_a_key_from_the_content_that_was_used_means_that_the_batch_is_stored():
-    assert BatchPublisher(_reused, repeats=True).publish([b"a"], "key") == Outcome(1, [])
+    assert BatchPublisher(_reused, repeats=True).publish([b"a"], "key") == BatchOutcome(1, [])
     with pytest.raises(Unprocessable):
         BatchPublisher(_reused).publish([b"a"], "key")
 

@@ -3,7 +3,7 @@ import threading
 import pytest
 
 from rioni.cli.publishing.publishing import BATCH_BYTES_MAX, BatchPublisher, Line, Upload, as_they_arrive
-from rioni.cli.publishing.records import Record, Unreadable
+from rioni.cli.publishing.records import FileEvent, Unreadable
 from rioni.domain.errors import Invalid
 from tests.cli.publishing.test_publishing import Broker
 from tests.support.waiting import WAIT_S
@@ -11,7 +11,7 @@ from tests.support.waiting import WAIT_S
 
 def _lines(*texts):
     return [
-        Line("file", Unreadable(n, "no JSON", text) if text == b"?" else Record(n, text))
+        Line("file", Unreadable(n, "no JSON", text) if text == b"?" else FileEvent(n, text))
         for n, text in enumerate(texts, 1)
     ]
 

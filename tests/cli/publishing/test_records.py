@@ -11,7 +11,7 @@ from rioni.cli.publishing.records import (
     JSON,
     JSONL,
     TSV,
-    Record,
+    FileEvent,
     Unreadable,
     detected,
     json_lines,
@@ -34,7 +34,7 @@ def _lines(text: bytes | str):
 
 def test_json_lines_are_read_with_their_numbers_and_empty_lines_are_passed_over():
     found = list(json_lines(_lines('{"a": 1}\n\n  {"a":2}\r\n{"a":3}')))
-    assert found == [Record(1, b'{"a": 1}'), Record(3, b'{"a":2}'), Record(4, b'{"a":3}')]
+    assert found == [FileEvent(1, b'{"a": 1}'), FileEvent(3, b'{"a":2}'), FileEvent(4, b'{"a":3}')]
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_a_line_that_is_no_event_is_reported_and_reading_goes_on(line, reason):
     assert isinstance(first, Unreadable)
     assert (first.line, first.text) == (1, line.encode())
     assert reason in first.reason
-    assert second == Record(2, b'{"a":1}')
+    assert second == FileEvent(2, b'{"a":1}')
 
 
 def test_a_line_that_no_broker_would_read_is_reported_and_takes_little_memory():
@@ -68,7 +68,7 @@ def test_a_line_that_no_broker_would_read_is_reported_and_takes_little_memory():
     assert isinstance(first, Unreadable)
     assert "more than 8,000,000 bytes" in first.reason
     assert len(first.text) <= 1_000
-    assert second == Record(2, b'{"a":1}')
+    assert second == FileEvent(2, b'{"a":1}')
 
 
 @given(EVENTS, st.sampled_from([None, 1]), st.booleans())
@@ -109,7 +109,7 @@ def test_a_file_that_is_not_complete_is_reported(text, line, reason):
 def test_a_value_that_is_no_event_is_reported_and_reading_goes_on():
     first, second = json_values(_lines('[{"a":01},\n{"a":2}]'))
     assert isinstance(first, Unreadable)
-    assert second == Record(2, b'{"a":2}')
+    assert second == FileEvent(2, b'{"a":2}')
 
 
 def test_a_value_that_no_broker_would_read_ends_the_reading():

@@ -2,12 +2,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rioni.cli.registry.subscription_lag import BARS, History, Lag, lags_of, summed, total_events
+from rioni.cli.registry.subscription_lag import BARS, LagHistory, LagRow, lags_of, summed, total_events
 from rioni.wire.subscriptions import PartitionStatistics, Subscription, SubscriptionStatistics
 
 
 def lag(subscription="1", event_type="a", partition="0", events=None, seconds=None, streams=(), errors=()):
-    return Lag(subscription, "shop", "default", event_type, partition, events, seconds, frozenset(streams), errors)
+    return LagRow(subscription, "shop", "default", event_type, partition, events, seconds, frozenset(streams), errors)
 
 
 def test_the_lag_of_each_partition_is_in_the_order_of_their_numbers():
@@ -47,7 +47,7 @@ def test_lags_are_summed_by_what_is_asked_for():
 
 @given(values=st.lists(st.integers(0, 10**12), max_size=300), width=st.integers(1, 40))
 def test_a_sparkline_has_a_bar_for_each_of_the_last_samples(values, width):
-    history = History()
+    history = LagHistory()
     for at_s, value in enumerate(values):
         history.add(float(at_s), value)
     bars = history.sparkline(width)
@@ -60,7 +60,7 @@ def test_a_sparkline_has_a_bar_for_each_of_the_last_samples(values, width):
 
 
 def test_the_change_is_that_of_the_last_minute():
-    history = History()
+    history = LagHistory()
     assert history.change_per_s is None
     for at_s, events in ((0.0, 5_000), (50.0, 1_000), (100.0, 500), (105.0, None), (110.0, 400)):
         history.add(at_s, events)
@@ -69,7 +69,7 @@ def test_the_change_is_that_of_the_last_minute():
 
 
 def test_a_lag_that_grows_or_stays_is_never_empty():
-    history = History()
+    history = LagHistory()
     history.add(0.0, 1)
     assert history.empty_in_s is None
     history.add(0.0, 1)

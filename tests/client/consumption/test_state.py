@@ -7,7 +7,7 @@ from rioni.client import Batch, Cursor, EventBatch
 from rioni.client.consumption.events import StreamPartition
 from rioni.client.consumption.options import Options
 from rioni.client.consumption.progress import BROKEN_MARGIN_S, Assigned
-from rioni.client.consumption.state import ELSEWHERE, ENDED, FAILED, RETRY_PAUSE_S, SILENT, STOPPED, State
+from rioni.client.consumption.state import ELSEWHERE, ENDED, FAILED, RETRY_PAUSE_S, SILENT, STOPPED, ConsumptionState
 from tests.support.subscription_model import offset_of
 
 
@@ -18,7 +18,7 @@ class Consumer:
     """The state of a consumer with an open stream, and short names for what happens to it."""
 
     def __init__(self, committed=BEGIN, **options):
-        self.state = State(Options(**options), None, self.mark)
+        self.state = ConsumptionState(Options(**options), None, self.mark)
         self.session = self.state.opened("stream", committed, 0.0)
         self.next_batch = None
 

@@ -12,7 +12,7 @@ from rioni.client import Batch, Cursor, EventBatch
 from rioni.client.consumption.events import StreamPartition
 from rioni.client.consumption.options import POLICIES, Options
 from rioni.client.consumption.progress import Revoked
-from rioni.client.consumption.state import IDLE_S, State
+from rioni.client.consumption.state import IDLE_S, ConsumptionState
 from tests.support.subscription_model import OTHER, PartitionModel, offset_of, position_of
 
 
@@ -29,7 +29,7 @@ class Walk:
         self.options = Options(
             commit=choose(POLICIES), commit_interval_s=5, max_uncommitted_events=choose((4, 1_000)), keep_alive_s=100
         )
-        self.state = State(self.options, None, self.mark_until)
+        self.state = ConsumptionState(self.options, None, self.mark_until)
         self.partitions = {name: PartitionModel() for name in NAMES}
         self.now_s, self.numbers = 0.0, itertools.count()
         self.session = self.stream = self.answer = None

@@ -6,7 +6,7 @@ import pytest
 from rioni.domain.schemas.change import KINDS, Level
 from rioni.domain.schemas.checks import check_schema
 from rioni.domain.schemas.diff import _Comparison, compare
-from rioni.domain.schemas.keywords import Document
+from rioni.domain.schemas.keywords import SchemaSide
 
 
 STRING, INTEGER, NUMBER = {"type": "string"}, {"type": "integer"}, {"type": "number"}
@@ -311,7 +311,7 @@ def test_the_comparison_of_entangled_references_ends_after_few_pairs() -> None:
     """Reference schemas#comparison: however small the definitions."""
     original, submitted = cycle(2000), cycle(1999)
     check_schema(original, name="a", category="undefined", compatibility_mode="forward")
-    comparison = _Comparison(Document(original), Document(submitted))
+    comparison = _Comparison(SchemaSide(original), SchemaSide(submitted))
     assert [change.kind for change in comparison.run()] == ["NOT_COMPARABLE"]
     assert len(comparison.followed) < 10_000
 

@@ -1,7 +1,7 @@
 import pytest
 
 from rioni.domain.errors import Conflict, Invalid, SubscriptionNotFound
-from rioni.domain.ports.coordinator import Assignment, Session, Topology
+from rioni.domain.ports.coordinator import Assignment, StreamSession, Topology
 from rioni.domain.streaming.assignment import StreamSlots, check_commit, compare
 from rioni.domain.timelines.position import EventTypePartition, format_offset
 
@@ -14,25 +14,25 @@ def at(position: int) -> str:
     return format_offset(1, position)
 
 
-def topology(*sessions: Session, resetting: bool = False) -> Topology:
+def topology(*sessions: StreamSession, resetting: bool = False) -> Topology:
     return Topology(1, dict.fromkeys((A, B, C), Assignment()), {each.id: each for each in sessions}, resetting)
 
 
 def test_there_are_as_many_slots_as_partitions_that_no_stream_requests():
     """Reference streams#slots."""
-    slots = StreamSlots("s", topology(Session("direct", frozenset({A}))))
-    slots.assign(Session("first"))
-    slots.assign(Session("second"))
+    slots = StreamSlots("s", topology(StreamSession("direct", frozenset({A}))))
+    slots.assign(StreamSession("first"))
+    slots.assign(StreamSession("second"))
     with pytest.raises(Conflict, match=r"^No free slots for streaming available for subscription s. Total slots: 3$"):
-        slots.assign(Session("third"))
-    slots.assign(Session("late", frozenset({C})))
+        slots.assign(StreamSession("third"))
+    slots.assign(StreamSession("late", frozenset({C})))
     with pytest.raises(Conflict, match=r"partition='0'}, EventTypePartition{eventType='a', partition='2'}$"):
-        slots.assign(Session("later", frozenset({A, B, C})))
+        slots.assign(StreamSession("later", frozenset({A, B, C})))
 
 
 def test_there_are_no_slots_during_a_reset_or_without_partitions():
     with pytest.raises(Conflict, match="still in progress"):
-        StreamSlots("s", topology(resetting=True)).assign(Session("first"))
+        StreamSlots("s", topology(resetting=True)).assign(StreamSession("first"))
     with pytest.raises(SubscriptionNotFound):
         StreamSlots("s", Topology(0, {}, {}))
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rioni.domain.ports.coordinator import Assignment, Session
+from rioni.domain.ports.coordinator import Assignment, StreamSession
 from rioni.domain.streaming.assignment import rebalance
 from rioni.domain.timelines.position import EventTypePartition
 from tests.support.tables import rows
@@ -31,12 +31,12 @@ def shown(assignments) -> list[str]:
     return [f"{a.session}>{a.next_session}".rstrip(">") for a in assignments.values()]
 
 
-def auto(*names: str) -> list[Session]:
-    return [Session(name) for name in names]
+def auto(*names: str) -> list[StreamSession]:
+    return [StreamSession(name) for name in names]
 
 
-def direct(name: str, *numbers: int) -> Session:
-    return Session(name, frozenset(map(partition, numbers)))
+def direct(name: str, *numbers: int) -> StreamSession:
+    return StreamSession(name, frozenset(map(partition, numbers)))
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ assignments = st.builds(
 topologies = st.lists(assignments, max_size=8).map(lambda items: {partition(n): a for n, a in enumerate(items)})
 sessions = st.dictionaries(
     st.sampled_from(NAMES), st.one_of(st.just(frozenset()), st.frozensets(st.integers(0, 9).map(partition), max_size=3))
-).map(lambda found: [Session(name, requested) for name, requested in found.items()])
+).map(lambda found: [StreamSession(name, requested) for name, requested in found.items()])
 
 
 @given(topologies, sessions)

@@ -6,7 +6,7 @@ import ssl
 import pytest
 from structlog.testing import capture_logs
 
-from rioni.cli.broker.load_client import Server
+from rioni.cli.broker.load_client import LoadTarget
 from rioni.domain.errors import Unavailable
 from rioni.http.connection.listener import Tls
 from tests.support.certificates import authority, replaced
@@ -124,8 +124,11 @@ def test_data_that_is_not_tls_resets_the_connection(tls):
 
 
 def test_clients_of_the_command_line_check_certificate_and_name(tmp_path):
-    for context in (Server("https://x").tls, Server("https://x", ca_certificate=authority().write(tmp_path)).tls):
+    for context in (
+        LoadTarget("https://x").tls,
+        LoadTarget("https://x", ca_certificate=authority().write(tmp_path)).tls,
+    ):
         assert context.check_hostname
         assert context.verify_mode == ssl.CERT_REQUIRED
-    assert Server("http://x").tls is None
-    assert Server("https://x").address == ("x", 443)
+    assert LoadTarget("http://x").tls is None
+    assert LoadTarget("https://x").address == ("x", 443)

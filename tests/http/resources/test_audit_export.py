@@ -13,7 +13,7 @@ from rioni.domain.ports.host import direct
 from rioni.http.caller import Caller
 from rioni.http.resources import audit
 from rioni.http.resources.audit import EXPORT_S, AuditExport
-from rioni.projections.queries.audit_log import AuditQuery, Place
+from rioni.projections.queries.audit_log import AuditQuery, PageStart
 from rioni.storage.sql.engines import reading
 from tests.support.broker import running_broker
 
@@ -56,7 +56,7 @@ def begin(broker, monkeypatch):
             transactions=transactions,
             caller=Client(subject),
         )
-        place = Place(ascending=True)
+        place = PageStart(ascending=True)
         return parts, AuditExport(
             parts, AuditQuery(**query), place, parts.caller, "shop", "/audit?after={}".format, states=False
         )

@@ -7,7 +7,7 @@ from rioni.projections.generations.rebuilds import (
     INTERRUPTED,
     KEPT_MAX,
     RUNNING,
-    Plan,
+    RebuildPlan,
     begin,
     find,
     newest,
@@ -17,9 +17,9 @@ from rioni.sql.engines import snapshot, writing
 from rioni.sql.log_tables import REBUILD_TASKS
 
 
-PLAN = Plan("new", ["states"], incremental=False, fold=1, upto=None, position=7, hash="00" * 32, tasks=2)
-LATER = Plan("new", ["states"], incremental=False, fold=1, upto=None, position=9, hash="11" * 32, tasks=4)
-OTHER = Plan("green", ["states"], incremental=False, fold=1, upto=None, position=7, hash="00" * 32, tasks=2)
+PLAN = RebuildPlan("new", ["states"], incremental=False, fold=1, upto=None, position=7, hash="00" * 32, tasks=2)
+LATER = RebuildPlan("new", ["states"], incremental=False, fold=1, upto=None, position=9, hash="11" * 32, tasks=4)
+OTHER = RebuildPlan("green", ["states"], incremental=False, fold=1, upto=None, position=7, hash="00" * 32, tasks=2)
 
 
 def note_task(engine, rebuild: str) -> None:

@@ -10,7 +10,7 @@ from sqlalchemy import create_engine, select
 
 from rioni.domain.events import realm_of
 from rioni.projections.queries import audit_log
-from rioni.projections.queries.audit_log import AuditQuery, Place, first_since, page
+from rioni.projections.queries.audit_log import AuditQuery, PageStart, first_since, page
 from rioni.projections.tables import AUDIT_LOG
 from tests.support.history import Author, entries
 from tests.support.log import append, create_tables
@@ -94,18 +94,18 @@ def test_every_matching_entry_is_on_one_page_in_both_directions(
     with pytest.MonkeyPatch.context() as patch, engine.connect() as connection:
         patch.setattr(audit_log, "SCANNED_MAX", scanned_max)
         patch.setattr(audit_log, "PAGE_BYTES_MAX", page_bytes_max)
-        found, place = [], Place(ascending)
+        found, place = [], PageStart(ascending)
         while True:
             part = page(connection, wanted, place, limit)
             assert len(part.rows) <= limit
             found += part.rows
             if part.next is None:
                 break
-            place = Place(ascending, after=part.next)
+            place = PageStart(ascending, after=part.next)
         assert found == expected
         back = list(reversed(part.rows))
         while part.prev is not None:
-            part = page(connection, wanted, Place(ascending, before=part.prev), limit)
+            part = page(connection, wanted, PageStart(ascending, before=part.prev), limit)
             back += reversed(part.rows)
         assert back == expected[::-1]
         assert part.prev is None
@@ -113,12 +113,12 @@ def test_every_matching_entry_is_on_one_page_in_both_directions(
 
 def test_the_page_before_another_one_leads_back_to_it(engine):
     with engine.connect() as connection:
-        first = page(connection, AuditQuery(), Place(), 10)
-        second = page(connection, AuditQuery(), Place(after=first.next), 10)
+        first = page(connection, AuditQuery(), PageStart(), 10)
+        second = page(connection, AuditQuery(), PageStart(after=first.next), 10)
         assert first.prev is None
-        again = page(connection, AuditQuery(), Place(before=second.prev), 10)
+        again = page(connection, AuditQuery(), PageStart(before=second.prev), 10)
         assert again.rows == first.rows
-        assert page(connection, AuditQuery(), Place(after=again.next), 10).rows == second.rows
+        assert page(connection, AuditQuery(), PageStart(after=again.next), 10).rows == second.rows
 
 
 def test_times_become_positions(engine, everything):
@@ -136,6 +136,6 @@ def test_no_page_looks_at_more_entries_than_the_bound(engine, everything, monkey
     other = ({row["actor"] for row in everything} - actors or {"x"}).pop()
     wanted = AuditQuery(actor=other, kind="subscription", topic="event-type.changed")
     with engine.connect() as connection:
-        first = page(connection, wanted, Place(), 100)
+        first = page(connection, wanted, PageStart(), 100)
     assert first.rows == []
     assert first.next is not None

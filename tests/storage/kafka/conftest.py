@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient
 
 from rioni.cli.cluster.cluster import LocalCluster, missing_programs, running_cluster
 from rioni.storage.embedded.signals import EmbeddedSignals
-from rioni.storage.kafka.client import Connection
+from rioni.storage.kafka.client import KafkaConnection
 from rioni.storage.kafka.events import KafkaEventStore
 from rioni.storage.kafka.idempotence.idempotency_index import open_index
 from tests.support.clock import ManualClock
@@ -20,10 +20,10 @@ from tests.support.waiting import WAIT_S, wait_until
 
 
 @pytest.fixture
-def connection(kafka_cluster: LocalCluster) -> Connection:
+def connection(kafka_cluster: LocalCluster) -> KafkaConnection:
     """A connection to the cluster, with topics of the test's own."""
     # The clock of most tests does not advance, and is in the past.
-    return Connection(bootstrap_servers=kafka_cluster.kafka, topic_prefix=f"{uuid4()}-", refuses_late=False)
+    return KafkaConnection(bootstrap_servers=kafka_cluster.kafka, topic_prefix=f"{uuid4()}-", refuses_late=False)
 
 
 class SeveralBrokers(NamedTuple):
@@ -91,7 +91,7 @@ def database(tmp_path: Path) -> str:
 
 @pytest.fixture
 def open_store(
-    connection: Connection, signals: EmbeddedSignals, clock: ManualClock, database: str
+    connection: KafkaConnection, signals: EmbeddedSignals, clock: ManualClock, database: str
 ) -> Iterator[Callable[..., KafkaEventStore]]:
     """Opens further stores, as other processes have them."""
     stores: list[KafkaEventStore] = []

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 from rioni.domain.publishing.headers import IdempotencyClaim
 from rioni.storage.clock import SystemClock
 from rioni.storage.embedded.signals import EmbeddedSignals
-from rioni.storage.kafka.client import Connection
+from rioni.storage.kafka.client import KafkaConnection
 from rioni.storage.kafka.delivery import Delivery
 from rioni.storage.kafka.events import KafkaEventStore
 from rioni.storage.kafka.idempotence.idempotency_index import IdempotencyIndex, open_index
@@ -46,7 +46,7 @@ def main(servers: str, prefix: str, database: str, folder: str, step: str, kind:
     else:
         Delivery.begin = die_after_partial_delivery(Delivery.begin, step)
     signals = EmbeddedSignals(Path(folder))
-    connection = Connection(bootstrap_servers=servers, topic_prefix=prefix)
+    connection = KafkaConnection(bootstrap_servers=servers, topic_prefix=prefix)
     store = KafkaEventStore(connection, open_index(database, "storage"), clock=SystemClock(), signals=signals)
     store.append(TOPIC, BATCHES, **once(kind))
 

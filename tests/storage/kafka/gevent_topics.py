@@ -25,7 +25,7 @@ from rioni.config.settings import Config
 from rioni.domain.errors import NotFound, Unavailable
 from rioni.storage.clock import SystemClock
 from rioni.storage.embedded.signals import EmbeddedSignals
-from rioni.storage.kafka.client import Connection
+from rioni.storage.kafka.client import KafkaConnection
 from rioni.storage.kafka.events import KafkaEventStore
 from rioni.storage.kafka.idempotence.idempotency_index import open_index
 from rioni.storage.kafka.topics.readiness import SETTLED_S
@@ -76,7 +76,7 @@ def main(servers: str, folder: Path) -> None:
     configure(Config())
     # So often that threads are preempted between any two steps.
     sys.setswitchinterval(0.000_05)
-    connection = Connection(bootstrap_servers=servers, topic_prefix=f"{uuid4()}-")
+    connection = KafkaConnection(bootstrap_servers=servers, topic_prefix=f"{uuid4()}-")
     index, signals = open_index(f"sqlite:///{folder / 'names.db'}", "storage"), EmbeddedSignals(folder)
     store = KafkaEventStore(connection, index, clock=SystemClock(), signals=signals)
     threads, pool = Threads(store), gevent.get_hub().threadpool

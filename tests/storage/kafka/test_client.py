@@ -31,7 +31,7 @@ from rioni.domain.publishing.headers import IdempotencyClaim
 from rioni.domain.system.storages import StorageEntry
 from rioni.storage.clock import SystemClock
 from rioni.storage.embedded.signals import EmbeddedSignals
-from rioni.storage.kafka.client import Connection
+from rioni.storage.kafka.client import KafkaConnection
 from rioni.storage.kafka.factory import opener
 from tests.contracts.event_store import TOPIC, events, read_all
 from tests.support.waiting import wait_until
@@ -201,7 +201,7 @@ def test_publishing_continues_when_it_is_allowed_again(open_store, forbid):
 
 @pytest.mark.parametrize(("brokers", "copies"), [(1, (1, 1)), (2, (2, 1)), (3, (3, 2)), (9, (3, 2))])
 def test_a_topic_has_as_many_copies_as_there_are_brokers_for(brokers, copies):
-    connection = Connection(bootstrap_servers=HOST, topic_prefix="")
+    connection = KafkaConnection(bootstrap_servers=HOST, topic_prefix="")
     assert connection.copies(brokers) == copies
     with pytest.raises(Unavailable, match="none of its brokers"):
         connection.copies(0)

@@ -17,8 +17,8 @@ from rioni.domain.ports.event_store import StoreMeasurements
 from rioni.domain.ports.host import direct
 from rioni.storage.clock import SystemClock
 from rioni.storage.kafka import delivery
-from rioni.storage.kafka.appender import Appender
-from rioni.storage.kafka.client import END, Connection, TopicPartitionRef
+from rioni.storage.kafka.appender import KafkaAppender
+from rioni.storage.kafka.client import END, KafkaConnection, TopicPartitionRef
 from rioni.storage.kafka.delivery import RENUMBERED_S
 from rioni.storage.kafka.topics.topics import Topics
 from tests.support.faulty_cluster import KafkaProxies
@@ -35,24 +35,26 @@ UNHEARD_S = 4.0
 
 
 @pytest.fixture
-def connections(brokers: KafkaProxies) -> list[Connection]:
+def connections(brokers: KafkaProxies) -> list[KafkaConnection]:
     """Two connections to the same topics, through separate proxies."""
     prefix = f"{uuid4()}-"
     return [
-        Connection(bootstrap_servers=",".join(way.address for way in ways), topic_prefix=prefix, request_timeout_s=5.0)
+        KafkaConnection(
+            bootstrap_servers=",".join(way.address for way in ways), topic_prefix=prefix, request_timeout_s=5.0
+        )
         for ways in brokers.from_nodes[:2]
     ]
 
 
 @contextlib.contextmanager
-def opened(connection: Connection, timeout_s: float) -> Iterator[Appender]:
+def opened(connection: KafkaConnection, timeout_s: float) -> Iterator[KafkaAppender]:
     with contextlib.closing(
-        Appender(connection, SystemClock(), direct, lambda *_: None, timeout_s, StoreMeasurements())
+        KafkaAppender(connection, SystemClock(), direct, lambda *_: None, timeout_s, StoreMeasurements())
     ) as appender:
         yield appender
 
 
-def stored(connection: Connection, name: str) -> dict[int, list[bytes]]:
+def stored(connection: KafkaConnection, name: str) -> dict[int, list[bytes]]:
     """The events of each partition."""
     found: dict[int, list[bytes]] = {number: [] for number in range(PARTITIONS)}
     left = set(found)
@@ -72,7 +74,7 @@ def stored(connection: Connection, name: str) -> dict[int, list[bytes]]:
 
 
 def test_a_batch_unanswered_in_one_partition_is_stored_once_in_the_others(
-    brokers: KafkaProxies, connections: list[Connection]
+    brokers: KafkaProxies, connections: list[KafkaConnection]
 ):
     topics = Topics(connections[1])
     topics.create("topic", PARTITIONS)
@@ -108,7 +110,7 @@ def test_a_batch_unanswered_in_one_partition_is_stored_once_in_the_others(
 
 
 def test_an_unanswered_batch_is_stored_once_though_another_one_is_rejected(
-    brokers: KafkaProxies, connections: list[Connection]
+    brokers: KafkaProxies, connections: list[KafkaConnection]
 ):
     topics = Topics(connections[1])
     for topic in ("open", "closed"):
@@ -142,7 +144,9 @@ def test_an_unanswered_batch_is_stored_once_though_another_one_is_rejected(
     assert stored(connections[1], name)[0] == [b"first", b"unanswered", b"last"]
 
 
-def test_appends_wait_for_a_topic_that_a_broker_does_not_know_yet(brokers: KafkaProxies, connections: list[Connection]):
+def test_appends_wait_for_a_topic_that_a_broker_does_not_know_yet(
+    brokers: KafkaProxies, connections: list[KafkaConnection]
+):
     late = 0
     brokers.cut_off(late)
     for number, way in enumerate(brokers.from_nodes[0]):
@@ -173,7 +177,7 @@ class RemovingProducer(Producer):
 
 @pytest.mark.parametrize(("existing", "error"), [("topic", PartiallyStored), ("deleted", NotFound)])
 def test_a_record_of_a_removed_partition_has_an_unknown_outcome_unless_the_topic_is_deleted(
-    monkeypatch: pytest.MonkeyPatch, connection: Connection, existing: str, error: type[Exception]
+    monkeypatch: pytest.MonkeyPatch, connection: KafkaConnection, existing: str, error: type[Exception]
 ):
     topics = Topics(connection)
     topics.create(existing, 1)

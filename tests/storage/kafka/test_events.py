@@ -17,7 +17,7 @@ from rioni.domain.timelines.position import Bounds
 from rioni.storage.clock import SystemClock
 from rioni.storage.event_stores import CacheMemory
 from rioni.storage.kafka import tail_follower
-from rioni.storage.kafka.client import RECORD_BYTES_MAX, Connection
+from rioni.storage.kafka.client import RECORD_BYTES_MAX, KafkaConnection
 from rioni.storage.kafka.events import KafkaEventStore
 from rioni.storage.kafka.idempotence.idempotency_index import open_index
 from rioni.storage.kafka.records import Record, record_of
@@ -296,7 +296,7 @@ def test_appends_continue_after_a_clock_that_was_ahead_is_corrected(store, clock
 
 def test_without_an_answering_broker_all_calls_are_unavailable(signals, clock, database):
     (port,) = free_ports(1)
-    connection = Connection(bootstrap_servers=f"127.0.0.1:{port}", request_timeout_s=0.2)
+    connection = KafkaConnection(bootstrap_servers=f"127.0.0.1:{port}", request_timeout_s=0.2)
     nowhere = KafkaEventStore(connection, open_index(database, "storage"), clock=clock, signals=signals)
     for call in (
         lambda: nowhere.create_topic(TOPIC, 1),

@@ -13,7 +13,7 @@ from rioni.cli.cluster.cluster import LocalCluster
 from rioni.domain.errors import PartiallyStored, TopicClosed
 from rioni.domain.timelines.position import Bounds
 from rioni.storage.clock import SystemClock
-from rioni.storage.kafka.client import Connection
+from rioni.storage.kafka.client import KafkaConnection
 from rioni.storage.kafka.events import KafkaEventStore
 from tests.contracts.event_store import PARTITIONS, TOPIC, events, read_all
 from tests.storage.kafka.conftest import SeveralBrokers
@@ -36,15 +36,15 @@ def clock() -> SystemClock:
 
 
 @pytest.fixture
-def connection(cluster: LocalCluster) -> Connection:
-    return Connection(bootstrap_servers=cluster.kafka, topic_prefix=f"{uuid4()}-")
+def connection(cluster: LocalCluster) -> KafkaConnection:
+    return KafkaConnection(bootstrap_servers=cluster.kafka, topic_prefix=f"{uuid4()}-")
 
 
 CLOSING_S = 1.0
 """The longest time for closing the topic while one broker is suspended and not yet considered dead."""
 
 
-def partition_of(connection: Connection) -> PartitionMetadata:
+def partition_of(connection: KafkaConnection) -> PartitionMetadata:
     """The leader of the topic's only partition, and the other replicas."""
     name = connection.topic_prefix + TOPIC
     return AdminClient(connection.client()).list_topics(name, timeout=WAIT_S).topics[name].partitions[0]
@@ -82,7 +82,7 @@ def test_acknowledged_events_survive_broker_failures_and_too_few_brokers_acknowl
 
 
 def test_closing_a_topic_waits_for_all_brokers_that_may_lead_it(
-    cluster: LocalCluster, connection: Connection, open_store: Callable[..., KafkaEventStore]
+    cluster: LocalCluster, connection: KafkaConnection, open_store: Callable[..., KafkaEventStore]
 ):
     store, admin = open_store(), AdminClient(connection.client())
     store.create_topic(TOPIC, 1)
@@ -102,7 +102,7 @@ def test_closing_a_topic_waits_for_all_brokers_that_may_lead_it(
 
 
 def test_a_broker_that_does_not_answer_is_replaced_by_the_new_leader(
-    cluster: LocalCluster, connection: Connection, open_store: Callable[..., KafkaEventStore]
+    cluster: LocalCluster, connection: KafkaConnection, open_store: Callable[..., KafkaEventStore]
 ):
     store, other_store = open_store(), open_store()
     store.create_topic(TOPIC, 1)
@@ -121,7 +121,7 @@ def test_a_broker_that_does_not_answer_is_replaced_by_the_new_leader(
 
 
 def test_a_partition_whose_broker_does_not_answer_delays_no_other_partition(
-    cluster: LocalCluster, connection: Connection, open_store: Callable[..., KafkaEventStore]
+    cluster: LocalCluster, connection: KafkaConnection, open_store: Callable[..., KafkaEventStore]
 ):
     # With one replica each partition depends on its own broker alone.
     single = msgspec.structs.replace(connection, replication_factor=1)

@@ -6,20 +6,20 @@ import pytest
 from rioni.domain.errors import Unavailable
 from rioni.domain.system.storages import StorageEntry
 from rioni.files.extras import requirement
-from rioni.storage.kafka.client import Connection, connection_of
+from rioni.storage.kafka.client import KafkaConnection, connection_of
 from rioni.storage.kafka.factory import opener
 
 
 @pytest.mark.parametrize(
     ("configuration", "default", "expected"),
     [
-        ({}, "a:1", Connection(bootstrap_servers="a:1")),
-        ({"bootstrap_servers": "b:2"}, "a:1", Connection(bootstrap_servers="b:2")),
-        ({"zk_address": "z:3"}, "a:1", Connection(bootstrap_servers="a:1")),
+        ({}, "a:1", KafkaConnection(bootstrap_servers="a:1")),
+        ({"bootstrap_servers": "b:2"}, "a:1", KafkaConnection(bootstrap_servers="b:2")),
+        ({"zk_address": "z:3"}, "a:1", KafkaConnection(bootstrap_servers="a:1")),
         (
             {"bootstrap_servers": "b:2", "topic_prefix": "p-", "replication_factor": 3, "min_insync_replicas": 2},
             None,
-            Connection(bootstrap_servers="b:2", topic_prefix="p-", replication_factor=3, min_insync_replicas=2),
+            KafkaConnection(bootstrap_servers="b:2", topic_prefix="p-", replication_factor=3, min_insync_replicas=2),
         ),
     ],
 )

@@ -1,7 +1,7 @@
 import pytest
 
 from rioni.domain.errors import NotFound, Unavailable
-from rioni.storage.kafka.client import Connection, TopicPartitionRef
+from rioni.storage.kafka.client import KafkaConnection, TopicPartitionRef
 from rioni.storage.kafka.record_reads import RecordTimes
 from tests.contracts.event_store import TOPIC, events
 
@@ -39,6 +39,6 @@ def test_a_failure_closes_the_consumer(connection):
 
 
 def test_kafka_that_does_not_answer_is_unavailable():
-    times = RecordTimes(Connection(bootstrap_servers="127.0.0.1:1", request_timeout_s=0.5))
+    times = RecordTimes(KafkaConnection(bootstrap_servers="127.0.0.1:1", request_timeout_s=0.5))
     with pytest.raises(Unavailable):
         times.recorded_at_ms(TopicPartitionRef(TOPIC, 0), 0)

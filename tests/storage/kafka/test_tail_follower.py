@@ -18,7 +18,7 @@ from tests.support.waiting import WAIT_S, wait_until
 pytest.importorskip("confluent_kafka")
 
 from rioni.storage.kafka import tail_follower
-from rioni.storage.kafka.client import Connection
+from rioni.storage.kafka.client import KafkaConnection
 from rioni.storage.kafka.tail_follower import TailFollower
 
 
@@ -140,7 +140,7 @@ def test_a_poll_beyond_the_deadline_of_the_pool_loses_no_event(monkeypatch):
     with ThreadPoolExecutor(1) as thread:
         pool = _Pool(thread)
         pools = StorePools()._replace(follow=pool)
-        connection = Connection("127.0.0.1:1")
+        connection = KafkaConnection("127.0.0.1:1")
         followed = TailFollower(connection, _Topics(), cache, lambda _: None, pools, StoreMeasurements())
         with contextlib.closing(followed):
             followed.of("topic")
@@ -162,7 +162,9 @@ def test_events_read_for_a_tail_that_is_replaced_meanwhile_leave_no_gap_in_the_n
     cache = ChunkCache(CacheMemory(2**20))
     with ThreadPoolExecutor(1) as thread:
         pools = StorePools()._replace(follow=lambda function, *args: thread.submit(function, *args).result(WAIT_S))
-        followed = TailFollower(Connection("127.0.0.1:1"), _Topics(), cache, lambda _: None, pools, StoreMeasurements())
+        followed = TailFollower(
+            KafkaConnection("127.0.0.1:1"), _Topics(), cache, lambda _: None, pools, StoreMeasurements()
+        )
         with contextlib.closing(followed):
             followed.of("topic")
             assert _StaleConsumer.polled.wait(WAIT_S)

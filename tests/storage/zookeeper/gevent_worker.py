@@ -20,7 +20,7 @@ from rioni.config.logs import configure  # noqa: E402
 from rioni.config.settings import Config  # noqa: E402
 from rioni.domain.timelines.position import EventTypePartition, format_offset  # noqa: E402
 from rioni.storage.embedded.signals import EmbeddedSignals  # noqa: E402
-from rioni.storage.zookeeper.factory import Shared, ZooKeeperOptions, open_shared  # noqa: E402
+from rioni.storage.zookeeper.factory import SharedClients, ZooKeeperOptions, open_shared  # noqa: E402
 from tests.support.waiting import WAIT_S  # noqa: E402
 
 
@@ -78,7 +78,7 @@ def main(hosts: str, directory: str, pem: str = "") -> None:
     sys.stdout.write(json.dumps(result | {"ticked": ticks > COMMITS, "counts": counts}))
 
 
-def ask_for_much_at_once(shared: Shared) -> list[int]:
+def ask_for_much_at_once(shared: SharedClients) -> list[int]:
     subscription, keys = str(uuid4()), [EventTypePartition("a", str(number)) for number in range(MANY)]
     shared.coordinator.initialise(subscription, dict.fromkeys(keys, format_offset(1, -1)))
     asking = [gevent.spawn(shared.coordinator.cursors, subscription) for _ in range(2)]

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rioni.domain.errors import Conflict, SubscriptionNotFound
-from rioni.domain.ports.coordinator import Session
+from rioni.domain.ports.coordinator import StreamSession
 from rioni.domain.timelines.position import EventTypePartition
 from rioni.storage.zookeeper.assignment import AssignmentUpdate, PartitionAssignment, SubscriptionAssignment, decode
 
@@ -20,14 +20,14 @@ def draft(plan: SubscriptionAssignment | None, version: int = 0, living: set[str
 def joined(*names: str) -> SubscriptionAssignment:
     made = draft(FRESH)
     for name in names:
-        made.join(Session(name))
+        made.join(StreamSession(name))
     return made.finished()
 
 
 def test_an_update_without_changes_is_not_written():
     plan = joined("p")
     again = draft(plan, 1, {"p"})
-    again.join(Session("p"))
+    again.join(StreamSession("p"))
     again.leave("unknown")
     again.release("p", KEYS)
     assert again.finished() is None
@@ -36,7 +36,7 @@ def test_an_update_without_changes_is_not_written():
 
 def test_a_session_that_joins_and_leaves_within_one_update_leaves_no_trace():
     made = draft(FRESH)
-    made.join(Session("p"))
+    made.join(StreamSession("p"))
     made.leave("p")
     assert made.created == {}
     assert {share.session for share in (made.finished() or FRESH).shares} == {""}
@@ -66,7 +66,7 @@ def test_without_an_assignment_there_is_nothing_to_do():
     made.leave("p")
     made.release("p", KEYS)
     assert made.finished() is None
-    for change in (lambda: made.join(Session("p")), lambda: made.begin_reset("r"), lambda: made.extend(KEYS)):
+    for change in (lambda: made.join(StreamSession("p")), lambda: made.begin_reset("r"), lambda: made.extend(KEYS)):
         with pytest.raises(SubscriptionNotFound):
             change()
 
@@ -86,7 +86,7 @@ def test_each_ownership_of_a_partition_has_a_new_term_and_is_stored_completely(s
             living.discard(name)
         made = draft(plan, version, living)
         if step == "join" and len(living) < len(KEYS):
-            made.join(Session(name))
+            made.join(StreamSession(name))
         elif step == "leave":
             made.leave(name)
         elif step == "release":

@@ -1,13 +1,13 @@
 from rioni.domain.ports.coordinator import DeliveryFailure
 from rioni.domain.timelines.position import format_offset
-from rioni.storage.zookeeper.nodes import Progress, decode_progress
+from rioni.storage.zookeeper.nodes import CommitProgress, decode_progress
 
 
 def at(position: int) -> str:
     return format_offset(1, position)
 
 
-NEW = Progress(at(-1))
+NEW = CommitProgress(at(-1))
 
 
 def test_only_an_owner_whose_term_has_ended_has_failed():
@@ -31,7 +31,7 @@ def test_a_committed_partition_has_not_failed():
 
 def test_a_heartbeat_and_a_poison_search_change_nothing_else():
     beaten = NEW.confirmed().confirmed()
-    assert beaten == Progress(at(-1), heartbeats=2)
+    assert beaten == CommitProgress(at(-1), heartbeats=2)
     searching = beaten.attempted(at(4), 3, at(9))
     assert searching.heartbeats == 2
     assert searching.delivery_failure(3) == DeliveryFailure(0, at(4), at(9))
@@ -39,5 +39,5 @@ def test_a_heartbeat_and_a_poison_search_change_nothing_else():
 
 def test_the_stored_form_is_short_and_complete():
     assert NEW.encoded() == b'{"offset":"001-0001--1"}'
-    full = Progress(at(1), 2, at(3), 4, at(5), 6, at(7), "why")
+    full = CommitProgress(at(1), 2, at(3), 4, at(5), 6, at(7), "why")
     assert decode_progress(full.encoded()) == full

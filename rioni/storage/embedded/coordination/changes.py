@@ -5,14 +5,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from rioni.domain.ports.coordinator import Session
+from rioni.domain.ports.coordinator import StreamSession
 from rioni.domain.ports.host import CHANGED, SUBSCRIPTION
 from rioni.domain.streaming.assignment import Cursors, StreamSlots, check_commit, compare
 from rioni.domain.timelines.position import EventTypePartition
 from rioni.storage.embedded.coordination.database import SubscriptionRows
 
 
-class Advance(NamedTuple):
+class AdvanceCursors(NamedTuple):
     """The cursors of a subscription advanced by a transaction."""
 
     revision: int
@@ -39,14 +39,14 @@ class Changes:
         self._connection, self._worker = connection, worker
         self.keys: set[str] = set()
         """The notification keys of the changes."""
-        self.advances: dict[str, Advance] = {}
+        self.advances: dict[str, AdvanceCursors] = {}
         """Advances by subscription; complete after `finish`."""
         self._cursors: dict[str, _Cursors] = {}
         self._stream_slots: dict[str, StreamSlots] = {}
         self._ended: list[tuple[str, str]] = []
         self._unbalanced: set[str] = set()
 
-    def join(self, subscription_id: str, session: Session) -> None:
+    def join(self, subscription_id: str, session: StreamSession) -> None:
         """Start a session; raises as the port does."""
         slots = self._stream_slots.get(subscription_id)
         if slots is None:
@@ -134,7 +134,7 @@ class Changes:
             before = self.advances.get(subscription_id)
             if before is not None:
                 offsets, beats = {**before.offsets, **advance.offsets}, Counter(before.beats) + Counter(advance.beats)
-                advance = Advance(advance.revision, offsets, beats)
+                advance = AdvanceCursors(advance.revision, offsets, beats)
             self.advances[subscription_id] = advance
 
 
@@ -161,13 +161,13 @@ class _Cursors:
         """Raise Invalid if a stream may not commit cursors."""
         check_commit(stream_id, cursors, is_alive=self._lives(stream_id), owner=lambda key: self._owner(key)[0])
 
-    def write(self) -> Advance | None:
+    def write(self) -> AdvanceCursors | None:
         """Write the commits; return None without commits."""
         if not self._offsets and not self._beats:
             return None
         self._rows.advance_cursors(self._offsets)
         self._rows.count_heartbeats(self._beats)
-        return Advance(self._rows.increment_revision(), self._offsets, self._beats)
+        return AdvanceCursors(self._rows.increment_revision(), self._offsets, self._beats)
 
     def _lives(self, stream_id: str) -> bool:
         alive = self._alive.get(stream_id)

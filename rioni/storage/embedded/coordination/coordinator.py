@@ -7,12 +7,18 @@ from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from rioni.domain.errors import RioniError, Unavailable
-from rioni.domain.ports.coordinator import CommittedOffsets, DeliveryFailure, Session, Topology, wait_for_streams_to_end
+from rioni.domain.ports.coordinator import (
+    CommittedOffsets,
+    DeliveryFailure,
+    StreamSession,
+    Topology,
+    wait_for_streams_to_end,
+)
 from rioni.domain.ports.host import SUBSCRIPTION, Clock, Health, Notifier, ThreadPool, direct
 from rioni.domain.system.anchors import Anchor, Marks
 from rioni.domain.timelines.position import EventTypePartition
 from rioni.storage.embedded.anchors import CoordinationAnchors
-from rioni.storage.embedded.coordination.changes import Advance, Changes
+from rioni.storage.embedded.coordination.changes import AdvanceCursors, Changes
 from rioni.storage.embedded.coordination.database import (
     CoordinationDatabase,
     SubscriptionRows,
@@ -20,7 +26,7 @@ from rioni.storage.embedded.coordination.database import (
     workers_named,
 )
 from rioni.storage.embedded.coordination.workers import WorkerRegistry
-from rioni.storage.group_commit import GroupCommit, Job
+from rioni.storage.group_commit import GroupCommit, WriteJob
 
 
 CHANGE_TIMEOUT_S = 30.0
@@ -34,7 +40,7 @@ CACHE_ENTRIES_MAX = 10_000
 T = TypeVar("T")
 
 
-class _Change(Job, Generic[T]):
+class _Change(WriteJob, Generic[T]):
     """A change waiting for the next transaction, and its result."""
 
     result: T
@@ -58,7 +64,7 @@ class _Standing(NamedTuple):
     cursors: CommittedOffsets
     heartbeats: Mapping[EventTypePartition, int]
 
-    def after(self, advance: Advance) -> "_Standing":
+    def after(self, advance: AdvanceCursors) -> "_Standing":
         """Return the cursors after an advance."""
         beats = {key: self.heartbeats[key] + count for key, count in advance.beats.items()}
         return _Standing(advance.revision, {**self.cursors, **advance.offsets}, {**self.heartbeats, **beats})
@@ -117,7 +123,7 @@ class EmbeddedCoordinator:
     def join(self, subscription_id: str, stream_id: str, requested: Collection[EventTypePartition] = ()) -> None:
         """Start a session and rebalance; see the port."""
         self._reap()
-        session = Session(stream_id, frozenset(requested))
+        session = StreamSession(stream_id, frozenset(requested))
         self._change(lambda changes: changes.join(subscription_id, session))
 
     def leave(self, subscription_id: str, stream_id: str) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rioni.domain.errors import Conflict, SubscriptionNotFound
-from rioni.domain.ports.coordinator import Assignment, DeliveryFailure, Session, Topology
+from rioni.domain.ports.coordinator import Assignment, DeliveryFailure, StreamSession, Topology
 from rioni.domain.streaming.assignment import rebalance
 from rioni.domain.timelines.position import EventTypePartition
 from rioni.storage.embedded.anchors import ANCHOR_SCHEMA
@@ -142,7 +142,7 @@ class SubscriptionRows:
             self.rebalance()
         return bool(added)
 
-    def add_session(self, worker: str, session: Session) -> None:
+    def add_session(self, worker: str, session: StreamSession) -> None:
         """Start a session; call `rebalance` afterwards."""
         requested = json.dumps(sorted(session.requested))
         self._execute(
@@ -254,10 +254,12 @@ class SubscriptionRows:
     def _assignments(self) -> dict[EventTypePartition, Assignment]:
         return {key: Assignment(*sessions) for key, sessions in self._partitions("session, next_session")}
 
-    def _sessions(self) -> Iterator[Session]:
+    def _sessions(self) -> Iterator[StreamSession]:
         rows = self._execute("SELECT id, requested, retired FROM sessions WHERE subscription = ? ORDER BY id")
         for name, requested, retired in rows:
-            yield Session(name, frozenset(EventTypePartition(*pair) for pair in json.loads(requested)), bool(retired))
+            yield StreamSession(
+                name, frozenset(EventTypePartition(*pair) for pair in json.loads(requested)), bool(retired)
+            )
 
     def _insert_partitions(self, cursors: Mapping[EventTypePartition, str], *, first_place: int = 0) -> None:
         places = enumerate(cursors.items(), first_place)

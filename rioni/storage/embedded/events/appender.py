@@ -25,7 +25,7 @@ from rioni.storage.embedded.events.chunks import (
     POSITION_MAX,
     ChainedRow,
     DamagedEvents,
-    Piece,
+    EventRun,
     encode_chain,
     join,
     split,
@@ -34,7 +34,7 @@ from rioni.storage.embedded.events.database import EventsDatabase
 from rioni.storage.embedded.events.partitions import Partition, check, is_closed, not_found
 from rioni.storage.embedded.events.retention import note_keys
 from rioni.storage.embedded.events.stored_once import AllHeaders, AllIds, Batches, Identified, Ids
-from rioni.storage.group_commit import GroupCommit, Job
+from rioni.storage.group_commit import GroupCommit, WriteJob
 
 
 # PERF: every call of sqlite3 releases and reacquires the GIL, so rows are inserted in groups, with statements that
@@ -71,10 +71,10 @@ class _Target:
 
     def __init__(self, before: Partition, head: bytes) -> None:
         self.before, self.next, self.head = before, before.next, head
-        self.pieces: list[Piece] = []
+        self.pieces: list[EventRun] = []
 
 
-class _Batch(Job):
+class _Batch(WriteJob):
     """A waiting call of `append`, and its result."""
 
     def __init__(
@@ -242,7 +242,7 @@ def _allocate(batch: _Batch, targets: Mapping[tuple[str, int], _Target], ids: Id
         if target.next + sum(len(piece.lengths) for piece in pieces) > POSITION_MAX:
             batch.error = Unavailable(f"Partition {number} of topic {batch.topic} is full. Begin a new timeline.")
             return
-    left: Mapping[int, list[Piece]] = batch.pieces
+    left: Mapping[int, list[EventRun]] = batch.pieces
     if batch.identified:
         left = ids.claim(batch.identified, batch.pieces)
         kept = sum(len(piece.lengths) for pieces in left.values() for piece in pieces)

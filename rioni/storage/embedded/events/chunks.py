@@ -163,7 +163,7 @@ class DamagedEvents(Unavailable):
         )
 
 
-class Piece(NamedTuple):
+class EventRun(NamedTuple):
     """A run of events of one batch and one partition, of at most about `CHUNK_BYTES`."""
 
     data: bytes
@@ -184,7 +184,7 @@ def chunk_key(partition_id: int, position: int) -> int:
     return partition_id << POSITION_BITS | position
 
 
-def split(events: Sequence[bytes], headers: Sequence[Headers] | None = None) -> list[Piece]:
+def split(events: Sequence[bytes], headers: Sequence[Headers] | None = None) -> list[EventRun]:
     """Split a batch into pieces.
 
     Args:
@@ -206,16 +206,16 @@ def split(events: Sequence[bytes], headers: Sequence[Headers] | None = None) -> 
 
 def _piece(
     events: Sequence[bytes], lengths: list[int], headers: Sequence[Headers] | None, begin: int, end: int
-) -> Piece:
+) -> EventRun:
     if headers is None:
-        return Piece(b",".join(events[begin:end]), lengths[begin:end])
+        return EventRun(b",".join(events[begin:end]), lengths[begin:end])
     some = headers[begin:end]
-    return Piece(
+    return EventRun(
         b",".join(events[begin:end]), lengths[begin:end], some if any(each != NO_HEADERS for each in some) else None
     )
 
 
-def join(pieces: Iterable[Piece], first: int, recorded_at_ms: int) -> Iterator[Chunk]:
+def join(pieces: Iterable[EventRun], first: int, recorded_at_ms: int) -> Iterator[Chunk]:
     """Join consecutive pieces to chunks.
 
     Args:
@@ -223,7 +223,7 @@ def join(pieces: Iterable[Piece], first: int, recorded_at_ms: int) -> Iterator[C
         first: the position of the first event.
         recorded_at_ms: when all of them were recorded.
     """
-    joined: list[Piece] = []
+    joined: list[EventRun] = []
     size = 0
     for piece in pieces:
         if joined and size + len(piece.data) > CHUNK_BYTES:
@@ -235,7 +235,7 @@ def join(pieces: Iterable[Piece], first: int, recorded_at_ms: int) -> Iterator[C
     yield _chunk(joined, first, recorded_at_ms)
 
 
-def _chunk(pieces: Sequence[Piece], first: int, recorded_at_ms: int) -> Chunk:
+def _chunk(pieces: Sequence[EventRun], first: int, recorded_at_ms: int) -> Chunk:
     lengths = pieces[0].lengths if len(pieces) == 1 else [each for piece in pieces for each in piece.lengths]
     # An event ends at the sum of the lengths up to it, less its own comma.
     ends = array("I", islice(accumulate(lengths, initial=-1), 1, None))

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from rioni.domain.errors import Conflict, NotFound, Unavailable
 from rioni.domain.publishing.headers import COMPACTED
-from rioni.storage.embedded.events.chunks import PARTITION_ID_MAX, Damage, DamagedEvents, Piece, encode_chain, join
+from rioni.storage.embedded.events.chunks import PARTITION_ID_MAX, Damage, DamagedEvents, EventRun, encode_chain, join
 from rioni.storage.embedded.events.database import EventsDatabase
 
 
@@ -247,7 +247,7 @@ def _pad(connection: sqlite3.Connection, topic: str, number: int, partition: Par
     else:
         for first in range(partition.next, end, PADDED_EVENTS):
             count = min(PADDED_EVENTS, end - first)
-            piece = Piece(b"," * (count - 1), [1] * count, [COMPACTED] * count)
+            piece = EventRun(b"," * (count - 1), [1] * count, [COMPACTED] * count)
             chunks = join([piece], first, partition.recorded_at_ms)
             connection.executemany(_INSERT_CHUNK, encode_chain(((partition.id, chunk) for chunk in chunks), heads))
     after = partition._replace(oldest=oldest, next=end)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rioni.domain.publishing.headers import Headers, IdempotencyClaim
-from rioni.storage.embedded.events.chunks import Piece, split
+from rioni.storage.embedded.events.chunks import EventRun, split
 from rioni.storage.embedded.events.database import EventsDatabase
 from rioni.storage.embedded.events.retention import Steps
 from rioni.storage.event_stores import HASH_BYTES, short_hash
@@ -43,7 +43,7 @@ class Identified:
         self.hashes = {number: [short_hash(each) for each in ids[number]] for number in batches if number in ids}
         """The hash of each event, for partitions whose events have ids."""
 
-    def split(self, number: int, kept: Sequence[int]) -> list[Piece]:
+    def split(self, number: int, kept: Sequence[int]) -> list[EventRun]:
         """Split the remaining events of a partition, given by their indices, into pieces."""
         events, headers = self._batches[number], self._headers.get(number)
         return split([events[index] for index in kept], headers and [headers[index] for index in kept])
@@ -65,14 +65,14 @@ class Ids:
         asked = b"".join([each for batch in group for hashes in batch.hashes.values() for each in hashes])
         self._known: set[bytes] = {found for (found,) in self._execute(_SELECT, asked)} if asked else set()
 
-    def claim(self, batch: Identified, pieces: Mapping[int, list[Piece]]) -> Mapping[int, list[Piece]]:
+    def claim(self, batch: Identified, pieces: Mapping[int, list[EventRun]]) -> Mapping[int, list[EventRun]]:
         """Add the ids of a batch, and return its events without the duplicates.
 
         Args:
             batch: the batch.
             pieces: all of its events.
         """
-        left: dict[int, list[Piece]] = {}
+        left: dict[int, list[EventRun]] = {}
         for number, whole in pieces.items():
             hashes = batch.hashes.get(number)
             if hashes is None:

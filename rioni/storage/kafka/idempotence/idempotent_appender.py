@@ -39,7 +39,7 @@ from rioni.domain.ports.host import Clock, StorePools
 from rioni.domain.publishing.headers import Headers, IdempotencyClaim
 from rioni.storage.group_commit import GroupCommit
 from rioni.storage.kafka.appender import LOOK_EVERY_S, PATIENCE_S, Publish, Written, measure
-from rioni.storage.kafka.client import Connection, TopicPartitionRef
+from rioni.storage.kafka.client import KafkaConnection, TopicPartitionRef
 from rioni.storage.kafka.delivery import Delivery, ProduceBatch, Unanswered
 from rioni.storage.kafka.idempotence.idempotency_index import (
     Attempt,
@@ -88,7 +88,7 @@ class IdempotentAppender:
 
     def __init__(
         self,
-        connection: Connection,
+        connection: KafkaConnection,
         index: IdempotencyIndex,
         topics: Topics,
         clock: Clock,
@@ -97,7 +97,7 @@ class IdempotentAppender:
         timeout_s: float,
         measurements: StoreMeasurements,
     ) -> None:
-        """Connect to nothing yet; arguments as for `Appender`, plus the idempotency index and the topics."""
+        """Connect to nothing yet; arguments as for `KafkaAppender`, plus the idempotency index and the topics."""
         self._index, self._topics, self._clock, self._pools = index, topics, clock, pools
         self._publish, self._timeout_s, self._measurements = publish, timeout_s, measurements
         self._delivery = Delivery(connection, timeout_s, self._keep, **{"retry.backoff.ms": int(1_000 * RETRY_AFTER_S)})

@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from rioni.domain.errors import IdempotencyKeyReused, NotFound, Unavailable
 from rioni.domain.ports.event_store import Appended
 from rioni.domain.publishing.headers import Headers
-from rioni.storage.kafka.client import END, Connection, TopicPartitionRef, next_message, to_unavailable
+from rioni.storage.kafka.client import END, KafkaConnection, TopicPartitionRef, next_message, to_unavailable
 from rioni.storage.kafka.delivery import Delivered, Part, ProduceBatch, RecordHeaders, refused
 from rioni.storage.kafka.idempotence.idempotency_index import (
     ATTEMPT_BYTES,
@@ -61,7 +61,7 @@ class Recovered(NamedTuple):
 class AttemptRecovery:
     """Searches topics for the records of attempts; blocks."""
 
-    def __init__(self, connection: Connection, topics: Topics) -> None:
+    def __init__(self, connection: KafkaConnection, topics: Topics) -> None:
         self._connection, self._topics, self._probe = connection, topics, AppendProbe(connection)
 
     def recover(self, attempt: Attempt, now_ms: int) -> Recovered:

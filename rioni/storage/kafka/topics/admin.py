@@ -7,7 +7,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ClusterMetadata
 
-from rioni.storage.kafka.client import Connection
+from rioni.storage.kafka.client import KafkaConnection
 from rioni.storage.threads import Answer, NotAnswered
 
 
@@ -67,7 +67,7 @@ class Admin:
     keep the client that sent them.
     """
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: KafkaConnection) -> None:
         """Prepare a client; connects when it is first used."""
         self._settings, self._timeout_s = connection.client(), connection.request_timeout_s
         self._client, self._renewed_s = AdminClient(self._settings), time.monotonic()

@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 from rioni.domain.errors import Unavailable
 from rioni.domain.ports.host import Health
 from rioni.domain.system.anchors import ChainHead
-from rioni.storage.kafka.client import SILENCE, Connection, to_unavailable, translate_errors
+from rioni.storage.kafka.client import SILENCE, KafkaConnection, to_unavailable, translate_errors
 from rioni.storage.kafka.topics.admin import Admin
 
 
@@ -34,7 +34,7 @@ class Inspected(NamedTuple):
 
 
 def inspect(
-    connection: Connection, topics: Collection[str], ended: Collection[str], *, reach_s: float, timeout_s: float
+    connection: KafkaConnection, topics: Collection[str], ended: Collection[str], *, reach_s: float, timeout_s: float
 ) -> Inspected:
     """Read the state of topics; blocks until the timeouts at most.
 
@@ -54,7 +54,9 @@ def inspect(
     return Inspected(cluster_id, partitions, ends)
 
 
-def ranges(connection: Connection, topics: Collection[str], *, reach_s: float, timeout_s: float) -> list[ChainHead]:
+def ranges(
+    connection: KafkaConnection, topics: Collection[str], *, reach_s: float, timeout_s: float
+) -> list[ChainHead]:
     """Return the ranges of all partitions of topics; see the port `Ranged`. Arguments, and raises, as `inspect`."""
     admin, partitions, _ = _reached(connection, topics, reach_s)
     deadline_s = time.monotonic() + timeout_s
@@ -71,7 +73,7 @@ def ranges(connection: Connection, topics: Collection[str], *, reach_s: float, t
     ]
 
 
-def _reached(connection: Connection, topics: Collection[str], reach_s: float) -> tuple[Admin, dict[str, int], str]:
+def _reached(connection: KafkaConnection, topics: Collection[str], reach_s: float) -> tuple[Admin, dict[str, int], str]:
     """Return a client, the number of partitions of each topic that exists, and the id of the cluster."""
     admin, prefix = Admin(connection), connection.topic_prefix
     found = translate_errors(lambda: admin.metadata(timeout_s=reach_s), "")
@@ -139,7 +141,7 @@ _log = structlog.get_logger("rioni.kafka")
 class ClusterHealth:
     """Checks a cluster's health, and logs once why it can't be reached until it is reachable again."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: KafkaConnection) -> None:
         self._connection = connection
         self._answers = True
 
@@ -168,7 +170,7 @@ class ClusterHealth:
         return Unavailable(NO_ANSWER)
 
 
-def _client_error(connection: Connection) -> str:
+def _client_error(connection: KafkaConnection) -> str:
     """Return the error of a connecting client, such as rejected credentials; blocks for a second."""
     met: list[KafkaError] = []
     # A separate client: unfetched errors would accumulate in a long-lived one.

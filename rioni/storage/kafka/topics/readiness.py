@@ -11,7 +11,7 @@ from confluent_kafka.admin import ConfigResource, ResourceType
 
 from rioni.config.logs import FailureLog
 from rioni.domain.errors import NotFound, Unavailable
-from rioni.storage.kafka.client import END, OUT_OF_RANGE, UNKNOWN, Connection, to_unavailable
+from rioni.storage.kafka.client import END, OUT_OF_RANGE, UNKNOWN, KafkaConnection, to_unavailable
 from rioni.storage.kafka.topics.admin import GRACE_S, RENEWED_EVERY_S, Admin
 from rioni.storage.threads import native_sleep
 
@@ -48,7 +48,7 @@ class AppendProbe:
     Those that wait also raise NotFound if the topic was deleted meanwhile.
     """
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: KafkaConnection) -> None:
         self._connection = connection
 
     def until_open(self, name: str, partitions: Iterable[int]) -> None:

@@ -27,7 +27,14 @@ from confluent_kafka.admin import (
 from rioni.domain.errors import Conflict, NotFound, Unavailable
 from rioni.domain.ports.host import Health
 from rioni.domain.timelines.position import Bounds
-from rioni.storage.kafka.client import MOVED, PROPAGATION_MS, RECORD_BYTES_MAX, Connection, translate_errors, translated
+from rioni.storage.kafka.client import (
+    MOVED,
+    PROPAGATION_MS,
+    RECORD_BYTES_MAX,
+    KafkaConnection,
+    translate_errors,
+    translated,
+)
 from rioni.storage.kafka.topics.admin import Admin
 from rioni.storage.kafka.topics.inspection import ClusterHealth, offsets_of
 from rioni.storage.kafka.topics.readiness import SETTLED_S, AppendProbe, wait_until_propagated
@@ -86,7 +93,7 @@ class _OfTopics(dict[str, int]):
 class Topics:
     """Administers the topics of one cluster; methods may raise Unavailable, and NotFound for an unknown topic."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: KafkaConnection) -> None:
         self._connection = connection
         self._timeout_s = connection.request_timeout_s
         self._admin = Admin(connection)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rioni.domain.errors import Conflict, Invalid, RioniError
-from rioni.domain.ports.coordinator import Assignment, Session
+from rioni.domain.ports.coordinator import Assignment, StreamSession
 from rioni.storage.embedded.coordination.changes import Changes
 from rioni.storage.embedded.coordination.database import CoordinationDatabase, SubscriptionRows
 from tests.contracts.coordination import A0, A1, A2, A3, ALL, offset
@@ -33,7 +33,7 @@ def together(database: CoordinationDatabase, *wanted: Change) -> list[Any]:
 
 
 def join(name: str, *requested) -> Change:
-    return lambda changes: changes.join("s", Session(name, frozenset(requested)))
+    return lambda changes: changes.join("s", StreamSession(name, frozenset(requested)))
 
 
 def leave(name: str) -> Change:
@@ -117,7 +117,7 @@ def test_leaving_after_a_commit_is_no_failure_and_a_commit_after_leaving_is_reje
 
 
 def test_commits_of_several_subscriptions_share_a_transaction(database):
-    together(database, join("a"), lambda changes: changes.join("t", Session("b")))
+    together(database, join("a"), lambda changes: changes.join("t", StreamSession("b")))
     outcomes = together(
         database,
         commit("a", (A0, 1)),
@@ -137,7 +137,7 @@ def test_a_rejected_change_changes_nothing(database):
         with pytest.raises(Invalid):
             changes.commit("s", "a", [(A0, offset(1)), (A2, offset(1))])
         with pytest.raises(Conflict):
-            changes.join("s", Session("b", frozenset([A1, A2])))
+            changes.join("s", StreamSession("b", frozenset([A1, A2])))
         changes.finish()
     assert (read(database, SubscriptionRows.topology), state(database)) == before
     assert changes.keys == set()

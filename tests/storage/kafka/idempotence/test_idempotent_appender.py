@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient
 from rioni.domain.errors import Unavailable
 from rioni.domain.publishing.headers import IdempotencyClaim
 from rioni.storage.clock import SystemClock
-from rioni.storage.kafka.client import Connection
+from rioni.storage.kafka.client import KafkaConnection
 from rioni.storage.kafka.events import KafkaEventStore
 from tests.contracts.event_store import TOPIC, events, read_all
 from tests.contracts.stored_once import DeduplicationContract
@@ -34,7 +34,9 @@ def test_a_batch_stored_without_an_answer_before_its_topic_was_closed_is_a_dupli
     brokers: KafkaProxies, open_store: Callable[..., KafkaEventStore]
 ):
     addresses = [",".join(proxy.address for proxy in proxies) for proxies in brokers.from_nodes[:2]]
-    one, other = (open_store(connection=Connection(bootstrap_servers=each), clock=SystemClock()) for each in addresses)
+    one, other = (
+        open_store(connection=KafkaConnection(bootstrap_servers=each), clock=SystemClock()) for each in addresses
+    )
     other.create_topic(topic := str(uuid4()), 1)
     one.append(topic, {0: events(1)}, claim=IdempotencyClaim("first", "digest"))
     with ThreadPoolExecutor() as pool:
@@ -56,7 +58,9 @@ def test_a_batch_that_waits_for_a_partition_delays_no_other_partition(
     several_brokers: SeveralBrokers, brokers: KafkaProxies, open_store: Callable[..., KafkaEventStore]
 ):
     # With one replica each partition depends on its own broker alone.
-    single = Connection(bootstrap_servers=several_brokers.cluster.kafka, topic_prefix="once-", replication_factor=1)
+    single = KafkaConnection(
+        bootstrap_servers=several_brokers.cluster.kafka, topic_prefix="once-", replication_factor=1
+    )
     store = open_store(connection=single, append_timeout_s=60.0, clock=SystemClock())
     store.create_topic(TOPIC, 3)
     found = AdminClient(single.client()).list_topics(f"once-{TOPIC}", timeout=WAIT_S).topics[f"once-{TOPIC}"].partitions

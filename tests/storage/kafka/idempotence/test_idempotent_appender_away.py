@@ -10,7 +10,7 @@ from rioni.cli.cluster.cluster import LocalCluster
 from rioni.cli.cluster.servers import Server
 from rioni.domain.errors import Overloaded, PartiallyStored, Unavailable
 from rioni.domain.publishing.headers import IdempotencyClaim
-from rioni.storage.kafka.client import Connection
+from rioni.storage.kafka.client import KafkaConnection
 from rioni.storage.kafka.events import KafkaEventStore
 from rioni.storage.kafka.idempotence import idempotent_appender
 from rioni.storage.kafka.idempotence.idempotency_index import IdempotencyIndex, open_index
@@ -44,8 +44,8 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-def connection(other_kafka_cluster: LocalCluster, connection: Connection) -> Connection:
-    return Connection(
+def connection(other_kafka_cluster: LocalCluster, connection: KafkaConnection) -> KafkaConnection:
+    return KafkaConnection(
         bootstrap_servers=other_kafka_cluster.kafka, topic_prefix=connection.topic_prefix, refuses_late=False
     )
 

@@ -14,7 +14,7 @@ from rioni.cli.cluster.cluster import LocalCluster
 from rioni.domain.errors import PartiallyStored, TopicClosed, Unavailable
 from rioni.domain.publishing.headers import IdempotencyClaim
 from rioni.storage.clock import SystemClock
-from rioni.storage.kafka.client import Connection
+from rioni.storage.kafka.client import KafkaConnection
 from rioni.storage.kafka.events import KafkaEventStore
 from rioni.storage.kafka.idempotence import idempotent_batch
 from rioni.storage.kafka.idempotence.idempotency_index import IdempotencyIndex
@@ -38,9 +38,9 @@ def kafka_cluster(other_kafka_cluster: LocalCluster) -> LocalCluster:
 
 
 @pytest.fixture
-def connection(connection: Connection) -> Connection:
+def connection(connection: KafkaConnection) -> KafkaConnection:
     """A connection with the production configuration: records with old timestamps are rejected."""
-    return Connection(bootstrap_servers=connection.bootstrap_servers, topic_prefix=connection.topic_prefix)
+    return KafkaConnection(bootstrap_servers=connection.bootstrap_servers, topic_prefix=connection.topic_prefix)
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def appenders() -> Iterator[subprocess.Popen[str]]:
 
 @pytest.fixture
 def die(
-    appenders: subprocess.Popen[str], connection: Connection, database: str, tmp_path: Path
+    appenders: subprocess.Popen[str], connection: KafkaConnection, database: str, tmp_path: Path
 ) -> Callable[[str, str], None]:
     def die(step: str, kind: str) -> None:
         (folder := tmp_path / "dying").mkdir()

@@ -7,7 +7,7 @@ from confluent_kafka import OFFSET_END, KafkaError, KafkaException, TopicPartiti
 from confluent_kafka.admin import NewTopic
 
 from rioni.cli.cluster.servers import free_ports
-from rioni.storage.kafka.client import Connection
+from rioni.storage.kafka.client import KafkaConnection
 from rioni.storage.kafka.topics import admin as module
 from rioni.storage.kafka.topics.admin import Admin
 
@@ -19,11 +19,11 @@ ENOUGH_S = 20
 def nowhere() -> Admin:
     """An admin client for brokers that do not exist."""
     (port,) = free_ports(1)
-    return Admin(Connection(bootstrap_servers=f"127.0.0.1:{port}", request_timeout_s=0.2))
+    return Admin(KafkaConnection(bootstrap_servers=f"127.0.0.1:{port}", request_timeout_s=0.2))
 
 
 @pytest.mark.kafka
-def test_requests_in_progress_are_answered_when_the_client_is_renewed(connection: Connection, monkeypatch):
+def test_requests_in_progress_are_answered_when_the_client_is_renewed(connection: KafkaConnection, monkeypatch):
     monkeypatch.setattr(module, "RENEWED_EVERY_S", -1.0)
     admin, topic = Admin(connection), str(uuid4())
     admin.request("create_topics", [NewTopic(topic, 1, 1)])
@@ -37,7 +37,7 @@ def test_requests_in_progress_are_answered_when_the_client_is_renewed(connection
 
 
 @pytest.mark.kafka
-def test_an_error_of_one_item_fails_the_request(connection: Connection):
+def test_an_error_of_one_item_fails_the_request(connection: KafkaConnection):
     admin = Admin(connection)
     for name, items in (
         ("delete_topics", [str(uuid4())]),

@@ -15,7 +15,7 @@ from rioni.domain.errors import PartiallyStored, Unavailable
 from rioni.domain.timelines.position import Bounds
 from rioni.storage.clock import SystemClock
 from rioni.storage.event_stores import CacheMemory
-from rioni.storage.kafka.client import Connection
+from rioni.storage.kafka.client import KafkaConnection
 from rioni.storage.kafka.events import KafkaEventStore
 from tests.contracts.event_store import events, read_all
 from tests.support.waiting import wait_until
@@ -38,7 +38,7 @@ def hanging(other_kafka_cluster: LocalCluster) -> Iterator[LocalCluster]:
 def test_every_call_ends_while_kafka_hangs_and_works_again_afterwards(
     hanging: LocalCluster, open_store: Callable[..., KafkaEventStore]
 ):
-    patient = Connection(bootstrap_servers=hanging.kafka, topic_prefix=f"{uuid4()}-", request_timeout_s=ENOUGH_S)
+    patient = KafkaConnection(bootstrap_servers=hanging.kafka, topic_prefix=f"{uuid4()}-", request_timeout_s=ENOUGH_S)
     usual = {
         "connection": msgspec.structs.replace(patient, request_timeout_s=REQUEST_TIMEOUT_S),
         "clock": SystemClock(),

@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 from rioni.domain.errors import Unavailable
 from rioni.domain.timelines.position import Bounds
 from rioni.storage.clock import SystemClock
-from rioni.storage.kafka.client import Connection
+from rioni.storage.kafka.client import KafkaConnection
 from rioni.storage.kafka.events import KafkaEventStore
 from tests.contracts.event_store import events
 from tests.support.faulty_cluster import BROKERS, KafkaProxies
@@ -26,9 +26,9 @@ TOPICS = 3
 
 
 @pytest.fixture
-def connection(brokers: KafkaProxies) -> Connection:
+def connection(brokers: KafkaProxies) -> KafkaConnection:
     servers = ",".join(way.address for way in brokers.from_nodes[0])
-    return Connection(bootstrap_servers=servers, topic_prefix=f"{uuid4()}-", request_timeout_s=5.0)
+    return KafkaConnection(bootstrap_servers=servers, topic_prefix=f"{uuid4()}-", request_timeout_s=5.0)
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def clock() -> SystemClock:
 
 
 def test_topics_are_closed_at_the_end_that_the_current_leader_knows(
-    brokers: KafkaProxies, connection: Connection, open_store: Callable[..., KafkaEventStore]
+    brokers: KafkaProxies, connection: KafkaConnection, open_store: Callable[..., KafkaEventStore]
 ):
     def leader(topic: str, broker: int) -> int:
         """The leader according to one broker."""

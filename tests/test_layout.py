@@ -4,7 +4,11 @@ import re
 import subprocess
 import sys
 from collections import Counter, defaultdict
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
+
+import grimp
+import pytest
 
 
 ROOT = Path(__file__).parents[1]
@@ -80,3 +84,14 @@ def test_the_name_of_a_class_means_one_thing():
             for name in re.findall(r"^class ([A-Z]\w*)", path.read_text(), re.MULTILINE):
                 packages[name].append(package if package in VIEWS else "elsewhere")
     assert {name: places for name, places in packages.items() if max(Counter(places).values()) > 1} == {}
+
+
+def test_no_module_needs_itself():
+    """Neither by other modules, nor for an annotation alone."""
+    graph = grimp.build_graph("rioni", cache_dir=None)
+    needed = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
+    assert len(needed) > len(PACKAGES)
+    try:
+        TopologicalSorter(needed).prepare()
+    except CycleError as ex:
+        pytest.fail(f"These modules import each other: {' -> '.join(ex.args[1])}")

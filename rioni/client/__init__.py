@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from rioni.client._sync.client import Client
 from rioni.client._sync.producer import Producer
 from rioni.client._sync.send_buffer import Delivery
-from rioni.client.consumption.events import Event, EventBatch, EventMetadata, StreamPartition
+from rioni.client.consumption.event_values import EventMetadata
+from rioni.client.consumption.events import Event, EventBatch, StreamPartition
 from rioni.client.consumption.options import ConsumerOptions
 from rioni.client.encoding import metadata
 from rioni.client.errors import (

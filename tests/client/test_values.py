@@ -26,7 +26,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rioni.client import values
-from rioni.client.consumption.events import decoder
+from rioni.client.consumption.event_values import decoder
 from rioni.client.encoding import encode_event
 from tests.support.value_tables import rows_of
 

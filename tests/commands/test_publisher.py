@@ -4,7 +4,7 @@ from random import Random
 import pytest
 
 from rioni.commands.event_types import CreateEventType, DeleteEventType
-from rioni.commands.publisher import DeleteEvents, Publisher, PublishEvents
+from rioni.commands.publisher import OBJECTS_SOON, DeleteEvents, Publisher, PublishEvents
 from rioni.commands.system.storages import AddBlacklistEntry, SwitchFeature
 from rioni.domain.access.authorization import BROKER, Attribute, EventTypeAuthorization, Subject
 from rioni.domain.errors import AccessDenied, Blocked, EventTypeNotFound, Malformed
@@ -12,7 +12,6 @@ from rioni.domain.event_types.event_type import EventOwnerSelector
 from rioni.domain.publishing.batch import split
 from rioni.domain.publishing.headers import Headers
 from rioni.domain.publishing.pipeline import prepare
-from rioni.domain.publishing.rules import OBJECTS_SOON
 from tests.support.broker import DEFAULT_ADMIN
 from tests.support.builders import event_type_spec
 

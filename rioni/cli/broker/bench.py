@@ -14,7 +14,7 @@ from rioni.domain.errors import Invalid, Malformed
 
 
 if TYPE_CHECKING:
-    from rioni.cli.broker.bench_command import Consume, Publish, Report
+    from rioni.cli.broker.bench_runs import Consume, Publish, Report
 
 
 GRACE_S = 10

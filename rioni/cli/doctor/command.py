@@ -13,8 +13,7 @@ from rioni.domain.errors import Invalid, RioniError
 
 
 if TYPE_CHECKING:
-    from rioni.cli.doctor.diagnosis import Scope, Site
-    from rioni.cli.doctor.processes import Host
+    from rioni.cli.doctor.diagnosis import Host, Scope, Site
     from rioni.cli.doctor.shown import Shown
 
 

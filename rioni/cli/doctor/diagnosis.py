@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -19,7 +19,7 @@ from rioni.domain.texts import first_of, proposal
 
 
 if TYPE_CHECKING:
-    from rioni.cli.doctor.processes import Host
+    from rioni.config.settings import Config
 
 
 # --- Sources that gather facts, checks of these facts, and their findings ---
@@ -37,6 +37,27 @@ class DoctorFinding(msgspec.Struct, frozen=True):
     """The problem, in a sentence."""
     advice: str
     """The remedy: a command, or a page of the documentation."""
+
+
+@dataclass(frozen=True)
+class Host:
+    """The host of a broker, or the part of it that this user may see.
+
+    Args:
+        data: the data directory.
+        pid: of the process that has locked it; None if no broker runs on it.
+        config: the settings; None if they can't be used.
+        sources: where the value of each setting comes from.
+        origin: the owner of the settings, in words.
+        error: why there are no settings.
+    """
+
+    data: Path
+    pid: int | None = None
+    config: "Config | None" = None
+    sources: Mapping[str, str] = field(default_factory=dict)
+    origin: str = ""
+    error: str = ""
 
 
 class Missing(msgspec.Struct, frozen=True):
@@ -209,9 +230,9 @@ class Site:
     token: str | None = None
     token_error: str = ""
     ca_certificate: Path | None = None
-    host: "Host | None" = None
+    host: Host | None = None
 
-    def beside_the_broker(self) -> "Host":
+    def beside_the_broker(self) -> Host:
         """The host of the broker.
 
         Raises:

@@ -7,7 +7,6 @@ import contextlib
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from itertools import dropwhile
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from typing import Any
 import msgspec
 
 from rioni.cli.doctor.connection import Reach
-from rioni.cli.doctor.diagnosis import ERROR, DoctorFinding, NotLookedAt, Site, check, error, source, warning
+from rioni.cli.doctor.diagnosis import ERROR, DoctorFinding, Host, NotLookedAt, Site, check, error, source, warning
 from rioni.cli.doctor.disk import LINE_CHARACTERS_MAX, LINES_SHOWN, LogFile
 from rioni.config.loading import FILE, FILE_VARIABLE, Loaded, load
 from rioni.config.settings import SETTINGS, Config, ConfigError
@@ -26,27 +25,6 @@ from rioni.config.settings import SETTINGS, Config, ConfigError
 PROC = Path("/proc")
 COMMANDS = ("serve", "demo")
 """Commands of `rioni` that run a broker."""
-
-
-@dataclass(frozen=True)
-class Host:
-    """The host of a broker, or the part of it that this user may see.
-
-    Args:
-        data: the data directory.
-        pid: of the process that has locked it; None if no broker runs on it.
-        config: the settings; None if they can't be used.
-        sources: where the value of each setting comes from.
-        origin: the owner of the settings, in words.
-        error: why there are no settings.
-    """
-
-    data: Path
-    pid: int | None = None
-    config: Config | None = None
-    sources: Mapping[str, str] = field(default_factory=dict)
-    origin: str = ""
-    error: str = ""
 
 
 def locate(data: Path | None, config_file: Path | None, environ: Mapping[str, str] = os.environ) -> Host | None:

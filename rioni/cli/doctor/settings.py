@@ -8,9 +8,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from rioni.cli.doctor.diagnosis import ERROR, DoctorFinding, NotLookedAt, Site, check, error, source, warning
+from rioni.cli.doctor.diagnosis import ERROR, DoctorFinding, Host, NotLookedAt, Site, check, error, source, warning
 from rioni.cli.doctor.machine import DRIVERS, InstalledPackages, Memory
-from rioni.cli.doctor.processes import Host
 from rioni.config.settings import SETTINGS, Config
 from rioni.domain.access.addresses import host_and_port
 from rioni.domain.access.authorization import WELL_KNOWN_ADMIN, Mode

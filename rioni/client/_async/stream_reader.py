@@ -12,9 +12,8 @@ from rioni.client._async import concurrency
 from rioni.client._async.exchange import WAIT_MAX_S, ConsumerState
 from rioni.client._async.subscriptions import Subscriptions
 from rioni.client._async.transport import Transport, read_batches
-from rioni.client.consumption.events import StreamPartition
+from rioni.client.consumption.events import BROKEN_MARGIN_S, StreamPartition, StreamState
 from rioni.client.consumption.failures import REFUSALS_MAX, REQUEST_S, Reconnect
-from rioni.client.consumption.progress import BROKEN_MARGIN_S, StreamState
 from rioni.client.consumption.state import Commit
 from rioni.client.errors import BadRequest, ClientError, Conflict, Forbidden, NotFound, UnexpectedAnswer, Unprocessable
 from rioni.wire.events import Cursor

@@ -11,10 +11,11 @@ from rioni.client._sync.stream_reader import StreamCommitter, StreamReader
 from rioni.client._sync.subscriptions import Subscriptions
 from rioni.client._sync.transport import Transport
 from rioni.client.consumption import failures
-from rioni.client.consumption.events import Event, EventBatch, Types
+from rioni.client.consumption.event_values import Types
+from rioni.client.consumption.events import Event, EventBatch
 from rioni.client.consumption.failures import REQUEST_S
+from rioni.client.consumption.lanes import Assigned, Item
 from rioni.client.consumption.options import ConsumerOptions, Options
-from rioni.client.consumption.progress import Assigned, Item
 from rioni.wire.subscriptions import Subscription
 
 

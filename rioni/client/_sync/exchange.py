@@ -3,9 +3,10 @@
 from typing import Any
 
 from rioni.client._sync import concurrency
-from rioni.client.consumption.events import EventBatch, Types
+from rioni.client.consumption.event_values import Types
+from rioni.client.consumption.events import EventBatch, StreamState
+from rioni.client.consumption.lanes import Item
 from rioni.client.consumption.options import Options
-from rioni.client.consumption.progress import Item, StreamState
 from rioni.client.consumption.state import ConsumptionState
 from rioni.wire.events import Batch
 

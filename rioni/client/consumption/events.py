@@ -1,48 +1,13 @@
-"""Events as a consumer hands them out, and their JSON as objects of the application."""
+"""One stream from its consumer's view: its batches of events, and its partitions until all of them are committed."""
 
-import re
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from rioni.client import values
-from rioni.wire.base import Model
+from rioni.client.consumption.event_values import EventMetadata, events_passed, metadata_of, of_event, offset_inside
 from rioni.wire.events import Cursor
-
-
-if TYPE_CHECKING:
-    from rioni.client.consumption.progress import StreamedPartition
-
-
-# --- Decodes the JSON of events to objects of the application ---
-
-Decode = Callable[[Any], Any]
-"""Makes an object of the JSON of an event, as a buffer of bytes."""
-Types = Any
-"""A type, or types by the name of the event type; None for dictionaries."""
-
-
-def decoder(types: Types) -> Callable[[str], Decode]:
-    """Return a function that returns the decoder for the events of an event type, by its name.
-
-    Args:
-        types: a msgspec struct, a dataclass, a TypedDict, a Pydantic model, or whatever else msgspec decodes; or a
-            mapping from names of event types to such. Events without a type become dictionaries.
-    """
-    default = _decode_as(dict[str, Any])
-    if not isinstance(types, Mapping):
-        only = default if types is None else _decode_as(types)
-        return lambda _: only
-    each = {name: _decode_as(kind) for name, kind in types.items()}
-    return lambda event_type: each.get(event_type, default)
-
-
-def _decode_as(kind: Any) -> Decode:
-    if hasattr(kind, "model_validate_json"):
-        return lambda raw: kind.model_validate_json(bytes(raw))
-    return msgspec.json.Decoder(kind, float_hook=values.number).decode
 
 
 # --- Events as a consumer hands them out ---
@@ -55,51 +20,6 @@ class StreamPartition(NamedTuple):
 
     event_type: str
     partition: str
-
-
-class EventMetadata(Model):
-    """The metadata of an event; None for missing members."""
-
-    eid: str | None = None
-    event_type: str | None = None
-    occurred_at: datetime | None = None
-    received_at: datetime | None = None
-    partition: str | None = None
-    partition_keys: list[str] | None = None
-    partition_compaction_key: str | None = None
-    parent_eids: list[str] | None = None
-    flow_id: str | None = None
-    version: str | None = None
-    published_by: str | None = None
-    span_ctx: dict[str, Any] | None = None
-
-
-class _WithMetadata(msgspec.Struct):
-    metadata: EventMetadata = msgspec.field(default_factory=EventMetadata)
-
-
-_METADATA = msgspec.json.Decoder(_WithMetadata)
-_LEAP_SECOND = re.compile("(?<=:[0-9]{2}:)60")
-
-
-def _unusual_metadata(event: bytes | msgspec.Raw) -> EventMetadata:
-    """Metadata with a time that Python can't represent: a leap second becomes the second after it.
-
-    The time is None if it is in the year 0, or the second after it in the year 10000.
-    """
-    members = msgspec.json.decode(event).get("metadata")
-    if isinstance(members, dict) and isinstance(text := members.get("occurred_at"), str):
-        text, leap_seconds = _LEAP_SECOND.subn("59", text, count=1)
-        try:
-            at = msgspec.convert(text, datetime) + timedelta(seconds=leap_seconds)
-        except OverflowError:
-            at = None
-        except msgspec.ValidationError:
-            if not text.startswith("0000-"):
-                raise
-            at = None
-        members = members | {"occurred_at": at}
-    return msgspec.convert(members, EventMetadata)
 
 
 class EventBatch(Generic[T]):
@@ -199,10 +119,7 @@ class Event(msgspec.Struct, Generic[T], eq=False):
     @property
     def metadata(self) -> EventMetadata:
         """The metadata, decoded each time; raises msgspec.ValidationError."""
-        try:
-            return _METADATA.decode(self._json).metadata
-        except msgspec.ValidationError:
-            return _unusual_metadata(self._json)
+        return metadata_of(self._json)
 
     @property
     def event_type(self) -> str:
@@ -236,83 +153,204 @@ class Event(msgspec.Struct, Generic[T], eq=False):
         return f"Event({self.event_type}, partition {self.partition}, {self.raw!r})"
 
 
-# --- Offsets of cursors: which one comes first, and what may be committed inside a batch ---
-
-_WRITTEN = re.compile(r"(001-[0-9a-f]{4}-)(-1|[0-9]{18})")
-"""The canonical form; such offsets of one partition compare as strings."""
+# --- The progress of one stream with one partition: events received, handled and committed ---
 
 
-def is_redelivery(seen: str | None, count: int, end: str) -> bool:
-    """Whether some events are known to be delivered again.
+class Cut(NamedTuple):
+    """A cursor that may be committed, and what that commits."""
 
-    Each event has its own position, and positions grow.
-
-    Args:
-        seen: the last offset that was delivered before, None if there is none.
-        count: of the events.
-        end: the offset of the last one.
-    """
-    if seen is None or seen == end:
-        return seen is not None
-    first, last = _WRITTEN.fullmatch(seen), _WRITTEN.fullmatch(end)
-    if not first or not last:
-        return False
-    return seen > end or (first[1] == last[1] and int(last[2]) < int(first[2]) + count)
+    progress: "StreamedPartition"
+    cursor: Cursor | None
+    """None: the one that the broker has already, as a heartbeat."""
+    batches: int = 0
+    """The number of the first batches."""
+    events: int = 0
+    """The number of the first events of the batch after these; more than 0 if the cursor is inside that batch."""
+    known: int = 0
+    """The number of batches that there were."""
 
 
-def offset_inside(before: str | None, count: int, end: str) -> str | None:
-    """An offset that is not after the first `count` events of a batch, as near to them as can be determined.
+class StreamedPartition:
+    """One partition of one stream."""
 
-    The n-th event after a position is n positions further, or more where others were removed or hidden.
+    def __init__(self, session: "StreamState", partition: StreamPartition) -> None:
+        self.session, self.partition = session, partition
+        self.batches: deque[EventBatch[Any]] = deque()
+        """Received and not yet committed, in order."""
+        self.seen = session.committed.get(partition)
+        """The last offset received; until an event is received, an offset that is not after it, or None."""
+        self.since_s = 0.0
+        """When the broker began to wait for a commit: at the first event, the last commit or heartbeat."""
+        self.heard_s = 0.0
+        """When something was received, by the clock of the session."""
+        self.announced = False
+        """Whether the application knows of the assignment."""
+        self.failed = False
+        """Whether events that are not handled yet must not be."""
+        self.revoked = False
+        """Whether another stream may have the partition."""
+        self.only_whole = False
+        """Whether the broker has refused a cursor inside a batch."""
+        self._mark: tuple[EventBatch[Any], int] | None = None
+        self._marked_s = 0.0
 
-    Args:
-        before: the offset before the batch, None if it is unknown.
-        count: of the first events of the batch.
-        end: the offset of its last event.
+    def received(self, batch: EventBatch[Any], now_s: float) -> None:
+        """Take a batch with events."""
+        if not self.batches:
+            self.since_s = now_s
+        self.batches.append(batch)
+        self.session.waiting += len(batch)
+        self.seen = batch.cursor.offset
 
-    Returns:
-        None if it can't be determined.
-    """
-    first, last = _WRITTEN.fullmatch(before or ""), _WRITTEN.fullmatch(end)
-    if not first or not last or first[1] != last[1]:
-        return None
-    position = int(first[2]) + count
-    return f"{first[1]}{position:018d}" if 0 <= position <= int(last[2]) else None
+    def handled_until(self, batch: EventBatch[Any], count: int) -> bool:
+        """Note that the first events of a batch are handled, and all batches before it; whether that was news."""
+        if batch not in self.batches or count <= batch.handled:
+            return False
+        for each in self.batches:
+            each.handled = count if each is batch else len(each)
+            self.count(each)
+            if each is batch:
+                break
+        return True
+
+    def count(self, batch: EventBatch[Any]) -> None:
+        """Note how many events of a batch are handled."""
+        if not self.revoked:
+            self.session.handled += batch.handled - batch.counted
+            batch.counted = batch.handled
+
+    def _remove(self, batch: EventBatch[Any]) -> None:
+        self.session.waiting -= len(batch)
+        self.session.handled -= batch.counted
+
+    def cut(self, *, inside: bool) -> Cut | None:
+        """The furthest cursor with nothing unhandled before it; None if it would commit nothing.
+
+        Args:
+            inside: whether a cursor inside a batch is wanted, where its handled events reach beyond the other batches.
+        """
+        whole, last = 0, None
+        for batch in self.batches:
+            if batch.handled < len(batch):
+                if inside and (cursor := self._inside(batch)):
+                    return Cut(self, cursor, whole, batch.handled, len(self.batches))
+                break
+            whole, last = whole + 1, batch
+        return Cut(self, last.cursor, whole, 0, len(self.batches)) if last else None
+
+    def _inside(self, batch: EventBatch[Any]) -> Cursor | None:
+        if batch.handled <= batch.committed or self.only_whole:
+            return None
+        end = batch.cursor
+        offset = offset_inside(batch.before, batch.handled, end.offset)
+        if offset is None:
+            return None
+        return Cursor(partition=end.partition, offset=offset, event_type=end.event_type, cursor_token=end.cursor_token)
+
+    def skip(self, committed: str) -> None:
+        """Skip events that came once more while their commit was on its way."""
+        for batch in self.batches:
+            batch.handled = max(batch.handled, events_passed(committed, len(batch), batch.cursor.offset))
+            self.count(batch)
+
+    def committed(self, cut: Cut, sent_s: float) -> None:
+        """Note that a cut is stored."""
+        for _ in range(cut.batches):
+            self._remove(self.batches.popleft())
+        if cut.events:
+            self.batches[0].committed = cut.events
+        self.since_s = sent_s
+
+    def clear(self) -> None:
+        """Forget the events that were not committed."""
+        for batch in self.batches:
+            batch.dropped = True
+            self._remove(batch)
+        self.batches.clear()
+
+    # --- Heartbeats ---
+
+    def moves(self, at_s: float, patience_s: float) -> bool:
+        """Whether the application has handled events since the last heartbeats, or not long enough ago to wonder."""
+        return self._mark != self._place or at_s < self._marked_s + patience_s
+
+    def mark(self, now_s: float) -> None:
+        """Note at a heartbeat how far the application is."""
+        if self._mark != self._place:
+            self._mark, self._marked_s = self._place, now_s
+
+    @property
+    def _place(self) -> tuple[EventBatch[Any], int]:
+        return (self.batches[0], self.batches[0].handled)
 
 
-def of_event(before: str | None, index: int, count: int, end: str) -> str | None:
-    """The offset of an event of a batch.
+# --- One stream from its consumer's view: its partitions, when data came, when it may commit, and its end ---
 
-    Args:
-        before: the offset before the batch, None if it is unknown.
-        index: of the event in the batch.
-        count: of the events of the batch.
-        end: the offset of the last one.
-
-    Returns:
-        None if it can't be determined, as others may have been removed or hidden between.
-    """
-    if index == count - 1:
-        return end
-    return offset_inside(before, index + 1, end) if offset_inside(before, count, end) == end else None
+SILENT_FLUSHES = 3
+SILENT_MARGIN_S = 10.0
+"""A partition is gone after `SILENT_FLUSHES` flush time-outs, and this margin, without a sign of it."""
+BROKEN_MARGIN_S = 30.0
+"""A connection is broken after the flush time-out and this margin without a sign of any partition."""
 
 
-def events_passed(committed: str, count: int, end: str) -> int:
-    """The number of the first events of a batch that are known to be committed: never more than are.
+class StreamState:
+    """The state of one stream, from its opening until everything that it sent is committed or dropped."""
 
-    Args:
-        committed: the offset that is committed.
-        count: of the events.
-        end: the offset of the last one.
-    """
-    if committed == end:
-        return count
-    first, last = _WRITTEN.fullmatch(committed), _WRITTEN.fullmatch(end)
-    if not first or not last:
-        return 0
-    if committed > end:
-        return count
-    if first[1] != last[1]:
-        return 0
-    # At most as many events follow the offset as there are positions.
-    return max(count - (int(last[2]) - int(first[2])), 0)
+    def __init__(self, stream_id: str, committed: Mapping[StreamPartition, str], now_s: float, flush_s: float) -> None:
+        self.stream_id, self.committed = stream_id, committed
+        self.partitions: dict[StreamPartition, StreamedPartition] = {}
+        self.waiting = 0
+        """Events that were received and are not committed."""
+        self.handled = 0
+        """The number of waiting events that are handled, if they were counted already."""
+        self.open = True
+        self.ended_s = 0.0
+        """The time at which it was closed."""
+        self.closes = False
+        """Whether to inform the broker of the end, since it may wait for commits that do not come."""
+        self.acknowledged: dict[StreamPartition, str] = {}
+        """The last offset that the broker has committed for this stream, by partition."""
+        self.lost: set[StreamPartition] = set()
+        """Partitions of which a commit was refused.
+
+        When events of such a partition come, they may have been sent before it was lost, or since it came back; only
+        another stream is certain to deliver the dropped events.
+        """
+        self.stale = False
+        """Whether another stream is to be opened, since events of a lost partition have arrived."""
+        self.said = ""
+        """The last information that came in it."""
+        self.not_before_s = now_s
+        """The earliest time of the next commit."""
+        self.committed_s = now_s
+        """The time at which the last commit was answered."""
+        self._flush_s = flush_s
+        self._clock_s = self._checked_s = 0.0
+        self._heard_s: float | None = None
+
+    def hear(self, progress: StreamedPartition | None, now_s: float) -> None:
+        """Note that something was received.
+
+        The clock of the session stops while the client does not get to read, so that a connection with unread
+        data does not seem silent.
+        """
+        if self._heard_s is not None:
+            self._clock_s += min(now_s - self._heard_s, self._flush_s)
+        self._heard_s = now_s
+        if progress is not None:
+            progress.heard_s = self._clock_s
+
+    def silent(self) -> list[StreamedPartition]:
+        """Partitions without a sign of life, and without events to commit: another stream has them now."""
+        if self._clock_s < self._checked_s + self._flush_s:
+            return []
+        self._checked_s = self._clock_s
+        limit_s = self._clock_s - SILENT_FLUSHES * self._flush_s - SILENT_MARGIN_S
+        return [each for each in self.partitions.values() if each.heard_s < limit_s and not each.batches]
+
+    @property
+    def broken_at_s(self) -> float:
+        """When the connection counts as broken if nothing comes; never before anything came, and after its end."""
+        if self._heard_s is None or not self.open:
+            return float("inf")
+        return self._heard_s + self._flush_s + BROKEN_MARGIN_S

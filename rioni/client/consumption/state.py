@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from rioni.client.consumption.events import EventBatch, StreamPartition, Types, decoder, events_passed, is_redelivery
+from rioni.client.consumption.event_values import Types, decoder, events_passed, is_redelivery
+from rioni.client.consumption.events import Cut, EventBatch, StreamedPartition, StreamPartition, StreamState
+from rioni.client.consumption.lanes import Assigned, Item, Lanes
 from rioni.client.consumption.options import Options
-from rioni.client.consumption.progress import Assigned, Cut, Item, Lanes, StreamedPartition, StreamState
 from rioni.wire.events import Batch, Cursor
 
 

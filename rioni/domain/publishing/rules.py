@@ -18,21 +18,11 @@ from rioni.domain.schemas.validation import EventValidator, NoJsonSchema
 from rioni.domain.timestamps import DATE_TIME
 
 
-BODY_BYTES_SOON = 500_000
-"""PERF: a batch of this size is prepared in about 5 ms."""
 COMPILED_BYTES, COMPILED_BYTES_PER_CHARACTER = 5_000, 90
 """PERF: memory of rules, not counting their patterns, by the length of the schema: 73 bytes with formats of time, 3 for
 a description, and the meter of costly events once more."""
 DATE_TIME_BYTES = 3 * len(DATE_TIME)
 """PERF: for each time in a schema, whose format is checked by this expression."""
-OBJECTS_SOON = 3_000
-"""PERF: a batch with this many objects takes as long, even if they are empty."""
-
-
-def is_large(body: bytes) -> bool:
-    """Whether a batch takes long for any event type."""
-    # PERF: an object has at least two characters, so most bodies need no counting.
-    return len(body) > BODY_BYTES_SOON or (len(body) > 2 * OBJECTS_SOON and body.count(b"{") > OBJECTS_SOON)
 
 
 class PublishRules(msgspec.Struct, frozen=True, kw_only=True):

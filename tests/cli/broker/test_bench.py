@@ -8,7 +8,7 @@ import pytest
 
 from rioni.cli.broker import bench
 from rioni.cli.broker.bench import Bodies
-from rioni.cli.broker.bench_command import Consume, Publish, Report
+from rioni.cli.broker.bench_runs import Consume, Publish, Report
 from rioni.cli.broker.load_client import LoadTarget
 from rioni.client import Client
 from rioni.domain.errors import Invalid, Malformed, Unavailable

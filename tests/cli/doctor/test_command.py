@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from rioni.cli.doctor.command import url_of
-from rioni.cli.doctor.diagnosis import all_checks
-from rioni.cli.doctor.processes import Host
+from rioni.cli.doctor.diagnosis import Host, all_checks
 from rioni.cli.doctor.shown import HIDDEN
 from rioni.client import Client, EventType, Schema, Subscription
 from rioni.config.settings import Config

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from rioni.cli.doctor import disk
-from rioni.cli.doctor.diagnosis import Deadline, NotLookedAt, Scope, Site
-from rioni.cli.doctor.processes import Host
+from rioni.cli.doctor.diagnosis import Deadline, Host, NotLookedAt, Scope, Site
 from rioni.client import Client
 from rioni.config.settings import Config
 from tests.support.certificates import authority

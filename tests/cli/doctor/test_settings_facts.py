@@ -3,8 +3,7 @@ from dataclasses import replace
 import pytest
 
 from rioni.cli.doctor import settings
-from rioni.cli.doctor.diagnosis import Deadline, NotLookedAt, Scope, Site
-from rioni.cli.doctor.processes import Host
+from rioni.cli.doctor.diagnosis import Deadline, Host, NotLookedAt, Scope, Site
 from rioni.client import Client
 from rioni.config.settings import SETTINGS, Config
 

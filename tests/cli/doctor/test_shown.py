@@ -11,6 +11,7 @@ import pytest
 from rioni.cli.doctor.connection import Access, Reach
 from rioni.cli.doctor.diagnosis import (
     Deadline,
+    Host,
     Missing,
     Scope,
     Site,
@@ -23,7 +24,6 @@ from rioni.cli.doctor.diagnosis import (
 )
 from rioni.cli.doctor.disk import LogFile
 from rioni.cli.doctor.metrics import MetricSamples, SampledSeries
-from rioni.cli.doctor.processes import Host
 from rioni.cli.doctor.settings import NamedServer, SettingsFacts
 from rioni.cli.doctor.shown import EACH, FACTS, HIDDEN, INTERNAL, LOG, SECRET, SETTINGS, TEXT, Shown
 from rioni.client import Client

@@ -4,9 +4,9 @@ import msgspec
 import pytest
 
 from rioni.client import Batch, Cursor, EventBatch
-from rioni.client.consumption.events import StreamPartition
+from rioni.client.consumption.events import BROKEN_MARGIN_S, StreamPartition
+from rioni.client.consumption.lanes import Assigned
 from rioni.client.consumption.options import Options
-from rioni.client.consumption.progress import BROKEN_MARGIN_S, Assigned
 from rioni.client.consumption.state import ELSEWHERE, ENDED, FAILED, RETRY_PAUSE_S, SILENT, STOPPED, ConsumptionState
 from tests.support.subscription_model import offset_of
 

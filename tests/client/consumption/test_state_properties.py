@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from rioni.client import Batch, Cursor, EventBatch
 from rioni.client.consumption.events import StreamPartition
+from rioni.client.consumption.lanes import Revoked
 from rioni.client.consumption.options import POLICIES, Options
-from rioni.client.consumption.progress import Revoked
 from rioni.client.consumption.state import IDLE_S, ConsumptionState
 from tests.support.subscription_model import OTHER, PartitionModel, offset_of, position_of
 

@@ -6,7 +6,7 @@ import time
 
 from rich.console import Console
 
-from rioni.cli.broker.bench_command import Report
+from rioni.cli.broker.bench_runs import Report
 
 
 def _report(latencies_s: list[float]) -> Report:

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rioni.client.consumption.events import events_passed, is_redelivery, of_event, offset_inside
+from rioni.client.consumption.event_values import events_passed, is_redelivery, of_event, offset_inside
 
 
 def written(position, timeline=1):

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import msgspec
 import pytest
 
-from rioni.client.consumption.events import _METADATA, _unusual_metadata
+from rioni.client.consumption.event_values import _METADATA, _unusual_metadata
 
 
 @pytest.mark.parametrize(

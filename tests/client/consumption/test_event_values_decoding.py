@@ -3,7 +3,7 @@ from dataclasses import dataclass
 import msgspec
 import pytest
 
-from rioni.client.consumption.events import decoder
+from rioni.client.consumption.event_values import decoder
 
 
 class Order(msgspec.Struct):

@@ -15,6 +15,8 @@ from tests.support.authorization_steps import DECISION, PLACES, is_refusal
 
 ROOT = Path(__file__).parents[1]
 LINES_MAX, TEST_LINES_MAX = 400, 500
+WHOLE = {"rioni/operations/verify_export.py": 420}
+"""The verifier is copied into exports, so that it must be one file."""
 TALKING = {"demo.py", "bench.py", "server.py"}
 HEADLESS = re.compile(r"(?:What|Of|Those|That|Which|Who|Whoever|Where|As|The same)\b")
 COMMENT = re.compile(rf"^ *# {HEADLESS.pattern}")
@@ -142,7 +144,7 @@ def _is_test(path: Path) -> bool:
 
 def test_no_file_is_too_long():
     lengths = {_name(path): len(path.read_text().splitlines()) for path in MODULES}
-    most = {name: LINES_MAX if name.startswith("rioni/") else TEST_LINES_MAX for name in lengths}
+    most = {name: LINES_MAX if name.startswith("rioni/") else TEST_LINES_MAX for name in lengths} | WHOLE
     assert not {name: length for name, length in lengths.items() if length > most[name]}
 
 

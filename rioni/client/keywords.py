@@ -29,15 +29,6 @@ class ClientOptions(TypedDict, total=False):
 # --- Publishing ---
 
 
-class PublishOptions(TypedDict, total=False):
-    """Options of a batch that is published, by name; `Publishing.publish` has their meanings and defaults."""
-
-    idempotency_key: str | None
-    consumer: str | None
-    headers: Mapping[str, str] | None
-    compression: str | None
-
-
 class ProducerOptions(TypedDict, total=False):
     """Options of a producer, by name; `ProducerSettings` has their meanings and defaults."""
 
@@ -159,7 +150,7 @@ def filter_parameters(**filters: Unpack[EventTypeFilters]) -> dict[str, Any]:
 
 def redrive_body(**selection: Unpack[RedriveSelection]) -> dict[str, Any]:
     """The body of a redrive; raises TypeError for a member that does not exist."""
-    members: dict[str, Any] = {"force": False, **selection}
+    members: dict[str, Any] = {**selection, "force": bool(selection.get("force"))}
     if (after := selection.get("after")) is not None:
         members["after"] = SubmittedAfter(partition=after.partition, offset=after.offset)
     return SubmittedRedrive(**members).members()

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from http import HTTPStatus
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import unquote, urlsplit
 
 import falcon
@@ -140,6 +140,7 @@ class ProviderBusy(Exception):
 class Pending(msgspec.Struct, frozen=True):
     """A login that has begun."""
 
+    sealed_as: ClassVar[str] = "Pending"
     state: str
     nonce: str
     verifier: str

@@ -6,7 +6,7 @@ import hashlib
 import secrets
 import time
 from collections.abc import Callable, Container, Iterator, Mapping
-from typing import TYPE_CHECKING, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Protocol, Self, TypeVar
 
 import msgspec
 
@@ -21,7 +21,15 @@ if TYPE_CHECKING:
 # The cookie can't be read or changed by scripts or by the browser, is never sent with requests of other sites, and only
 # over connections that the browser considers secure.
 
-T = TypeVar("T")
+
+class Sealable(Protocol):
+    """A struct that is sealed into cookies."""
+
+    sealed_as: ClassVar[str]
+    """Tells it from others in cookies; older and newer releases know it by this name."""
+
+
+T = TypeVar("T", bound=Sealable)
 
 
 class TokenTooLong(Exception):
@@ -42,6 +50,7 @@ NOTICE_CHARACTERS_MAX = 150
 class LoginSession(msgspec.Struct, frozen=True):
     """A browser's session."""
 
+    sealed_as: ClassVar[str] = "Session"
     csrf: str
     """The secret that forms must send, too."""
     token: str | None = None
@@ -94,9 +103,9 @@ class Sessions:
         session = self.unseal(sealed, LoginSession, SESSION_S)
         return session if session and time.time() - session.begun_s < SESSION_S else None
 
-    def seal(self, session: msgspec.Struct) -> str:
+    def seal(self, session: Sealable) -> str:
         """The session, or a login that has begun, as text for cookies."""
-        return self._fernet.encrypt(msgspec.json.encode([type(session).__name__, session])).decode()
+        return self._fernet.encrypt(msgspec.json.encode([session.sealed_as, session])).decode()
 
     def unseal(self, sealed: str, kind: type[T], age_s: int) -> T | None:
         """The value that was sealed; None if it was something else, is older, or was changed."""
@@ -105,7 +114,7 @@ class Sessions:
         try:
             plain = self._fernet.decrypt(sealed.encode(), ttl=age_s)
             name, members = msgspec.json.decode(plain, type=tuple[str, msgspec.Raw])
-            return msgspec.json.decode(members, type=kind) if name == kind.__name__ else None
+            return msgspec.json.decode(members, type=kind) if name == kind.sealed_as else None
         except (InvalidToken, msgspec.MsgspecError, UnicodeEncodeError):
             return None
 

@@ -5,12 +5,12 @@ and only then the manifests are removed: a conversion that was interrupted is co
 """
 
 import hashlib
-import json
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
@@ -22,6 +22,13 @@ from rioni.files.locks import open_lock, try_lock
 from rioni.files.plain import fsync_directory
 
 
+class _Manifest(msgspec.Struct, frozen=True):
+    format: str
+    previous: str
+    """The SHA-256 of the manifest before."""
+    files: list[dict[str, Any]]
+
+
 def convert_audit_table(folder: Path) -> Sequence[dict[str, Any]]:
     """Convert an audit table. Blocks on the disk.
 
@@ -29,7 +36,7 @@ def convert_audit_table(folder: Path) -> Sequence[dict[str, Any]]:
         The files of the table, as its manifests name them.
 
     Raises:
-        Conflict: an export to the table is running, or another conversion.
+        Conflict: an export to the table is running, or another conversion; or the folder has another Delta table.
         Invalid: it is a table of JSON lines.
         Unavailable: a manifest or a file is missing or was changed.
     """
@@ -38,10 +45,15 @@ def convert_audit_table(folder: Path) -> Sequence[dict[str, Any]]:
         if not try_lock(lock.fileno()):
             raise Conflict(f"An export to {folder} or its conversion is running.")
         texts = [path.read_bytes().decode() for path in sorted(old.glob("[0-9]*.json"))]
-        manifests = [json.loads(text) for text in texts]
-        files = [file for each in manifests for file in each["files"]]
-        if not {*texts} <= _converted(folder):
+        manifests = [msgspec.json.decode(text, type=_Manifest) for text in texts]
+        files = [file for each in manifests for file in each.files]
+        logged, added = _log(folder)
+        if not texts and not logged and ((folder / LOG).exists() or any(folder.glob("day=*/*"))):
+            raise Unavailable(f"The manifests in {old} are missing. Restore them, or export to a new folder.")
+        if not {*texts} <= logged:
             _check(folder, manifests, texts, files)
+            if not (logged <= {*texts} and added <= {each["path"] for each in files}):
+                raise Conflict(f"{folder} has a Delta table that has gone on. Move one of {LOG} and {MANIFESTS} away.")
             new = _made(folder, old / "new", texts, files)
             if (folder / LOG).exists():
                 shutil.rmtree(old / LOG, ignore_errors=True)
@@ -53,19 +65,21 @@ def convert_audit_table(folder: Path) -> Sequence[dict[str, Any]]:
     return files
 
 
-def _converted(folder: Path) -> set[str]:
-    """The manifests that the log of the table has."""
+def _log(folder: Path) -> tuple[set[str], set[str]]:
+    """The manifests that the log of the table has, and the paths of the files."""
     try:
-        return {each[MANIFEST] for each in DeltaTable(folder).history() if MANIFEST in each}
+        table = DeltaTable(folder)
     except TableNotFoundError:
-        return set()
+        return set(), set()
+    paths = pa.table(table.get_add_actions(flatten=True))["path"].to_pylist()
+    return {each[MANIFEST] for each in table.history() if MANIFEST in each}, {*paths}
 
 
-def _check(folder: Path, manifests: Sequence[Any], texts: Sequence[str], files: Sequence[Any]) -> None:
+def _check(folder: Path, manifests: Sequence[_Manifest], texts: Sequence[str], files: Sequence[Any]) -> None:
     digests = [hashlib.sha256(text.encode()).hexdigest() for text in texts]
-    if [each["previous"] for each in manifests] != ["", *digests[:-1]]:
+    if [each.previous for each in manifests] != ["", *digests[:-1]]:
         raise Unavailable(f"A manifest in {folder} is missing, or was changed. Restore the table.")
-    if manifests[0]["format"] == "jsonl":
+    if manifests and manifests[0].format == "jsonl":
         raise Invalid(
             f"{folder} is a table of JSON lines, which can't be converted. Export to a new folder: "
             "rioni audit export --format delta --to FOLDER"

@@ -24,6 +24,7 @@ import argparse
 import base64
 import hashlib
 import json
+import re
 import sys
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
@@ -31,6 +32,7 @@ from heapq import merge
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 
 FIELDS = ("position", "stream", "version", "topic", "recorded_at", "actor", "client", "flow_id", "command_id", "data")
@@ -41,7 +43,7 @@ ROWS_PER_READ = 1_000
 HASHED_FILES = ("checkpoint", "entries.jsonl", "log.vkey")
 LOG = "_delta_log"
 MANIFEST = "rioni.manifest"
-UNREADABLE = (OSError, ValueError, TypeError, AttributeError, KeyError, ImportError)
+UNREADABLE = (OSError, ValueError, TypeError, AttributeError, KeyError, ImportError, RecursionError)
 Root = tuple[int, bytes, str]
 """A size of the log, its root, and what is wrong if it has another one."""
 
@@ -278,36 +280,45 @@ def statement(manifest: Mapping[str, Any]) -> str:
     return f"rioni/audit-table/v1\n{manifest['origin']}\n{digest.hex()}\n"
 
 
-def log_of(folder: Path) -> tuple[list[dict[str, Any]], str, set[str]]:
+def log_of(folder: Path) -> tuple[list[dict[str, Any]], str, list[str]]:
     """The manifests of a table, the SHA-256 of the newest one, and the names of the columns.
 
     Only the manifests are signed, and readers believe all of a log: it has to be what exports write of these manifests.
     """
     manifests, digest, columns = list[dict[str, Any]](), "", list[str]()
-    # A killed writer leaves a name with a number sign, which readers ignore.
-    names = sorted(path.name for path in (folder / LOG).iterdir() if "#" not in path.name)
+    # A killed writer leaves such a name, which readers ignore.
+    names = sorted(each.name for each in (folder / LOG).iterdir() if not re.fullmatch(r"\d{20}\.json#\d+", each.name))
     check(names, "the table has no commit")
     for number, name in enumerate(names, 1):
         check(name == f"{number - 1:020}.json", f"the log of the table has {name} instead of commit {number - 1}")
-        (_, info), *others = [each for line in json_rows(folder / LOG / name) for each in line.items()]
+        lines = [*json_rows(folder / LOG / name)]
+        check(all(len(line) == 1 for line in lines), f"a line of {name} is not one action")
+        (first, info), *others = [each for line in lines for each in line.items()]
         actions = [
             (kind, {name: value for name, value in action.items() if value is not None}) for kind, action in others
         ]
-        check(MANIFEST in info, f"{name} has no manifest")
+        # Readers would obey an action of another kind, whatever else it has.
+        check(first == "commitInfo" and MANIFEST in info, f"{name} does not begin with a manifest")
         manifest = json.loads(info[MANIFEST], object_pairs_hook=unambiguous)
         place = (1, number, digest, manifests[-1]["last"] + 1 if manifests else 1)
         follows = place == tuple(manifest[each] for each in ("version", "number", "previous", "first"))
         check(follows, f"the manifest in {name} does not follow the one before it")
         expected = [("add", added(file)) for file in sorted(manifest["files"], key=lambda file: file["path"])]
-        for table in [action for kind, action in actions if kind == "metaData"]:
-            columns = [field["name"] for field in json.loads(table["schemaString"])["fields"]]
+        tables = [action for kind, action in actions if kind == "metaData"]
+        check(len(tables) in ({1} if number == 1 else {0, 1}), f"{name} declares the table twice, or not at all")
+        for table in tables:
+            before, columns = columns, [field["name"] for field in json.loads(table["schemaString"])["fields"]]
+            check(columns[: len(before)] == before, f"{name} declares fewer columns than there were")
             expected.append(("metaData", table_of(columns) | {name: table[name] for name in ("id", "createdTime")}))
         expected += [("protocol", {"minReaderVersion": 1, "minWriterVersion": 2})] if number == 1 else []
         actions.sort(key=lambda each: (each[0], each[1].get("path", "")))
-        check(actions == expected, f"{name} is not what an export writes of its manifest")
+        check(
+            json.dumps(actions, sort_keys=True) == json.dumps(expected, sort_keys=True),
+            f"{name} is not what an export writes of its manifest",
+        )
         manifests.append(manifest)
         digest = sha256(info[MANIFEST].encode()).hex()
-    return manifests, digest, {*columns}
+    return manifests, digest, columns
 
 
 def added(file: dict[str, Any]) -> dict[str, Any]:
@@ -327,6 +338,9 @@ def table_of(columns: Sequence[str]) -> dict[str, Any]:
 
 def verify_table(folder: Path, key: str | None, seen: Sequence[Root]) -> Generator[str, None, bool]:
     """Check an audit table; returns whether the signature was checked."""
+    import pyarrow.parquet as pq  # noqa: PLC0415 - may be missing
+
+    check(unquote(folder.resolve().as_posix()) == folder.resolve().as_posix(), "readers take %XX in the path otherwise")
     manifests, _, columns = log_of(folder)
     roots, newest = [*seen], manifests[-1]
     for number, manifest in enumerate(manifests, 1):
@@ -338,36 +352,36 @@ def verify_table(folder: Path, key: str | None, seen: Sequence[Root]) -> Generat
     check(used.partition("+")[0] == origin, f"the table is of {origin}, and the key is another log's")
     verify_signature("checkpoint", text, signatures, used)
     signed = verify_signature("manifest", statement(newest), [read_signature(newest["signature"])], used)
-    files = [file for manifest in manifests for file in manifest["files"]]
+    files, names = [file for manifest in manifests for file in manifest["files"]], {"day"}
     for file in files:
         with (folder / file["path"]).open("rb") as data:
             digest = hashlib.file_digest(data, "sha256").hexdigest()
         check(digest == file["sha256"], f"{file['path']} is not the file that its manifest names")
-    count, last = check_all(rows_of(folder, files, columns), roots)
+        names.update(pq.read_schema(folder / file["path"]).names)
+    check(sorted(columns) == sorted(names), "the table declares other columns than its files have")
+    count, last = check_all(rows_of(folder, files), roots)
     named = (count, last.hex()) == (newest["last"], newest["hash"])
     check(named, f"the last of {count} entries is not the one that the newest manifest names")
     yield f"{count} entries in {len(files)} files are the log {origin}, as its checkpoint says."
     return signed
 
 
-def rows_of(folder: Path, files: Sequence[dict[str, Any]], columns: set[str]) -> Iterator[dict[str, Any]]:
+def rows_of(folder: Path, files: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """The entries of a table in the order of their positions; only files that overlap are open at once."""
     together: list[dict[str, Any]] = []
     for file in [*sorted(files, key=lambda each: each["first"]), None]:
         if file is None or (together and file["first"] > max(each["last"] for each in together)):
-            rows = [rows_in(folder, each["path"], columns) for each in together]
+            rows = [rows_in(folder, each["path"]) for each in together]
             yield from merge(*rows, key=lambda row: row["position"])
             together = []
         together += [file] if file else []
 
 
-def rows_in(folder: Path, path: str, columns: set[str]) -> Iterator[dict[str, Any]]:
+def rows_in(folder: Path, path: str) -> Iterator[dict[str, Any]]:
     """The entries in one file."""
     import pyarrow.parquet as pq  # noqa: PLC0415 - may be missing
 
     with pq.ParquetFile(folder / path) as file:
-        names = file.schema_arrow.names
-        check(len({*names} & columns) == len(names), f"{path} has a column that the table does not have")
         for row in chain.from_iterable(batch.to_pylist() for batch in file.iter_batches(ROWS_PER_READ)):
             check(f"day={row['recorded_at'][:10]}" == path.partition("/")[0], f"{path} has an entry of another day")
             yield row

@@ -8,7 +8,7 @@ import pytest
 from markupsafe import escape
 
 from rioni.console.app import PAGES, create_console
-from rioni.console.login import local_path
+from rioni.console.login import Pending, local_path
 from rioni.console.security import CLIENT
 from rioni.console.sessions import (
     COOKIE_BYTES,
@@ -41,6 +41,11 @@ def test_a_session_is_opened_as_it_was_sealed():
     for token in (None, "short", "x" * COOKIE_BYTES * 2):
         session = LoginSession.new(token)
         assert SECRET.open(_cookies(session), NAME) == session
+
+
+def test_sessions_have_the_names_by_which_other_releases_know_them():
+    """Users stay logged in during an upgrade, and whatever node answers."""
+    assert [each.sealed_as for each in (LoginSession, Pending)] == ["Session", "Pending"]
 
 
 def test_a_session_that_was_changed_or_sealed_by_others_is_none():

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow.compute as pc
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
 from rioni.domain.errors import Conflict, Invalid, Unavailable
 from rioni.files.locks import open_lock, try_lock
@@ -101,6 +101,8 @@ def test_a_folder_in_which_no_export_has_ended_is_empty_then(folder):
     table = folder / "table" / "parquet"
     for path in (table / "_manifest").glob("*.json"):
         path.unlink()
+    for path in table.glob("day=*"):
+        shutil.rmtree(path)
     converted(table)
     assert not (table / "_manifest").exists()
     assert not (table / "_delta_log").exists()
@@ -132,15 +134,37 @@ def change_file(table: Path) -> None:
     shutil.copyfile(one, other)
 
 
+def remove_manifests(table: Path) -> None:
+    for path in (table / "_manifest").glob("*.json"):
+        path.unlink()
+
+
+def empty_manifest(table: Path) -> None:
+    (table / "_manifest" / "000000000003.json").write_text("{}")
+
+
 def cut_manifest(table: Path) -> None:
     (table / "_manifest" / "000000000003.json").write_text("{")
 
 
-@pytest.mark.parametrize("damage", [remove_first, change_second, remove_file, change_file, cut_manifest])
+@pytest.mark.parametrize(
+    "damage",
+    [remove_first, remove_manifests, change_second, remove_file, change_file, empty_manifest, cut_manifest],
+)
 def test_a_damaged_table_is_refused_and_left_as_it_is(table, damage):
     damage(table)
     before = files(table)
     with pytest.raises(Unavailable):
+        converted(table)
+    assert files(table) == before
+
+
+def test_a_delta_table_that_has_gone_on_is_left_as_it_is(folder):
+    table = folder / "table" / "delta"
+    rows = DeltaTable(table).to_pyarrow_table()
+    write_deltalake(table, rows.slice(0, 1), mode="append", partition_by=["day"])
+    before = files(table)
+    with pytest.raises(Conflict, match="has gone on"):
         converted(table)
     assert files(table) == before
 

@@ -183,12 +183,45 @@ def repeat_member(table: Path) -> None:
     path.write_text(text.replace('"size":', '"size":1,"size":', 1))
 
 
+def instead_of_info(table: Path, kind: str) -> None:
+    """Let a commit begin with an action that readers obey, and that has the manifest as well."""
+
+    def changed(actions: list[dict[str, Any]]) -> None:
+        (info,) = actions.pop(0).values()
+        action = (
+            {"path": adds(actions)[0]["path"], "dataChange": True} if kind == "remove" else other_file(actions)["add"]
+        )
+        actions.insert(0, {kind: action | {"rioni.manifest": info["rioni.manifest"]}})
+
+    change(commits(table)[2], changed)
+
+
 def on(number: int, changed: Callable[[list[dict[str, Any]]], Any]) -> Callable[[Path], None]:
     return lambda table: change(commits(table)[number], changed)
 
 
 def put(name: str) -> Callable[[Path], object]:
     return lambda table: (table / "_delta_log" / name).write_text("{}")
+
+
+def declare_twice(table: Path) -> None:
+    """Readers obey the first declaration of a commit."""
+    declared = metadata([json.loads(line) for line in commits(table)[0].read_text().splitlines()])
+    few = declared | verify_export.table_of(["position", "day"])
+    change(commits(table)[2], lambda actions: actions.extend([{"metaData": few}, {"metaData": declared}]))
+
+
+def declare_further(table: Path) -> None:
+    """Declare a column that no file has."""
+    declared = metadata([json.loads(line) for line in commits(table)[0].read_text().splitlines()])
+    names = [each["name"] for each in json.loads(declared["schemaString"])["fields"]]
+    more = declared | verify_export.table_of([*names, "approved_by"])
+    change(commits(table)[2], lambda actions: actions.append({"metaData": more}))
+
+
+def join_lines(table: Path) -> None:
+    path = commits(table)[1]
+    path.write_text(path.read_text().replace('"}}\n{"add"', '"},"add"', 1).replace("}\n{", ",", 1))
 
 
 FORGED_LOGS: dict[str, Callable[[Path], Any]] = {
@@ -217,12 +250,19 @@ FORGED_LOGS: dict[str, Callable[[Path], Any]] = {
     ),
     "a file is removed": on(2, lambda actions: actions.append({"remove": {"path": "x", "dataChange": True}})),
     "an action of another kind": on(2, lambda actions: actions.append({"domainMetadata": {"domain": "x"}})),
+    "a file is added instead of the commit info": lambda table: instead_of_info(table, "add"),
+    "a file is removed instead of the commit info": lambda table: instead_of_info(table, "remove"),
     "a member is there twice": repeat_member,
     "a column less": on(
         0,
         lambda actions: with_schema(actions, '{"name":"actor","type":"string","nullable":true,"metadata":{}},', ""),
     ),
     "a column less, later": declare_again,
+    "columns declared twice": declare_twice,
+    "a column that no file has": declare_further,
+    "numbers of another type": on(1, lambda actions: adds(actions)[0].update(modificationTime=False)),
+    "two actions in a line": join_lines,
+    "a name with a number sign": put(f"{2:020}.checkpoint.80a083e8#1.parquet"),
     "a column of another type": on(
         0, lambda actions: with_schema(actions, '"position","type":"long"', '"position","type":"integer"')
     ),

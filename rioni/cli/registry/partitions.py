@@ -143,7 +143,9 @@ def _cursor(text: str) -> tuple[str, str]:
 # --- Commands for the timelines of event types ---
 
 timelines_app = typer.Typer(
-    name="timelines", no_args_is_help=True, help="List the storages that hold the events of an event type."
+    name="timelines",
+    no_args_is_help=True,
+    help="The storages of an event type's events, one after the other.",
 )
 
 

@@ -68,9 +68,10 @@ class Document(NamedTuple):
         """The line of a value, or of the nearest one around it."""
         line, node, reading = self.line, self.node, _Reading()
         for name in path:
-            place, node = reading.places(node).get(name, (None, None))
-            if place is None:
+            found = None if node is None else reading.member(node, name)
+            if found is None:
                 break
+            place, node = found
             line = _line(place)
         return line
 
@@ -169,11 +170,11 @@ class _Reading:
         assert isinstance(node, yaml.ScalarNode)
         return _scalar(node)
 
-    def places(self, node: yaml.Node | None) -> Mapping[str | int, tuple[yaml.Node, yaml.Node]]:
-        """The nodes where the members or items of a node begin, with those of their values."""
-        if isinstance(node, yaml.SequenceNode):
-            return dict(enumerate(zip(node.value, node.value, strict=True)))
-        return self._members(node) if isinstance(node, yaml.MappingNode) else {}
+    def member(self, node: yaml.Node, name: str | int) -> tuple[yaml.Node, yaml.Node] | None:
+        """The node where a member or an item of a node begins, and that of its value."""
+        if isinstance(node, yaml.SequenceNode) and isinstance(name, int) and name < len(node.value):
+            return node.value[name], node.value[name]
+        return self._members(node).get(name) if isinstance(node, yaml.MappingNode) else None
 
     def _members(self, node: yaml.MappingNode) -> dict[str | int, tuple[yaml.Node, yaml.Node]]:
         """The names and values of a mapping, by name, which is a text whatever it looks like: 404, on."""
@@ -189,10 +190,13 @@ class _Reading:
         if "<<" in members and members["<<"][0].tag == f"{_STANDARD}merge":
             _, merged = members.pop("<<")
             # The mapping's own members win over merged ones, and those of earlier mappings over those of later ones.
+            further: dict[str | int, tuple[yaml.Node, yaml.Node]] = {}
             for each in merged.value if isinstance(merged, yaml.SequenceNode) else [merged]:
                 if not isinstance(each, yaml.MappingNode):
                     raise NotYaml("expected a mapping for merging", _line(each))
-                members = self._members(each) | members
+                found = self._members(each)
+                further |= {name: found[name] for name in found if name not in members and name not in further}
+            members = further | members
         return members
 
     def _count_one(self, node: yaml.Node) -> None:

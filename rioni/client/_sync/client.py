@@ -16,7 +16,7 @@ from rioni.client._sync.publishing import Publishing
 from rioni.client._sync.subscriptions import Subscriptions
 from rioni.client._sync.transport import Transport, read_batches
 from rioni.client.consumption.options import ConsumerOptions
-from rioni.client.keywords import ClientOptions, ProducerOptions, ProducerSettings, PublishOptions
+from rioni.client.keywords import ClientOptions, ProducerOptions, ProducerSettings
 from rioni.wire.events import Batch, Cursor, ItemResult
 from rioni.wire.subscriptions import Subscription
 
@@ -123,9 +123,25 @@ class Client:
         """
         return self._transport.request(method, template, **request)
 
-    def publish(self, event_type: str, events: Iterable[Any], **options: Unpack[PublishOptions]) -> list[ItemResult]:
+    def publish(
+        self,
+        event_type: str,
+        events: Iterable[Any],
+        *,
+        idempotency_key: str | None = None,
+        consumer: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        compression: str | None = None,
+    ) -> list[ItemResult]:
         """Publish a batch of events; see `Publishing.publish`. For many events use a producer."""
-        return self._publishing.publish(event_type, events, **options)
+        return self._publishing.publish(
+            event_type,
+            events,
+            idempotency_key=idempotency_key,
+            consumer=consumer,
+            headers=headers,
+            compression=compression,
+        )
 
     def producer(self, event_type: str, **options: Unpack[ProducerOptions]) -> Producer:
         """A producer, which publishes events in batches in the background; close it before the client.

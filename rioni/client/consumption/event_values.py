@@ -97,6 +97,9 @@ def _unusual_metadata(event: bytes | msgspec.Raw) -> EventMetadata:
 
 
 # --- Offsets of cursors: which one comes first, and what may be committed inside a batch ---
+#
+# Offsets have a meaning for the broker alone. Those of the form that this API writes, `001-<timeline>-<position>`, are
+# compared and counted; nothing is done with others, so that the client works with every server.
 
 _WRITTEN = re.compile(r"(001-[0-9a-f]{4}-)(-1|[0-9]{18})")
 """The canonical form; such offsets of one partition compare as strings."""

@@ -257,8 +257,6 @@ class RightsResource(Resource):
 
 # --- `/jobs` and `/rebuilds`: archives, backups and rebuilds, and how far they are (reference jobs, rebuilds) ---
 
-# --- `/jobs`: archives and backups, and their progress (reference jobs) ---
-
 
 class JobsResource(Resource):
     """The jobs that are remembered."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import unquote
 
 import msgspec
 from sqlalchemy import Connection
@@ -30,7 +31,7 @@ try:
     from deltalake import DeltaTable
     from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
-    from rioni.files.delta import MANIFESTS, add_export, make_durable
+    from rioni.files.delta import LOG, MANIFESTS, add_export, make_durable
 except ModuleNotFoundError as ex:
     raise Unavailable(f"Tables in the Delta format need more packages: pip install {requirement('lake')}") from ex
 
@@ -136,14 +137,17 @@ def _opened(folder: Path) -> DeltaTable | None:
         raise Conflict(
             f"{folder} is an audit table of an earlier release. Convert it first: rioni convert-archive {folder}"
         )
+    if unquote(str(folder)) != str(folder):
+        raise Conflict(f"Readers of Delta take the %XX in {folder} for other characters. Name another folder.")
     with _translated(folder):
         try:
             return DeltaTable(folder)
         except TableNotFoundError:
-            left = (VERIFIER, f".{VERIFIER}.part")
-            if folder.exists() and any(
-                each.name not in left and not each.name.startswith("day=") for each in folder.iterdir()
-            ):
+            # An export that was interrupted before its commit leaves these.
+            own = re.compile(rf"{re.escape(LOG)}|\.?{re.escape(VERIFIER)}(\.part)?|day=.*")
+            names = [each.name for each in folder.glob("*")]
+            commits = [each.name for each in folder.glob(f"{LOG}/*") if "#" not in each.name]
+            if commits or not all(map(own.fullmatch, names)):
                 raise Conflict(f"{folder} has files that are no audit table. Name another folder.") from None
             return None
 
@@ -168,9 +172,21 @@ def _check_continues(connection: Connection, folder: Path, note: Note, manifests
         raise Conflict(f"{folder} has entries of the log {newest['origin']}, and this is {checkpoint.origin}.")
     if newest["last"] > checkpoint.size:
         raise CorruptLog(f"The log ends at position {checkpoint.size}, and {folder} has its entry {newest['last']}.")
+    _check_signed(folder, newest, [key_line(each).split()[0] for each in log_tree.keys(connection)])
     exported = parse_checkpoint(parse_note(newest["checkpoint"].encode()).text)
     if log_tree.root(connection, newest["last"])[1] != exported.root:
         raise CorruptLog(f"The log does not begin with the {newest['last']} entries that {folder} has: it was changed.")
+
+
+def _check_signed(folder: Path, newest: Mapping[str, Any], keys: Sequence[str]) -> None:
+    """Check that the log has signed the table: the next signature covers all of it, whoever wrote it."""
+    try:
+        used = newest["keys"][-1].split()[0]
+        verify_export.check(used in keys, "the newest manifest names a key that the log never had")
+        signature = verify_export.read_signature(newest["signature"])
+        verify_export.verify_signature("newest manifest", verify_export.statement(newest), [signature], used)
+    except (verify_export.Finding, *verify_export.UNREADABLE) as ex:
+        raise Unavailable(f"{folder} was changed: {ex}. Restore the folder, or name a new one.") from ex
 
 
 def _prepare(folder: Path, manifests: Sequence[Mapping[str, Any]]) -> None:
@@ -195,7 +211,7 @@ def _translated(folder: Path) -> Iterator[None]:
         yield
     except CommitFailedError as ex:
         raise Conflict(f"Another export to {folder} has ended meanwhile; nothing was added.") from ex
-    except DeltaError as ex:
+    except (DeltaError, OSError) as ex:
         if "already exists at that location" in str(ex):
             raise Conflict(f"Another export has made {folder} meanwhile; nothing was added.") from ex
         raise Unavailable(f"The Delta table {folder} can't be used: {ex}") from ex

@@ -147,21 +147,27 @@ class _Write(_Job):
     """A pending write by the owner of partitions."""
 
     def __init__(
-        self, subscription_id: str, stream_id: str, keys: Collection[EventTypePartition], changes: Changes
+        self, subscription_id: str, stream_id: str, keys: Collection[EventTypePartition], changes: Changes | None = None
     ) -> None:
         super().__init__(subscription_id, len(keys))
-        self.stream_id, self.keys, self.changes = stream_id, keys, changes
+        self.stream_id, self.keys, self._changes = stream_id, keys, changes
         self.unanswered = False
         """Whether an earlier attempt had an unknown outcome."""
+
+    def changes(self, topology: Topology, terms: Terms, stand: Stand) -> Stand:
+        """The new values; see `Changes`."""
+        assert self._changes is not None
+        return self._changes(topology, terms, stand)
 
 
 class _Commit(_Write):
     def __init__(self, subscription_id: str, stream_id: str, cursors: Sequence[tuple[EventTypePartition, str]]) -> None:
-        super().__init__(subscription_id, stream_id, {key for key, _ in cursors}, self._advance)
+        super().__init__(subscription_id, stream_id, {key for key, _ in cursors})
         self._cursors = cursors
         self.advanced: Sequence[bool] = [False] * len(cursors)
 
-    def _advance(self, topology: Topology, terms: Terms, stand: Stand) -> Stand:
+    def changes(self, topology: Topology, terms: Terms, stand: Stand) -> Stand:
+        """The offsets that are ahead of the stored ones; see `Changes`."""
         try:
             _check(self.stream_id, self._cursors, topology, stand)
         except Invalid:

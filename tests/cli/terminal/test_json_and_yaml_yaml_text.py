@@ -58,6 +58,11 @@ def test_own_members_win_over_merged_ones_wherever_a_mapping_is_used_again(text,
     assert document.value["c"] == expected
 
 
+def test_merged_members_come_first_in_the_order_of_the_mappings():
+    (document,) = read("a: &a {type: 1, x: 1, z: 1}\nb: &b {y: 2, type: 2}\nc: {z: 3, <<: [*a, *b], u: 3}")
+    assert list(document.value["c"].items()) == [("type", 1), ("x", 1), ("y", 2), ("z", 3), ("u", 3)]
+
+
 def test_a_merged_member_has_the_line_where_it_is_written():
     (document,) = read("a: &a\n  x: 1\n  y: 1\nb:\n  <<: *a\n  y: 2\nc: *a\n")
     assert [document.line_of(path) for path in (("b", "x"), ("b", "y"), ("c",), ("c", "y"))] == [2, 6, 7, 3]

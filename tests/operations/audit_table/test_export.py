@@ -89,8 +89,41 @@ def test_an_export_that_died_is_repeated_by_the_next_one(broker, tmp_path, monke
     assert present == {file["path"] for each in commits(table) for file in manifest_of(each)["files"]}
 
 
+def test_an_export_does_not_sign_what_others_have_changed(broker, tmp_path):
+    table = tmp_path / "table"
+    broker.grow(5)
+    broker.export(table)
+    (newest,) = commits(table)
+    manifest = manifest_of(newest)
+    broker.grow(5)
+    for forged, error in (({"keys": []}, "was changed"), ({"hash": "00" * 32}, "manifest is not valid")):
+        put_manifest(newest, manifest | forged)
+        with pytest.raises(Unavailable, match=error):
+            broker.export(table)
+    assert len(commits(table)) == 1
+
+
+def test_a_folder_whose_path_readers_take_otherwise_is_refused(broker, tmp_path):
+    with pytest.raises(Conflict, match="%XX"):
+        broker.export(tmp_path / "x%20y")
+
+
 def dies(*_: object, **__: object) -> None:
     raise Died
+
+
+def test_a_first_export_that_failed_in_its_commit_is_repeated(broker, tmp_path):
+    """A full disk, or a killed process, leaves a log without a commit."""
+    table = tmp_path / "table"
+    (table / "_delta_log").mkdir(parents=True)
+    (table / "_delta_log" / f"{0:020}.json#1").write_text("")
+    assert broker.export(table).added == broker.end
+    assert verified(table)
+    other = tmp_path / "other"
+    (other / "_delta_log").mkdir(parents=True)
+    (other / "_delta_log" / f"{1:020}.json").write_text("")
+    with pytest.raises((Conflict, Unavailable)):
+        broker.export(other)
 
 
 def test_of_two_exports_at_once_one_adds_its_entries(broker, tmp_path):

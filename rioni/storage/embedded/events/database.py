@@ -43,7 +43,7 @@ CREATE TABLE chunks (
     ends BLOB NOT NULL,                    -- for each event the index behind its last byte, uint32, little endian
     data BLOB NOT NULL,                    -- the events' JSON, joined by commas
     headers BLOB NOT NULL DEFAULT x'',     -- for each event what is stored with it, MessagePack; empty for nothing
-    hash BLOB NOT NULL DEFAULT x'',        -- SHA-256 over the hash of the chunk before and this chunk; see chunk_chain
+    hash BLOB NOT NULL DEFAULT x'',        -- SHA-256 over the hash of the chunk before and this chunk; see chunks.link
     digests BLOB NOT NULL DEFAULT x''      -- what the hash needs of events that compaction has removed
 );
 CREATE TABLE ids (                         -- of events that must not be stored twice

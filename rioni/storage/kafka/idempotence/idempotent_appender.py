@@ -46,7 +46,6 @@ from rioni.storage.kafka.idempotence.idempotency_index import (
     EventRef,
     IdempotencyIndex,
     IndexConflict,
-    IndexEntry,
 )
 from rioni.storage.kafka.idempotence.idempotent_batch import RETRY_AFTER_S, SETTLED_MS, AttemptRecovery, IdempotentBatch
 from rioni.storage.kafka.topics.topics import Topics
@@ -138,8 +137,15 @@ class IdempotentAppender:
             Unavailable: the outcome of an attempt to store the batch is unknown.
         """
         hashed = self._index.batch(claim_id)
-        known = self._stored([hashed]).get(hashed)
-        return None if known is None else known.digest
+        for _ in range(TRIES_MAX):
+            known = self._pools.read(self._index.known, [hashed]).get(hashed)
+            if known is None or known.attempt is None:
+                return None if known is None else known.digest
+            if self._pools.read(self._settled, known.attempt) is not None:
+                # It was stored partially; a retry stores the rest.
+                return None
+            self._wait_for(known.attempt)
+        raise OutcomeNotKnownYet(UNSETTLED)
 
     def existing_ids(self, ids: Collection[str]) -> Collection[str]:
         """Return the ids under which an event is stored; see the port.
@@ -148,7 +154,14 @@ class IdempotentAppender:
             Unavailable: the outcome of an attempt to store one of them is unknown.
         """
         hashes = {self._index.event(each): each for each in ids}
-        return [hashes[each] for each in self._stored(hashes)]
+        for _ in range(TRIES_MAX):
+            known = self._pools.read(self._index.known, list(hashes))
+            pending = next((each.attempt for each in known.values() if each.attempt is not None), None)
+            if pending is None:
+                return [hashes[each] for each in known]
+            # Also after an attempt that ended meanwhile: only then its events that are stored have none.
+            self._wait_for(pending)
+        raise OutcomeNotKnownYet(UNSETTLED)
 
     def delete_before(self, before_ms: int) -> None:
         """Delete old keys, after recovering unfinished attempts while their records still exist in the topic."""
@@ -170,22 +183,6 @@ class IdempotentAppender:
         self._index.close()
 
     # --- Attempts of others ---
-
-    def _stored(self, hashes: Collection[bytes]) -> dict[bytes, IndexEntry]:
-        """Return the entries of stored batches and events, after all attempts to store them have ended.
-
-        Raises:
-            Unavailable: the outcome of an attempt is unknown.
-        """
-        for _ in range(TRIES_MAX):
-            known = self._pools.read(self._index.known, list(hashes))
-            attempts = {each.attempt for each in known.values() if each.attempt is not None}
-            pending = next((each for each in attempts if self._pools.read(self._settled, each) is None), None)
-            if pending is None:
-                # A batch that was stored partially is none of them; a retry stores the rest.
-                return {hashed: each for hashed, each in known.items() if each.attempt is None}
-            self._wait_for(pending)
-        raise OutcomeNotKnownYet(UNSETTLED)
 
     def _wait_for(self, attempt_id: bytes) -> None:
         """Wait until an attempt has ended, or recover its outcome.

@@ -122,6 +122,21 @@ def test_background_jobs_recover_the_outcome_of_interrupted_batches(store, die, 
     assert store._named._index.unfinished(clock.now_ms()) == []
 
 
+def test_ids_that_are_settled_while_they_are_read_are_found(store, die, clock, monkeypatch):
+    die("some partitions", "ids")
+    clock.advance(SETTLED_MS + 60_000)
+    index = store._named._index
+    known = index.known
+
+    def settled_meanwhile(hashes):
+        found = known(hashes)
+        store.expire_ids(0)
+        return found
+
+    monkeypatch.setattr(index, "known", settled_meanwhile)
+    assert len(store.existing_ids("abcde")) == 3
+
+
 def test_a_partially_stored_batch_is_not_completed_by_a_batch_with_other_partitions(store, die, clock):
     die("one event", "claim")
     clock.advance(SETTLED_MS + 60_000)

@@ -43,7 +43,7 @@ ROWS_PER_READ = 1_000
 HASHED_FILES = ("checkpoint", "entries.jsonl", "log.vkey")
 LOG = "_delta_log"
 MANIFEST = "rioni.manifest"
-UNREADABLE = (OSError, ValueError, TypeError, AttributeError, KeyError, ImportError, RecursionError)
+UNREADABLE = (OSError, ValueError, TypeError, AttributeError, LookupError, ImportError, RecursionError)
 Root = tuple[int, bytes, str]
 """A size of the log, its root, and what is wrong if it has another one."""
 

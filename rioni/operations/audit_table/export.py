@@ -179,7 +179,7 @@ def _check_continues(connection: Connection, folder: Path, note: Note, manifests
 
 
 def _check_signed(folder: Path, newest: Mapping[str, Any], keys: Sequence[str]) -> None:
-    """Check that the log has signed the table: the next signature covers all of it, whoever wrote it."""
+    """Check that the log has signed the table: the next signature covers all of it, forged or not."""
     try:
         used = newest["keys"][-1].split()[0]
         verify_export.check(used in keys, "the newest manifest names a key that the log never had")

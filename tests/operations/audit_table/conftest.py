@@ -76,8 +76,8 @@ def _expected(row: dict[str, Any]) -> dict[str, Any]:
 
 def rows(table: Path) -> list[dict[str, Any]]:
     """The rows of a table in the order of their positions."""
-    manifests, _, columns = verify_export.log_of(table)
-    return list(verify_export.rows_of(table, [file for each in manifests for file in each["files"]], columns))
+    manifests, *_ = verify_export.log_of(table)
+    return list(verify_export.rows_of(table, [file for each in manifests for file in each["files"]]))
 
 
 def shown(row: dict[str, Any]) -> dict[str, Any]:

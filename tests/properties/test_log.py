@@ -19,7 +19,7 @@ from rioni.domain.aggregates import TOPICS
 from rioni.domain.errors import ConcurrentChange
 from rioni.sql.log_tables import LOG
 from rioni.storage.log.event_log import SqlEventLog
-from rioni.storage.log.verification import Finding, verify
+from rioni.storage.log.verification import LogDefect, verify
 from rioni.storage.sql.engines import create_engine
 from rioni.storage.sql.migration import upgrade
 from tests.support.builders import origin
@@ -62,7 +62,7 @@ class Copy:
         with closing(sqlite3.connect(self.path)) as connection:
             return connection.execute("SELECT * FROM log ORDER BY position").fetchall()
 
-    def findings(self) -> list[Finding]:
+    def findings(self) -> list[LogDefect]:
         log = self.open()
         with closing(log):
             return list(verify(log.engine, TOPICS))
@@ -226,6 +226,6 @@ def test_an_intact_log_has_no_findings(copied):
     assert copied.findings() == []
 
 
-def first(findings: list[Finding]) -> int:
+def first(findings: list[LogDefect]) -> int:
     assert findings
     return min(finding.position for finding in findings)

@@ -300,7 +300,7 @@ def registry_missing(data: Path) -> str | None:
     """Return an error if a data directory has lost its registry, else None."""
     others = sorted(path.name for path in (*data.glob("events*.db"), *data.glob("coordination.db")))
     if others and not (data / "registry.db").exists():
-        return f"registry.db, which describes the content of {others[0]}, is missing."
+        return f"registry.db is missing, which describes the content of {others[0]}."
     return None
 
 

@@ -155,7 +155,7 @@ def test_the_session_of_a_disconnected_client_gives_way_to_streams_that_wait_or_
 def test_a_reset_ends_the_stream(ports, subscription):
     stream = start(ports, subscription)
 
-    ports.coordinator._transact(ports.coordinator._begin_reset, subscription)
+    ports.coordinator._write(lambda rows: rows.begin_reset(ports.coordinator.worker), subscription)
     ports.coordinator._changed(subscription)
     assert lines(b"".join(stream))[-1]["info"] == {"debug": "Resetting subscription cursors"}
     assert sessions(ports, subscription) == set()

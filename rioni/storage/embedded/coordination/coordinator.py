@@ -339,7 +339,7 @@ class EmbeddedCoordinator:
         return self._pool(run)
 
     def _write(self, change: Callable[[SubscriptionRows], T], subscription_id: str) -> T:
-        """Change one subscription in a transaction of its own."""
+        """Change one subscription in a separate transaction."""
         return self._transact(lambda connection: change(SubscriptionRows(connection, subscription_id)))
 
     def _read(self, read: Callable[[SubscriptionRows], T], subscription_id: str) -> T:

@@ -194,7 +194,7 @@ def test_a_table_of_an_older_release_gets_the_columns_that_it_lacks(broker, tmp_
 def test_a_converted_table_goes_on(spark, tmp_path, form):
     folder = unpack(tmp_path)
     table = folder / "table" / form
-    # As if the third export had not been: the log of the Delta table has a commit for each.
+    # The third export is taken back: the log of a Delta table has a commit for each.
     (table / "_manifest" / "000000000003.json").unlink()
     (table / "_delta_log" / f"{2:020}.json").unlink(missing_ok=True)
     broker = Broker.of(folder / "data")

@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import hashlib
 import os
 import select
 import stat
@@ -92,6 +93,12 @@ def _first_byte(fd: int, mode: int) -> bytes:
     elif found and not os.isatty(fd):
         raise OSError(errno.EINVAL, "it is a device")
     return found
+
+
+def digest_of(path: Path) -> str:
+    """The SHA-256 of a file, hexadecimal. Blocks on the disk."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @contextmanager

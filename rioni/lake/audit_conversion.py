@@ -19,7 +19,7 @@ from deltalake.exceptions import TableNotFoundError
 from rioni.domain.errors import Conflict, Invalid, Unavailable
 from rioni.files.delta import LOG, MANIFEST, MANIFESTS, add_export, make_durable
 from rioni.files.locks import open_lock, try_lock
-from rioni.files.plain import fsync_directory
+from rioni.files.plain import digest_of, fsync_directory
 
 
 class _Manifest(msgspec.Struct, frozen=True):
@@ -79,15 +79,13 @@ def _check(folder: Path, manifests: Sequence[_Manifest], texts: Sequence[str], f
     digests = [hashlib.sha256(text.encode()).hexdigest() for text in texts]
     if [each.previous for each in manifests] != ["", *digests[:-1]]:
         raise Unavailable(f"A manifest in {folder} is missing, or was changed. Restore the table.")
-    if manifests and manifests[0].format == "jsonl":
+    if manifests[0].format == "jsonl":
         raise Invalid(
             f"{folder} is a table of JSON lines, which can't be converted. Export to a new folder: "
             "rioni audit export --format delta --to FOLDER"
         )
     for file in files:
-        with (folder / file["path"]).open("rb") as data:
-            digest = hashlib.file_digest(data, "sha256").hexdigest()
-        if digest != file["sha256"]:
+        if digest_of(folder / file["path"]) != file["sha256"]:
             raise Unavailable(f"{folder / file['path']} was changed. Restore the table.")
 
 

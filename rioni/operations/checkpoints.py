@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import hashlib
 import json
 import shutil
 from collections.abc import Iterator
@@ -30,7 +29,7 @@ from rioni.domain.transparency.checkpoint import (
 )
 from rioni.domain.transparency.log_keys import LogKey, SigningKey, sign_successor
 from rioni.domain.transparency.merkle_tree import inclusion_proof, verify_consistency
-from rioni.files.plain import private_umask
+from rioni.files.plain import digest_of, private_umask
 from rioni.files.signing_key import load_key, replace_key
 from rioni.installation.database import opened_for_reading, reading_models
 from rioni.installation.from_config import key_file
@@ -223,7 +222,7 @@ def export(config: Config, target: Path, wanted: AuditFilter, progress: Progress
             "root": checkpoint.root.hex(),
             "complete": complete,
             "entries": count,
-            "files": {name: _digest(beside / name) for name in verify_export.HASHED_FILES},
+            "files": {name: digest_of(beside / name) for name in verify_export.HASHED_FILES},
         }
         (beside / "manifest.json").write_text(json.dumps(manifest, indent=2), encoding="utf-8")
         _check_empty(target)
@@ -270,11 +269,6 @@ def _proof(connection: Connection, tree: LogTree, position: int) -> dict[str, An
         "previous": bytes(previous or GENESIS).hex(),
         "proof": [*map(base64_text, hashes)],
     }
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _check_empty(target: Path) -> None:

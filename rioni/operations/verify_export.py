@@ -280,6 +280,11 @@ def statement(manifest: Mapping[str, Any]) -> str:
     return f"rioni/audit-table/v1\n{manifest['origin']}\n{digest.hex()}\n"
 
 
+def verify_manifest(manifest: Mapping[str, Any], key: str) -> bool:
+    """Check the signature of one verifier key; return whether that could be done."""
+    return verify_signature("manifest", statement(manifest), [read_signature(manifest["signature"])], key)
+
+
 def log_of(folder: Path) -> tuple[list[dict[str, Any]], str, list[str]]:
     """The manifests of a table, the SHA-256 of the newest one, and the names of the columns.
 
@@ -351,7 +356,7 @@ def verify_table(folder: Path, key: str | None, seen: Sequence[Root]) -> Generat
     used = signing_key(key, [line.split() for line in newest["keys"]])
     check(used.partition("+")[0] == origin, f"the table is of {origin}, and the key is another log's")
     verify_signature("checkpoint", text, signatures, used)
-    signed = verify_signature("manifest", statement(newest), [read_signature(newest["signature"])], used)
+    signed = verify_manifest(newest, used)
     files, names = [file for manifest in manifests for file in manifest["files"]], {"day"}
     for file in files:
         with (folder / file["path"]).open("rb") as data:

@@ -92,7 +92,7 @@ def export_table(config: Config, order: TableOrder, progress: Progress) -> Table
     with opened_for_reading(config) as engine, reading(engine) as connection:
         note = signed_checkpoint(config, connection)
         keys = [key_line(each).strip() for each in log_tree.keys(connection)]
-        _check_continues(connection, folder, note, manifests)
+        _check_continues(connection, folder, note, keys, manifests)
     _prepare(folder, manifests)
     checkpoint = parse_checkpoint(note.text)
     after = LogHead(manifests[-1]["last"], bytes.fromhex(manifests[-1]["hash"])) if manifests else LogHead(0, GENESIS)
@@ -144,10 +144,9 @@ def _opened(folder: Path) -> DeltaTable | None:
             return DeltaTable(folder)
         except TableNotFoundError:
             # An export that was interrupted before its commit leaves these.
-            own = re.compile(rf"{re.escape(LOG)}|\.?{re.escape(VERIFIER)}(\.part)?|day=.*")
-            names = [each.name for each in folder.glob("*")]
-            commits = [each.name for each in folder.glob(f"{LOG}/*") if "#" not in each.name]
-            if commits or not all(map(own.fullmatch, names)):
+            left = (LOG, VERIFIER, f".{VERIFIER}.part")
+            others = [each for each in folder.glob("*") if each.name not in left and not each.name.startswith("day=")]
+            if others or any("#" not in each.name for each in folder.glob(f"{LOG}/*")):
                 raise Conflict(f"{folder} has files that are no audit table. Name another folder.") from None
             return None
 
@@ -163,8 +162,10 @@ def _manifests(folder: Path) -> tuple[list[dict[str, Any]], str]:
     return manifests, digest
 
 
-def _check_continues(connection: Connection, folder: Path, note: Note, manifests: Sequence[Mapping[str, Any]]) -> None:
-    """Check that the log begins with the entries of the table."""
+def _check_continues(
+    connection: Connection, folder: Path, note: Note, keys: Sequence[str], manifests: Sequence[Mapping[str, Any]]
+) -> None:
+    """Check that the log has signed the table, and begins with its entries."""
     if not manifests:
         return
     newest, checkpoint = manifests[-1], parse_checkpoint(note.text)
@@ -172,7 +173,7 @@ def _check_continues(connection: Connection, folder: Path, note: Note, manifests
         raise Conflict(f"{folder} has entries of the log {newest['origin']}, and this is {checkpoint.origin}.")
     if newest["last"] > checkpoint.size:
         raise CorruptLog(f"The log ends at position {checkpoint.size}, and {folder} has its entry {newest['last']}.")
-    _check_signed(folder, newest, [key_line(each).split()[0] for each in log_tree.keys(connection)])
+    _check_signed(folder, newest, [each.split()[0] for each in keys])
     exported = parse_checkpoint(parse_note(newest["checkpoint"].encode()).text)
     if log_tree.root(connection, newest["last"])[1] != exported.root:
         raise CorruptLog(f"The log does not begin with the {newest['last']} entries that {folder} has: it was changed.")
@@ -183,8 +184,7 @@ def _check_signed(folder: Path, newest: Mapping[str, Any], keys: Sequence[str]) 
     try:
         used = newest["keys"][-1].split()[0]
         verify_export.check(used in keys, "the newest manifest names a key that the log never had")
-        signature = verify_export.read_signature(newest["signature"])
-        verify_export.verify_signature("newest manifest", verify_export.statement(newest), [signature], used)
+        verify_export.verify_manifest(newest, used)
     except (verify_export.Finding, *verify_export.UNREADABLE) as ex:
         raise Unavailable(f"{folder} was changed: {ex}. Restore the folder, or name a new one.") from ex
 

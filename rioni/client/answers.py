@@ -10,6 +10,7 @@ import msgspec
 
 from rioni.client import errors, values
 from rioni.client.retries import retry_after_s
+from rioni.wire.events import Batch
 
 
 if TYPE_CHECKING:
@@ -34,6 +35,17 @@ def decode(response: "httpx.Response", kind: type[T]) -> T:
             f"{response.request.method} {response.request.url.path} did not answer as this API does: {ex}"
         ) from ex
     return found
+
+
+_BATCH = msgspec.json.Decoder(Batch)
+
+
+def batch(line: bytes) -> Batch:
+    """A batch from a line of a stream; raises UnexpectedAnswer."""
+    try:
+        return _BATCH.decode(line)
+    except msgspec.MsgspecError as ex:
+        raise errors.UnexpectedAnswer(f"The stream sent something that is not a batch ({ex}): {line[:100]!r}") from ex
 
 
 @lru_cache(maxsize=DECODERS_MAX)

@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 from rioni.client._async import concurrency
-from rioni.client._async.exchange import ConsumerState
+from rioni.client._async.exchange import ConsumerExchange
 from rioni.client._async.stream_reader import StreamCommitter, StreamReader
 from rioni.client._async.subscriptions import Subscriptions
 from rioni.client._async.transport import Transport
@@ -38,7 +38,7 @@ class Workers:
 
     def __init__(
         self,
-        exchange: ConsumerState,
+        exchange: ConsumerExchange,
         reader: StreamReader,
         tell: Callable[..., Any],
         handler: Callable[..., Any],
@@ -141,7 +141,7 @@ class AsyncConsumer(Generic[T]):
         options: ConsumerOptions,
     ) -> None:
         self._options = Options(**options)
-        self._exchange = ConsumerState(self._options, types)
+        self._exchange = ConsumerExchange(self._options, types)
         self._reader = StreamReader(transport, self._exchange, subscription)
         self._committer = StreamCommitter(Subscriptions(transport, REQUEST_S), self._exchange, self._reader)
         self._reading: concurrency.Task | None = None

@@ -4,7 +4,7 @@ from typing import Any
 
 from rioni.client._async import concurrency
 from rioni.client.consumption.event_values import Types
-from rioni.client.consumption.events import EventBatch, StreamState
+from rioni.client.consumption.events import EventBatch, StreamSession
 from rioni.client.consumption.lanes import Item
 from rioni.client.consumption.options import Options
 from rioni.client.consumption.state import ConsumptionState
@@ -15,7 +15,7 @@ WAIT_MAX_S = 60.0
 """The most seconds to wait until the next check."""
 
 
-class ConsumerState:
+class ConsumerExchange:
     """The state of a consumer, and what can be waited for."""
 
     def __init__(self, options: Options, types: Types) -> None:
@@ -65,7 +65,7 @@ class ConsumerState:
             self.ending, self.end_by_s = True, now_s + timeout_s
             self.commits.notify_all()
 
-    def received(self, session: StreamState, batch: Batch) -> None:
+    def received(self, session: StreamSession, batch: Batch) -> None:
         """Take the batch that a stream has brought."""
         with self.shared:
             due_at_s = self.state.received(session, batch, concurrency.now())

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from rioni.client._sync import concurrency
-from rioni.client._sync.exchange import WAIT_MAX_S, ConsumerState
+from rioni.client._sync.exchange import WAIT_MAX_S, ConsumerExchange
 from rioni.client._sync.subscriptions import Subscriptions
 from rioni.client._sync.transport import Transport, read_batches
-from rioni.client.consumption.events import BROKEN_MARGIN_S, StreamPartition, StreamState
+from rioni.client.consumption.events import BROKEN_MARGIN_S, StreamPartition, StreamSession
 from rioni.client.consumption.failures import REFUSALS_MAX, REQUEST_S, Reconnect
 from rioni.client.consumption.state import Commit
 from rioni.client.errors import BadRequest, ClientError, Conflict, Forbidden, NotFound, UnexpectedAnswer, Unprocessable
@@ -41,13 +41,13 @@ class StreamReader:
         subscription: its id, or its definition; then it is created if it does not exist.
     """
 
-    def __init__(self, transport: Transport, exchange: ConsumerState, subscription: str | Subscription) -> None:
+    def __init__(self, transport: Transport, exchange: ConsumerExchange, subscription: str | Subscription) -> None:
         self._transport, self._exchange, self._subscription = transport, exchange, subscription
         self._subscriptions = Subscriptions(transport, REQUEST_S)
         self.needs_policy = False
         """Whether the subscription must have a dead-letter policy."""
         self._reconnect = Reconnect(exchange.options.reconnect_s, random.random)
-        self._session: StreamState | None = None
+        self._session: StreamSession | None = None
         self._response: httpx.Response | None = None
         self._opened = 0
         """The number of streams that were opened."""
@@ -63,14 +63,14 @@ class StreamReader:
         except Exception as ex:  # noqa: BLE001 - the consumer raises it
             exchange.fail(ex)
 
-    def interrupt(self, session: StreamState | None = None) -> None:
+    def interrupt(self, session: StreamSession | None = None) -> None:
         """End the stream that is being read, or only if it is a certain one."""
         response = self._response
         if response is not None and session in {None, self._session}:
             self._interrupted = True
             _disconnect(response)
 
-    def explain(self, session: StreamState, reason: FailureReason | None) -> None:
+    def explain(self, session: StreamSession, reason: FailureReason | None) -> None:
         """Tell the broker why an event is left to it, if it takes that; others than Rioni do not."""
         if reason is not None:
             with contextlib.suppress(ClientError):
@@ -143,7 +143,7 @@ class StreamReader:
                 )
         return found if isinstance(found, str) else found.id
 
-    def _feed(self, response: "httpx.Response", session: StreamState) -> None:
+    def _feed(self, response: "httpx.Response", session: StreamSession) -> None:
         exchange = self._exchange
         for batch in read_batches(response):
             exchange.received(session, batch)
@@ -155,7 +155,7 @@ class StreamReader:
             if batch.events or not batch.info:
                 self._reconnect.received()
 
-    def _close(self, session: StreamState, *, orderly: bool) -> None:
+    def _close(self, session: StreamSession, *, orderly: bool) -> None:
         exchange = self._exchange
         with exchange.shared:
             self._session = self._response = None
@@ -200,7 +200,7 @@ class StreamCommitter:
         reader: is notified of connections that are broken.
     """
 
-    def __init__(self, subscriptions: Subscriptions, exchange: ConsumerState, reader: StreamReader) -> None:
+    def __init__(self, subscriptions: Subscriptions, exchange: ConsumerExchange, reader: StreamReader) -> None:
         self._subscriptions, self._exchange, self._reader = subscriptions, exchange, reader
         self._refusals: Counter[StreamPartition] = Counter()
 

@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote, urlsplit
 
-import msgspec
-
 from rioni import __version__
 from rioni.client import answers, errors, proxies, values
 from rioni.client._sync import concurrency
@@ -353,8 +351,6 @@ def _text_of(response: "httpx.Response") -> str:
 BATCH_BYTES_MAX = 500_000_000
 """The most bytes of a line: more than any broker sends."""
 
-_DECODER = msgspec.json.Decoder(Batch)
-
 
 def read_batches(response: "httpx.Response") -> Iterator[Batch]:
     """The batches of a stream, each as soon as it has arrived; blocks until then.
@@ -373,16 +369,9 @@ def read_batches(response: "httpx.Response") -> Iterator[Batch]:
             pieces.clear()
             size, begin = 0, end + 1
             if line and not line.isspace():
-                yield _decode(line)
+                yield answers.batch(line)
         if begin < len(data):
             pieces.append(view[begin:])
             size += len(data) - begin
             if size > BATCH_BYTES_MAX:
                 raise errors.UnexpectedAnswer(f"The stream sent a line of more than {BATCH_BYTES_MAX:,} bytes.")
-
-
-def _decode(line: bytes) -> Batch:
-    try:
-        return _DECODER.decode(line)
-    except msgspec.MsgspecError as ex:
-        raise errors.UnexpectedAnswer(f"The stream sent something that is not a batch ({ex}): {line[:100]!r}") from ex

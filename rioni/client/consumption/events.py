@@ -46,7 +46,7 @@ class EventBatch(Generic[T]):
         cursor: Cursor,
         json: Sequence[msgspec.Raw],
         *,
-        progress: "StreamedPartition",
+        progress: "PartitionProgress",
         decode: Callable[[Any], T],
         commit: Callable[["EventBatch[Any]", int], None],
     ) -> None:
@@ -159,7 +159,7 @@ class Event(msgspec.Struct, Generic[T], eq=False):
 class Cut(NamedTuple):
     """A cursor that may be committed, and what that commits."""
 
-    progress: "StreamedPartition"
+    progress: "PartitionProgress"
     cursor: Cursor | None
     """None: the one that the broker has already, as a heartbeat."""
     batches: int = 0
@@ -170,10 +170,10 @@ class Cut(NamedTuple):
     """The number of batches that there were."""
 
 
-class StreamedPartition:
+class PartitionProgress:
     """One partition of one stream."""
 
-    def __init__(self, session: "StreamState", partition: StreamPartition) -> None:
+    def __init__(self, session: "StreamSession", partition: StreamPartition) -> None:
         self.session, self.partition = session, partition
         self.batches: deque[EventBatch[Any]] = deque()
         """Received and not yet committed, in order."""
@@ -293,12 +293,12 @@ BROKEN_MARGIN_S = 30.0
 """A connection is broken after the flush time-out and this margin without a sign of any partition."""
 
 
-class StreamState:
+class StreamSession:
     """The state of one stream, from its opening until everything that it sent is committed or dropped."""
 
     def __init__(self, stream_id: str, committed: Mapping[StreamPartition, str], now_s: float, flush_s: float) -> None:
         self.stream_id, self.committed = stream_id, committed
-        self.partitions: dict[StreamPartition, StreamedPartition] = {}
+        self.partitions: dict[StreamPartition, PartitionProgress] = {}
         self.waiting = 0
         """Events that were received and are not committed."""
         self.handled = 0
@@ -328,7 +328,7 @@ class StreamState:
         self._clock_s = self._checked_s = 0.0
         self._heard_s: float | None = None
 
-    def hear(self, progress: StreamedPartition | None, now_s: float) -> None:
+    def hear(self, progress: PartitionProgress | None, now_s: float) -> None:
         """Note that something was received.
 
         The clock of the session stops while the client does not get to read, so that a connection with unread
@@ -340,7 +340,7 @@ class StreamState:
         if progress is not None:
             progress.heard_s = self._clock_s
 
-    def silent(self) -> list[StreamedPartition]:
+    def silent(self) -> list[PartitionProgress]:
         """Partitions without a sign of life, and without events to commit: another stream has them now."""
         if self._clock_s < self._checked_s + self._flush_s:
             return []

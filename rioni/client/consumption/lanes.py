@@ -3,19 +3,19 @@
 from collections import deque
 from typing import Any, NamedTuple
 
-from rioni.client.consumption.events import EventBatch, StreamedPartition, StreamPartition
+from rioni.client.consumption.events import EventBatch, PartitionProgress, StreamPartition
 
 
 class Assigned(NamedTuple):
     """A notice to the application that it gets the events of a partition from now on."""
 
-    progress: StreamedPartition
+    progress: PartitionProgress
 
 
 class Revoked(NamedTuple):
     """A notice to the application that it gets no more events of a partition, and why."""
 
-    progress: StreamedPartition
+    progress: PartitionProgress
     reason: str
 
 
@@ -77,7 +77,7 @@ class Lanes:
         lane = self._lanes.get(partition)
         return lane is not None and lane.busy
 
-    def drop(self, progress: StreamedPartition, reason: str) -> None:
+    def drop(self, progress: PartitionProgress, reason: str) -> None:
         """Remove all items of one stream's partition; the application is notified, if it knows of the partition."""
         partition = progress.partition
         if (lane := self._lanes.get(partition)) is not None:

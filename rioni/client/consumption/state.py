@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from rioni.client.consumption.event_values import Types, decoder, events_passed, is_redelivery
-from rioni.client.consumption.events import Cut, EventBatch, StreamedPartition, StreamPartition, StreamState
+from rioni.client.consumption.events import Cut, EventBatch, PartitionProgress, StreamPartition, StreamSession
 from rioni.client.consumption.lanes import Assigned, Item, Lanes
 from rioni.client.consumption.options import Options
 from rioni.wire.events import Batch, Cursor
@@ -31,7 +31,7 @@ IDLE_S = 60.0
 class Commit(NamedTuple):
     """A commit to make for a stream."""
 
-    session: StreamState
+    session: StreamSession
     cuts: Sequence[Cut]
     sent_s: float
 
@@ -57,7 +57,7 @@ class ConsumptionState:
     def __init__(self, options: Options, types: Types, commit: Callable[[EventBatch[Any], int], None]) -> None:
         self._options, self._decoder, self._commit = options, decoder(types), commit
         self._lanes = Lanes()
-        self._sessions: list[StreamState] = []
+        self._sessions: list[StreamSession] = []
         self._stopped = False
         self.urgent = False
         """Whether all that is handled is to be committed at once."""
@@ -65,7 +65,7 @@ class ConsumptionState:
 
     # --- Input from streams ---
 
-    def opened(self, stream_id: str, committed: Mapping[StreamPartition, str], now_s: float) -> StreamState:
+    def opened(self, stream_id: str, committed: Mapping[StreamPartition, str], now_s: float) -> StreamSession:
         """Note that a stream was opened.
 
         Args:
@@ -73,11 +73,11 @@ class ConsumptionState:
             committed: offsets that were committed before the stream brought anything, if they are known.
             now_s: the time.
         """
-        session = StreamState(stream_id, committed, now_s, self._options.batch_flush_timeout)
+        session = StreamSession(stream_id, committed, now_s, self._options.batch_flush_timeout)
         self._sessions.append(session)
         return session
 
-    def received(self, session: StreamState, batch: Batch, now_s: float) -> float:
+    def received(self, session: StreamSession, batch: Batch, now_s: float) -> float:
         """Handle the arrival of a batch; returns when something is due because of it."""
         partition = StreamPartition(batch.cursor.event_type or "", batch.cursor.partition)
         session.said = str((batch.info or {}).get("debug", ""))
@@ -95,7 +95,9 @@ class ConsumptionState:
             self._revoke(each, SILENT)
         return min(self.progress_due_at_s(progress) if progress else inf, self._broken_at_s(session))
 
-    def _progress_of(self, session: StreamState, partition: StreamPartition, batch: Batch) -> StreamedPartition | None:
+    def _progress_of(
+        self, session: StreamSession, partition: StreamPartition, batch: Batch
+    ) -> PartitionProgress | None:
         progress = session.partitions.get(partition)
         if progress and batch.events and is_redelivery(progress.seen, len(batch.events), batch.cursor.offset):
             self._revoke(progress, ELSEWHERE)
@@ -106,32 +108,32 @@ class ConsumptionState:
         return progress
 
     @staticmethod
-    def _not_committed(session: StreamState, partition: StreamPartition, batch: Batch) -> Sequence[msgspec.Raw]:
+    def _not_committed(session: StreamSession, partition: StreamPartition, batch: Batch) -> Sequence[msgspec.Raw]:
         """The events of a batch without those whose commit was answered while they were on their way once more."""
         committed = session.acknowledged.get(partition)
         if committed is None or not batch.events:
             return batch.events
         return batch.events[events_passed(committed, len(batch.events), batch.cursor.offset) :]
 
-    def _assign(self, session: StreamState, partition: StreamPartition) -> StreamedPartition:
+    def _assign(self, session: StreamSession, partition: StreamPartition) -> PartitionProgress:
         for other in list(self._sessions):
             if former := other.partitions.get(partition):
                 self._revoke(former, ENDED)
                 self._settle(other)
-        progress = session.partitions[partition] = StreamedPartition(session, partition)
+        progress = session.partitions[partition] = PartitionProgress(session, partition)
         progress.failed = self._stopped
         if not self._stopped:
             self._lanes.add(Assigned(progress))
         return progress
 
-    def _deliver(self, progress: StreamedPartition, cursor: Cursor, json: Sequence[msgspec.Raw], now_s: float) -> None:
+    def _deliver(self, progress: PartitionProgress, cursor: Cursor, json: Sequence[msgspec.Raw], now_s: float) -> None:
         decode = self._decoder(progress.partition.event_type)
         events = EventBatch(cursor, json, progress=progress, decode=decode, commit=self._commit)
         progress.received(events, now_s)
         if not progress.failed:
             self._lanes.add(events)
 
-    def closed(self, session: StreamState, now_s: float, *, orderly: bool) -> None:
+    def closed(self, session: StreamSession, now_s: float, *, orderly: bool) -> None:
         """Note that a stream has ended; its events can still be committed, as long as the broker remembers it.
 
         Args:
@@ -143,16 +145,16 @@ class ConsumptionState:
         session.closes |= not orderly
         self._settle(session)
 
-    def has_room(self, session: StreamState) -> bool:
+    def has_room(self, session: StreamSession) -> bool:
         """Whether a stream may be read on; it always may if the broker keeps to the window."""
         return session.waiting <= 2 * self._options.max_uncommitted_events + self._options.batch_limit
 
-    def broken(self, now_s: float) -> list[StreamState]:
+    def broken(self, now_s: float) -> list[StreamSession]:
         """Streams to close: those silent for too long, or for which it is unknown what is still to be delivered."""
         return [session for session in self._sessions if now_s >= self._broken_at_s(session)]
 
     @staticmethod
-    def _broken_at_s(session: StreamState) -> float:
+    def _broken_at_s(session: StreamSession) -> float:
         return 0.0 if session.stale and session.open else session.broken_at_s
 
     # --- Calls of the application ---
@@ -177,7 +179,7 @@ class ConsumptionState:
         """The first events of a batch are handled, and all before them; returns whether that was news."""
         return batch.progress.handled_until(batch, count)
 
-    def fail(self, batch: EventBatch[Any]) -> StreamState | None:
+    def fail(self, batch: EventBatch[Any]) -> StreamSession | None:
         """An event was not handled, so nothing after it may be; returns the stream if it must be closed for that."""
         if batch.progress.revoked:
             return None
@@ -194,7 +196,7 @@ class ConsumptionState:
             for progress in session.partitions.values():
                 self._abandon(progress, STOPPED)
 
-    def _abandon(self, progress: StreamedPartition, reason: str) -> None:
+    def _abandon(self, progress: PartitionProgress, reason: str) -> None:
         progress.failed = True
         for batch in progress.batches:
             batch.dropped = True
@@ -218,7 +220,7 @@ class ConsumptionState:
             times += map(self.progress_due_at_s, session.partitions.values())
         return min(times)
 
-    def progress_due_at_s(self, progress: StreamedPartition) -> float:
+    def progress_due_at_s(self, progress: PartitionProgress) -> float:
         """The time at which events of a partition are to be committed, if nothing happens until then."""
         if not progress.batches:
             return inf
@@ -230,18 +232,18 @@ class ConsumptionState:
             return max(session.not_before_s, min(self._pause_ends_s(session), heartbeat_s))
         return heartbeat_s if progress.moves(heartbeat_s, self._options.keep_alive_s) else inf
 
-    def _at_once(self, progress: StreamedPartition) -> bool:
+    def _at_once(self, progress: PartitionProgress) -> bool:
         """Whether it is not known how long a commit will still be possible."""
         in_hand = self._lanes.is_busy(progress.partition)
         return self.urgent or not progress.session.open or (progress.failed and not in_hand)
 
-    def _pause_ends_s(self, session: StreamState) -> float:
+    def _pause_ends_s(self, session: StreamSession) -> float:
         # The broker sends nothing while the window is full.
         if 4 * session.handled >= self._options.max_uncommitted_events:
             return 0.0
         return session.committed_s + self._options.pause_s
 
-    def _cut(self, progress: StreamedPartition, now_s: float) -> Cut:
+    def _cut(self, progress: PartitionProgress, now_s: float) -> Cut:
         progress.mark(now_s)
         late = now_s >= progress.since_s + self._options.heartbeat_s
         inside = late or not self._options.commits_itself or self._at_once(progress)
@@ -303,13 +305,13 @@ class ConsumptionState:
         over, self._over = self._over, []
         return over
 
-    def _revoke(self, progress: StreamedPartition, reason: str) -> None:
+    def _revoke(self, progress: PartitionProgress, reason: str) -> None:
         progress.revoked = True
         progress.clear()
         del progress.session.partitions[progress.partition]
         self._lanes.drop(progress, reason)
 
-    def _settle(self, session: StreamState) -> None:
+    def _settle(self, session: StreamSession) -> None:
         """Forget a stream that has ended once nothing of it can be committed any more."""
         if session.open or session not in self._sessions:
             return
